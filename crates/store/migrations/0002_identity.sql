@@ -1,0 +1,1 @@
+-- Accounts, people, keys and tokens.

@@ -1,0 +1,53 @@
+//! What can go wrong with stored state: one variant per decision that a caller can take.
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A row with this unique value exists.
+    #[error("a row with the same unique value exists in {table}")]
+    Duplicate { table: String },
+    /// The row was changed since it was read. Read it again, decide again.
+    #[error("{what} has changed since it was read")]
+    Stale { what: String },
+    /// A stored value that this program cannot have written, or a newer one wrote.
+    #[error("{table} {id} holds an impossible value: {why}")]
+    Corrupt { table: &'static str, id: String, why: String },
+    /// Too much work is waiting for the database. Try again later.
+    #[error("more than {limit} requests wait for the database")]
+    Busy { limit: usize },
+    /// A secret cannot be opened: its key is missing or the text was tampered with.
+    #[error("a sealed secret cannot be opened: {0}")]
+    Seal(String),
+    /// The database refused or went away; what was asked did not happen.
+    #[error("the database failed")]
+    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database or its folder cannot be used as it is; the text says what to do.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl Error {
+    pub(crate) fn corrupt(table: &'static str, id: impl Into<String>, why: impl ToString) -> Self {
+        Self::Corrupt { table, id: id.into(), why: why.to_string() }
+    }
+
+    pub(crate) fn database(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Database(Box::new(error))
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match &error {
+            rusqlite::Error::SqliteFailure(code, text)
+                if matches!(
+                    code.extended_code,
+                    rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+                ) =>
+            {
+                let table = text.as_deref().and_then(|text| text.rsplit(": ").next()).and_then(|name| name.split('.').next());
+                Self::Duplicate { table: table.unwrap_or("a table").to_owned() }
+            }
+            _ => Self::database(error),
+        }
+    }
+}

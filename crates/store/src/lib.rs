@@ -1,0 +1,20 @@
+//! All durable state of the control plane, on SQLite or PostgreSQL. The only crate with SQL in it.
+//!
+//! A store function is a plain function on a transaction ([`Tx`]); [`Store::write`] and [`Store::read`] run such
+//! functions on threads of their own and answer when the result is durable. One SQL text serves both databases;
+//! what differs between them is a named function in [`db`].
+
+mod db;
+mod error;
+mod migrations;
+mod value;
+
+pub use db::{Settings, Store, Target, Tx};
+pub use error::Error;
+pub use value::{Row, Value};
+
+/// The values of one statement, in the order of `$1`, `$2`, …
+#[macro_export]
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { &[$($crate::Value::from($value)),*] };
+}

@@ -1,0 +1,109 @@
+//! Values and rows as both databases know them: 64-bit integers, texts and nulls, nothing else.
+
+use crate::Error;
+use types::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Int(i64::from(value))
+    }
+}
+
+impl From<Timestamp> for Value {
+    fn from(value: Timestamp) -> Self {
+        Self::Int(value.ms())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+macro_rules! from_id {
+    ($($id:ident),+) => {$(
+        impl From<&types::ids::$id> for Value {
+            fn from(id: &types::ids::$id) -> Self {
+                Self::Text(id.as_str().to_owned())
+            }
+        }
+    )+};
+}
+
+from_id!(AccountId, WorkspaceId, UserId, ServiceAccountId, ApiKeyId, InvitationId, ResourceId);
+
+/// One row of an answer; columns by position, as the statement lists them.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub(crate) table: &'static str,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Row {
+    fn wrong(&self, column: usize, want: &str) -> Error {
+        let id = self.values.first().map(|value| format!("{value:?}")).unwrap_or_default();
+        Error::corrupt(self.table, id, format!("column {column} is not {want}"))
+    }
+
+    pub fn int(&self, column: usize) -> Result<i64, Error> {
+        self.opt_int(column)?.ok_or_else(|| self.wrong(column, "an integer"))
+    }
+
+    pub fn opt_int(&self, column: usize) -> Result<Option<i64>, Error> {
+        match self.values.get(column) {
+            Some(Value::Int(value)) => Ok(Some(*value)),
+            Some(Value::Null) => Ok(None),
+            _ => Err(self.wrong(column, "an integer or null")),
+        }
+    }
+
+    pub fn text(&self, column: usize) -> Result<String, Error> {
+        self.opt_text(column)?.ok_or_else(|| self.wrong(column, "a text"))
+    }
+
+    pub fn opt_text(&self, column: usize) -> Result<Option<String>, Error> {
+        match self.values.get(column) {
+            Some(Value::Text(value)) => Ok(Some(value.clone())),
+            Some(Value::Null) => Ok(None),
+            _ => Err(self.wrong(column, "a text or null")),
+        }
+    }
+
+    pub fn flag(&self, column: usize) -> Result<bool, Error> {
+        Ok(self.int(column)? != 0)
+    }
+
+    pub fn time(&self, column: usize) -> Result<Timestamp, Error> {
+        self.int(column).map(Timestamp::from_ms)
+    }
+
+    pub fn opt_time(&self, column: usize) -> Result<Option<Timestamp>, Error> {
+        Ok(self.opt_int(column)?.map(Timestamp::from_ms))
+    }
+}

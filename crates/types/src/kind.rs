@@ -1,0 +1,160 @@
+//! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`].
+
+use crate::parts::Labels;
+use crate::{Problems, Timestamp, World};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+
+macro_rules! kind_names {
+    ($($variant:ident = $name:literal / $plural:literal),+ $(,)?) => {
+        /// The kinds that the engine of the management API stores.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum KindName { $($variant),+ }
+
+        impl KindName {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Singular: in messages, in the store and in the change feed.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// The word of the URL.
+            pub const fn plural(self) -> &'static str {
+                match self { $(Self::$variant => $plural),+ }
+            }
+        }
+    };
+}
+
+kind_names! {
+    Agent = "agent" / "agents",
+    Application = "application" / "applications",
+    CustomDomain = "custom-domain" / "customdomains",
+    Drive = "drive" / "drives",
+    EgressGateway = "egress-gateway" / "egressgateways",
+    EgressIp = "egress-ip" / "ips",
+    Function = "function" / "functions",
+    Image = "image" / "images",
+    ImageShare = "image-share" / "pending-image-shares",
+    IntegrationConnection = "integration-connection" / "connections",
+    Job = "job" / "jobs",
+    Model = "model" / "models",
+    Policy = "policy" / "policies",
+    Preview = "preview" / "previews",
+    PreviewToken = "preview-token" / "tokens",
+    Sandbox = "sandbox" / "sandboxes",
+    Schedule = "schedule" / "schedules",
+    Snapshot = "snapshot" / "snapshots",
+    Volume = "volume" / "volumes",
+    VolumeTemplate = "volume-template" / "volume_templates",
+    Vpc = "vpc" / "vpcs",
+}
+
+impl KindName {
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+impl fmt::Display for KindName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who names an object of a kind when the caller did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// A missing name is refused.
+    Caller,
+    /// The server makes one of this prefix and random characters.
+    Server { prefix: &'static str },
+}
+
+/// What the server knows of any object and shows in its read-only metadata.
+#[derive(Debug, Clone)]
+pub struct Stamp {
+    pub workspace: String,
+    /// Names of the objects around it, outermost first: the sandbox of a preview, the VPC of a gateway.
+    pub parents: Vec<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub created_by: String,
+    pub updated_by: String,
+    pub plan: String,
+    /// Where it is reached, for the kinds that are.
+    pub url: Option<String>,
+}
+
+/// One object's use of another by name, such as a policy in `spec.policies`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    pub kind: KindName,
+    pub name: String,
+    /// The field that names it, for the message when it does not exist.
+    pub field: String,
+}
+
+/// One kind of resource: its wire form, what the server keeps beside it, and its rules.
+///
+/// The wire form is the *wish* of the user plus read-only members. Read-only members are
+/// `#[serde(skip_deserializing)]`, so what a caller sends in them is ignored; [`Kind::show`] fills them
+/// from the stamp and from the [`Kind::State`] that reconcilers write.
+pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    const NAME: KindName;
+    const NAMING: Naming = Naming::Caller;
+
+    /// What the server alone knows of an object beside its wish: events, attachments, versions.
+    type State: Clone + fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
+
+    fn name(&self) -> &str;
+    fn set_name(&mut self, name: String);
+    fn display_name(&self) -> Option<&str> {
+        None
+    }
+    fn labels(&self) -> Option<&Labels> {
+        None
+    }
+    fn external_id(&self) -> Option<&str> {
+        None
+    }
+
+    /// The rules that a schema cannot say: dates, cron lines, members that exclude each other.
+    fn check(&self, _problems: &mut Problems) {}
+
+    /// What may not change once it was set; `old` is what is stored. Runs after [`Kind::complete`].
+    fn check_change(&self, _old: &Self, _problems: &mut Problems) {}
+
+    /// Fills what the server assigns when the caller left it out: ids and secrets of triggers, defaults.
+    /// With `old`, also carries over what an update that leaves it out must keep (an external id).
+    fn complete(&mut self, _old: Option<&Self>, _world: &World) {}
+
+    /// Shows each secret value, with a name that is stable within the object, to be sealed, opened or masked.
+    fn secrets(&mut self, _visit: &mut dyn FnMut(&str, &mut String)) {}
+
+    /// What it names of the same workspace.
+    fn references(&self) -> Vec<Reference> {
+        Vec::new()
+    }
+
+    /// Whether the wish says `enabled`. Kinds without the member are always enabled.
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    /// The state of an object just made (`old` is `None`) or just changed.
+    fn next_state(&self, _old: Option<(&Self, &Self::State)>, _now: Timestamp) -> Self::State {
+        Self::State::default()
+    }
+
+    /// The status that the list filter `status` and the store's column see; `None` for kinds without one.
+    fn status(_state: &Self::State) -> Option<crate::parts::Status> {
+        None
+    }
+
+    /// Fills the read-only members.
+    fn show(&mut self, stamp: &Stamp, state: &Self::State, now: Timestamp);
+}

@@ -1,0 +1,25 @@
+//! The words of the interface: wire types of every kind, their names and rules, versions, scopes, ids and errors.
+//!
+//! Nothing here does I/O, waits, or knows a database. A kind is one file under [`kinds`]; what all kinds
+//! share is under [`parts`]. The JSON schema that a type derives is at once the published OpenAPI schema and
+//! the first check of what callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
+
+pub mod error;
+pub mod ids;
+pub mod kind;
+pub mod kinds;
+pub mod parts;
+pub mod problems;
+pub mod schema;
+pub mod scope;
+pub mod time;
+pub mod version;
+pub mod world;
+
+pub use error::ErrorBody;
+pub use kind::{Kind, KindName, Naming, Reference, Stamp};
+pub use problems::Problems;
+pub use scope::Scope;
+pub use time::Timestamp;
+pub use version::ApiVersion;
+pub use world::World;

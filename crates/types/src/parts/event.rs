@@ -1,0 +1,97 @@
+//! Events of a resource, and the status that follows from them.
+
+use crate::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a deployment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    Deleting,
+    Terminated,
+    Failed,
+    Deactivated,
+    Deactivating,
+    Uploading,
+    Building,
+    Deploying,
+    Deployed,
+    Built,
+}
+
+impl Status {
+    pub const ALL: [Self; 10] = [
+        Self::Deleting,
+        Self::Terminated,
+        Self::Failed,
+        Self::Deactivated,
+        Self::Deactivating,
+        Self::Uploading,
+        Self::Building,
+        Self::Deploying,
+        Self::Deployed,
+        Self::Built,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deleting => "DELETING",
+            Self::Terminated => "TERMINATED",
+            Self::Failed => "FAILED",
+            Self::Deactivated => "DEACTIVATED",
+            Self::Deactivating => "DEACTIVATING",
+            Self::Uploading => "UPLOADING",
+            Self::Building => "BUILDING",
+            Self::Deploying => "DEPLOYING",
+            Self::Deployed => "DEPLOYED",
+            Self::Built => "BUILT",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// One thing that happened to a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CoreEvent {
+    /// What kind of act it was, such as `deployment`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The status that the resource had from here on.
+    pub status: Status,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary_revision: Option<String>,
+    pub time: Timestamp,
+}
+
+/// The state of the kinds of which nothing but their events is known. The status is the last event's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    #[serde(default)]
+    pub events: Vec<CoreEvent>,
+}
+
+impl Lifecycle {
+    /// Older events are dropped: an object that is changed for ever must not grow for ever.
+    pub const EVENTS_MAX: usize = 50;
+
+    pub fn status(&self) -> Option<Status> {
+        self.events.last().map(|event| event.status)
+    }
+
+    /// Appends what happened.
+    pub fn record(&mut self, kind: &str, status: Status, message: impl Into<String>, time: Timestamp) {
+        let message = Some(message.into()).filter(|message| !message.is_empty());
+        self.events.push(CoreEvent { kind: kind.into(), status, message, revision: None, canary_revision: None, time });
+        let excess = self.events.len().saturating_sub(Self::EVENTS_MAX);
+        self.events.drain(..excess);
+    }
+}

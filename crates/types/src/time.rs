@@ -1,0 +1,99 @@
+//! Points in time as the interface writes them: RFC 3339, UTC, milliseconds.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+/// Milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    pub const fn from_ms(ms: i64) -> Self {
+        Self(ms)
+    }
+
+    pub const fn ms(self) -> i64 {
+        self.0
+    }
+
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    pub const fn plus_ms(self, ms: i64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    pub const fn plus_s(self, seconds: i64) -> Self {
+        self.plus_ms(seconds.saturating_mul(1000))
+    }
+
+    /// Milliseconds from `earlier` to here; negative when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(time) => write!(f, "{time:.3}"),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = BadTime;
+
+    fn from_str(text: &str) -> Result<Self, BadTime> {
+        let time = text.parse::<jiff::Timestamp>().map_err(|_| BadTime(text.to_owned()))?;
+        Ok(Self(time.as_millisecond()))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an RFC 3339 time such as `2026-04-16T09:30:00Z`")]
+pub struct BadTime(String);
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_reads_back_as_written() {
+        let time: Timestamp = "2026-04-16T09:30:00.125Z".parse().unwrap();
+        assert_eq!(time.to_string(), "2026-04-16T09:30:00.125Z");
+        assert_eq!("2026-04-16T11:30:00.125+02:00".parse::<Timestamp>().unwrap(), time);
+        assert!("yesterday".parse::<Timestamp>().is_err());
+    }
+}
