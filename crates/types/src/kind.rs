@@ -1,6 +1,6 @@
 //! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`].
 
-use crate::parts::Labels;
+use crate::parts::{Labels, RevisionConfiguration};
 use crate::{Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -106,6 +106,12 @@ pub struct Reference {
 pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const NAME: KindName;
     const NAMING: Naming = Naming::Caller;
+    /// Where the wire form holds the name.
+    const NAME_AT: &'static [&'static str] = &["metadata", "name"];
+    /// The kinds of the objects around it, outermost first: a token lives in a preview of a sandbox.
+    const PARENTS: &'static [KindName] = &[];
+    /// Whether earlier wishes are kept to go back to.
+    const HAS_REVISIONS: bool = false;
 
     /// What the server alone knows of an object beside its wish: events, attachments, versions.
     type State: Clone + fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
@@ -139,6 +145,14 @@ pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema +
     fn references(&self) -> Vec<Reference> {
         Vec::new()
     }
+
+    /// The part of the wish that says which revisions take traffic. Kinds with revisions have it.
+    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
+        None
+    }
+
+    /// Leaves out what a list does not show.
+    fn lighten(&mut self) {}
 
     /// Whether the wish says `enabled`. Kinds without the member are always enabled.
     fn enabled(&self) -> bool {

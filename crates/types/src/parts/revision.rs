@@ -1,0 +1,71 @@
+//! Which revisions of a resource take traffic, and what a new one gets.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionConfiguration {
+    /// The revision that serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<String>,
+    /// A revision that gets a share of the traffic beside the active one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub canary_percent: Option<i64>,
+    /// Seconds for which a caller stays with one revision; 0 turns it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 31_536_000))]
+    pub sticky_session_ttl: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub traffic: Option<i64>,
+}
+
+/// What a write means for the revisions of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deploy {
+    /// The wish proper is unchanged and no other revision was asked for.
+    Nothing,
+    /// The wish changed: it is kept as a new revision. It serves when the newest one did before.
+    New { serves: bool },
+    /// The wish proper is unchanged, but an earlier revision is to serve again.
+    Back { to: String },
+}
+
+impl RevisionConfiguration {
+    /// Decides what a write means. `self` is what the caller sent, `stored` what was there, `newest` the id
+    /// of the newest revision, `changed` whether anything but this configuration differs.
+    pub fn decide(&self, stored: &Self, newest: Option<&str>, changed: bool) -> Deploy {
+        let asked = self.active.as_deref().filter(|asked| stored.active.as_deref() != Some(*asked));
+        match (changed, asked) {
+            (false, Some(asked)) => Deploy::Back { to: asked.to_owned() },
+            (false, None) => Deploy::Nothing,
+            (true, _) => Deploy::New { serves: stored.active.is_none() || stored.active.as_deref() == newest },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn active(id: &str) -> RevisionConfiguration {
+        RevisionConfiguration { active: Some(id.into()), ..Default::default() }
+    }
+
+    #[test]
+    fn a_change_serves_when_the_newest_served_before() {
+        assert_eq!(active("b").decide(&active("b"), Some("b"), true), Deploy::New { serves: true });
+        assert_eq!(active("a").decide(&active("a"), Some("b"), true), Deploy::New { serves: false });
+        assert_eq!(RevisionConfiguration::default().decide(&active("b"), Some("b"), true), Deploy::New { serves: true });
+    }
+
+    #[test]
+    fn naming_an_older_revision_goes_back_to_it() {
+        assert_eq!(active("a").decide(&active("b"), Some("b"), false), Deploy::Back { to: "a".into() });
+        assert_eq!(active("b").decide(&active("b"), Some("b"), false), Deploy::Nothing);
+    }
+}
