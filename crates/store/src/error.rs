@@ -11,6 +11,9 @@ pub enum Error {
     /// A stored value that this program cannot have written, or a newer one wrote.
     #[error("{table} {id} holds an impossible value: {why}")]
     Corrupt { table: &'static str, id: String, why: String },
+    /// The changes after a position are no longer kept. Read the present state, then follow from the latest.
+    #[error("changes up to {oldest} are no longer kept")]
+    Gone { oldest: i64 },
     /// Too much work is waiting for the database. Try again later.
     #[error("more than {limit} requests wait for the database")]
     Busy { limit: usize },
@@ -44,7 +47,8 @@ impl From<rusqlite::Error> for Error {
                     rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY
                 ) =>
             {
-                let table = text.as_deref().and_then(|text| text.rsplit(": ").next()).and_then(|name| name.split('.').next());
+                let table =
+                    text.as_deref().and_then(|text| text.rsplit(": ").next()).and_then(|name| name.split('.').next());
                 Self::Duplicate { table: table.unwrap_or("a table").to_owned() }
             }
             _ => Self::database(error),

@@ -6,11 +6,16 @@
 
 mod db;
 mod error;
+pub mod feed;
 mod migrations;
+pub mod references;
+pub mod resources;
+pub mod seal;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};
 pub use error::Error;
+pub use seal::Keyring;
 pub use value::{Row, Value};
 
 /// The values of one statement, in the order of `$1`, `$2`, …

@@ -12,7 +12,8 @@ const TABLE: &str = "resource_references";
 pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(), Error> {
     // Objects that name nothing are the rule, and most writes change none of their references.
     let wanted: BTreeSet<(KindName, &str)> = wanted.iter().map(|to| (to.kind, to.name.as_str())).collect();
-    let rows = tx.query(TABLE, "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1", params![&from.id])?;
+    let rows =
+        tx.query(TABLE, "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1", params![&from.id])?;
     let mut stored = BTreeSet::new();
     for row in &rows {
         stored.insert((kind(&row.text(0)?)?, row.text(1)?));
@@ -33,7 +34,12 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
 }
 
 /// The objects that name `to`, by kind and name.
-pub fn users(tx: &mut Tx<'_>, workspace: &WorkspaceId, to: KindName, name: &str) -> Result<Vec<(KindName, String)>, Error> {
+pub fn users(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    to: KindName,
+    name: &str,
+) -> Result<Vec<(KindName, String)>, Error> {
     let sql = "SELECT from_kind, from_name FROM resource_references
                WHERE workspace_id = $1 AND to_kind = $2 AND to_name = $3 ORDER BY from_kind, from_name";
     let rows = tx.query(TABLE, sql, params![workspace, to.name(), name])?;

@@ -95,6 +95,14 @@ impl Row {
         }
     }
 
+    /// As [`Row::text`], without a copy: the column reads as null from then on.
+    pub fn take_text(&mut self, column: usize) -> Result<String, Error> {
+        match self.values.get_mut(column).map(|value| std::mem::replace(value, Value::Null)) {
+            Some(Value::Text(value)) => Ok(value),
+            _ => Err(self.wrong(column, "a text")),
+        }
+    }
+
     pub fn flag(&self, column: usize) -> Result<bool, Error> {
         Ok(self.int(column)? != 0)
     }

@@ -1,15 +1,15 @@
 //! SQLite: one writer thread that commits waiting writes together, and a few readers.
 
-use super::{Conn, Job, Settings, Target, Tx};
+use super::tx::Conn;
+use super::work::Job;
+use super::{Access, Settings, Shared, Tx};
 use crate::{Error, Row, Value, migrations};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::watch;
-use types::World;
 
 type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
 type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
@@ -18,37 +18,63 @@ pub(super) struct Engine {
     writes: Queue,
     reads: Queue,
     waiting_max: usize,
+    /// Held as long as the engine lives: a second process would know nothing of our commits.
+    _lock: File,
 }
 
 impl Engine {
-    pub(super) fn open(settings: &Settings, world: &World, committed: watch::Sender<i64>) -> Result<Self, Error> {
-        let Target::Sqlite { file } = &settings.target else {
-            return Err(Error::Unusable("not a SQLite target".into()));
-        };
+    pub(super) fn open(file: &Path, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
+        let lock = lock(file)?;
         let writer = connect(file)?;
-        migrations::run(&mut Tx { conn: Conn::Sqlite(&writer), world, changes: 0 })?;
+        migrate(&writer, shared)?;
         let (writes, inbox) = crossbeam_channel::bounded(settings.waiting_max);
-        let (world_, batch_max) = (world.clone(), settings.batch_max);
-        spawn("store-writer", move || write_loop(&writer, &world_, &inbox, batch_max, &committed))?;
+        let (to_writer, batch_max) = (shared.clone(), settings.batch_max);
+        spawn("store-writer", move || write_loop(&writer, &to_writer, &inbox, batch_max))?;
         let (reads, inbox) = crossbeam_channel::bounded(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
-            let (reader, world, inbox) = (connect(file)?, world.clone(), inbox.clone());
-            spawn("store-reader", move || read_loop(&reader, &world, &inbox))?;
+            let (reader, shared, inbox) = (connect(file)?, shared.clone(), inbox.clone());
+            spawn("store-reader", move || read_loop(&reader, &shared, &inbox))?;
         }
-        Ok(Self { writes, reads, waiting_max: settings.waiting_max })
+        Ok(Self { writes, reads, waiting_max: settings.waiting_max, _lock: lock })
     }
 
-    pub(super) fn submit_write(&self, job: Box<dyn Job>) -> Result<(), Error> {
-        self.submit(&self.writes, job)
-    }
-
-    pub(super) fn submit_read(&self, job: Box<dyn Job>) -> Result<(), Error> {
-        self.submit(&self.reads, job)
-    }
-
-    fn submit(&self, queue: &Queue, job: Box<dyn Job>) -> Result<(), Error> {
+    pub(super) fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
+        let queue = match access {
+            Access::Read => &self.reads,
+            Access::Write => &self.writes,
+        };
         queue.try_send(job).map_err(|_| Error::Busy { limit: self.waiting_max })
     }
+}
+
+/// Makes sure that the folder can be written and that no other process has the database open.
+fn lock(file: &Path) -> Result<File, Error> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let unusable = |error: std::io::Error| {
+        Error::Unusable(format!(
+            "the folder {} cannot be written ({error}): create it and give it to the user that runs this program, \
+             or choose another data folder",
+            folder.display()
+        ))
+    };
+    std::fs::create_dir_all(folder).map_err(unusable)?;
+    let path = file.with_extension("lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(unusable)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Unusable(format!(
+            "another process has the database {} open: stop it, or choose another data folder",
+            file.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+fn migrate(writer: &Connection, shared: &Shared) -> Result<(), Error> {
+    run(writer, "BEGIN IMMEDIATE")?;
+    let done = migrations::run(&mut Tx::new(Conn::Sqlite(writer), shared));
+    run(writer, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+    done
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
@@ -68,13 +94,13 @@ fn connect(file: &Path) -> Result<Connection, Error> {
 }
 
 /// Takes what waits, runs each in a savepoint of one transaction, commits once, then answers all.
-fn write_loop(conn: &Connection, world: &World, inbox: &Inbox, batch_max: usize, committed: &watch::Sender<i64>) {
+fn write_loop(conn: &Connection, shared: &Shared, inbox: &Inbox, batch_max: usize) {
     while let Ok(first) = inbox.recv() {
         let mut batch = vec![first];
         batch.extend(inbox.try_iter().take(batch_max.saturating_sub(1)));
-        match write_batch(conn, world, &mut batch) {
+        match write_batch(conn, shared, &mut batch) {
             Ok(()) => {
-                committed.send_modify(|count| *count += 1);
+                shared.committed.send_modify(|count| *count += 1);
                 batch.into_iter().for_each(Job::answer);
             }
             Err(error) => {
@@ -87,14 +113,11 @@ fn write_loop(conn: &Connection, world: &World, inbox: &Inbox, batch_max: usize,
     }
 }
 
-fn write_batch(conn: &Connection, world: &World, batch: &mut [Box<dyn Job>]) -> Result<(), Error> {
-    conn.execute_batch("BEGIN IMMEDIATE")?;
+fn write_batch(conn: &Connection, shared: &Shared, batch: &mut [Box<dyn Job>]) -> Result<(), Error> {
+    run(conn, "BEGIN IMMEDIATE")?;
     for job in batch {
         run(conn, "SAVEPOINT job")?;
-        let mut tx = Tx { conn: Conn::Sqlite(conn), world, changes: 0 };
-        // A panic must not take the writer, and with it every later write, down.
-        let keep = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx))).unwrap_or(false);
-        if !keep {
+        if !job.run(&mut Tx::new(Conn::Sqlite(conn), shared)) {
             run(conn, "ROLLBACK TO job")?;
         }
         run(conn, "RELEASE job")?;
@@ -102,14 +125,13 @@ fn write_batch(conn: &Connection, world: &World, batch: &mut [Box<dyn Job>]) -> 
     run(conn, "COMMIT")
 }
 
-fn read_loop(conn: &Connection, world: &World, inbox: &Inbox) {
+fn read_loop(conn: &Connection, shared: &Shared, inbox: &Inbox) {
     while let Ok(mut job) = inbox.recv() {
         if let Err(error) = run(conn, "BEGIN") {
             job.fail(error);
             continue;
         }
-        let mut tx = Tx { conn: Conn::Sqlite(conn), world, changes: 0 };
-        let _ = catch_unwind(AssertUnwindSafe(|| job.run(&mut tx)));
+        job.run(&mut Tx::new(Conn::Sqlite(conn), shared));
         if let Err(error) = run(conn, "ROLLBACK") {
             tracing::error!(%error, "a read could not be ended");
         }

@@ -1,0 +1,55 @@
+//! Which database, and how hard to use it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Which database holds the state.
+#[derive(Clone)]
+pub enum Target {
+    /// A file in a folder of ours.
+    Sqlite { file: PathBuf },
+    /// A connection string of PostgreSQL.
+    Postgres { url: String },
+}
+
+/// The connection string may hold a password.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite { file } => f.debug_struct("Sqlite").field("file", file).finish(),
+            Self::Postgres { .. } => f.write_str("Postgres"),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub target: Target,
+    /// The keys that seal secrets; made at the first start. All servers on one database share its content.
+    pub key_file: PathBuf,
+    /// Threads that read at once (SQLite), or connections (PostgreSQL).
+    pub connections: usize,
+    /// Requests that may wait for a connection; more are refused.
+    pub waiting_max: usize,
+    /// Writes that SQLite commits together at most.
+    pub batch_max: usize,
+    /// How long PostgreSQL works on one statement at most. The change feed lags by as much.
+    pub statement_timeout_ms: u64,
+    /// How long a statement waits for a row that another transaction holds at most.
+    pub lock_timeout_ms: u64,
+}
+
+impl Settings {
+    /// Settings that suit most.
+    pub fn new(target: Target, key_file: impl Into<PathBuf>) -> Self {
+        Self {
+            target,
+            key_file: key_file.into(),
+            connections: 8,
+            waiting_max: 4096,
+            batch_max: 256,
+            statement_timeout_ms: 30_000,
+            lock_timeout_ms: 10_000,
+        }
+    }
+}

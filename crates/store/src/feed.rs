@@ -1,0 +1,199 @@
+//! The feed of changes: one row per write, in an order in which followers miss nothing.
+//!
+//! A *revision* is one number that grows with every change. Following is safe when no change can appear later
+//! with a revision below one that was already read.
+//!
+//! On SQLite there is one writer, so the next number will do.
+//!
+//! On PostgreSQL many servers commit at once, and a plain sequence would show 8 before 7 when 7 commits later.
+//! Queueing all writers would cure that and cost the speed. Instead a revision is made of the number of its
+//! transaction, `((xid + xid_offset) << 20) | n`, with `n` counting the changes of that transaction, and readers
+//! stop at the *horizon*: below the oldest transaction that still runs nothing new can appear. A follower lags
+//! by the longest transaction that writes, which `statement_timeout_ms` bounds.
+//!
+//! A transaction that got its number early may write an object after one with a higher number has done so. Then
+//! the object's history would run backwards, so `resources` keeps the revision of the last change in its row and
+//! asks for a repetition, with a new number, when that is not below the present one.
+//!
+//! `xid_offset` keeps revisions growing when the rows move to another cluster, whose numbers start anew. After a
+//! restore they leap ahead by [`LEAP`], and followers of what was there before are told [`Error::Gone`].
+
+mod follower;
+
+pub use follower::Follower;
+
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::WorkspaceId;
+
+/// What happened to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Created,
+    Updated,
+    Deleted,
+}
+
+impl Act {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Created, Self::Updated, Self::Deleted].into_iter().find(|act| act.name() == name)
+    }
+}
+
+/// A change as followers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub revision: i64,
+    pub workspace: WorkspaceId,
+    /// The name of a kind of resources, or of what surrounds them: `workspace`, `member`, `api-key`.
+    pub kind: String,
+    pub resource_id: String,
+    pub parent: String,
+    pub name: String,
+    pub act: Act,
+    pub version: i64,
+    pub actor: String,
+    pub at: Timestamp,
+}
+
+/// A change to be recorded: the feed adds the revision and the time.
+#[derive(Debug, Clone, Copy)]
+pub struct NewChange<'a> {
+    pub workspace: &'a WorkspaceId,
+    pub kind: &'a str,
+    pub resource_id: &'a str,
+    pub parent: &'a str,
+    pub name: &'a str,
+    pub act: Act,
+    pub version: i64,
+    pub actor: &'a str,
+}
+
+/// How far revisions jump at a restore: further than the source can have gone on after the backup.
+pub const LEAP: i64 = 1 << 50;
+
+/// Appends a change, in the transaction that makes it.
+pub fn record(tx: &mut Tx<'_>, change: NewChange<'_>) -> Result<(), Error> {
+    let revision = tx.next_revision()?;
+    record_at(tx, revision, change)
+}
+
+pub(crate) fn record_at(tx: &mut Tx<'_>, revision: i64, change: NewChange<'_>) -> Result<(), Error> {
+    let now = tx.world().now();
+    tx.execute(
+        "changes",
+        "INSERT INTO changes (revision, workspace_id, kind, resource_id, parent, name, act, version, actor, at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        params![
+            revision,
+            change.workspace,
+            change.kind,
+            change.resource_id,
+            change.parent,
+            change.name,
+            change.act.name(),
+            change.version,
+            change.actor,
+            now
+        ],
+    )?;
+    Ok(())
+}
+
+/// Changes after a revision, oldest first, of one workspace or of all.
+pub fn since(tx: &mut Tx<'_>, workspace: Option<&WorkspaceId>, after: i64, limit: i64) -> Result<Vec<Change>, Error> {
+    let oldest = trimmed_to(tx)?;
+    if after < oldest {
+        return Err(Error::Gone { oldest });
+    }
+    let horizon = tx.horizon()?;
+    let rows = match workspace {
+        None => tx.query(
+            "changes",
+            "SELECT revision, workspace_id, kind, resource_id, parent, name, act, version, actor, at FROM changes
+             WHERE revision > $1 AND revision < $2 ORDER BY revision LIMIT $3",
+            params![after, horizon, limit],
+        )?,
+        Some(workspace) => tx.query(
+            "changes",
+            "SELECT revision, workspace_id, kind, resource_id, parent, name, act, version, actor, at FROM changes
+             WHERE workspace_id = $4 AND revision > $1 AND revision < $2 ORDER BY revision LIMIT $3",
+            params![after, horizon, limit, workspace],
+        )?,
+    };
+    rows.into_iter().map(change).collect()
+}
+
+/// The newest revision that followers can see. What is read in the same transaction includes all up to it.
+pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
+    let horizon = tx.horizon()?;
+    let row = tx.find(
+        "changes",
+        "SELECT revision FROM changes WHERE revision < $1 ORDER BY revision DESC LIMIT 1",
+        params![horizon],
+    )?;
+    let kept = row.map(|row| row.int(0)).transpose()?.unwrap_or(0);
+    Ok(kept.max(trimmed_to(tx)?))
+}
+
+/// Forgets at most `limit` changes made before `older_than`, but keeps the newest `keep_min`. Says how many it forgot.
+pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, keep_min: i64, limit: i64) -> Result<u64, Error> {
+    let Some(keep_from) =
+        revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1 OFFSET $1", keep_min)?
+    else {
+        return Ok(0);
+    };
+    let rows = tx.query("changes", "SELECT revision, at FROM changes ORDER BY revision LIMIT $1", params![limit])?;
+    let mut upto = 0;
+    for row in rows {
+        if row.int(0)? > keep_from || row.time(1)? >= older_than {
+            break;
+        }
+        upto = row.int(0)?;
+    }
+    if upto == 0 {
+        return Ok(0);
+    }
+    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1", params![upto])?;
+    tx.execute("changes", "DELETE FROM changes WHERE revision <= $1", params![upto])
+}
+
+fn revision_at(tx: &mut Tx<'_>, sql: &str, param: i64) -> Result<Option<i64>, Error> {
+    tx.find("changes", sql, params![param])?.map(|row| row.int(0)).transpose()
+}
+
+fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
+    let row = tx.find("feed_origin", "SELECT trimmed_to FROM feed_origin WHERE id = 1", params![])?;
+    row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
+}
+
+/// The highest revision that was ever given out, as far as the rows know.
+pub(crate) fn highest(tx: &mut Tx<'_>) -> Result<i64, Error> {
+    let newest = revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?.unwrap_or(0);
+    Ok(newest.max(trimmed_to(tx)?))
+}
+
+fn change(row: Row) -> Result<Change, Error> {
+    let act = row.text(6)?;
+    Ok(Change {
+        revision: row.int(0)?,
+        workspace: WorkspaceId::known(row.text(1)?),
+        kind: row.text(2)?,
+        resource_id: row.text(3)?,
+        parent: row.text(4)?,
+        name: row.text(5)?,
+        act: Act::parse(&act)
+            .ok_or_else(|| Error::corrupt("changes", row.text(3).unwrap_or_default(), format!("act `{act}`")))?,
+        version: row.int(7)?,
+        actor: row.text(8)?,
+        at: row.time(9)?,
+    })
+}

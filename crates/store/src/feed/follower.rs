@@ -1,0 +1,71 @@
+//! Waiting for changes.
+
+use super::{Change, latest, since};
+use crate::{Error, Store};
+use std::time::Duration;
+use tokio::sync::watch;
+use types::ids::WorkspaceId;
+
+/// Changes that are read at once at most.
+const AT_ONCE_MAX: i64 = 1000;
+
+/// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of others.
+pub struct Follower {
+    store: Store,
+    commits: watch::Receiver<i64>,
+    workspace: Option<WorkspaceId>,
+    after: i64,
+    poll_interval: Duration,
+}
+
+impl Store {
+    /// Follows all changes after a revision.
+    pub fn follow(&self, after: i64, poll_interval: Duration) -> Follower {
+        Follower { store: self.clone(), commits: self.commits(), workspace: None, after, poll_interval }
+    }
+}
+
+impl Follower {
+    /// Follows one workspace only.
+    #[must_use]
+    pub fn of(mut self, workspace: WorkspaceId) -> Self {
+        self.workspace = Some(workspace);
+        self
+    }
+
+    /// Where a later follower can go on.
+    pub fn position(&self) -> i64 {
+        self.after
+    }
+
+    /// Waits for changes. Never empty. May be dropped and called again without loss.
+    pub async fn next(&mut self) -> Result<Vec<Change>, Error> {
+        loop {
+            self.commits.mark_unchanged();
+            let changes = self.read().await?;
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+            // Both endings mean the same: look again.
+            let _ = tokio::time::timeout(self.poll_interval, self.commits.changed()).await;
+        }
+    }
+
+    async fn read(&mut self) -> Result<Vec<Change>, Error> {
+        let (workspace, after) = (self.workspace.clone(), self.after);
+        let (changes, upto) = self
+            .store
+            .read(move |tx| {
+                let changes = since(tx, workspace.as_ref(), after, AT_ONCE_MAX)?;
+                // A quiet workspace must not fall behind what is kept.
+                let upto = match changes.last() {
+                    Some(last) => last.revision,
+                    None => latest(tx)?.max(after),
+                };
+                Ok::<_, Error>((changes, upto))
+            })
+            .await?;
+        self.after = upto;
+        Ok(changes)
+    }
+}

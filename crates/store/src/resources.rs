@@ -1,0 +1,304 @@
+//! Objects of all kinds: one row each.
+
+mod counts;
+mod list;
+
+pub use counts::{count, counts};
+pub use list::{Order, Position, Query, list, position, total};
+
+use crate::feed::{self, Act, NewChange};
+use crate::value::Row;
+use crate::{Error, Tx, params};
+use types::ids::{ResourceId, WorkspaceId};
+use types::parts::Status;
+use types::{KindName, Timestamp};
+
+const TABLE: &str = "resources";
+
+/// An object as it is stored. Columns are explained in the migration.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    pub id: ResourceId,
+    pub workspace: WorkspaceId,
+    pub kind: KindName,
+    /// Names of the objects around it, joined with `/`; empty at the top. A kind is always at the top or never.
+    pub parent: String,
+    pub name: String,
+    pub external_id: Option<String>,
+    pub status: Option<Status>,
+    pub search: String,
+    pub wish: String,
+    pub state: String,
+    pub seal_key: Option<String>,
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub created_by: String,
+    pub updated_by: String,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, workspace_id, kind, parent, name, external_id, status, search, wish, state, seal_key, version, \
+             created_at, updated_at, created_by, updated_by FROM resources ",
+            $rest
+        )
+    };
+}
+use select;
+
+const BY_NAME: &str = select!("WHERE workspace_id = $1 AND kind = $2 AND parent = $3 AND name = $4");
+
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    parent: &str,
+    name: &str,
+) -> Result<Option<Stored>, Error> {
+    tx.find(TABLE, BY_NAME, params![workspace, kind.name(), parent, name])?.map(Stored::try_from).transpose()
+}
+
+/// As [`find`], and nobody else changes it until this transaction ends. Who adds something below an object
+/// locks the object first, or it may be deleted in between.
+pub fn lock(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    parent: &str,
+    name: &str,
+) -> Result<Option<Stored>, Error> {
+    let sql = tx.locking(BY_NAME);
+    tx.find(TABLE, &sql, params![workspace, kind.name(), parent, name])?.map(Stored::try_from).transpose()
+}
+
+pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Error> {
+    tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
+}
+
+/// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
+pub fn find_by_external_id(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    external_id: &str,
+    without: &[Status],
+) -> Result<Option<Stored>, Error> {
+    let query = Query {
+        external_id: Some(external_id),
+        hidden_statuses: without,
+        limit: 1,
+        ..Query::new(workspace, kind, None)
+    };
+    Ok(list(tx, &query)?.into_iter().next())
+}
+
+/// Adds an object. The creator of record is `created_by`.
+pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
+    let stored = Stored { version: 1, ..stored };
+    let revision = tx.next_revision()?;
+    let done = tx.execute(
+        TABLE,
+        "INSERT INTO resources (id, workspace_id, kind, parent, name, external_id, status, search, wish, state,
+             seal_key, version, revision, created_at, updated_at, created_by, updated_by)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+         ON CONFLICT (workspace_id, kind, parent, name) DO NOTHING",
+        params![
+            &stored.id,
+            &stored.workspace,
+            stored.kind.name(),
+            stored.parent.as_str(),
+            stored.name.as_str(),
+            stored.external_id.as_deref(),
+            stored.status_name(),
+            stored.search.as_str(),
+            stored.wish.as_str(),
+            stored.state.as_str(),
+            stored.seal_key.as_deref(),
+            stored.version,
+            revision,
+            stored.created_at,
+            stored.updated_at,
+            stored.created_by.as_str(),
+            stored.updated_by.as_str()
+        ],
+    )?;
+    if done == 0 {
+        return Err(Error::Duplicate { table: TABLE.into() });
+    }
+    counts::add(tx, &stored, stored.status_name(), 1)?;
+    feed::record_at(tx, revision, stored.change(Act::Created, &stored.created_by))?;
+    Ok(stored)
+}
+
+/// Saves an object unless its row has moved on since it was read. Its place (workspace, kind, parent, name) stays.
+pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
+    let Some(before) = tx.find(
+        TABLE,
+        "SELECT status FROM resources WHERE id = $1 AND version = $2",
+        params![&stored.id, stored.version],
+    )?
+    else {
+        return Err(stored.stale());
+    };
+    let revision = tx.next_revision()?;
+    let row = tx.find(
+        TABLE,
+        "UPDATE resources SET external_id = $3, status = $4, search = $5, wish = $6, state = $7, seal_key = $8,
+             version = version + 1, revision = CASE WHEN revision < $9 THEN $9 ELSE -1 END, updated_at = $10,
+             updated_by = $11
+         WHERE id = $1 AND version = $2 RETURNING revision",
+        params![
+            &stored.id,
+            stored.version,
+            stored.external_id.as_deref(),
+            stored.status_name(),
+            stored.search.as_str(),
+            stored.wish.as_str(),
+            stored.state.as_str(),
+            stored.seal_key.as_deref(),
+            revision,
+            stored.updated_at,
+            stored.updated_by.as_str()
+        ],
+    )?;
+    let written = row.ok_or_else(|| stored.stale())?;
+    if written.int(0)? != revision {
+        return Err(tx.ask_for_repetition());
+    }
+    let stored = Stored { version: stored.version + 1, ..stored };
+    counts::moved(tx, &stored, &before.text(0)?)?;
+    feed::record_at(tx, revision, stored.change(Act::Updated, &stored.updated_by))?;
+    Ok(stored)
+}
+
+/// Deletes an object and everything below it.
+pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error> {
+    if delete_row(tx, stored, actor)? == 0 {
+        return Err(stored.stale());
+    }
+    let path = stored.path();
+    for kind in below(stored.kind) {
+        let children = tx.query(
+            TABLE,
+            // `0` is the character after `/`, so this is all that starts with the path and a slash.
+            select!(
+                "WHERE workspace_id = $1 AND kind = $2 AND (parent = $3 OR (parent >= $3 || '/' AND parent < $3 || '0'))"
+            ),
+            params![&stored.workspace, kind.name(), path.as_str()],
+        )?;
+        for child in children {
+            delete_row(tx, &Stored::try_from(child)?, actor)?;
+        }
+    }
+    Ok(())
+}
+
+fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<u64, Error> {
+    let done =
+        tx.execute(TABLE, "DELETE FROM resources WHERE id = $1 AND version = $2", params![&stored.id, stored.version])?;
+    if done == 1 {
+        tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
+        counts::add(tx, stored, stored.status_name(), -1)?;
+        feed::record(tx, stored.change(Act::Deleted, actor))?;
+    }
+    Ok(done)
+}
+
+/// The kinds that live below a kind, at any depth.
+const fn below(kind: KindName) -> &'static [KindName] {
+    match kind {
+        KindName::Sandbox => &[KindName::Preview, KindName::PreviewToken, KindName::Schedule, KindName::Snapshot],
+        KindName::Preview => &[KindName::PreviewToken],
+        KindName::Vpc => &[KindName::EgressGateway, KindName::EgressIp],
+        KindName::EgressGateway => &[KindName::EgressIp],
+        _ => &[],
+    }
+}
+
+/// Objects that are deleted at once at most when a workspace goes.
+const DELETED_AT_ONCE: i64 = 500;
+
+/// Deletes whatever a workspace holds. The changes stay for followers, until they are trimmed by age.
+pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -> Result<(), Error> {
+    loop {
+        let rows = tx.query(
+            TABLE,
+            select!("WHERE workspace_id = $1 ORDER BY kind, parent, name LIMIT $2"),
+            params![workspace, DELETED_AT_ONCE],
+        )?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            delete_row(tx, &Stored::try_from(row)?, actor)?;
+        }
+    }
+    tx.execute("resource_counts", "DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
+    tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
+    Ok(())
+}
+
+impl Stored {
+    /// Where the objects below it say that they are.
+    pub fn path(&self) -> String {
+        if self.parent.is_empty() { self.name.clone() } else { format!("{}/{}", self.parent, self.name) }
+    }
+
+    fn status_name(&self) -> &'static str {
+        self.status.map_or("", Status::name)
+    }
+
+    fn stale(&self) -> Error {
+        Error::Stale { what: format!("{} {}", self.kind, self.name) }
+    }
+
+    fn change<'a>(&'a self, act: Act, actor: &'a str) -> NewChange<'a> {
+        NewChange {
+            workspace: &self.workspace,
+            kind: self.kind.name(),
+            resource_id: self.id.as_str(),
+            parent: &self.parent,
+            name: &self.name,
+            act,
+            version: self.version,
+            actor,
+        }
+    }
+}
+
+impl TryFrom<Row> for Stored {
+    type Error = Error;
+
+    fn try_from(mut row: Row) -> Result<Self, Error> {
+        let id = row.take_text(0)?;
+        let kind = row.take_text(2)?;
+        let status = row.take_text(6)?;
+        Ok(Self {
+            kind: KindName::parse(&kind).ok_or_else(|| Error::corrupt(TABLE, &id, format!("kind `{kind}`")))?,
+            status: parse_status(&status).map_err(|why| Error::corrupt(TABLE, &id, why))?,
+            id: ResourceId::known(id),
+            workspace: WorkspaceId::known(row.take_text(1)?),
+            parent: row.take_text(3)?,
+            name: row.take_text(4)?,
+            external_id: row.opt_text(5)?,
+            search: row.take_text(7)?,
+            wish: row.take_text(8)?,
+            state: row.take_text(9)?,
+            seal_key: row.opt_text(10)?,
+            version: row.int(11)?,
+            created_at: row.time(12)?,
+            updated_at: row.time(13)?,
+            created_by: row.take_text(14)?,
+            updated_by: row.take_text(15)?,
+        })
+    }
+}
+
+pub(crate) fn parse_status(name: &str) -> Result<Option<Status>, String> {
+    match name {
+        "" => Ok(None),
+        name => Status::parse(name).map(Some).ok_or_else(|| format!("status `{name}`")),
+    }
+}

@@ -1,0 +1,68 @@
+//! How many objects there are, without counting them.
+
+use super::Stored;
+use crate::{Error, Tx, params};
+use types::KindName;
+use types::ids::WorkspaceId;
+
+const TABLE: &str = "resource_counts";
+
+/// Rows that hold one count between them.
+const SHARDS: i64 = 16;
+
+/// How many objects of a kind a workspace has, whatever their status.
+pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result<i64, Error> {
+    let row = tx.find(
+        TABLE,
+        "SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM resource_counts WHERE workspace_id = $1 AND kind = $2",
+        params![workspace, kind.name()],
+    )?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// The counts of all kinds of which a workspace has any.
+pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName, i64)>, Error> {
+    let rows = tx.query(
+        TABLE,
+        "SELECT kind, CAST(SUM(total) AS BIGINT) FROM resource_counts WHERE workspace_id = $1
+         GROUP BY kind HAVING SUM(total) > 0 ORDER BY kind",
+        params![workspace],
+    )?;
+    rows.into_iter()
+        .map(|row| {
+            let name = row.text(0)?;
+            let kind = KindName::parse(&name).ok_or_else(|| Error::corrupt(TABLE, &name, "no such kind"))?;
+            Ok((kind, row.int(1)?))
+        })
+        .collect()
+}
+
+/// The count of a kind for each status that occurs.
+pub(super) fn by_status(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result<Vec<(String, i64)>, Error> {
+    let rows = tx.query(
+        TABLE,
+        "SELECT status, CAST(SUM(total) AS BIGINT) FROM resource_counts WHERE workspace_id = $1 AND kind = $2
+         GROUP BY status",
+        params![workspace, kind.name()],
+    )?;
+    rows.into_iter().map(|row| Ok((row.text(0)?, row.int(1)?))).collect()
+}
+
+pub(super) fn add(tx: &mut Tx<'_>, stored: &Stored, status: &str, by: i64) -> Result<(), Error> {
+    let shard = i64::from(stored.id.as_str().bytes().last().unwrap_or(0)) % SHARDS;
+    tx.execute(
+        TABLE,
+        "INSERT INTO resource_counts (workspace_id, kind, status, shard, total) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (workspace_id, kind, status, shard) DO UPDATE SET total = resource_counts.total + excluded.total",
+        params![&stored.workspace, stored.kind.name(), status, shard, by],
+    )?;
+    Ok(())
+}
+
+pub(super) fn moved(tx: &mut Tx<'_>, stored: &Stored, before: &str) -> Result<(), Error> {
+    if before == stored.status_name() {
+        return Ok(());
+    }
+    add(tx, stored, before, -1)?;
+    add(tx, stored, stored.status_name(), 1)
+}

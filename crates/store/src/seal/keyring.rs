@@ -1,0 +1,313 @@
+//! The keys, and the file that holds them.
+//!
+//! One line for each key, the active one first:
+//! `<id> <32 bytes, base64url> <ms when it stopped being the active one, or - >`.
+
+use super::PREFIX;
+use crate::Error;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use types::{Timestamp, World};
+use zeroize::{Zeroize as _, Zeroizing};
+
+const KEY_BYTES: usize = 32;
+const NONCE_BYTES: usize = 24;
+const FIRST_LINE: &str = "# Holm's keys: keep them secret, and keep a copy. Without them no stored secret can be read.";
+
+/// The keys that seal secrets: one active, and older ones that still open.
+pub struct Keyring {
+    file: PathBuf,
+    world: World,
+    /// The active one first. Never empty.
+    keys: Vec<Key>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    id: String,
+    bytes: Zeroizing<[u8; KEY_BYTES]>,
+    retired_at: Option<Timestamp>,
+}
+
+impl fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<_> = self.keys.iter().map(|key| &key.id).collect();
+        f.debug_struct("Keyring").field("file", &self.file).field("ids", &ids).finish_non_exhaustive()
+    }
+}
+
+impl Keyring {
+    /// Reads the key file, or makes it with a first key when there is none.
+    pub fn open_or_create(file: &Path, world: &World) -> Result<Self, Error> {
+        match read(file) {
+            Ok(text) => Ok(Self { file: file.to_owned(), world: world.clone(), keys: parse(&text, file)? }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let keyring = Self { file: file.to_owned(), world: world.clone(), keys: vec![Key::new(world)] };
+                keyring.save_new()?;
+                Ok(keyring)
+            }
+            Err(error) => Err(unusable(file, "read", &error)),
+        }
+    }
+
+    /// The id of the key that seals.
+    pub fn active_id(&self) -> &str {
+        self.keys.first().map_or("", |key| &key.id)
+    }
+
+    /// Seals a secret for a context: the id of the row that will hold it.
+    ///
+    /// Texts of callers that merely look sealed must be sealed as well: what is stored would be opened some day.
+    pub fn seal(&self, context: &str, plain: &str) -> String {
+        let nonce = self.world.random_bytes::<NONCE_BYTES>();
+        let payload = Payload { msg: plain.as_bytes(), aad: context.as_bytes() };
+        let sealed = self.keys.first().and_then(|key| key.cipher().encrypt(&XNonce::from(nonce), payload).ok());
+        // Cannot be missing: there is always a key, and only texts over 256 GiB are refused. Better a text
+        // that never opens than a secret in the clear.
+        let sealed = sealed.unwrap_or_default();
+        format!("{PREFIX}{}:{}", self.active_id(), BASE64.encode([&nonce[..], &sealed].concat()))
+    }
+
+    /// Opens what was sealed for the same context.
+    pub fn open(&self, context: &str, sealed: &str) -> Result<String, Error> {
+        let wrong = |why: &str| Error::Seal(why.to_owned());
+        let rest = sealed.strip_prefix(PREFIX).ok_or_else(|| wrong("it is not a sealed text"))?;
+        let (id, data) = rest.split_once(':').ok_or_else(|| wrong("it is cut short"))?;
+        let key = self.keys.iter().find(|key| key.id == id);
+        let key = key.ok_or_else(|| wrong(&format!("its key `{}` is not in the key file", id.escape_debug())))?;
+        let data = BASE64.decode(data).map_err(|_| wrong("it is damaged"))?;
+        let (nonce, text) = data.split_first_chunk::<NONCE_BYTES>().ok_or_else(|| wrong("it is cut short"))?;
+        let payload = Payload { msg: text, aad: context.as_bytes() };
+        let plain = key.cipher().decrypt(&XNonce::from(*nonce), payload);
+        let plain = plain.map_err(|_| wrong("it was changed or moved to another place"))?;
+        String::from_utf8(plain).map_err(|_| wrong("it is not a text"))
+    }
+
+    pub fn is_sealed(text: &str) -> bool {
+        super::is_sealed(text)
+    }
+
+    /// Ids of all keys, the active one first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(|key| key.id.as_str())
+    }
+
+    /// Adds a key and makes it the active one. The others go on opening.
+    pub fn rotate(&mut self) -> Result<(), Error> {
+        let now = self.world.now();
+        let mut keys = self.keys.clone();
+        for key in &mut keys {
+            key.retired_at.get_or_insert(now);
+        }
+        keys.insert(0, Key::new(&self.world));
+        self.replace(keys)
+    }
+
+    /// Forgets keys, but never the active one.
+    pub(super) fn forget(&mut self, forget: impl Fn(&str, Timestamp) -> bool) -> Result<(), Error> {
+        let keep = |key: &&Key| !key.retired_at.is_some_and(|retired_at| forget(&key.id, retired_at));
+        let keys: Vec<_> = self.keys.iter().filter(keep).cloned().collect();
+        if keys.len() == self.keys.len() { Ok(()) } else { self.replace(keys) }
+    }
+
+    /// Reads the file again: another server on the same database may have rotated.
+    pub(super) fn reload(&mut self) -> Result<(), Error> {
+        let text = read(&self.file).map_err(|error| unusable(&self.file, "read", &error))?;
+        self.keys = parse(&text, &self.file)?;
+        Ok(())
+    }
+
+    /// Takes in the keys of a backup, so that what they sealed can be opened.
+    pub(crate) fn absorb(&mut self, text: &str) -> Result<(), Error> {
+        let mut keys = self.keys.clone();
+        for mut key in parse(text, Path::new("of the backup"))? {
+            if keys.iter().all(|known| known.id != key.id) {
+                key.retired_at.get_or_insert(self.world.now());
+                keys.push(key);
+            }
+        }
+        self.replace(keys)
+    }
+
+    /// The content of the key file, for a backup that is to stand alone.
+    pub(crate) fn export(&self) -> Zeroizing<String> {
+        render(&self.keys)
+    }
+
+    fn replace(&mut self, keys: Vec<Key>) -> Result<(), Error> {
+        let before = std::mem::replace(&mut self.keys, keys);
+        self.save().inspect_err(|_| self.keys = before)
+    }
+
+    /// Writes the file beside itself and renames it, so that a crash leaves the old one or the new one.
+    fn save(&self) -> Result<(), Error> {
+        let beside = self.file.with_extension("new");
+        let saved = write_new(&beside, &render(&self.keys)).and_then(|()| fs::rename(&beside, &self.file));
+        saved.and_then(|()| sync_folder(&self.file)).map_err(|error| unusable(&self.file, "written", &error))
+    }
+
+    /// Fails when another process made the file in the meantime: its keys are in use then.
+    fn save_new(&self) -> Result<(), Error> {
+        let beside = self.file.with_extension("first");
+        let saved = make_folder(&self.file)
+            .and_then(|()| write_new(&beside, &render(&self.keys)))
+            .and_then(|()| fs::hard_link(&beside, &self.file))
+            .and_then(|()| fs::remove_file(&beside));
+        saved.and_then(|()| sync_folder(&self.file)).map_err(|error| unusable(&self.file, "made", &error))
+    }
+}
+
+impl Key {
+    fn new(world: &World) -> Self {
+        Self { id: world.random_text(8), bytes: Zeroizing::new(world.random_bytes()), retired_at: None }
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&*self.bytes).into())
+    }
+}
+
+fn render(keys: &[Key]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(format!("{FIRST_LINE}\n"));
+    for key in keys {
+        let bytes = Zeroizing::new(BASE64.encode(&key.bytes[..]));
+        let retired_at = key.retired_at.map_or_else(|| "-".to_owned(), |at| at.ms().to_string());
+        let line = Zeroizing::new(format!("{} {} {retired_at}\n", key.id, *bytes));
+        text.push_str(&line);
+    }
+    text
+}
+
+fn parse(text: &str, file: &Path) -> Result<Vec<Key>, Error> {
+    let mut keys: Vec<Key> = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let key = parse_key(line).filter(|key| keys.iter().all(|known| known.id != key.id));
+        let wrong = || Error::Unusable(format!("line {} of the key file {} is not a key", number + 1, file.display()));
+        keys.push(key.ok_or_else(wrong)?);
+    }
+    match keys.first() {
+        Some(active) if active.retired_at.is_none() => Ok(keys),
+        _ => Err(Error::Unusable(format!("the key file {} has no active key in its first place", file.display()))),
+    }
+}
+
+fn parse_key(line: &str) -> Option<Key> {
+    let mut words = line.split(' ');
+    let (id, bytes, retired_at) = (words.next()?, words.next()?, words.next()?);
+    let well_named = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let mut decoded = BASE64.decode(bytes).ok()?;
+    let bytes = <[u8; KEY_BYTES]>::try_from(decoded.as_slice()).ok().map(Zeroizing::new);
+    decoded.zeroize();
+    let retired_at = match retired_at {
+        "-" => None,
+        ms => Some(Timestamp::from_ms(ms.parse().ok()?)),
+    };
+    let complete = well_named && words.next().is_none();
+    Some(Key { id: id.to_owned(), bytes: bytes?, retired_at }).filter(|_| complete)
+}
+
+fn read(file: &Path) -> io::Result<Zeroizing<String>> {
+    let text = Zeroizing::new(fs::read_to_string(file)?);
+    if fs::metadata(file)?.permissions().mode() & 0o077 != 0 {
+        return Err(io::Error::other("other users can read it: run `chmod 600` on it"));
+    }
+    Ok(text)
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn make_folder(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)
+}
+
+fn sync_folder(file: &Path) -> io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+fn unusable(file: &Path, act: &str, error: &io::Error) -> Error {
+    Error::Unusable(format!("the key file {} cannot be {act}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn world() -> World {
+        let count = std::sync::atomic::AtomicU8::new(1);
+        World::new(
+            || Timestamp::from_ms(1_000),
+            move |bytes| bytes.fill_with(|| count.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+        )
+    }
+
+    #[test]
+    fn a_key_file_is_private_and_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        let mut keyring = Keyring::open_or_create(&file, &world()).unwrap();
+        let sealed = keyring.seal("res_1", "hunter2");
+        keyring.rotate().unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Keyring::open_or_create(&file, &world()).unwrap();
+        assert_eq!(again.active_id(), keyring.active_id());
+        assert_eq!(again.open("res_1", &sealed).unwrap(), "hunter2");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        Keyring::open_or_create(&file, &world()).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Keyring::open_or_create(&file, &world()).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn a_sealed_text_opens_only_unchanged_and_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let keyring = Keyring::open_or_create(&folder.path().join("keys"), &world()).unwrap();
+        let sealed = keyring.seal("res_1", "hunter2");
+        assert!(!sealed.contains("hunter2") && !format!("{keyring:?}").contains(&*keyring.export()));
+        assert!(matches!(keyring.open("res_2", &sealed), Err(Error::Seal(_))));
+        for position in 0..sealed.len() {
+            let mut bytes = sealed.clone().into_bytes();
+            bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
+            assert!(keyring.open("res_1", &String::from_utf8(bytes).unwrap()).is_err(), "at {position}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_key_file_is_read_or_refused(text in "([a-z0-9]{1,3}|#)?( [A-Za-z0-9_-]{41,45}( (-|[0-9]{1,20}))?)?\n.{0,80}") {
+            if let Ok(keys) = parse(&text, Path::new("keys")) {
+                prop_assert!(parse(&render(&keys), Path::new("keys")).unwrap() == keys);
+            }
+        }
+
+        #[test]
+        fn any_sealed_text_opens_or_is_refused(text in "(sealed:v1:)?.{0,100}") {
+            let folder = tempfile::tempdir().unwrap();
+            let keyring = Keyring::open_or_create(&folder.path().join("keys"), &world()).unwrap();
+            prop_assert!(keyring.open("x", &text).is_err());
+        }
+    }
+}

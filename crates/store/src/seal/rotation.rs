@@ -1,0 +1,159 @@
+//! Bringing every stored secret under the active key, and forgetting keys that nothing needs.
+
+use super::{Keyring, PREFIX};
+use crate::{Error, Store, Tx, Value, params};
+use types::Timestamp;
+
+/// A column with sealed texts in it. Its table has a column `seal_key` as well.
+pub(crate) struct SealedColumn {
+    table: &'static str,
+    /// The primary key.
+    key: &'static [&'static str],
+    /// The column that is the context of the seals.
+    context: &'static str,
+    column: &'static str,
+}
+
+/// All of them. Whoever stores sealed texts in a further table adds it here.
+const SEALED: &[SealedColumn] = &[
+    SealedColumn { table: "resources", key: &["id"], context: "id", column: "wish" },
+    SealedColumn { table: "revisions", key: &["resource_id", "id"], context: "resource_id", column: "wish" },
+    SealedColumn { table: "idempotency", key: &["workspace_id", "claim"], context: "claim", column: "body" },
+    SealedColumn { table: "settings", key: &["name"], context: "name", column: "value" },
+];
+
+/// Rows that are sealed anew in one transaction.
+const BATCH: i64 = 200;
+/// How long a key is kept after it stopped being the active one: other servers on the same database may seal
+/// with it until they read the key file again.
+const RETIRED_KEPT_MS: i64 = 7 * 24 * 3_600_000;
+
+/// What a rotation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rotation {
+    pub active: String,
+    /// Rows that are under the active key since.
+    pub rows: u64,
+}
+
+impl Store {
+    /// Makes a new key and brings all secrets under it.
+    pub async fn rotate_keys(&self) -> Result<Rotation, Error> {
+        let keyring = self.keyring();
+        let active = {
+            let mut keyring = keyring.write();
+            keyring.reload()?;
+            keyring.rotate()?;
+            keyring.active_id().to_owned()
+        };
+        Ok(Rotation { active, rows: self.reseal_all().await? })
+    }
+
+    /// Brings secrets that other keys sealed under the active one. Says how many rows that were.
+    pub(crate) async fn reseal_all(&self) -> Result<u64, Error> {
+        let mut total = 0;
+        for column in SEALED {
+            let mut after = None;
+            loop {
+                let from = after.take();
+                let (rows, last) = self.write(move |tx| reseal(tx, column, from.as_deref())).await?;
+                total += rows;
+                if last.is_none() {
+                    break;
+                }
+                after = last;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Reads the key file again, and forgets keys that were retired long ago and seal nothing.
+    pub(crate) async fn tidy_keys(&self) -> Result<(), Error> {
+        let keyring = self.keyring();
+        keyring.write().reload()?;
+        self.reseal_all().await?;
+        let used = self.read(used_keys).await?;
+        let now = self.world().now();
+        let idle = |id: &str, retired_at: Timestamp| {
+            now.since(retired_at) > RETIRED_KEPT_MS && !used.iter().any(|key| key == id)
+        };
+        keyring.write().forget(idle)
+    }
+}
+
+/// The ids of all keys that rows need.
+pub(crate) fn used_keys(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
+    let mut used = Vec::new();
+    for SealedColumn { table, .. } in SEALED {
+        let sql = format!("SELECT DISTINCT seal_key FROM {table} WHERE seal_key IS NOT NULL");
+        for row in tx.query(table, &sql, params![])? {
+            used.push(row.text(0)?);
+        }
+    }
+    used.sort();
+    used.dedup();
+    Ok(used)
+}
+
+/// Seals a batch of rows anew; answers how many, and the key of the last one looked at when there may be more.
+fn reseal(tx: &mut Tx<'_>, column: &SealedColumn, after: Option<&[Value]>) -> Result<(u64, Option<Vec<Value>>), Error> {
+    let keyring = tx.shared().keyring.read();
+    let rows = tx.query(column.table, &column.select(after), &column.select_params(&keyring, after))?;
+    let more = rows.len() as i64 == BATCH;
+    let mut last = None;
+    let mut count = 0;
+    for mut row in rows {
+        let (context, text, id) = (row.text(0)?, row.text(1)?, row.values.split_off(2));
+        let mut params = vec![resealed(&keyring, &context, &text).into(), keyring.active_id().into(), text.into()];
+        params.extend(id.iter().cloned());
+        // A row that changed in the meantime was sealed by who changed it, or is found the next time.
+        count += tx.execute(column.table, &column.update(), &params)?;
+        last = Some(id);
+    }
+    Ok((count, last.filter(|_| more)))
+}
+
+impl SealedColumn {
+    fn select(&self, after: Option<&[Value]>) -> String {
+        let Self { table, context, column, .. } = self;
+        let key = self.key.join(", ");
+        let page = after.map_or(String::new(), |_| {
+            let names: Vec<_> = (0..self.key.len()).map(|index| format!("${}", index + 3)).collect();
+            format!("AND ({key}) > ({})", names.join(", "))
+        });
+        format!("SELECT {context}, {column}, {key} FROM {table} WHERE seal_key <> $1 {page} ORDER BY {key} LIMIT $2")
+    }
+
+    fn select_params(&self, keyring: &Keyring, after: Option<&[Value]>) -> Vec<Value> {
+        let mut params = vec![keyring.active_id().into(), BATCH.into()];
+        params.extend(after.into_iter().flatten().cloned());
+        params
+    }
+
+    fn update(&self) -> String {
+        let Self { table, column, .. } = self;
+        let key: Vec<_> = self.key.iter().enumerate().map(|(index, name)| format!("{name} = ${}", index + 4)).collect();
+        format!("UPDATE {table} SET {column} = $1, seal_key = $2 WHERE {column} = $3 AND {}", key.join(" AND "))
+    }
+}
+
+/// The text with every sealed part in it sealed by the active key. What cannot be opened stays: either it only
+/// looks sealed, or it is lost whatever we do.
+fn resealed(keyring: &Keyring, context: &str, text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(PREFIX) {
+        let (before, sealed) = rest.split_at(start);
+        let part_of_seal = |character: char| character.is_ascii_alphanumeric() || matches!(character, ':' | '_' | '-');
+        let (sealed, after) =
+            sealed.split_at(sealed.find(|character| !part_of_seal(character)).unwrap_or(sealed.len()));
+        result.push_str(before);
+        match keyring.open(context, sealed) {
+            Ok(plain) => result.push_str(&keyring.seal(context, &plain)),
+            Err(_) => result.push_str(sealed),
+        }
+        rest = after;
+    }
+    result.push_str(rest);
+    result
+}
