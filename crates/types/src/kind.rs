@@ -1,10 +1,11 @@
 //! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`].
 
-use crate::parts::{Labels, RevisionConfiguration};
+use crate::parts::{Head, Labels, RevisionConfiguration};
 use crate::{Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fmt;
 
 macro_rules! kind_names {
@@ -116,17 +117,28 @@ pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema +
     /// What the server alone knows of an object beside its wish: events, attachments, versions.
     type State: Clone + fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    fn name(&self) -> &str;
-    fn set_name(&mut self, name: String);
+    /// The part that names it.
+    fn head(&self) -> &dyn Head;
+    fn head_mut(&mut self) -> &mut dyn Head;
+
+    fn name(&self) -> &str {
+        self.head().name()
+    }
+    fn set_name(&mut self, name: String) {
+        self.head_mut().set_name(name);
+    }
     fn display_name(&self) -> Option<&str> {
-        None
+        self.head().display_name()
     }
     fn labels(&self) -> Option<&Labels> {
-        None
+        self.head().labels()
     }
     fn external_id(&self) -> Option<&str> {
-        None
+        self.head().external_id()
     }
+
+    /// Brings other spellings that published clients send into the published form, before the schema sees the body.
+    fn accept(_body: &mut Value) {}
 
     /// The rules that a schema cannot say: dates, cron lines, members that exclude each other.
     fn check(&self, _problems: &mut Problems) {}

@@ -14,6 +14,7 @@ pub mod schema;
 pub mod scope;
 pub mod time;
 pub mod version;
+pub mod wire;
 pub mod world;
 
 pub use error::ErrorBody;

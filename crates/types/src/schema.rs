@@ -54,9 +54,11 @@ fn relax(schema: &mut Value) {
     }
     if let Value::Object(members) = schema {
         let loose: Vec<String> = match members.get("properties") {
-            Some(Value::Object(properties)) => {
-                properties.iter().filter(|(_, rule)| **rule == Value::Bool(true)).map(|(name, _)| name.clone()).collect()
-            }
+            Some(Value::Object(properties)) => properties
+                .iter()
+                .filter(|(_, rule)| **rule == Value::Bool(true))
+                .map(|(name, _)| name.clone())
+                .collect(),
             _ => Vec::new(),
         };
         if let Some(Value::Array(required)) = members.get_mut("required") {
@@ -116,7 +118,11 @@ fn one_of(branches: &[Vec<ValidationError<'_>>]) -> String {
         Some(error) => {
             let inner = field(error);
             let message = rule(error);
-            if error.instance_path().as_str().is_empty() || inner == "body" { message } else { format!("has `{inner}`, which {message}") }
+            if error.instance_path().as_str().is_empty() || inner == "body" {
+                message
+            } else {
+                format!("has `{inner}`, which {message}")
+            }
         }
         None => "matches none of the forms that are allowed".into(),
     }

@@ -1,1 +1,113 @@
+//! The kinds of resources, one file each.
 
+/// The head of the kinds that have it in `metadata`.
+macro_rules! head {
+    () => {
+        fn head(&self) -> &dyn Head {
+            &self.metadata
+        }
+
+        fn head_mut(&mut self) -> &mut dyn Head {
+            &mut self.metadata
+        }
+    };
+}
+
+/// The switch of the kinds that have it in their spec.
+macro_rules! enabled {
+    () => {
+        fn enabled(&self) -> bool {
+            self.spec.enabled.unwrap_or(true)
+        }
+    };
+}
+
+/// State and view of the kinds of which the server knows nothing but their events.
+macro_rules! deployed {
+    ($needs:expr) => {
+        fn next_state(&self, old: Option<(&Self, &Lifecycle)>, now: Timestamp) -> Lifecycle {
+            let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
+            Lifecycle::next(old.map(|(_, state)| state), changed, self.enabled(), $needs, now)
+        }
+
+        fn status(state: &Lifecycle) -> Option<Status> {
+            state.status()
+        }
+
+        fn show(&mut self, stamp: &Stamp, state: &Lifecycle, _now: Timestamp) {
+            self.metadata.stamp(stamp);
+            self.events = Some(state.events.clone());
+            self.status = state.status();
+        }
+
+        fn lighten(&mut self) {
+            self.events = None;
+        }
+    };
+}
+
+pub mod agent;
+pub mod application;
+pub mod custom_domain;
+pub mod drive;
+pub mod egress_gateway;
+pub mod egress_ip;
+pub mod function;
+pub mod image;
+pub mod image_share;
+pub mod integration_connection;
+pub mod job;
+pub mod model;
+pub mod network;
+pub mod policy;
+pub mod preview;
+pub mod preview_token;
+pub mod sandbox;
+pub mod schedule;
+pub mod snapshot;
+pub mod volume;
+pub mod volume_template;
+pub mod vpc;
+
+pub use agent::Agent;
+pub use application::Application;
+pub use custom_domain::CustomDomain;
+pub use drive::Drive;
+pub use egress_gateway::EgressGateway;
+pub use egress_ip::EgressIp;
+pub use function::Function;
+pub use image::Image;
+pub use image_share::ImageShare;
+pub use integration_connection::IntegrationConnection;
+pub use job::Job;
+pub use model::Model;
+pub use policy::Policy;
+pub use preview::Preview;
+pub use preview_token::PreviewToken;
+pub use sandbox::Sandbox;
+pub use schedule::Schedule;
+pub use snapshot::Snapshot;
+pub use volume::Volume;
+pub use volume_template::VolumeTemplate;
+pub use vpc::Vpc;
+
+use crate::{KindName, Reference};
+use serde_json::{Map, Value};
+
+/// The names in a list of names, such as `spec.policies`, as references to objects of `kind`.
+fn references_to(kind: KindName, names: Option<&Vec<String>>, field: &str) -> Vec<Reference> {
+    let reference =
+        |(index, name): (usize, &String)| Reference { kind, name: name.clone(), field: format!("{field}[{index}]") };
+    names.into_iter().flatten().enumerate().map(reference).collect()
+}
+
+/// Renames members of a body, unless it has the new name already.
+pub(crate) fn rename_members(body: &mut Map<String, Value>, renames: &[(&str, &str)]) {
+    for (older, newer) in renames {
+        if !body.contains_key(*newer)
+            && let Some(value) = body.remove(*older)
+        {
+            body.insert((*newer).to_owned(), value);
+        }
+    }
+}

@@ -1,41 +1,56 @@
 //! The head of most resources.
 
-use super::Labels;
+use super::{Labels, limits};
 use crate::{Stamp, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
+/// The part of an object that names it.
+pub trait Head {
+    fn name(&self) -> &str;
+    fn set_name(&mut self, name: String);
+    fn display_name(&self) -> Option<&str> {
+        None
+    }
+    fn labels(&self) -> Option<&Labels> {
+        None
+    }
+    fn external_id(&self) -> Option<&str> {
+        None
+    }
+}
+
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// Unique within the workspace for its kind. Cannot be changed.
-    #[schemars(length(min = 1, max = 49), regex(pattern = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 49), regex(pattern = limits::DNS_LABEL))]
     pub name: String,
     /// For people; may hold spaces and special characters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub display_name: Option<String>,
     /// The caller's own id. Need not be unique.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = "^[A-Za-z0-9-]*$"))]
     pub external_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "limits::labels")]
     pub labels: Option<Labels>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub created_at: Option<Timestamp>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub updated_at: Option<Timestamp>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub created_by: Option<String>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub updated_by: Option<String>,
     /// Billing plan of the account.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub plan: Option<String>,
     /// Where the resource is reached.
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub url: Option<String>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing)]
     pub workspace: Option<String>,
 }
 
@@ -49,5 +64,61 @@ impl Metadata {
         self.plan = Some(stamp.plan.clone());
         self.url.clone_from(&stamp.url);
         self.workspace = Some(stamp.workspace.clone());
+    }
+
+    /// An update that leaves the external id out keeps it.
+    pub fn keep_external_id(&mut self, old: Option<&Self>) {
+        super::keep(&mut self.external_id, old.map(|old| &old.external_id));
+    }
+}
+
+impl Head for Metadata {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.name = name;
+    }
+
+    fn display_name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
+    }
+
+    fn external_id(&self) -> Option<&str> {
+        self.external_id.as_deref()
+    }
+}
+
+/// The read-only members that the smaller heads share.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Stamped {
+    #[serde(skip_deserializing)]
+    pub created_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub updated_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub created_by: Option<String>,
+    #[serde(skip_deserializing)]
+    pub updated_by: Option<String>,
+    #[serde(skip_deserializing)]
+    pub workspace: Option<String>,
+}
+
+impl From<&Stamp> for Stamped {
+    fn from(stamp: &Stamp) -> Self {
+        Self {
+            created_at: Some(stamp.created_at),
+            updated_at: Some(stamp.updated_at),
+            created_by: Some(stamp.created_by.clone()),
+            updated_by: Some(stamp.updated_by.clone()),
+            workspace: Some(stamp.workspace.clone()),
+        }
     }
 }

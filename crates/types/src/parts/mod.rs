@@ -2,13 +2,62 @@
 
 use std::collections::BTreeMap;
 
+pub mod cron;
+mod deployment;
+pub mod duration;
+mod env;
 mod event;
+pub mod limits;
 mod metadata;
+pub mod names;
+mod page;
+mod port;
 mod revision;
+mod runtime;
+mod sensitive;
+mod trigger;
+mod volume;
 
+pub use cron::Cron;
+pub use deployment::Needs;
+pub use env::{Env, check_name as check_env_name};
 pub use event::{CoreEvent, Lifecycle, Status};
-pub use metadata::Metadata;
-pub use revision::{Deploy, RevisionConfiguration};
+pub use metadata::{Head, Metadata, Stamped};
+pub use page::{Page, PaginationMeta};
+pub use port::{Port, Protocol};
+pub use revision::{Deploy, RevisionConfiguration, RevisionMetadata};
+pub use runtime::{Flavor, FlavorType, Generation, Repository, SkipBuild};
+pub use sensitive::Sensitive;
+pub use trigger::{Trigger, TriggerConfiguration, TriggerType};
+pub use volume::{VolumeAttachment, VolumeType, check_mounts};
 
 /// Free key and value pairs for organising and filtering.
 pub type Labels = BTreeMap<String, String>;
+/// Any other map of texts: headers, settings, credentials.
+pub type TextMap = BTreeMap<String, String>;
+
+/// Takes over what was stored when the update leaves it out.
+pub fn keep<T: Clone>(new: &mut Option<T>, old: Option<&Option<T>>) {
+    if new.is_none() {
+        *new = old.cloned().flatten();
+    }
+}
+
+/// A member that cannot change once it was set.
+pub fn fixed<T: PartialEq>(new: &Option<T>, old: &Option<T>, field: &str, problems: &mut crate::Problems) {
+    problems.require(old.is_none() || new == old, field, "cannot be changed once it was set");
+}
+
+/// Shows each value of a map to a visitor of secrets, named `PREFIX.KEY`.
+pub fn visit_map(map: Option<&mut TextMap>, prefix: &str, visit: &mut dyn FnMut(&str, &mut String)) {
+    for (key, value) in map.into_iter().flatten() {
+        visit(&format!("{prefix}.{key}"), value);
+    }
+}
+
+/// Shows a single secret to a visitor of secrets.
+pub fn visit_sensitive(secret: Option<&mut Sensitive<String>>, name: &str, visit: &mut dyn FnMut(&str, &mut String)) {
+    if let Some(Sensitive(secret)) = secret {
+        visit(name, secret);
+    }
+}

@@ -1,27 +1,47 @@
 //! Which revisions of a resource take traffic, and what a new one gets.
 
+use super::limits;
+use crate::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionConfiguration {
     /// The revision that serves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::WORD_MAX))]
     pub active: Option<String>,
     /// A revision that gets a share of the traffic beside the active one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::WORD_MAX))]
     pub canary: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub canary_percent: Option<i64>,
     /// Seconds for which a caller stays with one revision; 0 turns it off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 31_536_000))]
+    #[schemars(range(min = 0, max = limits::YEAR_S))]
     pub sticky_session_ttl: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub traffic: Option<i64>,
+}
+
+/// One revision as the lists of revisions show it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionMetadata {
+    pub active: Option<bool>,
+    pub canary: Option<bool>,
+    pub previous_active: Option<bool>,
+    pub traffic_percent: Option<i64>,
+    #[schemars(extend("readOnly" = true))]
+    pub id: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub status: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub created_at: Option<Timestamp>,
+    #[schemars(extend("readOnly" = true))]
+    pub created_by: Option<String>,
 }
 
 /// What a write means for the revisions of a resource.
@@ -60,7 +80,10 @@ mod tests {
     fn a_change_serves_when_the_newest_served_before() {
         assert_eq!(active("b").decide(&active("b"), Some("b"), true), Deploy::New { serves: true });
         assert_eq!(active("a").decide(&active("a"), Some("b"), true), Deploy::New { serves: false });
-        assert_eq!(RevisionConfiguration::default().decide(&active("b"), Some("b"), true), Deploy::New { serves: true });
+        assert_eq!(
+            RevisionConfiguration::default().decide(&active("b"), Some("b"), true),
+            Deploy::New { serves: true }
+        );
     }
 
     #[test]

@@ -1,0 +1,147 @@
+//! Agents: programs that answer requests, deployed from code or an image.
+
+use super::references_to;
+use crate::parts::{
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Repository, RevisionConfiguration, Sensitive,
+    SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep, limits, visit_sensitive,
+};
+use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+/// Volumes that one agent mounts.
+const VOLUMES_MAX: usize = 16;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    pub metadata: Metadata,
+    pub spec: AgentSpec,
+    #[serde(skip_deserializing)]
+    pub events: Option<Vec<CoreEvent>>,
+    #[serde(skip_deserializing)]
+    pub status: Option<Status>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSpec {
+    #[schemars(extend("default" = true))]
+    pub enabled: Option<bool>,
+    #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
+    pub policies: Option<Vec<String>>,
+    /// Whether it answers without a token.
+    #[schemars(extend("default" = false))]
+    pub public: Option<bool>,
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub region: Option<String>,
+    pub repository: Option<Repository>,
+    pub revision: Option<RevisionConfiguration>,
+    pub runtime: Option<AgentRuntime>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub triggers: Option<Vec<Trigger>>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub volumes: Option<Vec<VolumeAttachment>>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentRuntime {
+    #[schemars(length(max = limits::ENVS_MAX))]
+    pub envs: Option<Vec<Env>>,
+    pub generation: Option<Generation>,
+    #[schemars(length(max = limits::URL_MAX))]
+    pub image: Option<String>,
+    /// Megabytes. CPU cores are this divided by 2048.
+    #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
+    pub memory: Option<i64>,
+    /// Instances kept warm.
+    #[schemars(range(min = 0, max = limits::SCALE_MAX))]
+    pub min_scale: Option<i64>,
+    #[schemars(range(min = 0, max = limits::SCALE_MAX))]
+    pub max_scale: Option<i64>,
+    /// Seconds that one request may take.
+    #[schemars(range(min = 1, max = limits::YEAR_S))]
+    pub timeout: Option<i64>,
+    /// Megabytes of disk below the root, for those that want it off the memory.
+    #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
+    pub storage_mb: Option<i64>,
+    /// Credentials of an outside registry, as the text of its configuration file.
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub docker_config: Option<Sensitive<String>>,
+    pub skip_build: Option<SkipBuild>,
+}
+
+impl Kind for Agent {
+    const NAME: KindName = KindName::Agent;
+    const HAS_REVISIONS: bool = true;
+
+    type State = Lifecycle;
+
+    head!();
+    enabled!();
+    deployed!(Needs::Machine);
+
+    fn check(&self, problems: &mut Problems) {
+        let spec = &self.spec;
+        let none = AgentRuntime::default();
+        let runtime = spec.runtime.as_ref().unwrap_or(&none);
+        Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
+        check_scale(runtime.min_scale, runtime.max_scale, problems);
+        Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
+        if let Some(volumes) = spec.volumes.as_deref().filter(|volumes| !volumes.is_empty()) {
+            VolumeAttachment::check_all(volumes, VOLUMES_MAX, problems);
+            problems.require(spec.region.is_some(), "spec.region", "is required with volumes: they stay in one region");
+        }
+    }
+
+    fn check_change(&self, old: &Self, problems: &mut Problems) {
+        fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+        Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
+    }
+
+    fn complete(&mut self, old: Option<&Self>, world: &World) {
+        self.metadata.keep_external_id(old.map(|old| &old.metadata));
+        let spec = &mut self.spec;
+        spec.enabled.get_or_insert(true);
+        keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Trigger::complete_all(spec.triggers.as_mut(), old.and_then(|old| old.spec.triggers.as_deref()), world);
+        if let Some(generation) = old.and_then(|old| old.spec.generation()) {
+            spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
+        }
+    }
+
+    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+        if let Some(runtime) = &mut self.spec.runtime {
+            Env::visit_all(runtime.envs.as_mut(), visit);
+            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let mut references = references_to(KindName::Policy, self.spec.policies.as_ref(), "spec.policies");
+        references.extend(VolumeAttachment::references(self.spec.volumes.as_deref()));
+        references
+    }
+
+    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
+        Some(self.spec.revision.get_or_insert_default())
+    }
+}
+
+impl AgentSpec {
+    fn generation(&self) -> Option<Generation> {
+        self.runtime.as_ref()?.generation
+    }
+}
+
+/// As few instances as wanted, at most as many as allowed.
+pub(super) fn check_scale(min: Option<i64>, max: Option<i64>, problems: &mut Problems) {
+    let fits = min.zip(max).is_none_or(|(min, max)| min <= max);
+    problems.require(fits, "spec.runtime.minScale", "must not be greater than maxScale");
+}

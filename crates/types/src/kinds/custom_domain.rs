@@ -1,0 +1,159 @@
+//! Custom domains: names of the user's own under which previews and applications answer.
+
+use crate::parts::{Head, Labels, Stamped, TextMap, fixed, keep, limits, names};
+use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomDomain {
+    pub metadata: CustomDomainMetadata,
+    pub spec: CustomDomainSpec,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomDomainMetadata {
+    /// The domain itself.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    pub display_name: Option<String>,
+    #[schemars(schema_with = "limits::labels")]
+    pub labels: Option<Labels>,
+    /// Set when another workspace shares it.
+    #[serde(skip_deserializing)]
+    pub shared_from_workspace: Option<String>,
+    #[serde(flatten, skip_deserializing)]
+    pub stamped: Stamped,
+}
+
+impl Head for CustomDomainMetadata {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.name = name;
+    }
+
+    fn display_name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
+    }
+}
+
+/// What answers under a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DomainType {
+    #[default]
+    Previews,
+    Applications,
+}
+
+/// Whether the domain was seen to be the user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DomainStatus {
+    #[default]
+    Pending,
+    Verified,
+    Failed,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomDomainSpec {
+    pub domain_type: Option<DomainType>,
+    /// The preview for hosts that no other preview has. An empty text removes it.
+    #[schemars(length(max = 63))]
+    pub fallback_preview_id: Option<String>,
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub region: Option<String>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub subject_alternative_names: Option<Vec<Map<String, Value>>>,
+    /// The records with which the user proves ownership.
+    #[serde(skip_deserializing)]
+    pub txt_records: Option<TextMap>,
+    /// Where the user's record has to point.
+    #[serde(skip_deserializing)]
+    pub cname_records: Option<String>,
+    #[serde(skip_deserializing)]
+    pub status: Option<DomainStatus>,
+    #[serde(skip_deserializing)]
+    pub last_verified_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub verification_error: Option<String>,
+}
+
+/// What the server knows of a domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    pub status: DomainStatus,
+    pub last_verified_at: Option<Timestamp>,
+    pub verification_error: Option<String>,
+    pub txt_records: TextMap,
+    pub cname_records: Option<String>,
+    pub shared_from_workspace: Option<String>,
+    /// The workspaces that may use it beside its own.
+    pub shared_with: Vec<String>,
+}
+
+impl Kind for CustomDomain {
+    const NAME: KindName = KindName::CustomDomain;
+
+    type State = State;
+
+    head!();
+
+    fn accept(body: &mut Value) {
+        if let Some(Value::Object(spec)) = body.get_mut("spec") {
+            super::rename_members(spec, &[("type", "domainType")]);
+        }
+    }
+
+    fn check(&self, problems: &mut Problems) {
+        let name = &self.metadata.name;
+        let message = "must be a domain name: lower case, at least two labels, such as `app.example.com`";
+        problems.require(names::is_dns_name(name), "metadata.name", message);
+    }
+
+    fn check_change(&self, old: &Self, problems: &mut Problems) {
+        fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+        fixed(&self.spec.domain_type, &old.spec.domain_type, "spec.domainType", problems);
+    }
+
+    fn complete(&mut self, old: Option<&Self>, _world: &World) {
+        let spec = &mut self.spec;
+        keep(&mut spec.region, old.map(|old| &old.spec.region));
+        keep(&mut spec.domain_type, old.map(|old| &old.spec.domain_type));
+        spec.domain_type.get_or_insert_default();
+        spec.fallback_preview_id = spec.fallback_preview_id.take().filter(|id| !id.is_empty());
+    }
+
+    fn next_state(&self, old: Option<(&Self, &State)>, _now: Timestamp) -> State {
+        old.map(|(_, state)| state.clone()).unwrap_or_default()
+    }
+
+    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+        self.metadata.stamped = Stamped::from(stamp);
+        self.metadata.shared_from_workspace.clone_from(&state.shared_from_workspace);
+        let spec = &mut self.spec;
+        spec.txt_records = Some(state.txt_records.clone()).filter(|records| !records.is_empty());
+        spec.cname_records.clone_from(&state.cname_records);
+        spec.status = Some(state.status);
+        spec.last_verified_at = state.last_verified_at;
+        spec.verification_error.clone_from(&state.verification_error);
+    }
+}

@@ -1,0 +1,154 @@
+//! Functions: MCP servers, deployed from code or an image, or taken from the hub by their connection.
+
+use super::agent::check_scale;
+use super::references_to;
+use crate::parts::{
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration, Sensitive, SkipBuild,
+    Status, Trigger, fixed, keep, limits, visit_sensitive,
+};
+use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Function {
+    pub metadata: Metadata,
+    pub spec: FunctionSpec,
+    #[serde(skip_deserializing)]
+    pub events: Option<Vec<CoreEvent>>,
+    #[serde(skip_deserializing)]
+    pub status: Option<Status>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionSpec {
+    /// `mcp`.
+    #[serde(rename = "type")]
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub kind: Option<String>,
+    #[schemars(extend("default" = true))]
+    pub enabled: Option<bool>,
+    #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
+    pub integration_connections: Option<Vec<String>>,
+    #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
+    pub policies: Option<Vec<String>>,
+    /// Whether it answers without a token.
+    #[schemars(extend("default" = false))]
+    pub public: Option<bool>,
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub region: Option<String>,
+    pub revision: Option<RevisionConfiguration>,
+    pub runtime: Option<FunctionRuntime>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub triggers: Option<Vec<Trigger>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    Websocket,
+    HttpStream,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionRuntime {
+    /// `mcp`.
+    #[serde(rename = "type")]
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub kind: Option<String>,
+    #[schemars(length(max = limits::ENVS_MAX))]
+    pub envs: Option<Vec<Env>>,
+    pub generation: Option<Generation>,
+    #[schemars(length(max = limits::URL_MAX))]
+    pub image: Option<String>,
+    /// Megabytes. CPU cores are this divided by 2048.
+    #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
+    pub memory: Option<i64>,
+    /// Instances kept warm.
+    #[schemars(range(min = 0, max = limits::SCALE_MAX))]
+    pub min_scale: Option<i64>,
+    #[schemars(range(min = 0, max = limits::SCALE_MAX))]
+    pub max_scale: Option<i64>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub ports: Option<Vec<Port>>,
+    pub transport: Option<Transport>,
+    /// Seconds that one request may take.
+    #[schemars(range(min = 1, max = limits::YEAR_S))]
+    pub timeout: Option<i64>,
+    /// Megabytes of disk below the root, for those that want it off the memory.
+    #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
+    pub storage_mb: Option<i64>,
+    /// Credentials of an outside registry, as the text of its configuration file.
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub docker_config: Option<Sensitive<String>>,
+    pub skip_build: Option<SkipBuild>,
+}
+
+impl Kind for Function {
+    const NAME: KindName = KindName::Function;
+    const HAS_REVISIONS: bool = true;
+
+    type State = Lifecycle;
+
+    head!();
+    enabled!();
+    deployed!(Needs::Machine);
+
+    fn check(&self, problems: &mut Problems) {
+        let none = FunctionRuntime::default();
+        let runtime = self.spec.runtime.as_ref().unwrap_or(&none);
+        Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
+        Port::check_all(runtime.ports.as_deref(), &[], problems);
+        check_scale(runtime.min_scale, runtime.max_scale, problems);
+        Trigger::check_all(self.spec.triggers.as_deref(), runtime.generation, problems);
+    }
+
+    fn check_change(&self, old: &Self, problems: &mut Problems) {
+        fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+        Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
+    }
+
+    fn complete(&mut self, old: Option<&Self>, world: &World) {
+        self.metadata.keep_external_id(old.map(|old| &old.metadata));
+        let spec = &mut self.spec;
+        spec.enabled.get_or_insert(true);
+        keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Trigger::complete_all(spec.triggers.as_mut(), old.and_then(|old| old.spec.triggers.as_deref()), world);
+        if let Some(generation) = old.and_then(|old| old.spec.generation()) {
+            spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
+        }
+    }
+
+    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+        if let Some(runtime) = &mut self.spec.runtime {
+            Env::visit_all(runtime.envs.as_mut(), visit);
+            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let spec = &self.spec;
+        let mut references = references_to(KindName::Policy, spec.policies.as_ref(), "spec.policies");
+        let connections = spec.integration_connections.as_ref();
+        references.extend(references_to(KindName::IntegrationConnection, connections, "spec.integrationConnections"));
+        references
+    }
+
+    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
+        Some(self.spec.revision.get_or_insert_default())
+    }
+}
+
+impl FunctionSpec {
+    fn generation(&self) -> Option<Generation> {
+        self.runtime.as_ref()?.generation
+    }
+}

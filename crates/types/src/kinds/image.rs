@@ -1,0 +1,130 @@
+//! Images of the workspace registry: one per repository, with its tags. Builds and pushes make them.
+
+use crate::parts::{CoreEvent, Head, Lifecycle, Status, limits};
+use crate::wire::ImageShareTarget;
+use crate::{Kind, KindName, Stamp, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    pub metadata: ImageMetadata,
+    pub spec: ImageSpec,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageMetadata {
+    #[schemars(length(max = limits::WORD_MAX), regex(pattern = limits::ONE_LINE))]
+    pub name: Option<String>,
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    pub display_name: Option<String>,
+    /// The kind of workload that it is for.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub resource_type: Option<String>,
+    #[serde(skip_deserializing)]
+    pub created_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub updated_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub last_deployed_at: Option<Timestamp>,
+    /// The workspace that shares it, if it came from another.
+    #[serde(skip_deserializing)]
+    pub source_workspace: Option<String>,
+    #[serde(skip_deserializing)]
+    pub workspace: Option<String>,
+    #[serde(skip_deserializing)]
+    pub events: Option<Vec<CoreEvent>>,
+    #[serde(skip_deserializing)]
+    pub status: Option<Status>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSpec {
+    /// Bytes.
+    #[serde(skip_deserializing)]
+    pub size: Option<i64>,
+    #[serde(skip_deserializing)]
+    pub tags: Option<Vec<ImageTag>>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageTag {
+    pub name: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub created_at: Option<Timestamp>,
+    #[schemars(extend("readOnly" = true))]
+    pub updated_at: Option<Timestamp>,
+    /// Bytes.
+    #[schemars(extend("readOnly" = true))]
+    pub size: Option<i64>,
+}
+
+impl Head for ImageMetadata {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.name = Some(name);
+    }
+
+    fn display_name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+}
+
+/// What the server knows of an image.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    #[serde(flatten)]
+    pub lifecycle: Lifecycle,
+    #[serde(default)]
+    pub tags: Vec<ImageTag>,
+    /// Bytes of all tags together, each layer once.
+    #[serde(default)]
+    pub size: Option<i64>,
+    #[serde(default)]
+    pub last_deployed_at: Option<Timestamp>,
+    #[serde(default)]
+    pub source_workspace: Option<String>,
+    /// The workspaces that may use it beside its own.
+    #[serde(default)]
+    pub shares: Vec<ImageShareTarget>,
+}
+
+impl Kind for Image {
+    const NAME: KindName = KindName::Image;
+
+    type State = State;
+
+    head!();
+
+    fn next_state(&self, old: Option<(&Self, &State)>, _now: Timestamp) -> State {
+        old.map(|(_, state)| state.clone()).unwrap_or_default()
+    }
+
+    fn status(state: &State) -> Option<Status> {
+        state.lifecycle.status()
+    }
+
+    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+        let metadata = &mut self.metadata;
+        metadata.created_at = Some(stamp.created_at);
+        metadata.updated_at = Some(stamp.updated_at);
+        metadata.workspace = Some(stamp.workspace.clone());
+        metadata.last_deployed_at = state.last_deployed_at;
+        metadata.source_workspace.clone_from(&state.source_workspace);
+        metadata.events = Some(state.lifecycle.events.clone());
+        metadata.status = state.lifecycle.status();
+        self.spec = ImageSpec { size: state.size, tags: Some(state.tags.clone()) };
+    }
+}

@@ -1,0 +1,164 @@
+//! Previews: addresses under which one port of a sandbox answers.
+
+use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names};
+use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+/// The edge answers there itself.
+const PORT_RESERVED: i64 = 80;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    pub metadata: PreviewMetadata,
+    pub spec: PreviewSpec,
+    #[serde(skip_deserializing)]
+    pub events: Option<Vec<CoreEvent>>,
+    #[serde(skip_deserializing)]
+    pub status: Option<Status>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewMetadata {
+    #[schemars(length(min = 1, max = 63), regex(pattern = limits::DNS_LABEL))]
+    pub name: String,
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    pub display_name: Option<String>,
+    /// The sandbox.
+    #[serde(skip_deserializing)]
+    pub resource_name: Option<String>,
+    #[serde(skip_deserializing)]
+    pub resource_type: Option<String>,
+    #[serde(flatten, skip_deserializing)]
+    pub stamped: Stamped,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewSpec {
+    /// A verified custom domain to answer under.
+    #[schemars(length(max = 253))]
+    pub custom_domain: Option<String>,
+    /// When it is deleted.
+    pub expires: Option<Timestamp>,
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<i64>,
+    /// First label of its host.
+    #[schemars(length(max = 63))]
+    pub prefix_url: Option<String>,
+    /// Whether it answers without a token.
+    pub public: Option<bool>,
+    #[serde(skip_deserializing)]
+    pub region: Option<String>,
+    /// Set on requests to the workload.
+    #[schemars(schema_with = "limits::text_map")]
+    pub request_headers: Option<TextMap>,
+    /// Set on its answers.
+    #[schemars(schema_with = "limits::text_map")]
+    pub response_headers: Option<TextMap>,
+    /// Longest life, such as `24h`.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub ttl: Option<String>,
+    #[serde(skip_deserializing)]
+    pub url: Option<String>,
+}
+
+impl Head for PreviewMetadata {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.name = name;
+    }
+
+    fn display_name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+}
+
+/// What the server knows of a preview.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    #[serde(flatten)]
+    pub lifecycle: Lifecycle,
+    /// The region of its sandbox.
+    #[serde(default)]
+    pub region: Option<String>,
+}
+
+impl Kind for Preview {
+    const NAME: KindName = KindName::Preview;
+    const PARENTS: &'static [KindName] = &[KindName::Sandbox];
+
+    type State = State;
+
+    head!();
+
+    fn check(&self, problems: &mut Problems) {
+        let spec = &self.spec;
+        problems.require(spec.port.is_some(), "spec.port", "is required");
+        problems.require(spec.port != Some(PORT_RESERVED), "spec.port", "is reserved: 80 cannot be previewed");
+        let filled = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
+        let prefix = filled(&spec.prefix_url).is_none_or(|prefix| names::is_dns_label(&prefix));
+        problems.require(
+            prefix,
+            "spec.prefixUrl",
+            "must be one label of a domain name: lower-case letters, digits and `-`",
+        );
+        let domain = filled(&spec.custom_domain).is_none_or(|domain| names::is_dns_name(&domain));
+        problems.require(domain, "spec.customDomain", "must be a domain name");
+        duration::check(spec.ttl.as_deref(), "spec.ttl", problems);
+        names::check_headers(spec.request_headers.as_ref(), "spec.requestHeaders", problems);
+        names::check_headers(spec.response_headers.as_ref(), "spec.responseHeaders", problems);
+    }
+
+    fn complete(&mut self, _old: Option<&Self>, _world: &World) {
+        let spec = &mut self.spec;
+        for text in [&mut spec.ttl, &mut spec.prefix_url, &mut spec.custom_domain] {
+            *text = text.take().filter(|text| !text.is_empty());
+        }
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let domain = self.spec.custom_domain.clone().filter(|domain| !domain.is_empty());
+        let reference = |name| Reference { kind: KindName::CustomDomain, name, field: "spec.customDomain".into() };
+        domain.map(reference).into_iter().collect()
+    }
+
+    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
+        let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
+        let state = old.map(|(_, state)| state.clone());
+        let lifecycle =
+            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, true, Needs::Nothing, now);
+        State { lifecycle, ..state.unwrap_or_default() }
+    }
+
+    fn status(state: &State) -> Option<Status> {
+        state.lifecycle.status()
+    }
+
+    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
+        self.metadata.stamped = Stamped::from(stamp);
+        self.metadata.resource_name = stamp.parents.first().cloned();
+        self.metadata.resource_type = Some("sandbox".into());
+        self.spec.url.clone_from(&stamp.url);
+        self.spec.region.clone_from(&state.region);
+        self.events = Some(state.lifecycle.events.clone());
+        self.status = state.lifecycle.status();
+    }
+}
+
+impl Preview {
+    /// When it is to be deleted, if its spec says so.
+    pub fn expires_at(&self, created_at: Timestamp) -> Option<Timestamp> {
+        let ttl = self.spec.ttl.as_deref().and_then(|ttl| duration::parse_s(ttl).ok());
+        ttl.map(|ttl| created_at.plus_s(ttl)).into_iter().chain(self.spec.expires).min()
+    }
+}

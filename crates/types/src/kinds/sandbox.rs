@@ -1,0 +1,365 @@
+//! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
+
+use super::network::SandboxNetwork;
+use crate::parts::{
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild, Status, TextMap,
+    VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
+};
+use crate::{Kind, KindName, Naming, Problems, Reference, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+const IMAGE_DEFAULT: &str = "blaxel/base-image:latest";
+const MEMORY_MB_DEFAULT: i64 = 4096;
+/// 80 and 443 are the edge's, 8080 the sandbox API's.
+const PORTS_RESERVED: [i64; 3] = [80, 443, 8080];
+const PERSISTENT_VOLUMES_MAX: usize = 1;
+const GRACE_S_MAX: i64 = 3600;
+const EXTRA_ARGS: [&str; 3] = ["iptables", "nfs", "tun"];
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {
+    pub metadata: Metadata,
+    pub spec: SandboxSpec,
+    /// What went wrong below it.
+    #[serde(skip_deserializing)]
+    pub errors: Option<Vec<SandboxInfrastructureError>>,
+    #[serde(skip_deserializing)]
+    pub events: Option<Vec<CoreEvent>>,
+    /// Seconds until it is deleted, if anything says that it will be.
+    #[serde(skip_deserializing)]
+    pub expires_in: Option<i64>,
+    #[serde(skip_deserializing)]
+    pub last_used_at: Option<Timestamp>,
+    #[serde(skip_deserializing)]
+    pub node_generation: Option<String>,
+    #[serde(skip_deserializing)]
+    pub state: Option<Activity>,
+    #[serde(skip_deserializing)]
+    pub status: Option<Status>,
+}
+
+/// Whether it runs or sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Activity {
+    Running,
+    Standby,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSpec {
+    #[schemars(extend("default" = true))]
+    pub enabled: Option<bool>,
+    pub lifecycle: Option<SandboxLifecycle>,
+    pub network: Option<SandboxNetwork>,
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub region: Option<String>,
+    pub runtime: Option<SandboxRuntime>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub volumes: Option<Vec<VolumeAttachment>>,
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub vpc: Option<String>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxRuntime {
+    #[schemars(length(max = limits::ENVS_MAX))]
+    pub envs: Option<Vec<Env>>,
+    /// When it is deleted.
+    pub expires: Option<Timestamp>,
+    /// `enabled` or `disabled` for each of `iptables`, `nfs`, `tun`.
+    #[schemars(schema_with = "limits::text_map")]
+    pub extra_args: Option<TextMap>,
+    pub generation: Option<Generation>,
+    #[schemars(length(max = limits::URL_MAX))]
+    pub image: Option<String>,
+    /// Megabytes. CPU cores are this divided by 2048.
+    #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
+    pub memory: Option<i64>,
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub ports: Option<Vec<Port>>,
+    pub snapshot_enabled: Option<bool>,
+    /// Megabytes of disk below the root, for those that want it off the memory.
+    #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
+    pub storage_mb: Option<i64>,
+    #[schemars(range(min = 0, max = GRACE_S_MAX))]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Longest life, such as `24h`. An empty text removes it.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub ttl: Option<String>,
+    /// Credentials of an outside registry, as the text of its configuration file.
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub docker_config: Option<Sensitive<String>>,
+    pub skip_build: Option<SkipBuild>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxLifecycle {
+    /// The first that is met decides.
+    #[schemars(length(max = limits::LIST_MAX))]
+    pub expiration_policies: Option<Vec<ExpirationPolicy>>,
+    /// How long the record stays after the end.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub terminated_retention: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpirationType {
+    TtlIdle,
+    TtlMaxAge,
+    Date,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExpirationAction {
+    #[default]
+    Delete,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpirationPolicy {
+    pub action: Option<ExpirationAction>,
+    #[serde(rename = "type")]
+    pub kind: Option<ExpirationType>,
+    /// A length of time such as `30m`, or for `date` a time.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub value: Option<String>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxInfrastructureError {
+    pub code: Option<String>,
+    /// Whether the sandbox cannot go on.
+    pub fatal: Option<bool>,
+    pub instance: Option<String>,
+    pub message: Option<String>,
+    pub time: Option<Timestamp>,
+}
+
+/// What the server knows of a sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    #[serde(flatten)]
+    pub lifecycle: Lifecycle,
+    #[serde(default)]
+    pub errors: Vec<SandboxInfrastructureError>,
+    #[serde(default)]
+    pub activity: Option<Activity>,
+    /// The last resume or suspend.
+    #[serde(default)]
+    pub last_used_at: Option<Timestamp>,
+    #[serde(default)]
+    pub node_generation: Option<String>,
+}
+
+impl Kind for Sandbox {
+    const NAME: KindName = KindName::Sandbox;
+    const NAMING: Naming = Naming::Server { prefix: "sandbox" };
+
+    type State = State;
+
+    head!();
+    enabled!();
+
+    fn check(&self, problems: &mut Problems) {
+        let spec = &self.spec;
+        let none = SandboxRuntime::default();
+        let runtime = spec.runtime.as_ref().unwrap_or(&none);
+        runtime.check(problems);
+        let volumes = spec.volumes.as_deref().unwrap_or_default();
+        VolumeAttachment::check_all(volumes, PERSISTENT_VOLUMES_MAX, problems);
+        let at_root = volumes.iter().any(|volume| volume.mount_path.as_deref() == Some("/"));
+        let one_root = runtime.storage_mb.is_none() || !at_root;
+        problems.require(one_root, "spec.runtime.storageMb", "cannot be combined with a volume at `/`");
+        if let Some(lifecycle) = &spec.lifecycle {
+            lifecycle.check(problems);
+        }
+        if let Some(network) = &spec.network {
+            network.check(problems);
+        }
+    }
+
+    fn check_change(&self, old: &Self, problems: &mut Problems) {
+        let (new, old) = (&self.spec, &old.spec);
+        fixed(&new.region, &old.region, "spec.region", problems);
+        fixed(&new.vpc, &old.vpc, "spec.vpc", problems);
+        Generation::check_change(new.generation(), old.generation(), problems);
+        let message = "cannot be changed after creation";
+        problems.require(new.volumes == old.volumes, "spec.volumes", message);
+        problems.require(new.extra_args() == old.extra_args(), "spec.runtime.extraArgs", message);
+        problems.require(
+            new.has_proxy() == old.has_proxy(),
+            "spec.network.proxy",
+            "cannot be turned on or off after creation",
+        );
+        problems.require(new.gateway() == old.gateway(), "spec.network.egress.gateway", message);
+    }
+
+    fn complete(&mut self, old: Option<&Self>, _world: &World) {
+        self.metadata.keep_external_id(old.map(|old| &old.metadata));
+        let (spec, old) = (&mut self.spec, old.map(|old| &old.spec));
+        spec.enabled.get_or_insert(true);
+        keep(&mut spec.region, old.map(|old| &old.region));
+        keep(&mut spec.vpc, old.map(|old| &old.vpc));
+        keep(&mut spec.volumes, old.map(|old| &old.volumes));
+        let runtime = spec.runtime.get_or_insert_default();
+        let old = old.and_then(|old| old.runtime.as_ref());
+        keep(&mut runtime.extra_args, old.map(|old| &old.extra_args));
+        keep(&mut runtime.generation, old.map(|old| &old.generation));
+        let image = runtime.image.take().filter(|image| !image.is_empty());
+        runtime.image = image.or_else(|| Some(IMAGE_DEFAULT.into()));
+        runtime.memory.get_or_insert(MEMORY_MB_DEFAULT);
+        runtime.ttl = runtime.ttl.take().filter(|ttl| !ttl.is_empty());
+    }
+
+    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        if let Some(runtime) = &mut self.spec.runtime {
+            Env::visit_all(runtime.envs.as_mut(), visit);
+            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+        if let Some(network) = &mut self.spec.network {
+            network.secrets(visit);
+        }
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let mut references = VolumeAttachment::references(self.spec.volumes.as_deref());
+        let gateway = self.spec.gateway().filter(|gateway| !gateway.is_empty());
+        references.extend(gateway.map(|name| Reference {
+            kind: KindName::EgressGateway,
+            name: name.to_owned(),
+            field: "spec.network.egress.gateway".into(),
+        }));
+        references
+    }
+
+    fn lighten(&mut self) {
+        self.events = None;
+    }
+
+    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
+        let changed = old.is_none_or(|(old, _)| self.restarts(old));
+        let state = old.map(|(_, state)| state.clone());
+        let lifecycle =
+            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, self.enabled(), Needs::Machine, now);
+        State { lifecycle, ..state.unwrap_or_default() }
+    }
+
+    fn status(state: &State) -> Option<Status> {
+        state.lifecycle.status()
+    }
+
+    fn show(&mut self, stamp: &Stamp, state: &State, now: Timestamp) {
+        self.metadata.stamp(stamp);
+        let end = self.expires_at(stamp.created_at, state.last_used_at);
+        self.expires_in = end.map(|end| (end.since(now) / 1000).max(0));
+        self.errors = Some(state.errors.clone()).filter(|errors| !errors.is_empty());
+        self.events = Some(state.lifecycle.events.clone());
+        self.status = state.lifecycle.status();
+        self.last_used_at = state.last_used_at;
+        self.node_generation.clone_from(&state.node_generation);
+        self.state = state.activity;
+    }
+}
+
+impl Sandbox {
+    /// When it is to be deleted, if its spec says so: the first of all its conditions.
+    pub fn expires_at(&self, created_at: Timestamp, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
+        let runtime = self.spec.runtime.as_ref();
+        let ttl = runtime.and_then(|runtime| runtime.ttl.as_deref()).and_then(|ttl| duration::parse_s(ttl).ok());
+        let policies = self.spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.expiration_policies.as_deref());
+        let ends = policies.unwrap_or_default().iter().filter_map(|policy| policy.ends(created_at, last_used_at));
+        let ends = ends.chain(ttl.map(|ttl| created_at.plus_s(ttl)));
+        ends.chain(runtime.and_then(|runtime| runtime.expires)).min()
+    }
+
+    /// Whether the change from `old` reaches into the machine. When it ends and what it may reach do not.
+    fn restarts(&self, old: &Self) -> bool {
+        let lasting = |spec: &SandboxSpec| {
+            let mut runtime = spec.runtime.clone().unwrap_or_default();
+            (runtime.ttl, runtime.expires) = (None, None);
+            (spec.enabled, runtime)
+        };
+        lasting(&self.spec) != lasting(&old.spec)
+    }
+}
+
+impl SandboxSpec {
+    fn generation(&self) -> Option<Generation> {
+        self.runtime.as_ref()?.generation
+    }
+
+    fn extra_args(&self) -> Option<&TextMap> {
+        self.runtime.as_ref()?.extra_args.as_ref()
+    }
+
+    fn has_proxy(&self) -> bool {
+        self.network.as_ref().is_some_and(|network| network.proxy.is_some())
+    }
+
+    fn gateway(&self) -> Option<&str> {
+        self.network.as_ref()?.egress.as_ref()?.gateway.as_deref()
+    }
+}
+
+impl SandboxRuntime {
+    fn check(&self, problems: &mut Problems) {
+        Env::check_all(self.envs.as_deref(), "spec.runtime.envs", problems);
+        Port::check_all(self.ports.as_deref(), &PORTS_RESERVED, problems);
+        duration::check(self.ttl.as_deref(), "spec.runtime.ttl", problems);
+        for (name, value) in self.extra_args.iter().flatten() {
+            let known = EXTRA_ARGS.contains(&name.as_str()) && matches!(value.as_str(), "enabled" | "disabled");
+            let message = "may hold iptables, nfs and tun, each `enabled` or `disabled`";
+            problems.require(known, "spec.runtime.extraArgs", message);
+        }
+    }
+}
+
+impl SandboxLifecycle {
+    fn check(&self, problems: &mut Problems) {
+        duration::check(self.terminated_retention.as_deref(), "spec.lifecycle.terminatedRetention", problems);
+        for (index, policy) in self.expiration_policies.iter().flatten().enumerate() {
+            policy.check(&format!("spec.lifecycle.expirationPolicies[{index}]"), problems);
+        }
+    }
+}
+
+impl ExpirationPolicy {
+    fn check(&self, at: &str, problems: &mut Problems) {
+        problems.require(self.kind.is_some(), format!("{at}.type"), "is required");
+        let field = format!("{at}.value");
+        match (self.kind, self.value.as_deref().filter(|value| !value.is_empty())) {
+            (_, None) => problems.add(field, "is required"),
+            (Some(ExpirationType::Date), Some(value)) => {
+                let message = "must be an RFC 3339 time such as `2026-04-16T09:30:00Z`";
+                problems.require(value.parse::<Timestamp>().is_ok(), field, message);
+            }
+            (_, value) => duration::check(value, &field, problems),
+        }
+    }
+
+    fn ends(&self, created_at: Timestamp, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
+        let value = self.value.as_deref()?;
+        match self.kind? {
+            ExpirationType::Date => value.parse().ok(),
+            ExpirationType::TtlMaxAge => Some(created_at.plus_s(duration::parse_s(value).ok()?)),
+            ExpirationType::TtlIdle => Some(last_used_at.unwrap_or(created_at).plus_s(duration::parse_s(value).ok()?)),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Schedules of a sandbox: commands that the clock starts in it.
+
+use crate::parts::{Cron, Head, Sensitive, TextMap, check_env_name, duration, limits, visit_map};
+use crate::{Kind, KindName, Naming, Problems, Stamp, Timestamp, World};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+const TIMEOUT_S_DEFAULT: i64 = 600;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "SandboxScheduleEntry")]
+pub struct Schedule {
+    #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
+    pub id: Option<String>,
+    pub input: Option<SandboxScheduleInput>,
+    /// Executions whose outcome is kept.
+    #[schemars(range(min = 1, max = limits::SCHEDULE_HISTORY_MAX))]
+    pub max_executions: Option<i64>,
+    #[serde(rename = "type")]
+    pub kind: Option<ScheduleType>,
+    /// A cron line, a time, or a length of time, by `type`.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub value: Option<String>,
+    #[serde(skip_deserializing)]
+    pub created_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleType {
+    Cron,
+    At,
+    Sleep,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxScheduleInput {
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub command: Option<String>,
+    /// Stored sealed and shown masked.
+    #[schemars(schema_with = "limits::text_map")]
+    pub env: Option<Sensitive<TextMap>>,
+    /// Whether the sandbox stays awake while it runs.
+    pub keep_alive: Option<bool>,
+    #[schemars(length(max = limits::WORD_MAX), regex(pattern = limits::ONE_LINE))]
+    pub name: Option<String>,
+    /// Seconds; 0 is none.
+    #[schemars(range(min = 0, max = limits::YEAR_S))]
+    pub timeout: Option<i64>,
+    #[schemars(length(max = limits::PATH_MAX))]
+    pub working_dir: Option<String>,
+}
+
+impl Head for Schedule {
+    fn name(&self) -> &str {
+        self.id.as_deref().unwrap_or_default()
+    }
+
+    fn set_name(&mut self, name: String) {
+        self.id = Some(name);
+    }
+}
+
+impl Kind for Schedule {
+    const NAME: KindName = KindName::Schedule;
+    const NAMING: Naming = Naming::Server { prefix: "schedule" };
+    const NAME_AT: &'static [&'static str] = &["id"];
+    const PARENTS: &'static [KindName] = &[KindName::Sandbox];
+
+    type State = ();
+
+    fn head(&self) -> &dyn Head {
+        self
+    }
+
+    fn head_mut(&mut self) -> &mut dyn Head {
+        self
+    }
+
+    fn check(&self, problems: &mut Problems) {
+        self.check_value(problems);
+        let none = SandboxScheduleInput::default();
+        let input = self.input.as_ref().unwrap_or(&none);
+        let command = input.command.as_deref().unwrap_or_default();
+        problems.require(!command.is_empty(), "input.command", "is required");
+        problems.require(!command.contains('\0'), "input.command", "must not hold a zero byte");
+        for (name, value) in input.env.iter().flat_map(|Sensitive(env)| env) {
+            check_env_name(name, "input.env", problems);
+            problems.require(!value.contains('\0'), format!("input.env.{name}"), "must not hold a zero byte");
+        }
+    }
+
+    /// A delay counts from now, and is kept as the time at which it ends.
+    fn complete(&mut self, _old: Option<&Self>, world: &World) {
+        let delay = self.value.as_deref().and_then(|value| duration::parse_s(value).ok());
+        if let (Some(ScheduleType::Sleep), Some(delay)) = (self.kind, delay) {
+            self.kind = Some(ScheduleType::At);
+            self.value = Some(world.now().plus_s(delay).to_string());
+        }
+        self.max_executions.get_or_insert(limits::SCHEDULE_HISTORY_MAX);
+        if let Some(input) = &mut self.input {
+            input.keep_alive.get_or_insert(true);
+            input.timeout.get_or_insert(TIMEOUT_S_DEFAULT);
+        }
+    }
+
+    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        let env = self.input.as_mut().and_then(|input| input.env.as_mut());
+        visit_map(env.map(|Sensitive(env)| env), "input.env", visit);
+    }
+
+    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+        self.created_at = Some(stamp.created_at);
+    }
+}
+
+impl Schedule {
+    fn check_value(&self, problems: &mut Problems) {
+        let Some(kind) = self.kind else {
+            return problems.add("type", "is required");
+        };
+        let value = self.value.as_deref().unwrap_or_default();
+        let wrong = match kind {
+            ScheduleType::Cron => Cron::parse(value).err().map(|error| error.to_string()),
+            ScheduleType::Sleep => duration::parse_s(value).err().map(|error| error.to_string()),
+            ScheduleType::At => value
+                .parse::<Timestamp>()
+                .err()
+                .map(|_| "must be an RFC 3339 time such as `2026-04-16T09:30:00Z`".into()),
+        };
+        if let Some(message) = wrong {
+            problems.add("value", message);
+        }
+    }
+
+    /// When it is due next after `time`; `None` when it never is again.
+    pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
+        let value = self.value.as_deref()?;
+        match self.kind? {
+            ScheduleType::Cron => Cron::parse(value).ok()?.next_after(time),
+            ScheduleType::At => value.parse().ok().filter(|due| *due > time),
+            ScheduleType::Sleep => None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Environment variables of a workload.
+
+use super::{limits, names};
+use crate::Problems;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What the platform sets itself in every workload.
+const RESERVED: [&str; 27] = [
+    "HOST",
+    "PORT",
+    "BL_SERVER_HOST",
+    "BL_SERVER_PORT",
+    "BL_WORKSPACE",
+    "BL_WORKSPACE_ID",
+    "BL_NAME",
+    "BL_TYPE",
+    "BL_REGION",
+    "BL_ENV",
+    "BL_CLOUD",
+    "BL_GENERATION",
+    "BL_CLIENT_CREDENTIALS",
+    "BL_RUN_INTERNAL_HOST",
+    "BL_RUN_INTERNAL_HOSTNAME",
+    "BL_ENABLE_OPENTELEMETRY",
+    "BL_DEBUG_TELEMETRY",
+    "BL_LOG_LEVEL",
+    "BL_EXECUTION_DATA_URL",
+    "BL_TASK_KEY",
+    "BL_EXECUTION_KEY",
+    "BL_EXECUTION_ID",
+    "BL_TASK_PREFIX",
+    "BL_EXECUTION_PREFIX",
+    "BL_DISABLE_KEEPALIVE",
+    "BL_NETWORKING_CONFIG",
+    "TASK_INDEX",
+];
+
+#[skip_serializing_none]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Env {
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub name: Option<String>,
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub value: Option<String>,
+    /// Whether the value is stored sealed and shown masked.
+    pub secret: Option<bool>,
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("name", &self.name).field("secret", &self.secret).finish_non_exhaustive()
+    }
+}
+
+impl Env {
+    pub fn check_all(envs: Option<&[Self]>, at: &str, problems: &mut Problems) {
+        let mut seen = BTreeSet::new();
+        for (index, env) in envs.unwrap_or_default().iter().enumerate() {
+            let at = format!("{at}[{index}]");
+            let name = env.name.as_deref().unwrap_or_default();
+            check_name(name, &format!("{at}.name"), problems);
+            problems.require(name.is_empty() || seen.insert(name), format!("{at}.name"), "is set twice");
+            let value = env.value.as_deref().unwrap_or_default();
+            problems.require(!value.contains('\0'), format!("{at}.value"), "must not hold a zero byte");
+        }
+    }
+
+    /// Shows the values that are secrets.
+    pub fn visit_all(envs: Option<&mut Vec<Self>>, visit: &mut dyn FnMut(&str, &mut String)) {
+        for env in envs.into_iter().flatten().filter(|env| env.secret == Some(true)) {
+            let name = format!("envs.{}", env.name.as_deref().unwrap_or_default());
+            if let Some(value) = &mut env.value {
+                visit(&name, value);
+            }
+        }
+    }
+}
+
+/// The name of a variable that a user may set.
+pub fn check_name(name: &str, field: &str, problems: &mut Problems) {
+    if name.is_empty() {
+        problems.add(field, "is required");
+    } else if !names::is_variable(name) {
+        problems.add(field, "must be letters, digits and `_`, and not begin with a digit");
+    } else if is_reserved(name) {
+        problems.add(field, "is reserved: the platform sets it");
+    }
+}
+
+fn is_reserved(name: &str) -> bool {
+    let service = name.starts_with("BL_AGENT_") || name.starts_with("BL_FUNCTION_");
+    RESERVED.contains(&name) || (service && name.ends_with("_SERVICE_NAME"))
+}
