@@ -45,21 +45,19 @@ CREATE TABLE resource_counts (
 
 -- Earlier wishes of resources, to go back to.
 CREATE TABLE revisions (
-    id           TEXT NOT NULL,
-    resource_id  TEXT NOT NULL,
-    workspace_id TEXT NOT NULL,
+    id          TEXT NOT NULL,
+    resource_id TEXT NOT NULL,
     -- Grows by one with each revision of a resource.
-    number       BIGINT NOT NULL,
-    wish         TEXT NOT NULL,
-    seal_key     TEXT,
-    status       TEXT NOT NULL,
-    created_at   BIGINT NOT NULL,
-    created_by   TEXT NOT NULL,
+    number      BIGINT NOT NULL,
+    wish        TEXT NOT NULL,
+    seal_key    TEXT,
+    status      TEXT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    created_by  TEXT NOT NULL,
     PRIMARY KEY (resource_id, id)
 );
 CREATE UNIQUE INDEX revisions_by_number ON revisions (resource_id, number);
 CREATE INDEX revisions_by_seal_key ON revisions (seal_key, resource_id, id) WHERE seal_key IS NOT NULL;
-CREATE INDEX revisions_by_workspace ON revisions (workspace_id);
 
 -- One row per write, in the order in which followers may see them.
 CREATE TABLE changes (
@@ -95,16 +93,13 @@ CREATE TABLE idempotency (
     status       BIGINT,
     -- Sealed: it may show secrets that are shown only once.
     body         TEXT,
-    seal_key     TEXT,
     created_at   BIGINT NOT NULL,
     PRIMARY KEY (workspace_id, claim)
 );
 CREATE INDEX idempotency_by_age ON idempotency (created_at);
-CREATE INDEX idempotency_by_seal_key ON idempotency (seal_key) WHERE seal_key IS NOT NULL;
 
 -- What the server keeps for itself between starts.
 CREATE TABLE settings (
-    name         TEXT PRIMARY KEY,
-    value        TEXT NOT NULL,
-    seal_key     TEXT
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
 );

@@ -7,15 +7,21 @@
 mod db;
 mod error;
 pub mod feed;
+pub mod idempotency;
+pub mod identity;
 mod migrations;
 pub mod references;
 pub mod resources;
+pub mod revisions;
 pub mod seal;
+pub mod settings;
+mod tidy;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};
 pub use error::Error;
-pub use seal::Keyring;
+pub use seal::{Keyring, Rotation};
+pub use tidy::Tidied;
 pub use value::{Row, Value};
 
 /// The values of one statement, in the order of `$1`, `$2`, …

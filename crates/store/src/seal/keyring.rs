@@ -18,6 +18,8 @@ use types::{Timestamp, World};
 use zeroize::{Zeroize as _, Zeroizing};
 
 const KEY_BYTES: usize = 32;
+/// Every id is as long: columns without a `seal_key` beside them are searched by place.
+const ID_LENGTH: usize = 8;
 const NONCE_BYTES: usize = 24;
 const FIRST_LINE: &str = "# Holm's keys: keep them secret, and keep a copy. Without them no stored secret can be read.";
 
@@ -62,17 +64,16 @@ impl Keyring {
         self.keys.first().map_or("", |key| &key.id)
     }
 
-    /// Seals a secret for a context: the id of the row that will hold it.
+    /// Seals a secret for a context: table and id of the row that will hold it, `resources/res_…`.
     ///
-    /// Texts of callers that merely look sealed must be sealed as well: what is stored would be opened some day.
-    pub fn seal(&self, context: &str, plain: &str) -> String {
+    /// Texts of callers that merely look sealed must be sealed as well: what is stored will be opened some day.
+    pub fn seal(&self, context: &str, plain: &str) -> Result<String, Error> {
+        let wrong = || Error::Seal("it is too long to be sealed".into());
+        let key = self.keys.first().ok_or_else(|| Error::Seal("there is no key".into()))?;
         let nonce = self.world.random_bytes::<NONCE_BYTES>();
         let payload = Payload { msg: plain.as_bytes(), aad: context.as_bytes() };
-        let sealed = self.keys.first().and_then(|key| key.cipher().encrypt(&XNonce::from(nonce), payload).ok());
-        // Cannot be missing: there is always a key, and only texts over 256 GiB are refused. Better a text
-        // that never opens than a secret in the clear.
-        let sealed = sealed.unwrap_or_default();
-        format!("{PREFIX}{}:{}", self.active_id(), BASE64.encode([&nonce[..], &sealed].concat()))
+        let sealed = key.cipher().encrypt(&XNonce::from(nonce), payload).map_err(|_| wrong())?;
+        Ok(format!("{PREFIX}{}:{}", key.id, BASE64.encode([&nonce[..], &sealed].concat())))
     }
 
     /// Opens what was sealed for the same context.
@@ -166,7 +167,7 @@ impl Keyring {
 
 impl Key {
     fn new(world: &World) -> Self {
-        Self { id: world.random_text(8), bytes: Zeroizing::new(world.random_bytes()), retired_at: None }
+        Self { id: world.random_text(ID_LENGTH), bytes: Zeroizing::new(world.random_bytes()), retired_at: None }
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
@@ -201,7 +202,7 @@ fn parse(text: &str, file: &Path) -> Result<Vec<Key>, Error> {
 fn parse_key(line: &str) -> Option<Key> {
     let mut words = line.split(' ');
     let (id, bytes, retired_at) = (words.next()?, words.next()?, words.next()?);
-    let well_named = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let well_named = id.len() == ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let mut decoded = BASE64.decode(bytes).ok()?;
     let bytes = <[u8; KEY_BYTES]>::try_from(decoded.as_slice()).ok().map(Zeroizing::new);
     decoded.zeroize();
@@ -262,7 +263,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("keys");
         let mut keyring = Keyring::open_or_create(&file, &world()).unwrap();
-        let sealed = keyring.seal("res_1", "hunter2");
+        let sealed = keyring.seal("res_1", "hunter2").unwrap();
         keyring.rotate().unwrap();
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         let again = Keyring::open_or_create(&file, &world()).unwrap();
@@ -285,7 +286,7 @@ mod tests {
     fn a_sealed_text_opens_only_unchanged_and_in_its_place() {
         let folder = tempfile::tempdir().unwrap();
         let keyring = Keyring::open_or_create(&folder.path().join("keys"), &world()).unwrap();
-        let sealed = keyring.seal("res_1", "hunter2");
+        let sealed = keyring.seal("res_1", "hunter2").unwrap();
         assert!(!sealed.contains("hunter2") && !format!("{keyring:?}").contains(&*keyring.export()));
         assert!(matches!(keyring.open("res_2", &sealed), Err(Error::Seal(_))));
         for position in 0..sealed.len() {
@@ -297,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_key_file_is_read_or_refused(text in "([a-z0-9]{1,3}|#)?( [A-Za-z0-9_-]{41,45}( (-|[0-9]{1,20}))?)?\n.{0,80}") {
+        fn any_key_file_is_read_or_refused(text in "([a-z0-9]{7,8}|#)?( [A-Za-z0-9_-]{41,45}( (-|[0-9]{1,20}))?)?\n.{0,80}") {
             if let Ok(keys) = parse(&text, Path::new("keys")) {
                 prop_assert!(parse(&render(&keys), Path::new("keys")).unwrap() == keys);
             }

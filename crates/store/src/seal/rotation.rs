@@ -4,22 +4,49 @@ use super::{Keyring, PREFIX};
 use crate::{Error, Store, Tx, Value, params};
 use types::Timestamp;
 
-/// A column with sealed texts in it. Its table has a column `seal_key` as well.
+/// A column with sealed texts in it.
 pub(crate) struct SealedColumn {
     table: &'static str,
     /// The primary key.
     key: &'static [&'static str],
-    /// The column that is the context of the seals.
+    /// The context of the seals, as SQL.
     context: &'static str,
     column: &'static str,
+    /// Which key a row needs, as SQL.
+    seal_key: &'static str,
+}
+
+/// A table whose sealed texts are parts of a larger text, and whose column `seal_key` names their key.
+const fn parts(
+    table: &'static str,
+    key: &'static [&'static str],
+    context: &'static str,
+    column: &'static str,
+) -> SealedColumn {
+    SealedColumn { table, key, context, column, seal_key: "seal_key" }
+}
+
+/// A column whose whole text is one seal, or is not sealed at all; `seal_key` reads the id in the text.
+macro_rules! whole {
+    ($table:literal, $key:expr, $context:literal, $column:literal) => {
+        SealedColumn {
+            table: $table,
+            key: $key,
+            context: $context,
+            column: $column,
+            // 11: after the prefix. 8: the length of every key's id.
+            seal_key: concat!("CASE WHEN ", $column, " LIKE 'sealed:v1:%' THEN substr(", $column, ", 11, 8) END"),
+        }
+    };
 }
 
 /// All of them. Whoever stores sealed texts in a further table adds it here.
 const SEALED: &[SealedColumn] = &[
-    SealedColumn { table: "resources", key: &["id"], context: "id", column: "wish" },
-    SealedColumn { table: "revisions", key: &["resource_id", "id"], context: "resource_id", column: "wish" },
-    SealedColumn { table: "idempotency", key: &["workspace_id", "claim"], context: "claim", column: "body" },
-    SealedColumn { table: "settings", key: &["name"], context: "name", column: "value" },
+    parts("resources", &["id"], "'resources/' || id", "wish"),
+    parts("revisions", &["resource_id", "id"], "'resources/' || resource_id", "wish"),
+    whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
+    whole!("settings", &["name"], "'settings/' || name", "value"),
+    parts("signing_keys", &["id"], "id", "sealed_seed"),
 ];
 
 /// Rows that are sealed anew in one transaction.
@@ -84,8 +111,8 @@ impl Store {
 /// The ids of all keys that rows need.
 pub(crate) fn used_keys(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
     let mut used = Vec::new();
-    for SealedColumn { table, .. } in SEALED {
-        let sql = format!("SELECT DISTINCT seal_key FROM {table} WHERE seal_key IS NOT NULL");
+    for SealedColumn { table, seal_key, .. } in SEALED {
+        let sql = format!("SELECT DISTINCT {seal_key} FROM {table} WHERE {seal_key} IS NOT NULL");
         for row in tx.query(table, &sql, params![])? {
             used.push(row.text(0)?);
         }
@@ -104,10 +131,10 @@ fn reseal(tx: &mut Tx<'_>, column: &SealedColumn, after: Option<&[Value]>) -> Re
     let mut count = 0;
     for mut row in rows {
         let (context, text, id) = (row.text(0)?, row.text(1)?, row.values.split_off(2));
-        let mut params = vec![resealed(&keyring, &context, &text).into(), keyring.active_id().into(), text.into()];
+        let mut params = vec![resealed(&keyring, &context, &text)?.into(), text.into()];
         params.extend(id.iter().cloned());
         // A row that changed in the meantime was sealed by who changed it, or is found the next time.
-        count += tx.execute(column.table, &column.update(), &params)?;
+        count += tx.execute(column.table, &column.update(keyring.active_id()), &params)?;
         last = Some(id);
     }
     Ok((count, last.filter(|_| more)))
@@ -115,13 +142,13 @@ fn reseal(tx: &mut Tx<'_>, column: &SealedColumn, after: Option<&[Value]>) -> Re
 
 impl SealedColumn {
     fn select(&self, after: Option<&[Value]>) -> String {
-        let Self { table, context, column, .. } = self;
+        let Self { table, context, column, seal_key, .. } = self;
         let key = self.key.join(", ");
         let page = after.map_or(String::new(), |_| {
             let names: Vec<_> = (0..self.key.len()).map(|index| format!("${}", index + 3)).collect();
             format!("AND ({key}) > ({})", names.join(", "))
         });
-        format!("SELECT {context}, {column}, {key} FROM {table} WHERE seal_key <> $1 {page} ORDER BY {key} LIMIT $2")
+        format!("SELECT {context}, {column}, {key} FROM {table} WHERE {seal_key} <> $1 {page} ORDER BY {key} LIMIT $2")
     }
 
     fn select_params(&self, keyring: &Keyring, after: Option<&[Value]>) -> Vec<Value> {
@@ -130,16 +157,18 @@ impl SealedColumn {
         params
     }
 
-    fn update(&self) -> String {
+    /// Ids of keys are letters and digits, so they may stand in the text.
+    fn update(&self, active: &str) -> String {
         let Self { table, column, .. } = self;
-        let key: Vec<_> = self.key.iter().enumerate().map(|(index, name)| format!("{name} = ${}", index + 4)).collect();
-        format!("UPDATE {table} SET {column} = $1, seal_key = $2 WHERE {column} = $3 AND {}", key.join(" AND "))
+        let key: Vec<_> = self.key.iter().enumerate().map(|(index, name)| format!("{name} = ${}", index + 3)).collect();
+        let name_key = if self.seal_key == "seal_key" { format!(", seal_key = '{active}'") } else { String::new() };
+        format!("UPDATE {table} SET {column} = $1{name_key} WHERE {column} = $2 AND {}", key.join(" AND "))
     }
 }
 
 /// The text with every sealed part in it sealed by the active key. What cannot be opened stays: either it only
 /// looks sealed, or it is lost whatever we do.
-fn resealed(keyring: &Keyring, context: &str, text: &str) -> String {
+fn resealed(keyring: &Keyring, context: &str, text: &str) -> Result<String, Error> {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(PREFIX) {
@@ -149,11 +178,11 @@ fn resealed(keyring: &Keyring, context: &str, text: &str) -> String {
             sealed.split_at(sealed.find(|character| !part_of_seal(character)).unwrap_or(sealed.len()));
         result.push_str(before);
         match keyring.open(context, sealed) {
-            Ok(plain) => result.push_str(&keyring.seal(context, &plain)),
+            Ok(plain) => result.push_str(&keyring.seal(context, &plain)?),
             Err(_) => result.push_str(sealed),
         }
         rest = after;
     }
     result.push_str(rest);
-    result
+    Ok(result)
 }

@@ -1,0 +1,92 @@
+//! Earlier wishes of a resource, to go back to.
+
+use crate::resources::parse_status;
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::parts::Status;
+
+const TABLE: &str = "revisions";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revision {
+    /// Unique within its resource.
+    pub id: String,
+    pub resource_id: ResourceId,
+    /// As in the resource, with its secrets sealed for the resource.
+    pub wish: String,
+    pub seal_key: Option<String>,
+    pub status: Option<Status>,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!("SELECT id, resource_id, wish, seal_key, status, created_at, created_by FROM revisions ", $rest)
+    };
+}
+
+/// Adds the newest revision. The caller has just written the resource, so no other comes in between.
+pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
+    tx.execute(
+        TABLE,
+        "INSERT INTO revisions (id, resource_id, wish, seal_key, status, created_at, created_by, number)
+         VALUES ($1, $2, $3, $4, $5, $6, $7,
+             (SELECT COALESCE(MAX(number), 0) + 1 FROM revisions WHERE resource_id = $2))",
+        params![
+            revision.id.as_str(),
+            &revision.resource_id,
+            revision.wish.as_str(),
+            revision.seal_key.as_deref(),
+            revision.status.map_or("", Status::name),
+            revision.created_at,
+            revision.created_by.as_str()
+        ],
+    )?;
+    Ok(())
+}
+
+/// The revisions of a resource, newest first.
+pub fn list(tx: &mut Tx<'_>, resource: &ResourceId, limit: i64) -> Result<Vec<Revision>, Error> {
+    let sql = select!("WHERE resource_id = $1 ORDER BY number DESC LIMIT $2");
+    tx.query(TABLE, sql, params![resource, limit])?.into_iter().map(Revision::try_from).collect()
+}
+
+pub fn find(tx: &mut Tx<'_>, resource: &ResourceId, id: &str) -> Result<Option<Revision>, Error> {
+    let sql = select!("WHERE resource_id = $1 AND id = $2");
+    tx.find(TABLE, sql, params![resource, id])?.map(Revision::try_from).transpose()
+}
+
+pub fn set_status(tx: &mut Tx<'_>, resource: &ResourceId, id: &str, status: Status) -> Result<(), Error> {
+    let sql = "UPDATE revisions SET status = $3 WHERE resource_id = $1 AND id = $2";
+    match tx.execute(TABLE, sql, params![resource, id, status.name()])? {
+        1 => Ok(()),
+        _ => Err(Error::Stale { what: format!("revision {id} of {resource}") }),
+    }
+}
+
+/// Forgets all but the newest `keep` revisions of a resource.
+pub fn trim(tx: &mut Tx<'_>, resource: &ResourceId, keep: i64) -> Result<u64, Error> {
+    let sql = "DELETE FROM revisions WHERE resource_id = $1 AND number <=
+               (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2";
+    tx.execute(TABLE, sql, params![resource, keep])
+}
+
+impl TryFrom<Row> for Revision {
+    type Error = Error;
+
+    fn try_from(mut row: Row) -> Result<Self, Error> {
+        let id = row.take_text(0)?;
+        let status = row.take_text(4)?;
+        Ok(Self {
+            status: parse_status(&status).map_err(|why| Error::corrupt(TABLE, &id, why))?,
+            id,
+            resource_id: ResourceId::known(row.take_text(1)?),
+            wish: row.take_text(2)?,
+            seal_key: row.opt_text(3)?,
+            created_at: row.time(5)?,
+            created_by: row.take_text(6)?,
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! What the server keeps for itself between starts, such as the sealed key that signs cursors.
+//! Secrets among them are sealed by the caller, in the context `settings/<name>`.
+
+use crate::{Error, Tx, params};
+
+const TABLE: &str = "settings";
+
+pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<String>, Error> {
+    let row = tx.find(TABLE, "SELECT value FROM settings WHERE name = $1", params![name])?;
+    row.map(|mut row| row.take_text(0)).transpose()
+}
+
+pub fn set(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<(), Error> {
+    tx.execute(
+        TABLE,
+        "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        params![name, value],
+    )?;
+    Ok(())
+}
+
+/// The value that the first of all servers chose.
+pub fn get_or_insert(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<String, Error> {
+    if let Some(value) = get(tx, name)? {
+        return Ok(value);
+    }
+    tx.execute(
+        TABLE,
+        "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+        params![name, value],
+    )?;
+    get(tx, name)?.ok_or_else(|| Error::corrupt(TABLE, name, "it vanished while it was written"))
+}
