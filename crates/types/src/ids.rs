@@ -50,6 +50,14 @@ id!(
 id!(ApiKeyId, "key");
 id!(InvitationId, "inv");
 id!(
+    /// A program that asks people for access by OAuth.
+    ClientId, "cli"
+);
+id!(
+    /// What a client was allowed once; access tokens name it.
+    GrantId, "grt"
+);
+id!(
     /// Any resource of a workspace, whatever its kind.
     ResourceId, "res"
 );

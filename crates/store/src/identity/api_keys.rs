@@ -1,0 +1,82 @@
+//! API keys. Revoking deletes the row.
+
+use super::{Digest, Subject, announce};
+use crate::feed::Act;
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::ApiKeyId;
+
+#[derive(Debug, Clone)]
+pub struct ApiKey {
+    pub id: ApiKeyId,
+    pub digest: Digest,
+    pub name: String,
+    pub subject: Subject,
+    /// As its owner wrote it, such as `30d`.
+    pub expires_in: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub created_by: String,
+}
+
+const COLUMNS: &str = "id, digest, name, subject_type, subject_id, expires_in, expires_at, created_at, created_by";
+
+fn read(row: &Row) -> Result<ApiKey, Error> {
+    Ok(ApiKey {
+        id: ApiKeyId::known(row.text(0)?),
+        digest: Digest::read(row, 1)?,
+        name: row.text(2)?,
+        subject: Subject::read(row, 3, 4)?,
+        expires_in: row.opt_text(5)?,
+        expires_at: row.opt_time(6)?,
+        created_at: row.time(7)?,
+        created_by: row.text(8)?,
+    })
+}
+
+pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
+    let sql = format!("INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+    tx.execute(
+        "api_keys",
+        &sql,
+        params![
+            &key.id,
+            &key.digest,
+            key.name.as_str(),
+            key.subject.type_name(),
+            key.subject.as_str(),
+            key.expires_in.as_deref(),
+            key.expires_at,
+            key.created_at,
+            key.created_by.as_str()
+        ],
+    )?;
+    announce(tx, None, "api-key", key.id.as_str(), Act::Created, &key.created_by)
+}
+
+pub fn find_by_digest(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<ApiKey>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE digest = $1");
+    tx.find("api_keys", &sql, params![digest])?.as_ref().map(read).transpose()
+}
+
+pub fn list(tx: &mut Tx<'_>, subject: &Subject) -> Result<Vec<ApiKey>, Error> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM api_keys WHERE subject_type = $1 AND subject_id = $2 ORDER BY created_at, id");
+    tx.query("api_keys", &sql, params![subject.type_name(), subject.as_str()])?.iter().map(read).collect()
+}
+
+/// Deletes a key of `subject`; the key of someone else does not exist.
+pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<bool, Error> {
+    let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2 AND id = $3";
+    let gone = tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str(), id])? == 1;
+    if gone {
+        announce(tx, None, "api-key", id.as_str(), Act::Deleted, by)?;
+    }
+    Ok(gone)
+}
+
+pub(super) fn delete_of_subject(tx: &mut Tx<'_>, subject: &Subject) -> Result<(), Error> {
+    let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2";
+    tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str()])?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Authorization codes: what a browser carries from the consent page to a client.
+
+use super::Digest;
+use crate::{Error, Tx, params};
+use types::Timestamp;
+use types::ids::{ClientId, GrantId, UserId};
+
+#[derive(Debug, Clone)]
+pub struct Code {
+    pub digest: Digest,
+    pub client: ClientId,
+    pub user: UserId,
+    pub redirect_uri: String,
+    /// The PKCE challenge, by SHA-256.
+    pub challenge: Option<String>,
+    pub scope: String,
+    pub expires_at: Timestamp,
+    /// What its first use gave.
+    pub grant: Option<GrantId>,
+}
+
+pub fn create(tx: &mut Tx<'_>, code: &Code) -> Result<(), Error> {
+    let sql = "INSERT INTO authorization_codes (digest, client_id, user_id, redirect_uri, challenge, scope, expires_at)
+               VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    tx.execute(
+        "authorization_codes",
+        sql,
+        params![
+            &code.digest,
+            &code.client,
+            &code.user,
+            code.redirect_uri.as_str(),
+            code.challenge.as_deref(),
+            code.scope.as_str(),
+            code.expires_at
+        ],
+    )?;
+    Ok(())
+}
+
+pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
+    let sql = "SELECT client_id, user_id, redirect_uri, challenge, scope, expires_at, grant_id
+               FROM authorization_codes WHERE digest = $1";
+    let Some(row) = tx.find("authorization_codes", sql, params![digest])? else { return Ok(None) };
+    Ok(Some(Code {
+        digest: *digest,
+        client: ClientId::known(row.text(0)?),
+        user: UserId::known(row.text(1)?),
+        redirect_uri: row.text(2)?,
+        challenge: row.opt_text(3)?,
+        scope: row.text(4)?,
+        expires_at: row.time(5)?,
+        grant: row.opt_text(6)?.map(GrantId::known),
+    }))
+}
+
+/// Spends a code for `grant`. `false` when it was spent before: at most one caller wins.
+pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, Error> {
+    let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1 AND grant_id IS NULL";
+    Ok(tx.execute("authorization_codes", sql, params![digest, grant])? == 1)
+}

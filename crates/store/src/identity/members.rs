@@ -1,0 +1,81 @@
+//! Who belongs to a workspace, and as what.
+
+use super::Role;
+use super::announce;
+use super::users::{self, User};
+use super::workspaces::{self, Workspace};
+use crate::feed::Act;
+use crate::{Error, Tx, params};
+use types::ids::{UserId, WorkspaceId};
+
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub user: User,
+    pub role: Role,
+    /// How the person came here, in the words of the interface.
+    pub source: String,
+}
+
+/// Adds a person. [`Error::Duplicate`] when the person is a member.
+pub fn add(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    user: &UserId,
+    role: Role,
+    source: &str,
+    by: &str,
+) -> Result<(), Error> {
+    let now = tx.world().now();
+    let sql = "INSERT INTO members (workspace_id, user_id, role, source, created_at) VALUES ($1, $2, $3, $4, $5)";
+    tx.execute("members", sql, params![workspace, user, role.name(), source, now])?;
+    announce(tx, Some(workspace), "member", user.as_str(), Act::Created, by)
+}
+
+pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Member>, Error> {
+    let sql = "SELECT u.id, u.email, u.given_name, u.family_name, u.email_verified, u.created_at, m.role, m.source
+               FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = $1
+               ORDER BY m.created_at, u.id";
+    let rows = tx.query("members", sql, params![workspace])?;
+    rows.iter()
+        .map(|row| Ok(Member { user: users::read(row, 0)?, role: Role::read(row, 6)?, source: row.text(7)? }))
+        .collect()
+}
+
+/// The workspaces of a person, each with the person's role.
+pub fn of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<(Workspace, Role)>, Error> {
+    let mut found = Vec::new();
+    for workspace in workspaces::list_of_user(tx, user)? {
+        if let Some(role) = role(tx, &workspace.id, user)? {
+            found.push((workspace, role));
+        }
+    }
+    Ok(found)
+}
+
+pub fn role(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId) -> Result<Option<Role>, Error> {
+    let sql = "SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2";
+    tx.find("members", sql, params![workspace, user])?.map(|row| Role::read(&row, 0)).transpose()
+}
+
+pub fn set_role(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId, role: Role, by: &str) -> Result<bool, Error> {
+    let sql = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2";
+    let done = tx.execute("members", sql, params![workspace, user, role.name()])? == 1;
+    if done {
+        announce(tx, Some(workspace), "member", user.as_str(), Act::Updated, by)?;
+    }
+    Ok(done)
+}
+
+pub fn remove(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId, by: &str) -> Result<bool, Error> {
+    let sql = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2";
+    let gone = tx.execute("members", sql, params![workspace, user])? == 1;
+    if gone {
+        announce(tx, Some(workspace), "member", user.as_str(), Act::Deleted, by)?;
+    }
+    Ok(gone)
+}
+
+pub fn count_admins(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Error> {
+    let sql = "SELECT count(*) FROM members WHERE workspace_id = $1 AND role = 'admin'";
+    tx.find("members", sql, params![workspace])?.map_or(Ok(0), |row| row.int(0))
+}

@@ -1,0 +1,70 @@
+//! Who there is and what proves it: accounts, people, workspaces, keys, grants and codes.
+//!
+//! One module per table. Policy (who may do what) is the business of the callers. Every change that servers keep
+//! in memory is announced in the feed under one of [`KINDS`].
+
+pub mod accounts;
+pub mod api_keys;
+pub mod clients;
+pub mod codes;
+pub mod devices;
+pub mod grants;
+pub mod invitations;
+pub mod members;
+pub mod service_accounts;
+pub mod sessions;
+pub mod signing_keys;
+mod subject;
+pub mod users;
+pub mod workspaces;
+
+pub use subject::{Digest, Role, Subject};
+
+use crate::feed::{self, Act, NewChange};
+use crate::{Error, Tx, params};
+use types::ids::WorkspaceId;
+
+/// The kinds under which changes of identity are announced.
+pub const KINDS: &[&str] = &[
+    "account-admin",
+    "api-key",
+    "grant",
+    "invitation",
+    "member",
+    "oauth-client",
+    "service-account",
+    "signing-key",
+    "user",
+    "workspace",
+];
+
+/// Records a change for the followers of the feed; `None` when it belongs to no workspace.
+///
+/// Codes, sessions and refresh tokens are left out: nobody keeps them in memory.
+fn announce(
+    tx: &mut Tx<'_>,
+    workspace: Option<&WorkspaceId>,
+    kind: &str,
+    id: &str,
+    act: Act,
+    actor: &str,
+) -> Result<(), Error> {
+    let nowhere = WorkspaceId::known("");
+    let workspace = workspace.unwrap_or(&nowhere);
+    feed::record(tx, NewChange { workspace, kind, resource_id: id, parent: "", name: id, act, version: 0, actor })
+}
+
+/// Deletes what has ended for good; called from time to time.
+pub fn sweep(tx: &mut Tx<'_>) -> Result<u64, Error> {
+    let now = tx.world().now();
+    let mut gone = grants::delete_expired(tx, now)?;
+    for (table, sql) in [
+        ("authorization_codes", "DELETE FROM authorization_codes WHERE expires_at <= $1"),
+        ("device_codes", "DELETE FROM device_codes WHERE expires_at <= $1"),
+        ("browser_sessions", "DELETE FROM browser_sessions WHERE expires_at <= $1"),
+        ("signing_keys", "DELETE FROM signing_keys WHERE retires_at <= $1"),
+    ] {
+        gone += tx.execute(table, sql, params![now])?;
+    }
+    Ok(gone)
+}

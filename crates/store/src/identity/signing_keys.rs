@@ -1,0 +1,56 @@
+//! Keys that sign access tokens, sealed under their id.
+
+use super::announce;
+use crate::feed::Act;
+use crate::{Error, Row, Tx, params};
+use std::fmt;
+use types::Timestamp;
+
+#[derive(Clone)]
+pub struct SigningKey {
+    /// The `kid` of tokens.
+    pub id: String,
+    /// The private part, as text.
+    pub seed: String,
+    pub created_at: Timestamp,
+    /// `None`: the key that signs. Others only verify, until then.
+    pub retires_at: Option<Timestamp>,
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SigningKey").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn read(tx: &Tx<'_>, row: &Row) -> Result<SigningKey, Error> {
+    let id = row.text(0)?;
+    Ok(SigningKey {
+        seed: tx.shared().keyring.read().open(&id, &row.text(1)?)?,
+        created_at: row.time(2)?,
+        retires_at: row.opt_time(3)?,
+        id,
+    })
+}
+
+/// Keys that sign or still verify, the newest first.
+pub fn list(tx: &mut Tx<'_>) -> Result<Vec<SigningKey>, Error> {
+    let now = tx.world().now();
+    let sql = "SELECT id, sealed_seed, created_at, retires_at FROM signing_keys
+               WHERE retires_at IS NULL OR retires_at > $1 ORDER BY created_at DESC, id";
+    let rows = tx.query("signing_keys", sql, params![now])?;
+    rows.iter().map(|row| read(tx, row)).collect()
+}
+
+/// Makes `key` the one that signs; those before it verify until `retires_at`.
+pub fn rotate(tx: &mut Tx<'_>, key: &SigningKey, retires_at: Timestamp) -> Result<(), Error> {
+    let sql = "UPDATE signing_keys SET retires_at = $1 WHERE retires_at IS NULL";
+    tx.execute("signing_keys", sql, params![retires_at])?;
+    let (sealed, seal_key) = {
+        let keyring = tx.shared().keyring.read();
+        (keyring.seal(&key.id, &key.seed)?, keyring.active_id().to_owned())
+    };
+    let sql = "INSERT INTO signing_keys (id, sealed_seed, seal_key, created_at) VALUES ($1, $2, $3, $4)";
+    tx.execute("signing_keys", sql, params![key.id.as_str(), sealed, seal_key, key.created_at])?;
+    announce(tx, None, "signing-key", &key.id, Act::Created, "")
+}

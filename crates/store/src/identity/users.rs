@@ -1,0 +1,89 @@
+//! People.
+
+use super::announce;
+use crate::feed::Act;
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::UserId;
+
+#[derive(Debug, Clone)]
+pub struct User {
+    pub id: UserId,
+    /// Lower case; see [`normal_email`].
+    pub email: String,
+    pub given_name: String,
+    pub family_name: String,
+    pub email_verified: bool,
+    pub created_at: Timestamp,
+}
+
+const COLUMNS: &str = "id, email, given_name, family_name, email_verified, created_at";
+
+/// The form under which addresses are stored and compared.
+pub fn normal_email(email: &str) -> String {
+    email.trim().to_lowercase()
+}
+
+/// Reads the columns from `at` on, so that joins can use it too.
+pub(super) fn read(row: &Row, at: usize) -> Result<User, Error> {
+    Ok(User {
+        id: UserId::known(row.text(at)?),
+        email: row.text(at + 1)?,
+        given_name: row.text(at + 2)?,
+        family_name: row.text(at + 3)?,
+        email_verified: row.flag(at + 4)?,
+        created_at: row.time(at + 5)?,
+    })
+}
+
+/// `password` is a PHC string.
+pub fn create(tx: &mut Tx<'_>, user: &User, password: Option<&str>) -> Result<(), Error> {
+    let sql = "INSERT INTO users (id, email, given_name, family_name, email_verified, created_at, password)
+               VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    tx.execute(
+        "users",
+        sql,
+        params![
+            &user.id,
+            user.email.as_str(),
+            user.given_name.as_str(),
+            user.family_name.as_str(),
+            user.email_verified,
+            user.created_at,
+            password
+        ],
+    )?;
+    announce(tx, None, "user", user.id.as_str(), Act::Created, &user.email)
+}
+
+pub fn find(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<User>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE id = $1");
+    tx.find("users", &sql, params![id])?.map(|row| read(&row, 0)).transpose()
+}
+
+pub fn find_by_email(tx: &mut Tx<'_>, email: &str) -> Result<Option<User>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM users WHERE email = $1");
+    tx.find("users", &sql, params![normal_email(email)])?.map(|row| read(&row, 0)).transpose()
+}
+
+/// The PHC string of a person's password, if one is set.
+pub fn password(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<String>, Error> {
+    match tx.find("users", "SELECT password FROM users WHERE id = $1", params![id])? {
+        Some(row) => row.opt_text(0),
+        None => Ok(None),
+    }
+}
+
+/// `password` is a PHC string.
+pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> Result<bool, Error> {
+    let done = tx.execute("users", "UPDATE users SET password = $2 WHERE id = $1", params![id, password])? == 1;
+    if done {
+        announce(tx, None, "user", id.as_str(), Act::Updated, by)?;
+    }
+    Ok(done)
+}
+
+pub fn set_email_verified(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
+    tx.execute("users", "UPDATE users SET email_verified = 1 WHERE id = $1", params![id])?;
+    announce(tx, None, "user", id.as_str(), Act::Updated, id.as_str())
+}

@@ -1,0 +1,174 @@
+//! Workspaces: what a name of a resource is unique in.
+
+use super::announce;
+use crate::feed::Act;
+use crate::{Error, Row, Tx, params};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+use types::Timestamp;
+use types::ids::{AccountId, UserId, WorkspaceId};
+
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    pub id: WorkspaceId,
+    pub account: AccountId,
+    pub name: String,
+    pub display_name: String,
+    pub labels: BTreeMap<String, String>,
+    /// The `runtime` object of the interface.
+    pub runtime: Map<String, Json>,
+    pub region: Option<String>,
+    pub status: Status,
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub created_by: String,
+    pub updated_by: String,
+}
+
+/// How far setting up has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Ready,
+    Error,
+}
+
+impl Status {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Error => "error",
+        }
+    }
+}
+
+const COLUMNS: &str = "id, account_id, name, display_name, labels, runtime, region, status, version, created_at, \
+                       updated_at, created_by, updated_by";
+
+fn read(row: &Row) -> Result<Workspace, Error> {
+    let id = row.text(0)?;
+    let corrupt = |why: String| Error::corrupt("workspaces", id.as_str(), why);
+    let status = match row.text(7)?.as_str() {
+        "ready" => Status::Ready,
+        "error" => Status::Error,
+        other => return Err(corrupt(format!("unknown status `{other}`"))),
+    };
+    Ok(Workspace {
+        account: AccountId::known(row.text(1)?),
+        name: row.text(2)?,
+        display_name: row.text(3)?,
+        labels: serde_json::from_str(&row.text(4)?).map_err(|error| corrupt(error.to_string()))?,
+        runtime: serde_json::from_str(&row.text(5)?).map_err(|error| corrupt(error.to_string()))?,
+        region: row.opt_text(6)?,
+        status,
+        version: row.int(8)?,
+        created_at: row.time(9)?,
+        updated_at: row.time(10)?,
+        created_by: row.text(11)?,
+        updated_by: row.text(12)?,
+        id: WorkspaceId::known(id),
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(Error::database)
+}
+
+/// [`Error::Duplicate`] when the name is taken.
+pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
+    let sql =
+        format!("INSERT INTO workspaces ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
+    tx.execute(
+        "workspaces",
+        &sql,
+        params![
+            &workspace.id,
+            &workspace.account,
+            workspace.name.as_str(),
+            workspace.display_name.as_str(),
+            json(&workspace.labels)?,
+            json(&workspace.runtime)?,
+            workspace.region.as_deref(),
+            workspace.status.name(),
+            workspace.version,
+            workspace.created_at,
+            workspace.updated_at,
+            workspace.created_by.as_str(),
+            workspace.updated_by.as_str()
+        ],
+    )?;
+    announce(tx, Some(&workspace.id), "workspace", workspace.id.as_str(), Act::Created, &workspace.created_by)
+}
+
+pub fn find(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<Workspace>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE id = $1");
+    tx.find("workspaces", &sql, params![id])?.as_ref().map(read).transpose()
+}
+
+pub fn find_by_name(tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE name = $1");
+    tx.find("workspaces", &sql, params![name])?.as_ref().map(read).transpose()
+}
+
+/// Holds the workspace until the transaction ends, so that two servers cannot both decide on its members.
+/// `false` when there is none.
+pub fn lock(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
+    let sql = tx.locking("SELECT id FROM workspaces WHERE id = $1").into_owned();
+    Ok(tx.find("workspaces", &sql, params![id])?.is_some())
+}
+
+/// Every workspace, for those who serve all of them.
+pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Workspace>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM workspaces ORDER BY created_at, id");
+    tx.query("workspaces", &sql, params![])?.iter().map(read).collect()
+}
+
+pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Workspace>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM workspaces
+         WHERE id IN (SELECT workspace_id FROM members WHERE user_id = $1) ORDER BY created_at, id"
+    );
+    tx.query("workspaces", &sql, params![user])?.iter().map(read).collect()
+}
+
+pub fn list_of_account(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Workspace>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE account_id = $1 ORDER BY created_at, id");
+    tx.query("workspaces", &sql, params![account])?.iter().map(read).collect()
+}
+
+/// Saves display name, labels, runtime settings and `updated_*` unless the row has moved on since it was read.
+pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
+    let sql = "UPDATE workspaces SET display_name = $3, labels = $4, runtime = $5, updated_at = $6, updated_by = $7,
+                      version = version + 1 WHERE id = $1 AND version = $2";
+    let done = tx.execute(
+        "workspaces",
+        sql,
+        params![
+            &workspace.id,
+            workspace.version,
+            workspace.display_name.as_str(),
+            json(&workspace.labels)?,
+            json(&workspace.runtime)?,
+            workspace.updated_at,
+            workspace.updated_by.as_str()
+        ],
+    )?;
+    match done {
+        1 => announce(tx, Some(&workspace.id), "workspace", workspace.id.as_str(), Act::Updated, &workspace.updated_by),
+        _ => Err(Error::Stale { what: format!("workspace {}", workspace.name) }),
+    }
+}
+
+/// Removes the workspace with its members, invitations, service accounts and their credentials; not its resources.
+pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error> {
+    for account in super::service_accounts::list(tx, id)? {
+        super::service_accounts::delete(tx, id, &account.id, by)?;
+    }
+    tx.execute("members", "DELETE FROM members WHERE workspace_id = $1", params![id])?;
+    tx.execute("invitations", "DELETE FROM invitations WHERE workspace_id = $1", params![id])?;
+    let gone = tx.execute("workspaces", "DELETE FROM workspaces WHERE id = $1", params![id])? == 1;
+    if gone {
+        announce(tx, Some(id), "workspace", id.as_str(), Act::Deleted, by)?;
+    }
+    Ok(gone)
+}
