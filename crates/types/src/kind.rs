@@ -5,7 +5,6 @@ use crate::{Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::fmt;
 
 macro_rules! kind_names {
@@ -136,9 +135,6 @@ pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema +
     fn external_id(&self) -> Option<&str> {
         self.head().external_id()
     }
-
-    /// Brings other spellings that published clients send into the published form, before the schema sees the body.
-    fn accept(_body: &mut Value) {}
 
     /// The rules that a schema cannot say: dates, cron lines, members that exclude each other.
     fn check(&self, _problems: &mut Problems) {}

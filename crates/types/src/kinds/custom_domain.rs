@@ -74,6 +74,8 @@ pub enum DomainStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomDomainSpec {
+    // Some clients say `type`.
+    #[serde(alias = "type")]
     pub domain_type: Option<DomainType>,
     /// The preview for hosts that no other preview has. An empty text removes it.
     #[schemars(length(max = 63))]
@@ -116,12 +118,6 @@ impl Kind for CustomDomain {
     type State = State;
 
     head!();
-
-    fn accept(body: &mut Value) {
-        if let Some(Value::Object(spec)) = body.get_mut("spec") {
-            super::rename_members(spec, &[("type", "domainType")]);
-        }
-    }
 
     fn check(&self, problems: &mut Problems) {
         let name = &self.metadata.name;

@@ -92,22 +92,10 @@ pub use volume_template::VolumeTemplate;
 pub use vpc::Vpc;
 
 use crate::{KindName, Reference};
-use serde_json::{Map, Value};
 
 /// The names in a list of names, such as `spec.policies`, as references to objects of `kind`.
 fn references_to(kind: KindName, names: Option<&Vec<String>>, field: &str) -> Vec<Reference> {
     let reference =
         |(index, name): (usize, &String)| Reference { kind, name: name.clone(), field: format!("{field}[{index}]") };
     names.into_iter().flatten().enumerate().map(reference).collect()
-}
-
-/// Renames members of a body, unless it has the new name already.
-pub(crate) fn rename_members(body: &mut Map<String, Value>, renames: &[(&str, &str)]) {
-    for (older, newer) in renames {
-        if !body.contains_key(*newer)
-            && let Some(value) = body.remove(*older)
-        {
-            body.insert((*newer).to_owned(), value);
-        }
-    }
 }

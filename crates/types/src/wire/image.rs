@@ -1,8 +1,58 @@
 //! Making and sharing images.
 
+use crate::Timestamp;
+use crate::parts::{Generation, Sensitive, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateImageRequest {
+    pub generation: Option<Generation>,
+    /// An image to register; without one, code is uploaded and built.
+    #[schemars(length(max = limits::URL_MAX), regex(pattern = limits::ONE_LINE))]
+    pub image: Option<String>,
+    #[schemars(length(min = 1, max = limits::WORD_MAX), regex(pattern = "^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$"))]
+    pub name: String,
+    #[schemars(length(min = 1, max = 49), regex(pattern = limits::DNS_LABEL))]
+    pub resource_type: String,
+    /// Credentials of an outside registry, as the text of its configuration file.
+    #[schemars(length(max = limits::ENV_VALUE_MAX))]
+    pub docker_config: Option<Sensitive<String>>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateImageAnswer {
+    /// Whether a build follows.
+    pub build: Option<bool>,
+    pub image: Option<String>,
+    pub message: Option<String>,
+    pub name: Option<String>,
+    pub resource_type: Option<String>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageShareRequest {
+    /// Needed for workspaces of another account.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub target_account_id: Option<String>,
+    #[schemars(length(min = 1, max = 63))]
+    pub target_workspace: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ShareStatus {
+    #[default]
+    Pending,
+    Active,
+}
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,10 +66,24 @@ pub struct ImageShareTarget {
     pub workspace_display_name: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ShareStatus {
-    #[default]
-    Pending,
-    Active,
+/// A share that waits, with what both sides want to know of it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingImageShareRender {
+    pub created_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    /// Whether the target has an image of that name.
+    pub has_conflict: Option<bool>,
+    pub id: Option<String>,
+    pub image_name: Option<String>,
+    pub resource_type: Option<String>,
+    pub shared_by: Option<String>,
+    pub shared_by_email: Option<String>,
+    pub source_account_id: Option<String>,
+    pub source_workspace: Option<String>,
+    pub source_workspace_display_name: Option<String>,
+    pub target_account_id: Option<String>,
+    pub target_workspace: Option<String>,
+    pub target_workspace_display_name: Option<String>,
 }

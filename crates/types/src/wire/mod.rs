@@ -1,5 +1,63 @@
 //! What is sent and answered beside the kinds of the engine.
 
+mod answer;
+mod catalog;
+mod domain;
+mod execution;
+mod identity;
 mod image;
+mod integration;
+mod invitation;
+mod log;
+mod metrics;
+mod sandbox;
+mod workspace;
 
-pub use image::ImageShareTarget;
+pub use answer::{
+    CleanedImages, Deleted, DriveAccessToken, EgressGatewayUsage, JsonWebKeys, Message, PolicyUsages, PolicyUser,
+    TemplateVersionDeleted,
+};
+pub use catalog::{
+    ChangelogEntry, ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
+    PrivateLocation, PublicIp, PublicIps, Region, SandboxDefinition, Template, TemplateVariable,
+};
+pub use domain::{CustomDomainShareRequest, CustomDomainShareTarget};
+pub use execution::{
+    CreateJobExecutionOutput, CreateJobExecutionRequest, JobExecution, JobExecutionMetadata, JobExecutionSpec,
+    JobExecutionStats, JobExecutionStatus, JobExecutionTask, JobExecutionTaskCondition, JobExecutionTaskMetadata,
+    JobExecutionTaskSpec, JobExecutionTaskStatus, TASKS_MAX,
+};
+pub use identity::{
+    Account, ApiKey, ApiKeyRequest, Role, ServiceAccount, ServiceAccountRequest, ServiceAccountUpdate, UserRoleRequest,
+    UserSource, WorkspaceUser,
+};
+pub use image::{
+    CreateImageAnswer, CreateImageRequest, ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus,
+};
+pub use integration::{
+    Entrypoint, Form, Integration, IntegrationEndpoint, IntegrationEndpointToken, IntegrationOrganization,
+    IntegrationRepository, McpDefinition, OAuth,
+};
+pub use invitation::{
+    InviteUserRequest, PendingInvitation, PendingInvitationAccept, PendingInvitationRender,
+    PendingInvitationRenderAccount, PendingInvitationRenderInvitedBy, PendingInvitationRenderWorkspace,
+    PendingInvitationWorkspaceDetails,
+};
+pub use log::{LogAnswer, LogLine, WorkloadLogs};
+pub use metrics::{
+    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint, AccountMetricsSummary,
+    EntrySummary, GroupBy, MetricsValues, Resolution,
+};
+pub use sandbox::{
+    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse, SandboxScheduleExecution,
+    SandboxSnapshotRequest,
+};
+pub use workspace::{
+    GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo, WorkspaceHipaaUnsafe,
+    WorkspaceNameRequest, WorkspaceReason, WorkspaceRuntime, WorkspaceSandboxSettings, WorkspaceStatus,
+};
+
+use serde_json::{Map, Value};
+
+/// An object whose members the interface leaves open.
+pub type Free = Map<String, Value>;

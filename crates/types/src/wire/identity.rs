@@ -1,0 +1,139 @@
+//! People, service accounts and their keys.
+
+use crate::Timestamp;
+use crate::parts::{Sensitive, duration, limits};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+/// What somebody may do in a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Admin,
+    #[default]
+    Member,
+}
+
+/// How somebody came into a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UserSource {
+    DirectorySync,
+    Invitation,
+    DomainCapture,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkspaceUser {
+    pub accepted: Option<bool>,
+    pub email: Option<String>,
+    pub email_verified: Option<bool>,
+    /// Whether an invitation that was not accepted in time stands for the person.
+    pub expired: Option<bool>,
+    pub family_name: Option<String>,
+    pub given_name: Option<String>,
+    pub role: Option<Role>,
+    pub source: Option<UserSource>,
+    pub sub: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UserRoleRequest {
+    pub role: Role,
+}
+
+/// A service account. The secret is shown once, when it is made.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceAccount {
+    pub client_id: Option<String>,
+    pub client_secret: Option<Sensitive<String>>,
+    pub created_at: Option<Timestamp>,
+    pub description: Option<String>,
+    pub name: Option<String>,
+    pub updated_at: Option<Timestamp>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceAccountRequest {
+    #[schemars(length(max = limits::TEXT_MAX))]
+    pub description: Option<String>,
+    #[schemars(length(min = 1, max = 63), regex(pattern = limits::ONE_LINE))]
+    pub name: String,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceAccountUpdate {
+    #[schemars(length(max = limits::TEXT_MAX))]
+    pub description: Option<String>,
+    #[schemars(length(min = 1, max = 63), regex(pattern = limits::ONE_LINE))]
+    pub name: Option<String>,
+}
+
+/// A key. Its value is shown once, when it is made.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiKey {
+    #[serde(rename = "apiKey")]
+    #[schemars(extend("readOnly" = true))]
+    pub api_key: Option<Sensitive<String>>,
+    #[serde(rename = "createdAt")]
+    #[schemars(extend("readOnly" = true))]
+    pub created_at: Option<Timestamp>,
+    #[serde(rename = "updatedAt")]
+    #[schemars(extend("readOnly" = true))]
+    pub updated_at: Option<Timestamp>,
+    #[serde(rename = "createdBy")]
+    #[schemars(extend("readOnly" = true))]
+    pub created_by: Option<String>,
+    #[serde(rename = "updatedBy")]
+    #[schemars(extend("readOnly" = true))]
+    pub updated_by: Option<String>,
+    pub expires_in: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub id: Option<String>,
+    pub name: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub sub: Option<String>,
+    pub sub_type: Option<String>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiKeyRequest {
+    /// Such as `30d`. Absent: it does not expire.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub expires_in: Option<String>,
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    pub name: Option<String>,
+}
+
+impl ApiKeyRequest {
+    /// How long it lives, in seconds; `None` for ever.
+    pub fn expires_in_s(&self) -> Result<Option<i64>, crate::Problems> {
+        let mut problems = crate::Problems::default();
+        let wanted = self.expires_in.as_deref().filter(|text| !text.is_empty());
+        duration::check(wanted, "expires_in", &mut problems);
+        problems.into_result()?;
+        Ok(wanted.and_then(|text| duration::parse_s(text).ok()))
+    }
+}
+
+/// An account that the caller can see.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    pub id: String,
+    pub name: Option<String>,
+    pub display_name: Option<String>,
+    pub plan: Option<String>,
+    /// Whether the caller may see what each workspace costs.
+    pub admin: Option<bool>,
+    pub created_at: Option<Timestamp>,
+    pub updated_at: Option<Timestamp>,
+}

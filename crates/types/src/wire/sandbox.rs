@@ -1,0 +1,110 @@
+//! Acts on sandboxes, and what came of their schedules.
+
+use super::Free;
+use crate::parts::{limits, names};
+use crate::{Problems, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ForkTarget {
+    Sandbox,
+    Application,
+}
+
+/// The two members that are needed are optional here because the published command line spells them otherwise.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxForkRequest {
+    #[schemars(length(max = 253))]
+    pub custom_domain: Option<String>,
+    /// Megabytes of the copy.
+    #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
+    pub memory: Option<i64>,
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: Option<i64>,
+    #[schemars(length(max = 63))]
+    pub prefix: Option<String>,
+    #[schemars(length(max = 64))]
+    pub snapshot_id: Option<String>,
+    #[serde(alias = "target_name")]
+    #[schemars(length(max = 49), regex(pattern = limits::DNS_LABEL))]
+    pub target_name: Option<String>,
+    #[serde(alias = "target_type", alias = "type")]
+    pub target_type: Option<ForkTarget>,
+    /// Percent of an existing application's traffic.
+    #[schemars(range(min = 0, max = 100))]
+    pub traffic: Option<i64>,
+}
+
+impl SandboxForkRequest {
+    /// The rules that a schema cannot say.
+    pub fn check(&self, problems: &mut Problems) {
+        let name = self.target_name.as_deref().unwrap_or_default();
+        problems.require(
+            names::is_dns_label(name) && name.len() <= 49,
+            "targetName",
+            "is required: a name of at most 49 characters",
+        );
+        problems.require(self.target_type.is_some(), "targetType", "is required: sandbox or application");
+        let prefix = self.prefix.as_deref().is_none_or(|prefix| prefix.is_empty() || names::is_dns_label(prefix));
+        problems.require(prefix, "prefix", "must be one label of a domain name");
+    }
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxForkResponse {
+    pub name: Option<String>,
+    pub snapshot_id: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: Option<ForkTarget>,
+}
+
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSnapshotRequest {
+    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    pub name: Option<String>,
+}
+
+/// What came of one firing of a schedule.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxScheduleExecution {
+    #[schemars(extend("readOnly" = true))]
+    pub created_at: Option<Timestamp>,
+    pub error: Option<String>,
+    pub executed_at: Option<Timestamp>,
+    pub id: Option<String>,
+    pub process_name: Option<String>,
+    pub schedule_id: Option<String>,
+    /// The status with which the sandbox answered; 0 when it was not reached.
+    pub status_code: Option<i64>,
+    pub timeout: Option<i64>,
+}
+
+/// The error body of sandbox creation: the common one and what only it has.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "SandboxError")]
+pub struct SandboxErrorBody {
+    /// The HTTP status again, as a number: published clients compare it.
+    pub code: i64,
+    /// Stable name of the case.
+    pub error: Option<String>,
+    pub message: String,
+    pub details: Option<Free>,
+    pub reason: Option<String>,
+    pub sandbox_name: Option<String>,
+    pub status_code: Option<i64>,
+    pub step: Option<String>,
+    pub timestamp: Option<Timestamp>,
+    pub workspace: Option<String>,
+}
