@@ -51,9 +51,10 @@ CREATE TABLE revisions (
     number      BIGINT NOT NULL,
     wish        TEXT NOT NULL,
     seal_key    TEXT,
-    status      TEXT NOT NULL,
     created_at  BIGINT NOT NULL,
     created_by  TEXT NOT NULL,
+    -- When it last began to serve; null when it never did.
+    activated_at BIGINT,
     PRIMARY KEY (resource_id, id)
 );
 CREATE UNIQUE INDEX revisions_by_number ON revisions (resource_id, number);

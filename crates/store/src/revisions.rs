@@ -1,10 +1,8 @@
 //! Earlier wishes of a resource, to go back to.
 
-use crate::resources::parse_status;
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
 use types::ids::ResourceId;
-use types::parts::Status;
 
 const TABLE: &str = "revisions";
 
@@ -16,14 +14,15 @@ pub struct Revision {
     /// As in the resource, with its secrets sealed for the resource.
     pub wish: String,
     pub seal_key: Option<String>,
-    pub status: Option<Status>,
     pub created_at: Timestamp,
     pub created_by: String,
+    /// When it last began to serve.
+    pub activated_at: Option<Timestamp>,
 }
 
 macro_rules! select {
     ($rest:literal) => {
-        concat!("SELECT id, resource_id, wish, seal_key, status, created_at, created_by FROM revisions ", $rest)
+        concat!("SELECT id, resource_id, wish, seal_key, created_at, created_by, activated_at FROM revisions ", $rest)
     };
 }
 
@@ -31,7 +30,7 @@ macro_rules! select {
 pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
     tx.execute(
         TABLE,
-        "INSERT INTO revisions (id, resource_id, wish, seal_key, status, created_at, created_by, number)
+        "INSERT INTO revisions (id, resource_id, wish, seal_key, created_at, created_by, activated_at, number)
          VALUES ($1, $2, $3, $4, $5, $6, $7,
              (SELECT COALESCE(MAX(number), 0) + 1 FROM revisions WHERE resource_id = $2))",
         params![
@@ -39,9 +38,9 @@ pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
             &revision.resource_id,
             revision.wish.as_str(),
             revision.seal_key.as_deref(),
-            revision.status.map_or("", Status::name),
             revision.created_at,
-            revision.created_by.as_str()
+            revision.created_by.as_str(),
+            revision.activated_at
         ],
     )?;
     Ok(())
@@ -58,35 +57,36 @@ pub fn find(tx: &mut Tx<'_>, resource: &ResourceId, id: &str) -> Result<Option<R
     tx.find(TABLE, sql, params![resource, id])?.map(Revision::try_from).transpose()
 }
 
-pub fn set_status(tx: &mut Tx<'_>, resource: &ResourceId, id: &str, status: Status) -> Result<(), Error> {
-    let sql = "UPDATE revisions SET status = $3 WHERE resource_id = $1 AND id = $2";
-    match tx.execute(TABLE, sql, params![resource, id, status.name()])? {
+/// Notes that a revision serves from now on.
+pub fn activate(tx: &mut Tx<'_>, resource: &ResourceId, id: &str, now: Timestamp) -> Result<(), Error> {
+    let sql = "UPDATE revisions SET activated_at = $3 WHERE resource_id = $1 AND id = $2";
+    match tx.execute(TABLE, sql, params![resource, id, now])? {
         1 => Ok(()),
         _ => Err(Error::Stale { what: format!("revision {id} of {resource}") }),
     }
 }
 
-/// Forgets all but the newest `keep` revisions of a resource.
-pub fn trim(tx: &mut Tx<'_>, resource: &ResourceId, keep: i64) -> Result<u64, Error> {
+/// Forgets all but the newest `keep` revisions of a resource and those that serve.
+pub fn trim(tx: &mut Tx<'_>, resource: &ResourceId, keep: i64, serving: [Option<&str>; 2]) -> Result<u64, Error> {
     let sql = "DELETE FROM revisions WHERE resource_id = $1 AND number <=
-               (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2";
-    tx.execute(TABLE, sql, params![resource, keep])
+               (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2
+               AND id <> $3 AND id <> $4";
+    let [active, canary] = serving.map(Option::unwrap_or_default);
+    tx.execute(TABLE, sql, params![resource, keep, active, canary])
 }
 
 impl TryFrom<Row> for Revision {
     type Error = Error;
 
     fn try_from(mut row: Row) -> Result<Self, Error> {
-        let id = row.take_text(0)?;
-        let status = row.take_text(4)?;
         Ok(Self {
-            status: parse_status(&status).map_err(|why| Error::corrupt(TABLE, &id, why))?,
-            id,
+            id: row.take_text(0)?,
             resource_id: ResourceId::known(row.take_text(1)?),
             wish: row.take_text(2)?,
             seal_key: row.opt_text(3)?,
-            created_at: row.time(5)?,
-            created_by: row.take_text(6)?,
+            created_at: row.time(4)?,
+            created_by: row.take_text(5)?,
+            activated_at: row.opt_time(6)?,
         })
     }
 }
