@@ -1,1 +1,45 @@
-fn main(){}
+//! Holm: the server and its command line in one program.
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod duration;
+mod error;
+mod exit;
+mod output;
+mod server;
+mod term;
+mod world;
+
+use clap::Parser;
+use error::Error;
+use exit::Exit;
+use std::error::Error as _;
+use std::process::ExitCode;
+use term::Style;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    // Fails only when a provider is there already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(Box::pin(cli.run())),
+        Err(source) => Err(Error::Io { act: "start the threads of the program".into(), source }),
+    };
+    result.unwrap_or_else(|error| explain(&error)).into()
+}
+
+fn explain(error: &Error) -> Exit {
+    term::note(format!("{} {error}", term::styled_note(Style::Bad, "error:")));
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        term::note(format!("  because: {inner}"));
+        cause = inner.source();
+    }
+    if let Some(next) = error.next() {
+        term::note(format!("  next: {next}"));
+    }
+    error.exit()
+}

@@ -1,0 +1,67 @@
+//! The command line: what there is, in the words of its help.
+
+use crate::client::{Choice, Client};
+use crate::commands::{
+    apply, backup, completion, config, delete, doctor, get, keys, login, logout, logs, restore, token, up, user,
+    version, workspaces,
+};
+use crate::error::Error;
+use crate::exit::Exit;
+use clap::{Parser, Subcommand};
+
+/// Hosts the workloads of AI agents on machines that you own.
+#[derive(Debug, Parser)]
+#[command(name = "holm", version, propagate_version = false, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    choice: Choice,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(up::Args),
+    Login(login::Args),
+    Logout(logout::Args),
+    #[command(visible_alias = "ws")]
+    Workspaces(workspaces::Args),
+    Token(token::Args),
+    Get(get::Args),
+    Apply(apply::Args),
+    Delete(delete::Args),
+    Logs(logs::Args),
+    Doctor(doctor::Args),
+    Config(config::Args),
+    Backup(backup::Args),
+    Restore(restore::Args),
+    Keys(keys::Args),
+    User(user::Args),
+    Completion(completion::Args),
+    Version(version::Args),
+}
+
+impl Cli {
+    pub(crate) async fn run(self) -> Result<Exit, Error> {
+        let choice = self.choice;
+        match self.command {
+            Command::Up(args) => up::run(args).await,
+            Command::Login(args) => login::run(args, &choice).await,
+            Command::Logout(args) => logout::run(args).await,
+            Command::Workspaces(args) => workspaces::run(args, Client::choose(&choice)?).await,
+            Command::Token(args) => token::run(args, Client::choose(&choice)?).await,
+            Command::Get(args) => get::run(args, Client::choose(&choice)?).await,
+            Command::Apply(args) => apply::run(args, Client::choose(&choice)?).await,
+            Command::Delete(args) => delete::run(args, Client::choose(&choice)?).await,
+            Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Doctor(args) => doctor::run(args).await,
+            Command::Config(args) => config::run(&args),
+            Command::Backup(args) => backup::run(args).await,
+            Command::Restore(args) => restore::run(args).await,
+            Command::Keys(args) => keys::run(args).await,
+            Command::User(args) => user::run(args).await,
+            Command::Completion(args) => completion::run(&args),
+            Command::Version(args) => version::run(&args),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Where the command line keeps the servers and credentials it knows: `~/.config/holm/config.yaml`.
+
+use crate::error::Error;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// Name of the context in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    #[serde(default)]
+    pub(crate) contexts: Vec<Context>,
+}
+
+/// A server, a workspace and the credentials for them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    pub(crate) name: String,
+    pub(crate) server: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<String>,
+    pub(crate) credentials: Credentials,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(crate) enum Credentials {
+    ApiKey(String),
+    ClientCredentials {
+        client_id: String,
+        client_secret: String,
+    },
+    /// From the device flow. `expires_at` is in seconds since 1970.
+    Session {
+        access_token: String,
+        refresh_token: String,
+        expires_at: i64,
+    },
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ApiKey(_) => "ApiKey",
+            Self::ClientCredentials { .. } => "ClientCredentials",
+            Self::Session { .. } => "Session",
+        })
+    }
+}
+
+/// The variable that names another folder for the file.
+const FOLDER_VARIABLES: [(&str, &str); 2] = [("XDG_CONFIG_HOME", "holm"), ("HOME", ".config/holm")];
+
+impl Contexts {
+    fn file() -> Result<PathBuf, Error> {
+        FOLDER_VARIABLES
+            .iter()
+            .find_map(|(variable, below)| {
+                let folder = std::env::var_os(variable).filter(|value| !value.is_empty())?;
+                Some(PathBuf::from(folder).join(below).join("config.yaml"))
+            })
+            .ok_or_else(|| {
+                Error::Usage("neither HOME nor XDG_CONFIG_HOME is set, so there is no place for credentials".into())
+            })
+    }
+
+    pub(crate) fn load() -> Result<Self, Error> {
+        let Ok(file) = Self::file() else { return Ok(Self::default()) };
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(source) => return Err(Error::Io { act: format!("read {}", file.display()), source }),
+        };
+        serde_norway::from_str(&text).map_err(|error| Error::ContextFile {
+            place: file.display().to_string(),
+            message: format!("{error}; mend or remove the file, then run `holm login`"),
+        })
+    }
+
+    /// Replaces the file in one step; nobody else may read it.
+    pub(crate) fn save(&self) -> Result<(), Error> {
+        let file = Self::file()?;
+        let act = || format!("write {}", file.display());
+        let text = serde_norway::to_string(self)
+            .map_err(|error| Error::ContextFile { place: file.display().to_string(), message: error.to_string() })?;
+        if let Some(folder) = file.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(act()))?;
+        }
+        let new = file.with_extension(format!("yaml.{}", std::process::id()));
+        let write = || {
+            let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            out.write_all(text.as_bytes())?;
+            out.sync_all()?;
+            fs::rename(&new, &file)
+        };
+        write().map_err(Error::io(act()))
+    }
+
+    pub(crate) fn current(&self) -> Option<&Context> {
+        let name = self.current.as_deref()?;
+        self.contexts.iter().find(|context| context.name == name)
+    }
+
+    pub(crate) fn current_mut(&mut self) -> Option<&mut Context> {
+        let name = self.current.clone()?;
+        self.contexts.iter_mut().find(|context| context.name == name)
+    }
+
+    /// Adds or replaces the context of this name and makes it the current one.
+    pub(crate) fn put(&mut self, context: Context) {
+        self.current = Some(context.name.clone());
+        self.contexts.retain(|other| other.name != context.name);
+        self.contexts.push(context);
+    }
+
+    pub(crate) fn remove_current(&mut self) -> Option<Context> {
+        let name = self.current.take()?;
+        let at = self.contexts.iter().position(|context| context.name == name)?;
+        let gone = self.contexts.remove(at);
+        self.current = self.contexts.first().map(|context| context.name.clone());
+        Some(gone)
+    }
+}

@@ -1,0 +1,448 @@
+//! What the command line knows of each kind: its names, its address, its columns and how it is written.
+
+use crate::error::Error;
+
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// All names that are understood; the first is shown.
+    pub(crate) names: &'static [&'static str],
+    /// `kind` in documents, for the kinds that can be applied.
+    pub(crate) document: Option<&'static str>,
+    pub(crate) place: Place,
+    pub(crate) write: Write,
+    pub(crate) columns: &'static [Column],
+}
+
+/// Where the collection of a kind lives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    Root(&'static str),
+    /// Below an object of one of the kinds `of`.
+    Below {
+        of: &'static [&'static str],
+        segment: &'static str,
+    },
+}
+
+/// How `holm apply` writes an object of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// Made when missing, else replaced as a whole.
+    Upsert,
+    /// Made when missing, else left alone.
+    CreateOnly,
+    /// Each document makes another one.
+    Append,
+    /// Not by documents.
+    Never,
+}
+
+/// A column of a table: its heading, and the places where kinds keep the value.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub(crate) heading: &'static str,
+    pub(crate) at: &'static [&'static str],
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    Text,
+    /// A time, shown as how long ago.
+    Age,
+    /// Bytes.
+    Size,
+    /// How many items a list has.
+    Count,
+    /// An array of tables with tags: the newest tag.
+    Tag,
+}
+
+const fn column(heading: &'static str, at: &'static [&'static str]) -> Column {
+    Column { heading, at, form: Form::Text }
+}
+
+const WORKSPACE: Column = column("WORKSPACE", &["/metadata/workspace"]);
+const NAME: Column = column("NAME", &["/metadata/name", "/name"]);
+const STATUS: Column = column("STATUS", &["/status", "/metadata/status"]);
+const REGION: Column = column("REGION", &["/spec/region", "/region"]);
+const IMAGE: Column = column("IMAGE", &["/spec/runtime/image", "/spec/revisions/0/image"]);
+const CREATED: Column =
+    Column { heading: "CREATED", at: &["/metadata/createdAt", "/createdAt", "/created_at"], form: Form::Age };
+const ID: Column = column("ID", &["/metadata/id", "/id", "/metadata/name"]);
+const DESCRIPTION: Column = column("DESCRIPTION", &["/description"]);
+const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/displayName"]);
+
+const WORKLOAD: &[Column] = &[WORKSPACE, NAME, IMAGE, REGION, STATUS, CREATED];
+const PLAIN: &[Column] = &[WORKSPACE, NAME, CREATED];
+const CATALOGUE: &[Column] = &[NAME, DISPLAY, DESCRIPTION];
+
+const fn root(
+    names: &'static [&'static str],
+    document: &'static str,
+    path: &'static str,
+    columns: &'static [Column],
+) -> Kind {
+    Kind { names, document: Some(document), place: Place::Root(path), write: Write::Upsert, columns }
+}
+
+const fn shown(names: &'static [&'static str], path: &'static str, columns: &'static [Column]) -> Kind {
+    Kind { names, document: None, place: Place::Root(path), write: Write::Never, columns }
+}
+
+const fn below(
+    names: &'static [&'static str],
+    of: &'static [&'static str],
+    segment: &'static str,
+    columns: &'static [Column],
+) -> Kind {
+    Kind { names, document: None, place: Place::Below { of, segment }, write: Write::Never, columns }
+}
+
+pub(crate) const KINDS: &[Kind] = &[
+    root(&["agents", "agent", "ag"], "Agent", "agents", WORKLOAD),
+    root(&["applications", "application", "app", "apps"], "Application", "applications", WORKLOAD),
+    root(&["functions", "function", "fn", "mcp"], "Function", "functions", WORKLOAD),
+    root(&["jobs", "job", "j"], "Job", "jobs", WORKLOAD),
+    root(&["models", "model", "ml"], "Model", "models", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    root(&["sandboxes", "sandbox", "sbx"], "Sandbox", "sandboxes", WORKLOAD),
+    root(
+        &["policies", "policy", "pol"],
+        "Policy",
+        "policies",
+        &[WORKSPACE, NAME, column("TYPE", &["/spec/type"]), CREATED],
+    ),
+    root(
+        &["volumes", "volume", "vol"],
+        "Volume",
+        "volumes",
+        &[
+            WORKSPACE,
+            NAME,
+            column("SIZE MB", &["/spec/size"]),
+            column("ATTACHED TO", &["/state/attachedTo"]),
+            REGION,
+            STATUS,
+            CREATED,
+        ],
+    ),
+    root(&["drives", "drive"], "Drive", "drives", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    Kind {
+        names: &[
+            "connections",
+            "connection",
+            "integrationconnections",
+            "integrationconnection",
+            "integration-connection",
+            "ic",
+        ],
+        document: Some("IntegrationConnection"),
+        place: Place::Root("integrations/connections"),
+        write: Write::CreateOnly,
+        columns: &[WORKSPACE, NAME, column("INTEGRATION", &["/spec/integration"]), CREATED],
+    },
+    root(
+        &["volumetemplates", "volumetemplate", "volume-templates", "volume-template", "vt"],
+        "VolumeTemplate",
+        "volume_templates",
+        &[WORKSPACE, NAME, column("DEFAULT SIZE MB", &["/spec/defaultSize"]), CREATED],
+    ),
+    root(
+        &["customdomains", "customdomain", "custom-domain", "cd"],
+        "CustomDomain",
+        "customdomains",
+        &[WORKSPACE, NAME, column("STATUS", &["/spec/status", "/status"]), REGION, CREATED],
+    ),
+    root(&["vpcs", "vpc"], "VPC", "vpcs", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    shown(
+        &["images", "image", "img"],
+        "images",
+        &[
+            WORKSPACE,
+            column("TYPE", &["/metadata/resourceType"]),
+            NAME,
+            Column { heading: "SIZE", at: &["/spec/size"], form: Form::Size },
+            Column { heading: "TAGS", at: &["/spec/tags"], form: Form::Count },
+            Column { heading: "LATEST", at: &["/spec/tags"], form: Form::Tag },
+            Column { heading: "DEPLOYED", at: &["/metadata/lastDeployedAt"], form: Form::Age },
+        ],
+    ),
+    shown(&["templates", "template", "tpl"], "templates", CATALOGUE),
+    shown(&["mcp-hub", "mcphub"], "mcp/hub", CATALOGUE),
+    shown(&["sandbox-hub", "sandboxhub"], "sandbox/hub", CATALOGUE),
+    shown(
+        &["users", "user"],
+        "users",
+        &[column("EMAIL", &["/email"]), column("ROLE", &["/role"]), column("ACCEPTED", &["/accepted"])],
+    ),
+    shown(
+        &["service-accounts", "service-account", "serviceaccounts", "serviceaccount", "sa"],
+        "service_accounts",
+        &[column("CLIENT ID", &["/client_id"]), NAME, DESCRIPTION, CREATED],
+    ),
+    shown(&["workspaces", "workspace", "ws"], "workspaces", &[NAME, DISPLAY, column("STATUS", &["/status"]), CREATED]),
+    shown(
+        &["locations", "location"],
+        "locations",
+        &[
+            column("LOCATION", &["/location"]),
+            REGION,
+            column("CONTINENT", &["/continent"]),
+            column("COUNTRY", &["/country"]),
+            STATUS,
+        ],
+    ),
+    shown(&["features", "feature"], "features", &[NAME, column("ENABLED", &["/enabled"])]),
+    shown(
+        &["all-egressgateways", "all-egress-gateways"],
+        "egressgateways",
+        &[WORKSPACE, NAME, column("VPC", &["/metadata/vpcName", "/metadata/vpc"]), STATUS, CREATED],
+    ),
+    shown(
+        &["all-egressips", "all-egress-ips"],
+        "egressips",
+        &[WORKSPACE, NAME, column("ADDRESS", &["/spec/ip", "/status/ip"]), STATUS, CREATED],
+    ),
+    Kind {
+        names: &["egressgateways", "egressgateway", "egress-gateway", "eg"],
+        document: Some("EgressGateway"),
+        place: Place::Below { of: &["vpcs"], segment: "egressgateways" },
+        write: Write::CreateOnly,
+        columns: &[WORKSPACE, NAME, STATUS, CREATED],
+    },
+    Kind {
+        names: &["ips", "ip", "egressips", "egressip", "egress-ip"],
+        document: Some("EgressIP"),
+        place: Place::Below { of: &["egressgateways"], segment: "ips" },
+        write: Write::CreateOnly,
+        columns: &[WORKSPACE, NAME, STATUS, CREATED],
+    },
+    Kind {
+        names: &["previews", "preview"],
+        document: Some("Preview"),
+        place: Place::Below { of: &["sandboxes"], segment: "previews" },
+        write: Write::Upsert,
+        columns: &[
+            WORKSPACE,
+            NAME,
+            column("PORT", &["/spec/port"]),
+            column("PUBLIC", &["/spec/public"]),
+            column("URL", &["/spec/url"]),
+            CREATED,
+        ],
+    },
+    Kind {
+        names: &["tokens", "token", "previewtokens", "previewtoken", "preview-token"],
+        document: Some("PreviewToken"),
+        place: Place::Below { of: &["previews"], segment: "tokens" },
+        write: Write::Append,
+        columns: &[NAME, column("EXPIRES", &["/spec/expiresAt"]), column("EXPIRED", &["/spec/expired"])],
+    },
+    below(
+        &["schedules", "schedule"],
+        &["sandboxes"],
+        "schedules",
+        &[
+            ID,
+            column("TYPE", &["/type"]),
+            column("VALUE", &["/value"]),
+            column("COMMAND", &["/input/command"]),
+            CREATED,
+        ],
+    ),
+    below(
+        &["schedule-executions", "schedule-execution"],
+        &["sandboxes"],
+        "schedule-executions",
+        &[
+            ID,
+            column("SCHEDULE", &["/scheduleId"]),
+            column("STATUS", &["/statusCode"]),
+            column("EXECUTED", &["/executedAt"]),
+        ],
+    ),
+    below(&["snapshots", "snapshot"], &["sandboxes"], "snapshots", &[ID, NAME, STATUS, CREATED]),
+    below(
+        &["executions", "execution", "exec"],
+        &["jobs"],
+        "executions",
+        &[ID, STATUS, column("TASKS", &["/stats/total", "/spec/parallelism"]), CREATED],
+    ),
+    below(&["tasks", "task"], &["executions"], "tasks", &[NAME, STATUS]),
+    below(
+        &["revisions", "revision", "rev"],
+        &["agents", "applications", "functions", "jobs", "models", "sandboxes"],
+        "revisions",
+        &[
+            ID,
+            column("ACTIVE", &["/active"]),
+            column("CANARY", &["/canary"]),
+            column("TRAFFIC", &["/trafficPercent"]),
+            STATUS,
+            CREATED,
+        ],
+    ),
+    below(
+        &["keys", "key", "api-keys", "api_keys"],
+        &["service-accounts"],
+        "api_keys",
+        &[ID, NAME, column("EXPIRES IN", &["/expires_in"]), CREATED],
+    ),
+    below(&["usages", "usage"], &["policies"], "usages", PLAIN),
+];
+
+impl Kind {
+    pub(crate) fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+
+    /// How many objects a list asks for at once: the most that the interface allows.
+    pub(crate) fn page(&self) -> &'static str {
+        match self.name() {
+            "executions" | "schedules" | "schedule-executions" => "100",
+            _ => "200",
+        }
+    }
+}
+
+pub(crate) fn find(word: &str) -> Result<&'static Kind, Error> {
+    let word = word.to_ascii_lowercase();
+    KINDS.iter().find(|kind| kind.names.contains(&word.as_str())).ok_or_else(|| unknown(&word))
+}
+
+/// The kind of a document.
+pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.document.is_some_and(|document| document.eq_ignore_ascii_case(name)))
+}
+
+fn unknown(word: &str) -> Error {
+    let all = KINDS.iter().flat_map(|kind| kind.names);
+    let nearest = all.max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
+    let names: Vec<_> = KINDS.iter().map(Kind::name).collect();
+    Error::Usage(format!(
+        "there is no kind `{word}`; did you mean `{}`?\nKinds: {}",
+        nearest.copied().unwrap_or_default(),
+        names.join(", ")
+    ))
+}
+
+/// What words such as `sandbox box previews main` point at.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) kind: &'static Kind,
+    /// Path of the collection, below the interface's base.
+    pub(crate) collection: String,
+    /// One object of it, or all.
+    pub(crate) name: Option<String>,
+}
+
+impl Target {
+    /// Path of one object of the collection.
+    pub(crate) fn object(&self, name: &str) -> Result<String, Error> {
+        Ok(format!("{}/{}", self.collection, encode_name(self.kind, name)?))
+    }
+}
+
+/// Follows kinds and names alternately. The first word may also hold several steps: `sandboxes/box/previews`.
+pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
+    let (first, rest) = words.split_first().ok_or_else(|| Error::Usage("name a kind, such as `sandboxes`".into()))?;
+    let mut steps = first.split('/').filter(|step| !step.is_empty()).chain(rest.iter().map(String::as_str));
+    let kind = find(steps.next().unwrap_or_default())?;
+    let Place::Root(path) = kind.place else { return Err(needs_parent(kind)) };
+    let mut target = Target { kind, collection: path.to_owned(), name: None };
+    while let Some(name) = steps.next() {
+        let Some(next) = steps.next() else {
+            target.name = Some(name.to_owned());
+            break;
+        };
+        let kind = find(next)?;
+        let segment = segment_below(kind, target.kind)?;
+        target = Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
+    }
+    Ok(target)
+}
+
+fn segment_below(kind: &'static Kind, above: &'static Kind) -> Result<&'static str, Error> {
+    match kind.place {
+        Place::Below { of, segment } if of.contains(&above.name()) => Ok(segment),
+        _ => Err(Error::Usage(format!("{} have no {}", above.name(), kind.name()))),
+    }
+}
+
+fn needs_parent(kind: &Kind) -> Error {
+    let Place::Below { of, .. } = kind.place else { return unknown(kind.name()) };
+    let above = of.first().copied().unwrap_or_default();
+    Error::Usage(format!("{} are below {above}: write `{above} NAME {}`", kind.name(), kind.name()))
+}
+
+/// A name as a part of a path. Images are named `type/name`, so their slash stays. Parts such as `..` would name
+/// another object once the address is put in order, so they are refused.
+fn encode_name(kind: &Kind, name: &str) -> Result<String, Error> {
+    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(Error::Usage(format!("`{name}` cannot be a name")));
+    }
+    let keeps_slash = kind.name() == "images";
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' | b'@' => {
+                encoded.push(char::from(byte))
+            }
+            b'/' if keeps_slash => encoded.push('/'),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(words: &str, collection: &str, name: Option<&str>) {
+        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        let target = resolve(&words).unwrap();
+        assert_eq!((target.collection.as_str(), target.name.as_deref()), (collection, name));
+    }
+
+    #[test]
+    fn words_lead_to_paths() {
+        check("sbx", "sandboxes", None);
+        check("ic slack", "integrations/connections", Some("slack"));
+        check("sandbox box previews", "sandboxes/box/previews", None);
+        check("sandbox box preview main tokens", "sandboxes/box/previews/main/tokens", None);
+        check("sandboxes/box/previews main", "sandboxes/box/previews", Some("main"));
+        check("job nightly executions", "jobs/nightly/executions", None);
+        check("image agent/mine", "images", Some("agent/mine"));
+    }
+
+    #[test]
+    fn a_wrong_word_says_what_is_right() {
+        let message = |word: &str| resolve(&[word.to_owned()]).unwrap_err().to_string();
+        assert!(message("sandbxes").contains("`sandboxes`"));
+        assert!(message("previews").contains("sandboxes NAME previews"));
+    }
+
+    #[test]
+    fn no_name_means_two_kinds() {
+        let mut names: Vec<_> = KINDS.iter().flat_map(|kind| kind.names).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_followed_or_refused(words in proptest::collection::vec(".{0,12}", 0..6)) {
+            let _ = resolve(&words);
+        }
+
+        #[test]
+        fn a_name_cannot_leave_its_place(name in ".{1,20}") {
+            if let Ok(encoded) = encode_name(&KINDS[0], &name) {
+                prop_assert!(!encoded.contains(['/', '?', '#', ' ']) && encoded != "..");
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Speaking to a Holm server over HTTP.
+
+pub(crate) mod contexts;
+pub(crate) mod kinds;
+pub(crate) mod sign_in;
+
+use crate::error::Error;
+use crate::world;
+use contexts::{Contexts, Credentials};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value;
+use std::time::Duration;
+use types::World;
+
+/// The version of the interface that the command line is written for.
+const VERSION: &str = "2026-04-28";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// A list longer than this is cut, with a note: narrow it with `-q`.
+const PAGES_MAX: usize = 1000;
+/// A token is renewed when it has less left.
+const RENEW_BEFORE_S: i64 = 60;
+
+/// The choices that every command has.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Choice {
+    /// Address of the server, such as http://127.0.0.1:8700
+    #[arg(long, global = true, env = "HOLM_URL", hide_env_values = true, value_name = "ADDRESS")]
+    pub(crate) server: Option<String>,
+    /// Workspace to work in
+    #[arg(short, long, global = true, env = "HOLM_WORKSPACE", value_name = "NAME")]
+    pub(crate) workspace: Option<String>,
+}
+
+/// A server, a workspace and the right to use it.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    base: Url,
+    workspace: Option<String>,
+    credentials: Credentials,
+    /// Renewed sessions are written back only when they came from there.
+    from_file: bool,
+    world: World,
+}
+
+/// Query parameters of a request.
+pub(crate) type Query<'a> = &'a [(&'a str, &'a str)];
+
+impl Client {
+    /// Picks server and credentials: flags, then the environment, then the current context of `holm login`.
+    pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
+        let contexts = Contexts::load()?;
+        let context = contexts.current();
+        let given = given_credentials();
+        let server =
+            choice.server.clone().or_else(|| variable("BL_API_URL")).or_else(|| context.map(|c| c.server.clone()));
+        let from_file = given.is_none();
+        let credentials = given.or_else(|| context.map(|c| c.credentials.clone())).ok_or(Error::NotSignedIn)?;
+        let workspace = choice
+            .workspace
+            .clone()
+            .or_else(|| variable("BL_WORKSPACE"))
+            .or_else(|| context.filter(|_| from_file).and_then(|c| c.workspace.clone()));
+        Self::new(&server.ok_or(Error::NotSignedIn)?, workspace, credentials, from_file)
+    }
+
+    pub(crate) fn new(
+        server: &str,
+        workspace: Option<String>,
+        credentials: Credentials,
+        from_file: bool,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            http: http_client()?,
+            base: base(server)?,
+            workspace,
+            credentials,
+            from_file,
+            world: world::system(),
+        })
+    }
+
+    pub(crate) fn workspace(&self) -> Option<&str> {
+        self.workspace.as_deref()
+    }
+
+    /// The credentials, renewed ones if they were renewed.
+    pub(crate) fn into_credentials(self) -> Credentials {
+        self.credentials
+    }
+
+    pub(crate) fn server(&self) -> String {
+        self.base.as_str().trim_end_matches("/v0/").to_owned()
+    }
+
+    pub(crate) async fn get(&mut self, path: &str, query: Query<'_>) -> Result<Value, Error> {
+        self.call(Method::GET, path, query, None).await
+    }
+
+    /// Like `get`, but an object that is not there is no error.
+    pub(crate) async fn find(&mut self, path: &str) -> Result<Option<Value>, Error> {
+        match self.get(path, &[]).await {
+            Ok(value) => Ok(Some(value)),
+            Err(Error::Answer { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn call(
+        &mut self,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<Value, Error> {
+        let request = self.request(method, path, query).await?.timeout(ANSWER_TIMEOUT);
+        let request = match body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+        let response = self.send(request).await?;
+        let bytes = response.bytes().await.map_err(|source| self.unreachable(source))?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes)
+            .map_err(|_| Error::NotHolm { server: self.server(), message: "the answer is not JSON".into() })
+    }
+
+    /// All objects of a collection, page after page. Collections that answer a bare array have one page.
+    pub(crate) async fn list(&mut self, target: &kinds::Target, query: Query<'_>) -> Result<Vec<Value>, Error> {
+        let mut items = Vec::new();
+        let mut cursor = String::new();
+        for _ in 0..PAGES_MAX {
+            let mut asked = query.to_vec();
+            asked.push(("limit", target.kind.page()));
+            if !cursor.is_empty() {
+                asked.push(("cursor", &cursor));
+            }
+            let (page, next) = page(self.get(&target.collection, &asked).await?);
+            items.extend(page);
+            match next {
+                Some(next) => cursor = next,
+                None => return Ok(items),
+            }
+        }
+        crate::term::note(format!("only the first {} are shown; narrow the list with -q or --status", items.len()));
+        Ok(items)
+    }
+
+    /// Opens a stream of events; its lines come as they are sent.
+    pub(crate) async fn stream(&mut self, path: &str, query: Query<'_>) -> Result<Response, Error> {
+        let request = self.request(Method::GET, path, query).await?.header(http::header::ACCEPT, "text/event-stream");
+        self.send(request).await
+    }
+
+    async fn request(&mut self, method: Method, path: &str, query: Query<'_>) -> Result<RequestBuilder, Error> {
+        let bearer = self.bearer().await?;
+        let url = self.base.join(path).map_err(|_| Error::Usage(format!("`{path}` cannot be part of an address")))?;
+        let request = self.http.request(method, url).query(query).bearer_auth(bearer).header("Blaxel-Version", VERSION);
+        Ok(match &self.workspace {
+            Some(workspace) => request.header("X-Blaxel-Workspace", workspace),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = request.send().await.map_err(|source| self.unreachable(source))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let text = response.text().await.unwrap_or_default();
+        Err(Error::Answer { status, message: message_of(status, &text) })
+    }
+
+    fn unreachable(&self, source: reqwest::Error) -> Error {
+        Error::Unreachable { server: self.server(), source: source.without_url() }
+    }
+
+    /// The bearer of requests; a session is renewed shortly before it ends.
+    pub(crate) async fn bearer(&mut self) -> Result<String, Error> {
+        let now_s = self.world.now().seconds();
+        let fresh = match &self.credentials {
+            Credentials::ApiKey(key) => return Ok(key.clone()),
+            Credentials::Session { access_token, expires_at, .. } if *expires_at > now_s + RENEW_BEFORE_S => {
+                return Ok(access_token.clone());
+            }
+            Credentials::Session { refresh_token, .. } => {
+                sign_in::renew(&self.http, &self.base, refresh_token, now_s).await?
+            }
+            Credentials::ClientCredentials { client_id, client_secret } => {
+                sign_in::client_credentials(&self.http, &self.base, client_id, client_secret, now_s).await?
+            }
+        };
+        let renewed = matches!(self.credentials, Credentials::Session { .. });
+        self.credentials = fresh;
+        if renewed && self.from_file {
+            self.remember()?;
+        }
+        match &self.credentials {
+            Credentials::Session { access_token, .. } => Ok(access_token.clone()),
+            Credentials::ApiKey(_) | Credentials::ClientCredentials { .. } => Err(Error::NotSignedIn),
+        }
+    }
+
+    fn remember(&self) -> Result<(), Error> {
+        let mut contexts = Contexts::load()?;
+        if let Some(context) = contexts.current_mut() {
+            context.credentials = self.credentials.clone();
+            contexts.save()?;
+        }
+        Ok(())
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn given_credentials() -> Option<Credentials> {
+    let key = variable("HOLM_API_KEY").or_else(|| variable("BL_API_KEY"));
+    key.map(Credentials::ApiKey).or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
+}
+
+pub(crate) fn http_client() -> Result<reqwest::Client, Error> {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(concat!("holm/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| Error::Start { act: "prepare the HTTP client".into(), message: error.to_string() })
+}
+
+/// The base of the management interface for an address given with or without `/v0`.
+pub(crate) fn base(server: &str) -> Result<Url, Error> {
+    let trimmed = server.trim_end_matches('/').trim_end_matches("/v0");
+    match Url::parse(&format!("{trimmed}/v0/")) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
+        _ => Err(Error::Usage(format!("`{server}` is not an address such as http://127.0.0.1:8700"))),
+    }
+}
+
+/// The objects of an answer and the cursor of the next page, whichever of the shapes it has.
+fn page(answer: Value) -> (Vec<Value>, Option<String>) {
+    match answer {
+        Value::Array(items) => (items, None),
+        Value::Object(mut page) if page.get("data").is_some_and(Value::is_array) => {
+            let more = page.get("meta").and_then(|meta| meta.get("hasMore")).and_then(Value::as_bool).unwrap_or(false);
+            let next =
+                page.get("meta").and_then(|meta| meta.get("nextCursor")).and_then(Value::as_str).map(str::to_owned);
+            let items = page.remove("data").and_then(|data| data.as_array().cloned()).unwrap_or_default();
+            (items, next.filter(|next| more && !next.is_empty()))
+        }
+        Value::Null => (Vec::new(), None),
+        one => (vec![one], None),
+    }
+}
+
+fn message_of(status: StatusCode, text: &str) -> String {
+    const LONGEST: usize = 2000;
+    let body: Option<Value> = serde_json::from_str(text).ok();
+    let field = |name: &str| body.as_ref().and_then(|body| body.get(name)).and_then(Value::as_str).map(str::to_owned);
+    let said = field("message").or_else(|| field("error_description")).or_else(|| field("error"));
+    let said = said.filter(|text| !text.is_empty()).unwrap_or_else(|| format!("the server answered {status}"));
+    crate::term::harmless(&said.chars().take(LONGEST).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn both_forms_of_lists_are_read() {
+        assert_eq!(page(json!([1, 2])), (vec![json!(1), json!(2)], None));
+        let paged = json!({"data": [1], "meta": {"hasMore": true, "nextCursor": "c"}});
+        assert_eq!(page(paged), (vec![json!(1)], Some("c".into())));
+        assert_eq!(page(json!({"data": [], "meta": {"hasMore": false, "nextCursor": ""}})), (vec![], None));
+    }
+
+    #[test]
+    fn an_address_may_have_the_interface_part_or_not() {
+        for server in ["http://h:1", "http://h:1/", "http://h:1/v0", "http://h:1/v0/"] {
+            assert_eq!(base(server).unwrap().as_str(), "http://h:1/v0/");
+        }
+        assert!(base("h:1").is_err());
+    }
+
+    #[test]
+    fn a_refusal_is_told_without_control_characters() {
+        assert_eq!(message_of(StatusCode::BAD_REQUEST, r#"{"error":"x","message":"no\u001b[2J"}"#), "no[2J");
+        assert_eq!(message_of(StatusCode::BAD_GATEWAY, "<html>"), "the server answered 502 Bad Gateway");
+    }
+}

@@ -1,0 +1,160 @@
+//! The OAuth flows of the command line.
+
+use super::contexts::Credentials;
+use crate::error::Error;
+use reqwest::{StatusCode, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The name under which the server knows the command line.
+const CLIENT_ID: &str = "holm";
+const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// RFC 8628: what a client waits when told to slow down, beside the interval.
+const SLOW_DOWN_S: u64 = 5;
+
+/// What the person needs to confirm a device.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Device {
+    device_code: String,
+    pub(crate) user_code: String,
+    pub(crate) verification_uri: String,
+    #[serde(default)]
+    pub(crate) verification_uri_complete: Option<String>,
+    expires_in: u64,
+    #[serde(default = "default_interval_s")]
+    interval: u64,
+}
+
+fn default_interval_s() -> u64 {
+    5
+}
+
+#[derive(Deserialize)]
+struct Tokens {
+    access_token: String,
+    refresh_token: String,
+    expires_in: i64,
+}
+
+impl Tokens {
+    fn session(self, now_s: i64) -> Credentials {
+        Credentials::Session {
+            access_token: self.access_token,
+            refresh_token: self.refresh_token,
+            expires_at: now_s.saturating_add(self.expires_in),
+        }
+    }
+}
+
+pub(crate) async fn start_device(http: &reqwest::Client, base: &Url) -> Result<Device, Error> {
+    let body = json!({"client_id": CLIENT_ID, "scope": "offline_access"});
+    let (status, answer) = post(http, base, "oauth/device/code", &body).await?;
+    if !status.is_success() {
+        return Err(refused(status, &answer));
+    }
+    serde_json::from_value(answer).map_err(|error| not_holm(base, &error.to_string()))
+}
+
+/// Asks until the person has confirmed or refused, or the code has expired.
+pub(crate) async fn wait_for_device(
+    http: &reqwest::Client,
+    base: &Url,
+    device: &Device,
+    now_s: i64,
+) -> Result<Credentials, Error> {
+    let body = json!({"grant_type": DEVICE_GRANT, "client_id": CLIENT_ID, "device_code": device.device_code});
+    let mut interval_s = device.interval.clamp(1, 60);
+    let mut waited_s = 0;
+    while waited_s < device.expires_in {
+        tokio::time::sleep(Duration::from_secs(interval_s)).await;
+        waited_s += interval_s;
+        let (status, answer) = post(http, base, "oauth/token", &body).await?;
+        match answer.get("error").and_then(Value::as_str) {
+            _ if status == StatusCode::OK => {
+                return read_tokens(base, answer, now_s + i64::try_from(waited_s).unwrap_or(0));
+            }
+            Some("authorization_pending") => {}
+            Some("slow_down") => interval_s += SLOW_DOWN_S,
+            _ => return Err(refused(status, &answer)),
+        }
+    }
+    Err(Error::Usage("the code has expired; run `holm login` again".into()))
+}
+
+pub(crate) async fn renew(
+    http: &reqwest::Client,
+    base: &Url,
+    refresh_token: &str,
+    now_s: i64,
+) -> Result<Credentials, Error> {
+    let body = json!({"grant_type": "refresh_token", "client_id": CLIENT_ID, "refresh_token": refresh_token});
+    let (status, answer) = post(http, base, "oauth/token", &body).await?;
+    match status {
+        StatusCode::OK => read_tokens(base, answer, now_s),
+        // The session was ended or has expired: only signing in again helps.
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => Err(Error::NotSignedIn),
+        _ => Err(refused(status, &answer)),
+    }
+}
+
+pub(crate) async fn client_credentials(
+    http: &reqwest::Client,
+    base: &Url,
+    client_id: &str,
+    client_secret: &str,
+    now_s: i64,
+) -> Result<Credentials, Error> {
+    let body = json!({"grant_type": "client_credentials", "client_id": client_id, "client_secret": client_secret});
+    let (status, answer) = post(http, base, "oauth/token", &body).await?;
+    match status {
+        StatusCode::OK => read_tokens(base, answer, now_s),
+        _ => Err(refused(status, &answer)),
+    }
+}
+
+/// Reads `id:secret`, plain or in the base64 form that the published clients use.
+pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
+    let decoded = match text.split_once(':') {
+        Some(_) => text.to_owned(),
+        None => {
+            String::from_utf8(base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text.trim()).ok()?)
+                .ok()?
+        }
+    };
+    let (id, secret) = decoded.split_once(':')?;
+    Some(Credentials::ClientCredentials { client_id: id.to_owned(), client_secret: secret.to_owned() })
+}
+
+fn read_tokens(base: &Url, answer: Value, now_s: i64) -> Result<Credentials, Error> {
+    // The parser's message may quote the answer, which holds tokens.
+    let tokens: Tokens =
+        serde_json::from_value(answer).map_err(|_| not_holm(base, "the token answer lacks a member"))?;
+    Ok(tokens.session(now_s))
+}
+
+async fn post(http: &reqwest::Client, base: &Url, path: &str, body: &Value) -> Result<(StatusCode, Value), Error> {
+    let url = base.join(path).map_err(|error| not_holm(base, &error.to_string()))?;
+    let unreachable =
+        |source: reqwest::Error| Error::Unreachable { server: base.to_string(), source: source.without_url() };
+    let response = http.post(url).timeout(TIMEOUT).json(body).send().await.map_err(unreachable)?;
+    let status = response.status();
+    let bytes = response.bytes().await.map_err(unreachable)?;
+    Ok((status, serde_json::from_slice(&bytes).unwrap_or(Value::Null)))
+}
+
+fn refused(status: StatusCode, answer: &Value) -> Error {
+    Error::Answer { status, message: super::message_of(status, &answer.to_string()) }
+}
+
+fn not_holm(base: &Url, message: &str) -> Error {
+    Error::NotHolm { server: base.to_string(), message: message.to_owned() }
+}
+
+/// Ends a session at the server.
+pub(crate) async fn revoke(http: &reqwest::Client, base: &Url, refresh_token: &str) -> Result<(), Error> {
+    let body = json!({"token": refresh_token, "client_id": CLIENT_ID});
+    let (status, answer) = post(http, base, "oauth/revoke", &body).await?;
+    if status.is_success() { Ok(()) } else { Err(refused(status, &answer)) }
+}

@@ -1,0 +1,202 @@
+//! Finding and reading YAML documents.
+
+use crate::client::kinds::{self, Target};
+use crate::error::Error;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Larger files are taken for mistakes.
+const FILE_BYTES_MAX: u64 = 32 << 20;
+/// Folders deeper than this are not entered; it also ends loops of links.
+const DEPTH_MAX: usize = 32;
+const AUTO_GENERATED: &str = "x-blaxel-auto-generated";
+
+/// One object to be, and where it was written.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) body: Value,
+    place: String,
+}
+
+impl fmt::Display for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.text("/kind").and_then(kinds::find_document).map_or("object", kinds::Kind::name);
+        write!(f, "{kind}/{}", self.text("/metadata/name").unwrap_or("(new)"))
+    }
+}
+
+impl Document {
+    fn text(&self, at: &str) -> Option<&str> {
+        self.body.pointer(at).and_then(Value::as_str).filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn wrong(&self, message: impl Into<String>) -> Error {
+        Error::Document { place: self.place.clone(), message: message.into() }
+    }
+
+    pub(crate) fn name(&self) -> Result<&str, Error> {
+        self.text("/metadata/name").ok_or_else(|| self.wrong("`metadata.name` is missing"))
+    }
+
+    /// The collection that the object belongs to. Objects below others name them in their metadata.
+    pub(crate) fn target(&self) -> Result<Target, Error> {
+        let name = self.text("/kind").ok_or_else(|| self.wrong("`kind` is missing"))?;
+        let kind = kinds::find_document(name)
+            .ok_or_else(|| self.wrong(format!("`kind: {name}` cannot be applied; known: {}", known_kinds())))?;
+        let mut words = Vec::new();
+        for (above, member) in above(kind.document.unwrap_or_default()) {
+            let parent = self.text(&format!("/metadata/{member}"));
+            let parent =
+                parent.ok_or_else(|| self.wrong(format!("`metadata.{member}` is missing: the name of its {above}")))?;
+            words.extend([(*above).to_owned(), parent.to_owned()]);
+        }
+        words.push(kind.name().to_owned());
+        kinds::resolve(&words)
+    }
+
+    /// Objects with code ask for an address to upload it to.
+    pub(crate) fn query(&self) -> Vec<(&'static str, &'static str)> {
+        let labels = self.body.pointer("/metadata/labels");
+        let generated = labels.and_then(|labels| labels.get(AUTO_GENERATED)).is_some_and(|label| label == "true");
+        if generated { vec![("upload", "true")] } else { Vec::new() }
+    }
+}
+
+/// The kinds above a kind, outermost first, with the member of the metadata that names them.
+fn above(document: &str) -> &'static [(&'static str, &'static str)] {
+    match document {
+        "Preview" => &[("sandboxes", "resourceName")],
+        "PreviewToken" => &[("sandboxes", "resourceName"), ("previews", "previewName")],
+        "EgressGateway" => &[("vpcs", "vpcName")],
+        "EgressIP" => &[("vpcs", "vpcName"), ("egressgateways", "gatewayName")],
+        _ => &[],
+    }
+}
+
+fn known_kinds() -> String {
+    kinds::KINDS.iter().filter_map(|kind| kind.document).collect::<Vec<_>>().join(", ")
+}
+
+/// All documents of the files and folders, in the order of their names.
+pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, Error> {
+    let mut documents = Vec::new();
+    for path in paths {
+        if path == Path::new("-") {
+            let mut text = String::new();
+            std::io::stdin()
+                .take(FILE_BYTES_MAX)
+                .read_to_string(&mut text)
+                .map_err(Error::io("read standard input"))?;
+            documents.extend(split("standard input", &text)?);
+        } else {
+            read_path(path, recursive, 0, &mut documents)?;
+        }
+    }
+    if documents.is_empty() {
+        return Err(Error::Usage("there is no YAML document in what was named; folders below need -R".into()));
+    }
+    Ok(documents)
+}
+
+fn read_path(path: &Path, recursive: bool, depth: usize, documents: &mut Vec<Document>) -> Result<(), Error> {
+    let act = || format!("read {}", path.display());
+    let about = fs::metadata(path).map_err(Error::io(act()))?;
+    if about.is_file() {
+        if about.len() > FILE_BYTES_MAX {
+            return Err(Error::Document { place: path.display().to_string(), message: "is larger than 32 MiB".into() });
+        }
+        let text = fs::read_to_string(path).map_err(Error::io(act()))?;
+        documents.extend(split(&path.display().to_string(), &text)?);
+        return Ok(());
+    }
+    let listing = fs::read_dir(path).map_err(Error::io(act()))?;
+    let mut inside = listing
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Error::io(act()))?;
+    inside.sort();
+    for inner in inside {
+        let is_yaml = inner.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if (inner.is_file() && is_yaml) || (inner.is_dir() && recursive && depth < DEPTH_MAX) {
+            read_path(&inner, recursive, depth + 1, documents)?;
+        }
+    }
+    Ok(())
+}
+
+/// The documents of one text; empty ones are left out.
+pub(crate) fn split(name: &str, text: &str) -> Result<Vec<Document>, Error> {
+    let mut documents = Vec::new();
+    for (at, part) in serde_norway::Deserializer::from_str(text).enumerate() {
+        let place = if at == 0 { name.to_owned() } else { format!("{name}, document {}", at + 1) };
+        let body = Value::deserialize(part).map_err(|error| Error::Document {
+            place: place.clone(),
+            message: format!("not YAML that can be applied: {error}"),
+        })?;
+        match body {
+            Value::Null => {}
+            Value::Object(_) => documents.push(Document { body, place }),
+            _ => {
+                return Err(Error::Document {
+                    place,
+                    message: "a document must have `kind`, `metadata` and `spec`".into(),
+                });
+            }
+        }
+    }
+    Ok(documents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(text: &str, collection: &str) {
+        let documents = split("test", text).unwrap();
+        assert_eq!(documents[0].target().unwrap().collection, collection);
+    }
+
+    #[test]
+    fn documents_find_their_collection() {
+        check("kind: Agent\nmetadata: {name: a}", "agents");
+        check("kind: IntegrationConnection\nmetadata: {name: a}", "integrations/connections");
+        check("kind: Preview\nmetadata: {name: a, resourceName: box}", "sandboxes/box/previews");
+        check("kind: PreviewToken\nmetadata: {resourceName: box, previewName: p}", "sandboxes/box/previews/p/tokens");
+    }
+
+    #[test]
+    fn a_wrong_document_names_its_place() {
+        let message = |text: &str| split("a.yaml", text).and_then(|all| all[0].target()).unwrap_err().to_string();
+        assert!(message("kind: Unicorn").contains("a.yaml: `kind: Unicorn`"));
+        assert!(message("kind: Preview\nmetadata: {name: x}").contains("metadata.resourceName"));
+        assert!(message("- a list").contains("a.yaml"));
+        assert!(message("kind: [").contains("a.yaml"));
+    }
+
+    #[test]
+    fn empty_documents_are_left_out() {
+        assert_eq!(split("x", "---\n---\nkind: Agent\n---\n# nothing\n").unwrap().len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_split_or_refused(text in ".*") {
+            let _ = split("x", &text);
+        }
+
+        #[test]
+        fn what_is_joined_is_split_again(names in proptest::collection::vec("\\PC{0,20}", 1..6)) {
+            let bodies: Vec<_> = names.iter().map(|name| json!({"kind": "Agent", "metadata": {"name": name}})).collect();
+            let text: Vec<_> = bodies.iter().map(|body| serde_norway::to_string(body).unwrap()).collect();
+            let split: Vec<_> = split("x", &text.join("---\n")).unwrap().into_iter().map(|document| document.body).collect();
+            prop_assert_eq!(split, bodies);
+        }
+    }
+}

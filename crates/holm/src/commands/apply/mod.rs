@@ -1,0 +1,164 @@
+//! `holm apply`: makes the objects of YAML documents, or brings them up to date.
+
+mod documents;
+mod substitute;
+
+use crate::client::Client;
+use crate::client::kinds::{Target, Write};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term::{self, Style};
+use documents::Document;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Makes or updates the objects of YAML documents
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// File of NAME=VALUE lines that fill `${secrets.NAME}`; the environment fills the rest
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+    /// One value for `${secrets.NAME}`
+    #[arg(long, value_name = "NAME=VALUE")]
+    secret: Vec<String>,
+}
+
+/// Where the documents are.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Source {
+    /// File or folder of YAML documents; `-` is standard input
+    #[arg(short, long, required = false, value_name = "FILE")]
+    filename: Vec<PathBuf>,
+    /// Folders with all folders below them
+    #[arg(short = 'R', long)]
+    recursive: bool,
+}
+
+pub(crate) fn read(source: &Source) -> Result<Vec<Document>, Error> {
+    if source.filename.is_empty() {
+        return Err(Error::Usage("name a file or folder with -f, or `-f -` for standard input".into()));
+    }
+    documents::read(&source.filename, source.recursive)
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Created,
+    Updated,
+    Unchanged,
+    Kept,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Unchanged => "unchanged",
+            Self::Kept => "exists already, left as it is",
+        })
+    }
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let mut documents = read(&args.source)?;
+    let secrets = substitute::Secrets::read(&args.env_file, &args.secret)?;
+    for document in &mut documents {
+        secrets.fill(document)?;
+    }
+    let all = documents.len();
+    let mut failures = Vec::new();
+    for document in documents {
+        if let Err(error) = apply(&document, &mut client).await {
+            term::note(format!("{} {document}: {error}", term::styled_note(Style::Bad, "failed")));
+            failures.push(error);
+        }
+    }
+    match failures.as_slice() {
+        [] => Ok(Exit::Success),
+        [first, ..] => Err(Error::Several { failed: failures.len(), all, exit: first.exit() }),
+    }
+}
+
+async fn apply(document: &Document, client: &mut Client) -> Result<(), Error> {
+    let target = document.target()?;
+    let (outcome, object) = match target.kind.write {
+        Write::Append => (Outcome::Created, create(&target, document, client).await?),
+        Write::CreateOnly | Write::Upsert => write_named(&target, document, client).await?,
+        Write::Never => return Err(Error::Usage(format!("{} cannot be applied", target.kind.name()))),
+    };
+    let style = if outcome == Outcome::Created { Style::Good } else { Style::Dim };
+    term::say(format!("{document} {}", term::styled(style, outcome)));
+    report(&object);
+    Ok(())
+}
+
+async fn write_named(target: &Target, document: &Document, client: &mut Client) -> Result<(Outcome, Value), Error> {
+    let path = target.object(document.name()?)?;
+    match client.find(&path).await? {
+        Some(before) if target.kind.write == Write::CreateOnly => Ok((Outcome::Kept, before)),
+        Some(before) => match client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await {
+            // Gone or not replaceable since we looked: make it anew.
+            Err(Error::Answer { status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, .. }) => {
+                Ok((Outcome::Created, create(target, document, client).await?))
+            }
+            Err(error) => Err(error),
+            Ok(after) if same_wish(&before, &after) => Ok((Outcome::Unchanged, after)),
+            Ok(after) => Ok((Outcome::Updated, after)),
+        },
+        None => match create(target, document, client).await {
+            // Somebody else made it since we looked.
+            Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
+                let after = client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await?;
+                Ok((Outcome::Updated, after))
+            }
+            created => Ok((Outcome::Created, created?)),
+        },
+    }
+}
+
+async fn create(target: &Target, document: &Document, client: &mut Client) -> Result<Value, Error> {
+    client.call(Method::POST, &target.collection, &document.query(), Some(&document.body)).await
+}
+
+/// Whether two answers show the same wish; times, events and status belong to the server.
+fn same_wish(before: &Value, after: &Value) -> bool {
+    ["/spec", "/metadata/displayName", "/metadata/labels", "/metadata/externalId"]
+        .iter()
+        .all(|part| before.pointer(part) == after.pointer(part))
+}
+
+/// Prints what the user needs next: the address, and callback secrets that are shown only once.
+fn report(object: &Value) {
+    if let Some(url) = object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty()) {
+        term::say(format!("  url: {}", term::harmless(url)));
+    }
+    let triggers = object.pointer("/spec/triggers").and_then(Value::as_array);
+    for trigger in
+        triggers.into_iter().flatten().filter(|trigger| trigger.get("type").is_some_and(|t| t == "http-async"))
+    {
+        let secret = trigger.pointer("/configuration/callbackSecret").and_then(Value::as_str);
+        if let Some(secret) = secret.filter(|secret| !secret.is_empty() && !secret.contains('*')) {
+            term::say(format!("  callback secret (shown once): {}", term::harmless(secret)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_the_server_adds_is_no_change() {
+        let before = json!({"metadata": {"name": "a", "updatedAt": "1"}, "spec": {"x": 1}, "status": "DEPLOYING"});
+        let after = json!({"metadata": {"name": "a", "updatedAt": "2"}, "spec": {"x": 1}, "status": "DEPLOYED"});
+        assert!(same_wish(&before, &after));
+        assert!(!same_wish(&before, &json!({"metadata": {"name": "a"}, "spec": {"x": 2}})));
+    }
+}

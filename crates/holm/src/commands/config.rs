@@ -1,0 +1,50 @@
+//! `holm config`: the settings of the server.
+
+use crate::config::{self, Config};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term::{self, Style};
+use std::path::PathBuf;
+
+/// Shows or checks the settings of the server
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Act {
+    /// Prints the commented file with every setting and its default
+    Example,
+    /// Says whether the settings can be used
+    Check(Place),
+}
+
+/// Where the settings are.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Place {
+    /// File of settings; ./holm.toml or /etc/holm/holm.toml otherwise, if there is one
+    #[arg(short, long, env = "HOLM_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Place {
+    pub(crate) fn load(&self, flags: &[(&str, String)]) -> Result<Config, Error> {
+        // Variables that are not UTF-8 cannot be settings of ours.
+        let environment =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Ok(config::load(self.config.as_deref(), environment, flags)?)
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    match &args.act {
+        Act::Example => term::say_part(config::EXAMPLE),
+        Act::Check(place) => {
+            place.load(&[])?;
+            term::say(term::styled(Style::Good, "the settings can be used"));
+        }
+    }
+    Ok(Exit::Success)
+}

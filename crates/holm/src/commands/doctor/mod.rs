@@ -1,0 +1,90 @@
+//! `holm doctor`: what this machine can and cannot do, and how to mend it.
+
+mod machine;
+mod place;
+
+use crate::commands::config::Place;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term::{self, Style};
+use serde::Serialize;
+
+/// Says what this machine can and cannot do, and how to mend it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// For programs: a list of objects
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Health {
+    Ok,
+    /// Works, with less than there could be.
+    Warn,
+    /// The server cannot run like this.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    health: Health,
+    says: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, says: impl Into<String>) -> Self {
+        Self { check, health: Health::Ok, says: says.into(), remedy: None }
+    }
+
+    fn warn(check: &'static str, says: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, health: Health::Warn, says: says.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn fail(check: &'static str, says: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { check, health: Health::Fail, says: says.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let mut findings = machine::look();
+    match args.place.load(&[]) {
+        Ok(config) => {
+            findings.push(Finding::ok("settings", "can be used"));
+            findings.extend(place::look(&config).await);
+        }
+        Err(error) => {
+            findings.push(Finding::fail(
+                "settings",
+                error.to_string(),
+                "mend the setting, then run `holm config check`",
+            ));
+        }
+    }
+    if args.json {
+        term::say(serde_json::to_string_pretty(&findings).unwrap_or_default());
+    } else {
+        findings.iter().for_each(show);
+    }
+    let failed = findings.iter().any(|finding| finding.health == Health::Fail);
+    Ok(if failed { Exit::Unhealthy } else { Exit::Success })
+}
+
+fn show(finding: &Finding) {
+    let (style, mark) = match finding.health {
+        Health::Ok => (Style::Good, "ok  "),
+        Health::Warn => (Style::Warning, "warn"),
+        Health::Fail => (Style::Bad, "fail"),
+    };
+    term::say(format!("{} {:<18} {}", term::styled(style, mark), finding.check, finding.says));
+    if let Some(remedy) = &finding.remedy {
+        term::say(format!("     {:<18} {}", "", term::styled(Style::Dim, remedy)));
+    }
+}

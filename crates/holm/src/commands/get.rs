@@ -1,0 +1,132 @@
+//! `holm get`: objects of any kind.
+
+use crate::client::Client;
+use crate::client::kinds::{self, Target};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::term;
+use crate::world;
+use reqwest::StatusCode;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Shows objects
+///
+/// KIND is a kind such as `sandboxes` or `sbx`; kinds below an object are named after it:
+/// `holm get sandbox box previews`, `holm get job nightly executions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kind, then name, then a kind below it, and so on
+    #[arg(required = true, value_name = "KIND [NAME]")]
+    words: Vec<String>,
+    /// How to show them; `json` is always a list
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    /// Show them again at each change, until interrupted
+    #[arg(long)]
+    watch: bool,
+    /// Only those whose name or labels contain this text
+    #[arg(short, value_name = "TEXT")]
+    query: Option<String>,
+    /// Only those in this state, such as DEPLOYED; several with commas
+    #[arg(long)]
+    status: Option<String>,
+    /// Order
+    #[arg(long, value_parser = ["createdAt:desc", "createdAt:asc", "name:asc", "name:desc"])]
+    sort: Option<String>,
+    /// Only those with this external id
+    #[arg(long, value_name = "ID")]
+    external_id: Option<String>,
+    /// Secrets in clear text, if your role allows
+    #[arg(long)]
+    show_secrets: bool,
+}
+
+/// How often a server without a change stream is asked again.
+const POLL: Duration = Duration::from_secs(2);
+/// Changes that come in a burst are shown once.
+const SETTLE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let target = kinds::resolve(&args.words)?;
+    let mut shown = fetch(&args, &target, &mut client).await?;
+    show(&args, &target, &shown);
+    if !args.watch {
+        return Ok(Exit::Success);
+    }
+    let mut changes = open_changes(&mut client).await?;
+    loop {
+        changes = next_change(changes, &mut client).await?;
+        let now = fetch(&args, &target, &mut client).await?;
+        if now != shown {
+            term::say("");
+            show(&args, &target, &now);
+            shown = now;
+        }
+    }
+}
+
+async fn fetch(args: &Args, target: &Target, client: &mut Client) -> Result<Vec<Value>, Error> {
+    let mut query = Vec::new();
+    if args.show_secrets {
+        query.push(("show_secrets", "true"));
+    }
+    if let Some(name) = &target.name {
+        return Ok(vec![client.get(&target.object(name)?, &query).await?]);
+    }
+    let filters =
+        [("q", &args.query), ("status", &args.status), ("sort", &args.sort), ("externalId", &args.external_id)];
+    query.extend(filters.iter().filter_map(|(name, value)| value.as_deref().map(|value| (*name, value))));
+    client.list(target, &query).await
+}
+
+fn show(args: &Args, target: &Target, items: &[Value]) {
+    if items.is_empty() && args.output == Format::Table {
+        term::note(format!("no {} here", target.kind.name()));
+        return;
+    }
+    term::say(output::render(target.kind, items, args.output, world::system().now()));
+}
+
+/// How a watcher learns that something changed.
+enum Changes {
+    /// The server tells.
+    Told(reqwest::Response),
+    /// The server has no change stream for us: ask again and again.
+    Polled,
+}
+
+async fn open_changes(client: &mut Client) -> Result<Changes, Error> {
+    match client.stream("changes", &[]).await {
+        Ok(response) => Ok(Changes::Told(response)),
+        Err(Error::Answer {
+            status: StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::FORBIDDEN,
+            ..
+        }) => Ok(Changes::Polled),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits until something may have changed. A stream that ended is opened again, after which everything is read anew,
+/// so nothing is missed in between.
+async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, Error> {
+    let Changes::Told(mut response) = changes else {
+        tokio::time::sleep(POLL).await;
+        return Ok(Changes::Polled);
+    };
+    loop {
+        match response.chunk().await {
+            // Comment lines keep the connection open and tell nothing.
+            Ok(Some(chunk)) if !chunk.windows(5).any(|part| part == b"data:") => {}
+            Ok(Some(_)) => {
+                tokio::time::sleep(SETTLE).await;
+                return Ok(Changes::Told(response));
+            }
+            Ok(None) | Err(_) => {
+                tokio::time::sleep(POLL).await;
+                return open_changes(client).await;
+            }
+        }
+    }
+}

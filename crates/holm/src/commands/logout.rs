@@ -1,0 +1,42 @@
+//! `holm logout`: forgets the current context.
+
+use crate::client::contexts::{Contexts, Credentials};
+use crate::client::{self, sign_in};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+
+/// Forgets the server and credentials in use
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Forget all of them
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let mut contexts = Contexts::load()?;
+    let mut gone = Vec::new();
+    while let Some(context) = contexts.remove_current() {
+        gone.push(context);
+        if !args.all {
+            break;
+        }
+    }
+    if gone.is_empty() {
+        term::note("you were not signed in");
+        return Ok(Exit::Success);
+    }
+    contexts.save()?;
+    for context in gone {
+        if let Credentials::Session { refresh_token, .. } = &context.credentials {
+            // The server may be gone for good; the session then ends by itself.
+            let (http, base) = (client::http_client()?, client::base(&context.server)?);
+            if sign_in::revoke(&http, &base, refresh_token).await.is_err() {
+                term::note(format!("{} could not be told; its session ends by itself", context.server));
+            }
+        }
+        term::note(format!("Signed out of {}", context.name));
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,55 @@
+//! `holm up`: runs the server.
+
+use super::config::Place;
+use crate::config::Role;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::server;
+use std::path::PathBuf;
+
+/// Runs the server
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    place: Place,
+    /// What this process does; repeat for several
+    #[arg(long = "role", value_enum, value_name = "ROLE")]
+    roles: Vec<Role>,
+    /// Address and port to listen on; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Folder of everything that Holm keeps
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Where callers reach this server
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let data = args.data.map(|folder| folder.into_os_string().into_string()).transpose();
+    let data = data.map_err(|_| Error::Usage("--data must be UTF-8".into()))?;
+    let flags = [("server.listen", args.listen), ("server.public_url", args.public_url), ("data.folder", data)];
+    let given: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    let mut config = args.place.load(&given)?;
+    if !args.roles.is_empty() {
+        config.server.roles = args.roles;
+    }
+    served(&config.server.roles)?;
+    server::run(config).await
+}
+
+/// A process that only seems to serve is worse than one that does not start.
+fn served(roles: &[Role]) -> Result<(), Error> {
+    for role in roles {
+        let (name, what) = match role {
+            Role::Api => continue,
+            Role::Gateway => ("gateway", "the way to running workloads"),
+            Role::Node => ("node", "the machine that runs workloads"),
+        };
+        return Err(Error::NotServed(format!(
+            "the role `{name}`, {what}, comes with a later release; this one serves `api`: holm up --role api"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! What the types of the settings cannot say.
+
+use super::{Config, Role};
+use std::time::Duration;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// A value that cannot be used, and what would be right.
+pub(super) struct Wrong {
+    pub(super) key: &'static str,
+    pub(super) message: String,
+}
+
+fn wrong(key: &'static str, message: impl Into<String>) -> Result<(), Wrong> {
+    Err(Wrong { key, message: message.into() })
+}
+
+pub(super) fn check(config: &Config) -> Result<(), Wrong> {
+    server(config)?;
+    counts(config)?;
+    store(config)?;
+    auth(config)?;
+    regions(config)?;
+    observability(config)
+}
+
+fn server(config: &Config) -> Result<(), Wrong> {
+    let server = &config.server;
+    if !server.public_url.is_empty() {
+        web_address("server.public_url", &server.public_url)?;
+    }
+    if server.roles.is_empty() {
+        return wrong("server.roles", "is empty: name at least one of api, gateway, node");
+    }
+    let twice = |role: &Role| server.roles.iter().filter(|other| *other == role).count() > 1;
+    if server.roles.iter().any(twice) {
+        return wrong("server.roles", "names a role twice");
+    }
+    if server.tls_certificate.is_some() != server.tls_key.is_some() {
+        let key = if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
+        return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
+    }
+    for (key, span) in [
+        ("server.header_timeout", server.header_timeout),
+        ("server.request_timeout", server.request_timeout),
+        ("store.feed_poll", config.store.feed_poll),
+    ] {
+        if span.0 < Duration::from_millis(100) {
+            return wrong(key, "must be at least 100ms");
+        }
+    }
+    Ok(())
+}
+
+fn counts(config: &Config) -> Result<(), Wrong> {
+    let counts = [
+        ("server.body_bytes_max", config.server.body_bytes_max as u64),
+        ("server.connections_max", config.server.connections_max as u64),
+        ("store.connections", config.store.connections as u64),
+        ("store.waiting_max", config.store.waiting_max as u64),
+        ("store.batch_max", config.store.batch_max as u64),
+        ("server.streams_max", config.server.streams_max as u64),
+        ("limits.bare_list_max", config.limits.bare_list_max.into()),
+        ("limits.key_per_second", config.limits.key_per_second.into()),
+        ("limits.key_burst", config.limits.key_burst.into()),
+        ("limits.workspace_per_second", config.limits.workspace_per_second.into()),
+        ("limits.workspace_burst", config.limits.workspace_burst.into()),
+    ];
+    match counts.into_iter().find(|(_, count)| *count == 0) {
+        Some((key, _)) => wrong(key, "must be at least 1"),
+        None => Ok(()),
+    }
+}
+
+fn store(config: &Config) -> Result<(), Wrong> {
+    match &config.store.url {
+        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => {
+            wrong("store.url", "must start with postgres://, or be empty for SQLite in the data folder")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn auth(config: &Config) -> Result<(), Wrong> {
+    let auth = &config.auth;
+    let parts = [
+        ("auth.oidc_issuer", &auth.oidc_issuer),
+        ("auth.oidc_client_id", &auth.oidc_client_id),
+        ("auth.oidc_client_secret", &auth.oidc_client_secret),
+    ];
+    let missing = parts.iter().find(|(_, value)| value.is_none());
+    match (missing, parts.iter().any(|(_, value)| value.is_some())) {
+        (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
+        _ => auth.oidc_issuer.as_ref().map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
+    }
+}
+
+fn regions(config: &Config) -> Result<(), Wrong> {
+    const KEY: &str = "placement.regions";
+    let regions = &config.placement.regions;
+    if regions.is_empty() {
+        return wrong(KEY, "is empty: name at least one region");
+    }
+    for (at, region) in regions.iter().enumerate() {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if region.name.is_empty() || !region.name.chars().all(plain) {
+            return wrong(KEY, format!("has the name `{}`: use lower-case letters, digits and hyphens", region.name));
+        }
+        if regions.iter().take(at).any(|other| other.name == region.name) {
+            return wrong(KEY, format!("has `{}` twice", region.name));
+        }
+    }
+    Ok(())
+}
+
+fn observability(config: &Config) -> Result<(), Wrong> {
+    log_level(&config.log.level)?;
+    if !(0.0..=1.0).contains(&config.telemetry.sample_ratio) {
+        return wrong("telemetry.sample_ratio", "must be between 0.0 and 1.0");
+    }
+    config.telemetry.otlp_endpoint.as_ref().map_or(Ok(()), |url| web_address("telemetry.otlp_endpoint", url))
+}
+
+/// The parser takes a lone word for the name of a part, so that a misspelt level would silence everything else.
+fn log_level(text: &str) -> Result<(), Wrong> {
+    let lone_words_are_levels =
+        text.split(',').filter(|part| !part.contains('=')).all(|part| part.trim().parse::<LevelFilter>().is_ok());
+    if lone_words_are_levels && text.parse::<Targets>().is_ok() {
+        return Ok(());
+    }
+    wrong(
+        "log.level",
+        format!("is `{text}`: write error, warn, info, debug or trace, or a list such as info,store=debug"),
+    )
+}
+
+fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
+    match reqwest::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none() => {
+            Ok(())
+        }
+        _ => wrong(key, format!("is `{text}`: it must be an address such as https://holm.example.org")),
+    }
+}

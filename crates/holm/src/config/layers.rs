@@ -1,0 +1,171 @@
+//! Settings laid over one another, each remembering where it was given.
+//!
+//! The defaults double as the list of known keys and of their types: a key that they do not have is a mistake.
+
+use super::{Config, EXAMPLE, Error};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+/// Variables with this start and two underscores further on are settings.
+const VARIABLE: &str = "HOLM_";
+/// A key this unlike a known one is not suggested.
+const LIKENESS_MIN: f64 = 0.7;
+
+/// All settings by dotted key, with the place that gave each.
+#[derive(Debug)]
+pub(crate) struct Layers {
+    settings: BTreeMap<String, Setting>,
+}
+
+#[derive(Debug)]
+struct Setting {
+    value: Value,
+    place: String,
+}
+
+impl Layers {
+    pub(crate) fn defaults() -> Result<Self, Error> {
+        let mut layers = Self { settings: BTreeMap::new() };
+        for (key, value, line) in flatten("holm.example.toml", EXAMPLE)? {
+            layers.settings.insert(key, Setting { value, place: format!("holm.example.toml:{line}") });
+        }
+        Ok(layers)
+    }
+
+    pub(crate) fn lay_file(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        for (key, value, line) in flatten(name, text)? {
+            self.lay(&key, value, format!("{name}:{line}"))?;
+        }
+        Ok(())
+    }
+
+    /// Takes `HOLM_SECTION__KEY`; other variables are not settings.
+    pub(crate) fn lay_variable(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let Some(path) = name.strip_prefix(VARIABLE).filter(|path| path.contains("__")) else { return Ok(()) };
+        let key = path.to_ascii_lowercase().replace("__", ".");
+        self.lay_text(&key, text, format!("environment variable {name}"))
+    }
+
+    pub(crate) fn lay_flag(&mut self, key: &str, text: &str) -> Result<(), Error> {
+        self.lay_text(key, text, "command line".to_owned())
+    }
+
+    /// A text setting is taken as it stands; any other is read as a TOML value.
+    fn lay_text(&mut self, key: &str, text: &str, place: String) -> Result<(), Error> {
+        let is_text = self.settings.get(key).is_some_and(|known| known.value.is_str());
+        let value = if is_text {
+            Value::String(text.to_owned())
+        } else {
+            text.parse::<Value>().unwrap_or_else(|_| Value::String(text.to_owned()))
+        };
+        self.lay(key, value, place)
+    }
+
+    fn lay(&mut self, key: &str, value: Value, place: String) -> Result<(), Error> {
+        let Some(known) = self.settings.get_mut(key) else {
+            return Err(Error::UnknownKey { place, key: key.to_owned(), hint: self.hint(key) });
+        };
+        if !known.value.same_type(&value) {
+            let message = format!("must be {}, such as {}, not {}", noun(&known.value), known.value, noun(&value));
+            return Err(Error::WrongValue { place, key: key.to_owned(), message });
+        }
+        *known = Setting { value, place };
+        Ok(())
+    }
+
+    fn hint(&self, key: &str) -> String {
+        let section = format!("{key}.");
+        if self.settings.keys().any(|known| known.starts_with(&section)) {
+            return format!(" (`{key}` is a section: write `[{key}]`)");
+        }
+        let likeness = |known: &String| strsim::jaro_winkler(key, known).max(last_parts_alike(key, known));
+        let nearest = self.settings.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        nearest
+            .filter(|known| likeness(known) >= LIKENESS_MIN)
+            .map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
+    }
+
+    /// The settings as their structs.
+    pub(crate) fn read(&self) -> Result<Config, Error> {
+        let mut root = Table::new();
+        for (key, setting) in &self.settings {
+            let mut table = &mut root;
+            let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
+            for section in sections.split('.').filter(|section| !section.is_empty()) {
+                let Value::Table(inner) = table.entry(section).or_insert_with(|| Value::Table(Table::new())) else {
+                    return Err(self.wrong(key, "is below a key that is no section".to_owned()));
+                };
+                table = inner;
+            }
+            table.insert(last.to_owned(), setting.value.clone());
+        }
+        serde_path_to_error::deserialize(root).map_err(|error| {
+            let path = error.path().to_string();
+            let message = error.into_inner().message().trim().to_owned();
+            let key = self.settings.keys().find(|key| path.starts_with(key.as_str())).cloned().unwrap_or(path);
+            self.wrong(&key, format!("is wrong: {message}"))
+        })
+    }
+
+    /// A mistake in the value of `key`, at the place that gave it.
+    pub(crate) fn wrong(&self, key: &str, message: String) -> Error {
+        let place = self.settings.get(key).map_or_else(|| "settings".to_owned(), |setting| setting.place.clone());
+        Error::WrongValue { place, key: key.to_owned(), message }
+    }
+}
+
+fn last_parts_alike(a: &str, b: &str) -> f64 {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    // A right key in the wrong section is a common slip, yet a weaker sign than the whole key.
+    strsim::jaro_winkler(&last(a), &last(b)) * 0.95
+}
+
+fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "text in quotes",
+        Value::Integer(_) => "a whole number",
+        Value::Float(_) => "a number with a point",
+        Value::Boolean(_) => "true or false",
+        Value::Datetime(_) => "a date",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a section",
+    }
+}
+
+/// The keys of a TOML text with their values and lines. A list is one value, whatever it holds.
+fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error> {
+    let line_of = |offset: usize| text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1;
+    let not_toml = |error: &toml::de::Error| Error::NotToml {
+        place: format!("{name}:{}", error.span().map_or(1, |span| line_of(span.start))),
+        message: error.message().to_owned(),
+    };
+    let spans = DeTable::parse(text).map_err(|error| not_toml(&error))?;
+    let values: Table = text.parse().map_err(|error| not_toml(&error))?;
+    let mut flat = Vec::new();
+    walk(spans.get_ref(), &values, "", &mut |key, value, offset| flat.push((key, value, line_of(offset))));
+    Ok(flat)
+}
+
+fn walk(spans: &DeTable<'_>, values: &Table, above: &str, found: &mut impl FnMut(String, Value, usize)) {
+    for (key, span) in spans {
+        let name = key.get_ref().as_ref();
+        let dotted = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+        match (span.get_ref(), values.get(name)) {
+            (DeValue::Table(inner), Some(Value::Table(table))) => walk(inner, table, &dotted, found),
+            (_, Some(value)) => found(dotted, value.clone(), Spanned::span(key).start),
+            (_, None) => {}
+        }
+    }
+}
+
+pub(super) fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+pub(super) fn path_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(text_or_none(deserializer)?.map(PathBuf::from))
+}

@@ -1,0 +1,205 @@
+//! The settings of the server: a struct per concern, read once at start.
+//!
+//! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A user's file and
+//! the environment are laid over it key by key; see [`layers`].
+
+mod check;
+mod layers;
+
+use crate::duration::Span;
+use clap::ValueEnum;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+pub(crate) use layers::Layers;
+
+/// The commented file with every key and its default.
+pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
+
+/// Searched in this order when no path is given.
+const PLACES: [&str; 2] = ["holm.toml", "/etc/holm/holm.toml"];
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) server: Server,
+    pub(crate) data: Data,
+    pub(crate) store: Store,
+    pub(crate) auth: Auth,
+    pub(crate) limits: Limits,
+    pub(crate) placement: Placement,
+    pub(crate) log: Log,
+    pub(crate) metrics: Metrics,
+    pub(crate) telemetry: Telemetry,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    pub(crate) public_url: String,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) body_bytes_max: usize,
+    pub(crate) header_timeout: Span,
+    pub(crate) request_timeout: Span,
+    pub(crate) connections_max: usize,
+    pub(crate) streams_max: usize,
+    pub(crate) drain_timeout: Span,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) tls_key: Option<PathBuf>,
+}
+
+/// What a server process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    /// The management interface.
+    Api,
+    /// The way to running workloads.
+    Gateway,
+    /// The machine that runs workloads.
+    Node,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Data {
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Store {
+    /// May hold a password.
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) url: Option<String>,
+    pub(crate) connections: usize,
+    pub(crate) waiting_max: usize,
+    pub(crate) batch_max: usize,
+    pub(crate) feed_poll: Span,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Auth {
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) oidc_issuer: Option<String>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) oidc_client_id: Option<String>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) oidc_client_secret: Option<String>,
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("oidc_issuer", &self.oidc_issuer).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) key_per_second: u32,
+    pub(crate) key_burst: u32,
+    pub(crate) workspace_per_second: u32,
+    pub(crate) workspace_burst: u32,
+    pub(crate) objects_max: u32,
+    pub(crate) bare_list_max: u32,
+    pub(crate) quotas: BTreeMap<String, u32>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Placement {
+    pub(crate) regions: Vec<Region>,
+}
+
+/// A place where workloads can run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Region {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) country: String,
+    #[serde(default)]
+    pub(crate) continent: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) level: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Metrics {
+    pub(crate) enabled: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Telemetry {
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) otlp_endpoint: Option<String>,
+    pub(crate) sample_ratio: f64,
+}
+
+/// Why the settings cannot be used. Every message names the key, where it stands and what would be right.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("cannot read the settings file {}", .path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("{place}: not TOML: {message}")]
+    NotToml { place: String, message: String },
+    #[error("{place}: there is no setting `{key}`{hint}\n  `holm config example` lists all of them")]
+    UnknownKey { place: String, key: String, hint: String },
+    #[error("{place}: `{key}` {message}")]
+    WrongValue { place: String, key: String, message: String },
+}
+
+/// Reads the settings: the defaults, the file (`path`, else the first that exists), the environment, then `flags`.
+pub(crate) fn load(
+    path: Option<&Path>,
+    environment: impl Iterator<Item = (String, String)>,
+    flags: &[(&str, String)],
+) -> Result<Config, Error> {
+    let mut layers = Layers::defaults()?;
+    let found = PLACES.iter().map(Path::new).find(|place| place.exists());
+    if let Some(file) = path.or(found) {
+        let text = std::fs::read_to_string(file).map_err(|source| Error::Unreadable { path: file.into(), source })?;
+        layers.lay_file(&file.display().to_string(), &text)?;
+    }
+    for (name, value) in environment {
+        layers.lay_variable(&name, &value)?;
+    }
+    for (key, value) in flags {
+        layers.lay_flag(key, value)?;
+    }
+    let config = layers.read()?;
+    check::check(&config).map_err(|wrong| layers.wrong(wrong.key, wrong.message))?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use super::*;
+
+fn load_text(text: &str) -> Result<Config, Error> {
+    load_with(text, &[])
+}
+
+fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("holm.toml");
+    std::fs::write(&file, text).unwrap();
+    load(Some(&file), variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())), &[])
+}
+
+#[track_caller]
+fn refused(text: &str, expect: &[&str]) {
+    let message = load_text(text).unwrap_err().to_string();
+    for part in expect {
+        assert!(message.contains(part), "`{part}` is not in: {message}");
+    }
+}
+
+#[test]
+fn the_defaults_are_usable() {
+    let config = load_text("").unwrap();
+    assert_eq!(config.server.roles, [Role::Api]);
+    assert_eq!(config.placement.regions[0].name, "local");
+    assert!(config.store.url.is_none());
+}
+
+#[test]
+fn the_example_file_is_the_defaults() {
+    assert_eq!(format!("{:?}", load_text(EXAMPLE).unwrap()), format!("{:?}", load_text("").unwrap()));
+}
+
+#[test]
+fn every_unknown_key_names_itself_its_line_and_the_nearest() {
+    refused("[server]\n\nlisten_on = 1", &["holm.toml:3", "`server.listen_on`", "`server.listen`"]);
+    refused("[sever]\nlisten = \"127.0.0.1:1\"", &["holm.toml:2", "`sever.listen`", "`server.listen`"]);
+    refused("listen = \"127.0.0.1:1\"", &["holm.toml:1", "`server.listen`"]);
+    refused("server = 1", &["`[server]`"]);
+    refused("[limits.quotas]\nunicorns = 1", &["`limits.quotas.unicorns`"]);
+}
+
+/// Takes each known key in turn, so that a new one cannot be left out.
+#[test]
+fn every_key_refuses_a_value_of_another_type_by_name() {
+    for key in known_keys() {
+        let message = load_text(&format!("{key} = 1979-05-27T07:32:00Z")).unwrap_err().to_string();
+        assert!(message.contains(&format!("`{key}` must be")) && message.contains(":1"), "{message}");
+    }
+}
+
+#[test]
+fn every_key_can_come_from_the_environment() {
+    for key in known_keys() {
+        let name = format!("HOLM_{}", key.to_uppercase().replace('.', "__"));
+        let error = load_with("", &[(&name, "\u{1}")]);
+        // Free text takes anything; all others name the variable.
+        if let Err(error) = error {
+            assert!(error.to_string().contains(&name) || error.to_string().contains("go together"), "{error}");
+        }
+    }
+    let config = load_with("[server]\nlisten = \"127.0.0.1:1\"", &[("HOLM_SERVER__LISTEN", "127.0.0.1:2")]).unwrap();
+    assert_eq!(config.server.listen.port(), 2);
+    assert!(load_with("", &[("HOLM_SERVER__LISTEM", "x")]).is_err());
+    assert!(load_with("", &[("HOLM_URL", "http://elsewhere")]).is_ok());
+}
+
+#[test]
+fn a_wrong_value_says_what_is_right() {
+    refused("[server]\nlisten = \"here\"", &["holm.toml:2", "`server.listen`", "address"]);
+    refused("[server]\nroles = [\"cook\"]", &["`server.roles`", "gateway"]);
+    refused("[server]\ndrain_timeout = \"soon\"", &["`server.drain_timeout`", "`30s`"]);
+    refused("[server]\ntls_key = \"key.pem\"", &["`server.tls_certificate`"]);
+    refused("[server]\npublic_url = \"holm.example.org\"", &["`server.public_url`", "https://"]);
+    refused("[store]\nurl = \"mysql://x\"", &["`store.url`", "postgres://"]);
+    refused("[store]\nconnections = 0", &["`store.connections`", "at least 1"]);
+    refused("[store]\nconnections = -1", &["`store.connections`"]);
+    refused("[auth]\noidc_issuer = \"https://x.example\"", &["`auth.oidc_client_id`"]);
+    refused("[placement]\nregions = []", &["`placement.regions`"]);
+    refused("[placement]\nregions = [{ name = \"Here\" }]", &["`placement.regions`", "lower-case"]);
+    refused("[placement]\nregions = [{ nam = \"x\" }]", &["`placement.regions`", "name"]);
+    refused("[telemetry]\nsample_ratio = 2.0", &["`telemetry.sample_ratio`"]);
+    refused("[log]\nlevel = \"loud\"", &["`log.level`"]);
+    refused("[server\n", &["holm.toml:1", "not TOML"]);
+}
+
+#[test]
+fn secrets_of_the_settings_are_not_shown() {
+    let config = load_text("[store]\nurl = \"postgres://u:hush@h/d\"").unwrap();
+    assert!(!format!("{config:?}").contains("hush"));
+}
+
+#[test]
+fn every_quota_is_of_a_kind() {
+    let quotas = load_text("").unwrap().limits.quotas;
+    for plural in quotas.keys() {
+        assert!(types::KindName::ALL.iter().any(|kind| kind.plural() == plural), "{plural}");
+    }
+}
+
+fn known_keys() -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut section = String::new();
+    for line in EXAMPLE.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.to_owned();
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| !key.starts_with(['#', ' '])) {
+            keys.push(format!("{section}.{key}"));
+        }
+    }
+    keys
+}

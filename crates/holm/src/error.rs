@@ -1,0 +1,81 @@
+//! Why a command failed, and what to do next.
+
+use crate::config;
+use crate::exit::Exit;
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Settings(#[from] config::Error),
+    #[error("{place}: {message}")]
+    ContextFile { place: String, message: String },
+    #[error("you are not signed in")]
+    NotSignedIn,
+    #[error("{message}")]
+    Answer { status: http::StatusCode, message: String },
+    #[error("cannot reach {server}")]
+    Unreachable { server: String, source: reqwest::Error },
+    #[error("{server} did not answer as a Holm server does: {message}")]
+    NotHolm { server: String, message: String },
+    #[error("{place}: {message}")]
+    Document { place: String, message: String },
+    #[error("cannot {act}")]
+    Io { act: String, source: io::Error },
+    #[error("cannot {act}")]
+    Store { act: String, source: store::Error },
+    #[error("cannot {act}: {message}")]
+    Start { act: String, message: String },
+    #[error("{failed} of {all} failed")]
+    Several { failed: usize, all: usize, exit: Exit },
+    #[error("{0}")]
+    NotServed(String),
+}
+
+impl Error {
+    pub(crate) fn io(act: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let act = act.into();
+        move |source| Self::Io { act, source }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Settings(_) | Self::ContextFile { .. } => Exit::Settings,
+            Self::NotSignedIn => Exit::SignIn,
+            Self::Answer { status, .. } => Exit::of_status(*status),
+            Self::Unreachable { .. } => Exit::Unreachable,
+            Self::NotHolm { .. } | Self::NotServed(_) => Exit::Server,
+            Self::Document { .. } => Exit::Refused,
+            Self::Several { exit, .. } => *exit,
+            Self::Io { .. } | Self::Store { .. } | Self::Start { .. } => Exit::Failed,
+        }
+    }
+
+    /// What the person may do about it.
+    pub(crate) fn next(&self) -> Option<String> {
+        let next = match self {
+            Self::NotSignedIn => "run `holm login`, or set HOLM_URL and HOLM_API_KEY",
+            Self::Answer { status, .. } => return self.next_after(*status),
+            Self::Unreachable { .. } => {
+                "check that the server runs (`holm up`) and that --server, HOLM_URL or `holm login` names the right address"
+            }
+            Self::NotHolm { .. } => "check the address: it is the one that `holm up` prints, without a path",
+            _ => return None,
+        };
+        Some(next.to_owned())
+    }
+
+    fn next_after(&self, status: http::StatusCode) -> Option<String> {
+        let next = match Exit::of_status(status) {
+            Exit::SignIn => "the key or session is not valid any more: run `holm login`",
+            Exit::Forbidden => "ask an admin of the workspace for the right, or switch with `holm workspaces NAME`",
+            Exit::NotFound => "`holm get KIND` lists what is there",
+            Exit::Throttled => "wait a moment and repeat the command",
+            _ => return None,
+        };
+        Some(next.to_owned())
+    }
+}

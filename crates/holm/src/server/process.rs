@@ -1,0 +1,19 @@
+//! What the process asks of the kernel for itself.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+
+/// Keeps secrets in memory out of core files and debuggers, and allows as many files as the machine lets us have.
+/// Each is worth having and none is needed, so a kernel that refuses is only noted.
+pub(crate) fn prepare() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::debug!(%error, "the process can be dumped");
+    }
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::debug!(%error, "core files could not be turned off");
+    }
+    let files = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum }) {
+        tracing::debug!(%error, "the limit of open files could not be raised");
+    }
+}

@@ -1,0 +1,173 @@
+//! Listening, connections and the orderly end.
+
+use crate::config;
+use crate::error::Error;
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// Requests that one HTTP/2 connection may have open.
+const STREAMS_PER_CONNECTION: u32 = 256;
+/// Bytes of the headers of a request; the URL counts.
+const HEADER_BYTES_MAX: usize = 64 << 10;
+/// After a failed `accept`, such as for want of file descriptors, wait before the next.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) struct Listener {
+    tcp: TcpListener,
+    tls: Option<TlsAcceptor>,
+    header_timeout: Duration,
+    drain_timeout: Duration,
+    places: Arc<Semaphore>,
+}
+
+impl Listener {
+    pub(crate) async fn bind(settings: &config::Server) -> Result<Self, Error> {
+        let tls = match (&settings.tls_certificate, &settings.tls_key) {
+            (Some(certificate), Some(key)) => Some(tls(certificate, key)?),
+            _ => None,
+        };
+        let tcp = TcpListener::bind(settings.listen).await;
+        let tcp = tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
+        Ok(Self {
+            tcp,
+            tls,
+            header_timeout: settings.header_timeout.0,
+            drain_timeout: settings.drain_timeout.0,
+            places: Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS))),
+        })
+    }
+
+    pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
+        self.tcp.local_addr().map_err(Error::io("read the address of the listener"))
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Serves until `draining`, then lets the requests in flight finish within the limit.
+    pub(crate) async fn serve(self, router: Router, draining: CancellationToken) {
+        let graceful = GracefulShutdown::new();
+        while let Some((stream, place)) = self.accept(&draining).await {
+            let connection = Connection {
+                router: router.clone(),
+                tls: self.tls.clone(),
+                header_timeout: self.header_timeout,
+                watcher: graceful.watcher(),
+                draining: draining.clone(),
+            };
+            tokio::spawn(async move {
+                connection.run(stream).await;
+                drop(place);
+            });
+        }
+        // Closes the socket: new connections are refused from here on.
+        drop(self.tcp);
+        if tokio::time::timeout(self.drain_timeout, graceful.shutdown()).await.is_err() {
+            tracing::warn!(limit = ?self.drain_timeout, "requests were cut off at the drain limit");
+        }
+    }
+
+    /// The next connection, once there is room for it; `None` when draining.
+    async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+        loop {
+            let next = async {
+                let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
+                Some((self.tcp.accept().await, place))
+            };
+            match draining.run_until_cancelled(next).await?? {
+                (Ok((stream, _)), place) => return Some((stream, place)),
+                (Err(error), _) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+struct Connection {
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    header_timeout: Duration,
+    watcher: hyper_util::server::graceful::Watcher,
+    draining: CancellationToken,
+}
+
+impl Connection {
+    async fn run(self, stream: TcpStream) {
+        // Answers are small and awaited: do not hold them back to fill packets.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = self.tls.clone() else { return self.speak(stream).await };
+        let handshake = tokio::time::timeout(self.header_timeout, tls.accept(stream));
+        match self.draining.clone().run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => self.speak(stream).await,
+            Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
+            Some(Err(_)) | None => {}
+        }
+    }
+
+    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_timeout)
+            .max_buf_size(HEADER_BYTES_MAX);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .max_header_list_size(HEADER_BYTES_MAX as u32)
+            .keep_alive_interval(Some(self.header_timeout));
+        let service = TowerToHyperService::new(self.router);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        // A client that went away is its own business.
+        if let Err(error) = self.watcher.watch(connection.into_owned()).await {
+            tracing::debug!(error, "connection ended early");
+        }
+    }
+}
+
+fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
+    let unreadable = |file: &Path, error: &rustls::pki_types::pem::Error| Error::Start {
+        act: format!("read {}", file.display()),
+        message: format!("{error}; it must be a PEM file"),
+    };
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(certificate, &error))?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+    let mut settings =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, private).map_err(|error| {
+            Error::Start { act: "use server.tls_certificate with server.tls_key".into(), message: error.to_string() }
+        })?;
+    settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(settings)))
+}
+
+/// Ends at the first SIGTERM or SIGINT.
+pub(crate) async fn stop_signal() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Opening the store with the settings of the server: for the server and for the commands that work on its data.
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::world;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use store::{Settings, Store, Target};
+
+const DATABASE_FILE: &str = "holm.db";
+const KEY_FILE: &str = "seal.keys";
+
+impl Config {
+    /// The file of the keys that seal secrets.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.store.key_file.clone().unwrap_or_else(|| self.data.folder.join(KEY_FILE))
+    }
+
+    pub(crate) fn store_settings(&self) -> Settings {
+        let target = match &self.store.url {
+            Some(url) => Target::Postgres { url: url.clone() },
+            None => Target::Sqlite { file: self.data.folder.join(DATABASE_FILE) },
+        };
+        let mut settings = Settings::new(target, self.key_file());
+        settings.connections = self.store.connections;
+        settings.waiting_max = self.store.waiting_max;
+        settings.batch_max = self.store.batch_max;
+        settings
+    }
+}
+
+/// Makes the data folder, for the eyes of its owner only.
+pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
+    let folder = &config.data.folder;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(Error::io(format!("make the data folder {}", folder.display())))
+}
+
+pub(crate) async fn open_store(config: &Config) -> Result<Store, Error> {
+    make_folder(config)?;
+    let opened = Store::open(config.store_settings(), world::system()).await;
+    opened.map_err(|source| Error::Store { act: "open the store".into(), source })
+}
