@@ -20,7 +20,7 @@ pub enum Error {
     /// A secret cannot be opened: its key is missing or the text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
-    /// The database refused or went away; what was asked did not happen.
+    /// The database refused or went away. What was asked did not happen, unless it went away while committing.
     #[error("the database failed")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database or its folder cannot be used as it is; the text says what to do.

@@ -175,6 +175,13 @@ fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
 }
 
+/// Keeps revisions growing when the rows came from another cluster. Runs alone in its transaction, so that the
+/// number it gets is above those of all whose changes it sees.
+pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
+    let highest = highest(tx)?;
+    tx.move_revisions_above(highest)
+}
+
 /// The highest revision that was ever given out, as far as the rows know.
 pub(crate) fn highest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let newest = revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?.unwrap_or(0);

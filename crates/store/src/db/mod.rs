@@ -1,5 +1,6 @@
 //! Connections, transactions and the threads they run on.
 
+mod postgres;
 mod settings;
 mod sqlite;
 mod tx;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
 
 enum Engine {
     Sqlite(sqlite::Engine),
+    Postgres(postgres::Engine),
 }
 
 /// What a transaction is for.
@@ -54,7 +56,7 @@ impl Store {
         let shared = Shared { world, keyring: Arc::new(RwLock::new(keyring)), committed: watch::Sender::new(0) };
         let engine = match &settings.target {
             Target::Sqlite { file } => Engine::Sqlite(sqlite::Engine::open(file, settings, &shared)?),
-            Target::Postgres { .. } => return Err(Error::Unusable("PostgreSQL is not there yet".into())),
+            Target::Postgres { url } => Engine::Postgres(postgres::Engine::open(url, settings, &shared)?),
         };
         Ok(Self { engine: Arc::new(engine), shared })
     }
@@ -101,6 +103,7 @@ impl Engine {
     fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
         match self {
             Self::Sqlite(engine) => engine.submit(access, job),
+            Self::Postgres(engine) => engine.submit(access, job),
         }
     }
 }

@@ -37,6 +37,9 @@ pub struct Settings {
     pub statement_timeout_ms: u64,
     /// How long a statement waits for a row that another transaction holds at most.
     pub lock_timeout_ms: u64,
+    /// A file with the certificates that PostgreSQL's may stem from; `None`: those that the system trusts.
+    /// Used when the connection string has `sslmode=require` or stricter; the certificate is always checked then.
+    pub root_certificates: Option<PathBuf>,
 }
 
 impl Settings {
@@ -50,6 +53,7 @@ impl Settings {
             batch_max: 256,
             statement_timeout_ms: 30_000,
             lock_timeout_ms: 10_000,
+            root_certificates: None,
         }
     }
 }

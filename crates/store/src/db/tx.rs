@@ -1,7 +1,7 @@
 //! Transactions, and every difference between the two databases that store functions must know of.
 
-use super::{Shared, sqlite};
-use crate::{Error, Row, Value};
+use super::{Shared, postgres, sqlite};
+use crate::{Error, Row, Value, feed};
 use std::borrow::Cow;
 use types::World;
 
@@ -20,10 +20,12 @@ pub struct Tx<'c> {
 
 pub(super) enum Conn<'c> {
     Sqlite(&'c rusqlite::Connection),
+    Postgres(&'c mut postgres::Link),
 }
 
 /// Low bits of a revision on PostgreSQL: changes that one transaction can record.
 const CHANGE_BITS: u32 = 20;
+const CHANGES_MAX: i64 = 1 << CHANGE_BITS;
 
 impl<'c> Tx<'c> {
     pub(super) fn new(conn: Conn<'c>, shared: &'c Shared) -> Self {
@@ -42,6 +44,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn execute(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<u64, Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => sqlite::execute(conn, table, sql, params),
+            Conn::Postgres(link) => link.execute(sql, params),
         };
         self.note(result)
     }
@@ -49,6 +52,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn query(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<Vec<Row>, Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => sqlite::query(conn, table, sql, params),
+            Conn::Postgres(link) => link.query(table, sql, params),
         };
         self.note(result)
     }
@@ -57,6 +61,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => conn.execute_batch(sql).map_err(Error::from),
+            Conn::Postgres(link) => link.define(sql),
         };
         self.note(result)
     }
@@ -81,6 +86,7 @@ impl<'c> Tx<'c> {
     pub(crate) fn locking<'s>(&self, select: &'s str) -> Cow<'s, str> {
         match self.conn {
             Conn::Sqlite(_) => Cow::Borrowed(select),
+            Conn::Postgres(_) => Cow::Owned(format!("{select} FOR UPDATE")),
         }
     }
 
@@ -90,13 +96,19 @@ impl<'c> Tx<'c> {
             Some(revision) => revision,
             None => self.first_revision()?,
         };
+        if matches!(self.conn, Conn::Postgres(_)) && (revision + 1) & (CHANGES_MAX - 1) == 0 {
+            return Err(Error::Unusable(format!("one transaction cannot make {CHANGES_MAX} changes")));
+        }
         self.next_revision = Some(revision + 1);
         Ok(revision)
     }
 
+    /// PostgreSQL gives a transaction its number when it is asked for it, so this is asked late.
     fn first_revision(&mut self) -> Result<i64, Error> {
         match self.conn {
-            Conn::Sqlite(_) => Ok(crate::feed::highest(self)? + 1),
+            Conn::Sqlite(_) => Ok(feed::highest(self)? + 1),
+            Conn::Postgres(_) => self
+                .number("SELECT (pg_current_xact_id()::text::bigint + xid_offset) << 20 FROM feed_origin WHERE id = 1"),
         }
     }
 
@@ -104,6 +116,29 @@ impl<'c> Tx<'c> {
     pub(crate) fn horizon(&mut self) -> Result<i64, Error> {
         match self.conn {
             Conn::Sqlite(_) => Ok(i64::MAX),
+            Conn::Postgres(_) => self.number(
+                "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
+                 FROM feed_origin WHERE id = 1",
+            ),
         }
+    }
+
+    /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by itself.
+    pub(crate) fn move_revisions_above(&mut self, highest: i64) -> Result<(), Error> {
+        if matches!(self.conn, Conn::Sqlite(_)) {
+            return Ok(());
+        }
+        let next = self.first_revision()?;
+        if next <= highest {
+            let transactions = ((highest - next) >> CHANGE_BITS) + 1;
+            let sql = "UPDATE feed_origin SET xid_offset = xid_offset + $1 WHERE id = 1";
+            self.execute("feed_origin", sql, &[transactions.into()])?;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, sql: &str) -> Result<i64, Error> {
+        let row = self.find("feed_origin", sql, &[])?;
+        row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
     }
 }

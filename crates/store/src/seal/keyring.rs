@@ -251,11 +251,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn world() -> World {
-        let count = std::sync::atomic::AtomicU8::new(1);
-        World::new(
-            || Timestamp::from_ms(1_000),
-            move |bytes| bytes.fill_with(|| count.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
-        )
+        World::new(|| Timestamp::from_ms(1_000), |bytes| getrandom::fill(bytes).unwrap())
     }
 
     #[test]

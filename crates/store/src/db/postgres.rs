@@ -1,0 +1,141 @@
+//! PostgreSQL: a few threads with one connection each, working off one queue.
+
+mod link;
+
+pub(super) use link::Link;
+
+use super::tx::Conn;
+use super::work::Job;
+use super::{Access, Settings, Shared, Tx};
+use crate::{Error, feed, migrations};
+use link::Connector;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a transaction is done when the database or the order of the feed asks for a repetition.
+const ATTEMPTS_MAX: u32 = 10;
+/// The longest pause before a further attempt, and the random part of it that keeps rivals apart.
+const PAUSE_MAX_MS: u64 = 100;
+/// After a connection failed, requests fail at once for this long, doubled with each failure in a row.
+const RECONNECT_MIN: Duration = Duration::from_millis(50);
+const RECONNECT_MAX: Duration = Duration::from_secs(2);
+/// Held while the schema is brought up to date; any number that nobody else uses will do.
+const MIGRATION_LOCK: i64 = 0x686f_6c6d_0001;
+
+type Work = (Access, Box<dyn Job>);
+
+pub(super) struct Engine {
+    queue: crossbeam_channel::Sender<Work>,
+    waiting_max: usize,
+}
+
+impl Engine {
+    pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
+        let connector = Connector::new(url, settings)?;
+        let mut link = connector.connect()?;
+        prepare(&mut link, shared)?;
+        let mut first = Some(link);
+        let (queue, inbox) = crossbeam_channel::bounded::<Work>(settings.waiting_max);
+        for _ in 0..settings.connections.max(1) {
+            let (shared, inbox) = (shared.clone(), inbox.clone());
+            let mut thread = Thread { connector: connector.clone(), link: first.take(), retry: None, shared };
+            let run = move || inbox.iter().for_each(|(access, job)| thread.serve(access, job));
+            thread::Builder::new().name("store-postgres".into()).spawn(run).map_err(Error::database)?;
+        }
+        Ok(Self { queue, waiting_max: settings.waiting_max })
+    }
+
+    pub(super) fn submit(&self, access: Access, job: Box<dyn Job>) -> Result<(), Error> {
+        self.queue.try_send((access, job)).map_err(|_| Error::Busy { limit: self.waiting_max })
+    }
+}
+
+/// Brings the schema up to date, and revisions ahead of all that were given out. One server at a time.
+fn prepare(link: &mut Link, shared: &Shared) -> Result<(), Error> {
+    let steps: [fn(&mut Tx<'_>) -> Result<(), Error>; 2] = [migrations::run, feed::anchor];
+    for step in steps {
+        link.begin(Access::Write)?;
+        let mut tx = Tx::new(Conn::Postgres(link), shared);
+        tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
+        step(&mut tx)?;
+        link.commit()?;
+    }
+    Ok(())
+}
+
+/// What one thread works with.
+struct Thread {
+    connector: Connector,
+    link: Option<Link>,
+    /// After a failure: when to try again, and the pause that led there.
+    retry: Option<(Instant, Duration)>,
+    shared: Shared,
+}
+
+impl Thread {
+    fn serve(&mut self, access: Access, mut job: Box<dyn Job>) {
+        match self.run(access, job.as_mut()) {
+            Ok(written) => {
+                if written {
+                    self.shared.committed.send_modify(|count| *count += 1);
+                }
+                job.answer();
+            }
+            Err(error) => job.fail(error),
+        }
+        self.link = self.link.take().filter(Link::is_alive);
+    }
+
+    /// Runs a job to its end; says whether it changed anything. The job holds its own answer then.
+    fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<bool, Error> {
+        let mut attempt = 1;
+        loop {
+            self.begin(access)?;
+            let Some(link) = self.link.as_mut() else {
+                return Err(Error::Unusable("there is no connection".into()));
+            };
+            let mut tx = Tx::new(Conn::Postgres(link), &self.shared);
+            let keep = job.run(&mut tx) && access == Access::Write;
+            let repeat = tx.repeat;
+            let ended = if keep && !repeat { link.commit() } else { link.rollback() };
+            let again = repeat || link.asks_for_repetition();
+            match ended {
+                _ if again && link.is_alive() && attempt < ATTEMPTS_MAX => {
+                    thread::sleep(pause(&self.shared, attempt));
+                    attempt += 1;
+                }
+                Err(error) if keep => return Err(error),
+                // The job has an error of its own, or has read all that it wanted.
+                _ => return Ok(keep && !repeat),
+            }
+        }
+    }
+
+    /// Begins a transaction, on a new connection when the old one turns out to be gone: nothing was done on it yet.
+    fn begin(&mut self, access: Access) -> Result<(), Error> {
+        if let Some(link) = &mut self.link {
+            match link.begin(access) {
+                Err(_) if !link.is_alive() => self.link = None,
+                begun => return begun,
+            }
+        }
+        let link = self.link.insert(connect(&self.connector, &mut self.retry)?);
+        link.begin(access)
+    }
+}
+
+fn connect(connector: &Connector, retry: &mut Option<(Instant, Duration)>) -> Result<Link, Error> {
+    if retry.is_some_and(|(at, _)| Instant::now() < at) {
+        return Err(Error::Unusable("the database cannot be reached; trying again shortly".into()));
+    }
+    let connected = connector.connect();
+    let pause = retry.map_or(RECONNECT_MIN, |(_, pause)| (pause * 2).min(RECONNECT_MAX));
+    *retry = connected.is_err().then(|| (Instant::now() + pause, pause));
+    connected
+}
+
+fn pause(shared: &Shared, attempt: u32) -> Duration {
+    let [random] = shared.world.random_bytes::<1>();
+    let ms = (1 << attempt.min(6)) * (128 + u64::from(random)) / 256;
+    Duration::from_millis(ms.min(PAUSE_MAX_MS))
+}

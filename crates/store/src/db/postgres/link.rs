@@ -1,0 +1,198 @@
+//! One connection, with its prepared statements.
+
+use crate::db::{Access, Settings};
+use crate::{Error, Row, Value};
+use postgres::error::SqlState;
+use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use postgres::{Client, Config, NoTls, Statement};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::path::Path;
+use std::sync::Arc;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Statements kept prepared on a connection. Only lists make texts at run time, far fewer than this.
+const STATEMENTS_MAX: usize = 1000;
+
+/// How to connect.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    setup: String,
+}
+
+impl Connector {
+    pub(super) fn new(url: &str, settings: &Settings) -> Result<Self, Error> {
+        // We check certificates and names whenever we use TLS, so the strictest words mean the same to us.
+        let url = url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
+        let mut config: Config = url.parse().map_err(|error: postgres::Error| {
+            // The text of the error may repeat parts of the address, and with them a password.
+            drop(error);
+            Error::Unusable("the address of the database is not like `postgres://user:password@host/name`".into())
+        })?;
+        config.application_name("holm");
+        let tls = match config.get_ssl_mode() {
+            postgres::config::SslMode::Require => Some(tls(settings.root_certificates.as_deref())?),
+            _ => None,
+        };
+        let setup = format!(
+            "SET statement_timeout = {statement}; SET lock_timeout = {lock};
+             SET idle_in_transaction_session_timeout = {statement}; SET synchronous_commit = on;
+             SET client_encoding = 'UTF8'; SET standard_conforming_strings = on",
+            statement = settings.statement_timeout_ms,
+            lock = settings.lock_timeout_ms
+        );
+        Ok(Self { config, tls, setup })
+    }
+
+    pub(super) fn connect(&self) -> Result<Link, Error> {
+        let client = match &self.tls {
+            Some(tls) => self.config.connect(tls.clone()),
+            None => self.config.connect(NoTls),
+        };
+        let mut client = client.map_err(Error::database)?;
+        client.batch_execute(&self.setup).map_err(Error::database)?;
+        Ok(Link { client, statements: HashMap::new(), asks_for_repetition: false })
+    }
+}
+
+fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    match root_certificates {
+        Some(file) => {
+            let unusable = |error: rustls::pki_types::pem::Error| {
+                Error::Unusable(format!("the certificates in {} cannot be read: {error}", file.display()))
+            };
+            for certificate in CertificateDer::pem_file_iter(file).map_err(unusable)? {
+                roots.add(certificate.map_err(unusable)?).map_err(Error::database)?;
+            }
+        }
+        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().map_err(Error::database)?;
+    Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+pub(in crate::db) struct Link {
+    client: Client,
+    statements: HashMap<String, Statement>,
+    /// The last transaction lost against another one and may succeed when it is done again.
+    asks_for_repetition: bool,
+}
+
+impl Link {
+    pub(super) fn begin(&mut self, access: Access) -> Result<(), Error> {
+        self.asks_for_repetition = false;
+        self.batch(match access {
+            // One view for all statements of a reader.
+            Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            // Writers check versions and lock rows, so each statement may see the latest.
+            Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+        })
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), Error> {
+        self.batch("COMMIT")
+    }
+
+    pub(super) fn rollback(&mut self) -> Result<(), Error> {
+        self.batch("ROLLBACK")
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        !self.client.is_closed()
+    }
+
+    pub(super) fn asks_for_repetition(&self) -> bool {
+        self.asks_for_repetition
+    }
+
+    pub(in crate::db) fn batch(&mut self, sql: &str) -> Result<(), Error> {
+        let result = self.client.batch_execute(sql);
+        result.map_err(|error| self.failed(error))
+    }
+
+    /// Creates tables. Texts are compared byte by byte, as SQLite does, so that both sort alike.
+    pub(in crate::db) fn define(&mut self, sql: &str) -> Result<(), Error> {
+        self.batch(&sql.replace(" TEXT", " TEXT COLLATE \"C\""))
+    }
+
+    pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, Error> {
+        let result = self.prepared(sql).and_then(|statement| self.client.execute(&statement, &references(params)));
+        result.map_err(|error| self.failed(error))
+    }
+
+    pub(in crate::db) fn query(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<Vec<Row>, Error> {
+        let result = self.prepared(sql).and_then(|statement| self.client.query(&statement, &references(params)));
+        let rows = result.map_err(|error| self.failed(error))?;
+        rows.iter().map(|row| Ok(Row { table, values: values(table, row)? })).collect()
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<Statement, postgres::Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql)?;
+        if self.statements.len() >= STATEMENTS_MAX {
+            self.statements.clear();
+        }
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn failed(&mut self, error: postgres::Error) -> Error {
+        let repeat = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
+        self.asks_for_repetition |= error.code().is_some_and(|code| repeat.contains(code));
+        match error.as_db_error() {
+            Some(refused) if *refused.code() == SqlState::UNIQUE_VIOLATION => {
+                Error::Duplicate { table: refused.table().unwrap_or("a table").to_owned() }
+            }
+            _ => Error::database(error),
+        }
+    }
+}
+
+fn references(params: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    params.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+fn values(table: &'static str, row: &postgres::Row) -> Result<Vec<Value>, Error> {
+    let value = |(index, column): (usize, &postgres::Column)| {
+        let value = match *column.type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(index).map(Value::from),
+            Type::INT4 => row.try_get::<_, Option<i32>>(index).map(|value| value.map(i64::from).into()),
+            Type::TEXT | Type::NAME | Type::VARCHAR => row.try_get::<_, Option<String>>(index).map(Value::from),
+            ref other => return Err(Error::corrupt(table, "?", format!("a value of type {other}"))),
+        };
+        value.map_err(Error::database)
+    };
+    row.columns().iter().enumerate().map(value).collect()
+}
+
+impl ToSql for Value {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut postgres::types::private::BytesMut,
+    ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Int(value) if *ty == Type::INT4 => i32::try_from(*value)?.to_sql(ty, out),
+            Self::Int(value) => value.to_sql_checked(ty, out),
+            // PostgreSQL has no NUL in texts. Nothing of ours needs it, but callers may send it.
+            Self::Text(value) if value.contains('\0') => value.replace('\0', "\u{fffd}").to_sql_checked(ty, out),
+            Self::Text(value) => value.to_sql_checked(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}

@@ -1,0 +1,104 @@
+//! One database of either sort, and objects to put into it.
+#![expect(unreachable_pub, dead_code, reason = "each test binary includes this module and uses its own part of it")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use store::resources::Stored;
+use store::{Settings, Store, Target};
+use tempfile::TempDir;
+use types::ids::{ResourceId, WorkspaceId};
+use types::{KindName, Timestamp, World};
+
+/// A place for one database, empty at first. Goes with its folder.
+pub struct Place {
+    pub settings: Settings,
+    folder: TempDir,
+    now: Arc<AtomicI64>,
+}
+
+impl Place {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("holm.db");
+        Self::new(folder, Target::Sqlite { file })
+    }
+
+    pub fn postgres() -> Self {
+        Self::new(tempfile::tempdir().unwrap(), Target::Postgres { url: testing::postgres() })
+    }
+
+    fn new(folder: TempDir, target: Target) -> Self {
+        let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
+        Self { settings, folder, now: Arc::new(AtomicI64::new(1_800_000_000_000)) }
+    }
+
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// A clock that goes on by a millisecond with each look, and the system's randomness.
+    pub fn world(&self) -> World {
+        let now = self.now.clone();
+        World::new(
+            move || Timestamp::from_ms(now.fetch_add(1, Ordering::Relaxed)),
+            |bytes| getrandom::fill(bytes).unwrap(),
+        )
+    }
+
+    pub fn pass_ms(&self, ms: i64) {
+        self.now.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    pub async fn open(&self) -> Store {
+        Store::open(self.settings.clone(), self.world()).await.unwrap()
+    }
+}
+
+/// Runs one test on both databases.
+#[macro_export]
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                Box::pin(super::$name($crate::common::Place::sqlite())).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                Box::pin(super::$name($crate::common::Place::postgres())).await;
+            }
+        }
+    )+};
+}
+
+pub fn workspace() -> WorkspaceId {
+    WorkspaceId::known("wsp_test")
+}
+
+/// An object as a caller makes it.
+pub fn agent(world: &World, name: &str) -> Stored {
+    object(world, KindName::Agent, "", name)
+}
+
+pub fn object(world: &World, kind: KindName, parent: &str, name: &str) -> Stored {
+    let now = world.now();
+    Stored {
+        id: ResourceId::new(world),
+        workspace: workspace(),
+        kind,
+        parent: parent.into(),
+        name: name.into(),
+        external_id: None,
+        status: None,
+        search: name.to_lowercase(),
+        wish: "{}".into(),
+        state: "{}".into(),
+        seal_key: None,
+        version: 0,
+        created_at: now,
+        updated_at: now,
+        created_by: "usr_test".into(),
+        updated_by: "usr_test".into(),
+    }
+}
