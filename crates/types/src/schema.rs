@@ -38,7 +38,7 @@ impl Checker {
     pub fn check(&self, body: &Value) -> Result<(), Problems> {
         let mut problems = Problems::default();
         for error in self.0.iter_errors(body) {
-            problems.add(field(&error), rule(&error));
+            report(&error, &mut problems);
         }
         problems.into_result()
     }
@@ -65,6 +65,17 @@ fn relax(schema: &mut Value) {
             required.retain(|name| name.as_str().is_none_or(|name| !loose.iter().any(|member| member == name)));
         }
     }
+}
+
+/// A member that may be null and is wrong fails as a choice; what is wrong is in the branch that is not "or null".
+fn report(error: &ValidationError<'_>, problems: &mut Problems) {
+    if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
+        let telling: Vec<_> = context.iter().filter(|branch| !branch.iter().all(is_null_branch)).collect();
+        if let [branch] = telling[..] {
+            return branch.iter().for_each(|error| report(error, problems));
+        }
+    }
+    problems.add(field(error), rule(error));
 }
 
 /// The path of the wrong member as a caller writes it: `spec.runtime.envs[0].name`.
@@ -97,6 +108,8 @@ fn rule(error: &ValidationError<'_>) -> String {
         Rule::MaxLength { limit } => format!("must have at most {limit} characters"),
         Rule::MinItems { limit } => format!("must have at least {limit} items"),
         Rule::MaxItems { limit } => format!("must have at most {limit} items"),
+        Rule::MaxProperties { limit } => format!("must have at most {limit} members"),
+        Rule::PropertyNames { error } => format!("has a member whose name {}", rule(error)),
         Rule::Pattern { pattern } => format!("must match {pattern}"),
         Rule::Enum { options } => format!("must be one of {}", listed(options)),
         Rule::Constant { expected_value } => format!("must be {expected_value}"),
@@ -106,25 +119,8 @@ fn rule(error: &ValidationError<'_>) -> String {
             let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
             format!("must be of type {}", kinds.join(" or "))
         }
-        Rule::AnyOf { context } | Rule::OneOfNotValid { context } => one_of(context),
+        Rule::AnyOf { .. } | Rule::OneOfNotValid { .. } => "matches none of the forms that are allowed".into(),
         _ => "does not have the form that the schema asks for".into(),
-    }
-}
-
-/// A choice fails by the failures of its branches; the branch that only says "or null" explains nothing.
-fn one_of(branches: &[Vec<ValidationError<'_>>]) -> String {
-    let telling = branches.iter().flatten().find(|error| !is_null_branch(error));
-    match telling {
-        Some(error) => {
-            let inner = field(error);
-            let message = rule(error);
-            if error.instance_path().as_str().is_empty() || inner == "body" {
-                message
-            } else {
-                format!("has `{inner}`, which {message}")
-            }
-        }
-        None => "matches none of the forms that are allowed".into(),
     }
 }
 

@@ -4,11 +4,13 @@ use crate::Timestamp;
 use std::fmt;
 use std::sync::Arc;
 
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
+
 /// Where the time and the random bytes of a program come from.
 #[derive(Clone)]
 pub struct World {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    fill: Arc<dyn Fn(&mut [u8]) + Send + Sync>,
+    fill: Arc<Fill>,
 }
 
 impl World {

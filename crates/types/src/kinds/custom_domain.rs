@@ -74,9 +74,10 @@ pub enum DomainStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomDomainSpec {
-    // Some clients say `type`.
-    #[serde(alias = "type")]
     pub domain_type: Option<DomainType>,
+    /// What some clients send for `domainType`.
+    #[serde(rename = "type")]
+    pub older_domain_type: Option<DomainType>,
     /// The preview for hosts that no other preview has. An empty text removes it.
     #[schemars(length(max = 63))]
     pub fallback_preview_id: Option<String>,
@@ -133,6 +134,7 @@ impl Kind for CustomDomain {
     fn complete(&mut self, old: Option<&Self>, _world: &World) {
         let spec = &mut self.spec;
         keep(&mut spec.region, old.map(|old| &old.spec.region));
+        spec.domain_type = spec.domain_type.or(spec.older_domain_type.take());
         keep(&mut spec.domain_type, old.map(|old| &old.spec.domain_type));
         spec.domain_type.get_or_insert_default();
         spec.fallback_preview_id = spec.fallback_preview_id.take().filter(|id| !id.is_empty());

@@ -94,7 +94,7 @@ impl Head for Metadata {
     }
 }
 
-/// The read-only members that the smaller heads share.
+// The read-only members that the smaller heads share. A doc comment would describe their schemas.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

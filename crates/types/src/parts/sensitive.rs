@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// On the wire the value itself; in `Debug` only that there is one.
+// On the wire the value itself; in `Debug` only that there is one. A doc comment would describe every secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-#[schemars(transparent)]
+#[schemars(inline, transparent)]
 pub struct Sensitive<T>(pub T);
 
 impl<T> fmt::Debug for Sensitive<T> {

@@ -42,7 +42,8 @@ pub struct TriggerConfiguration {
     pub authentication_type: Option<String>,
     #[schemars(length(max = limits::URL_MAX))]
     pub callback_url: Option<String>,
-    /// Made by the server. It is stored with the wish, so what a caller sends is read, and replaced by [`Trigger::complete_all`].
+    /// Made by the server; signs the calls to `callbackUrl`.
+    // It is stored with the wish, so it is read; `complete_all` replaces what a caller sent.
     #[serde(default, deserialize_with = "text_or_none")]
     #[schemars(extend("readOnly" = true))]
     pub callback_secret: Option<Sensitive<String>>,

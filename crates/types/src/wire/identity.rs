@@ -15,6 +15,19 @@ pub enum Role {
     Member,
 }
 
+impl Role {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Member => "member",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Admin, Self::Member].into_iter().find(|role| role.name() == name)
+    }
+}
+
 /// How somebody came into a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +35,20 @@ pub enum UserSource {
     DirectorySync,
     Invitation,
     DomainCapture,
+}
+
+impl UserSource {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DirectorySync => "directory_sync",
+            Self::Invitation => "invitation",
+            Self::DomainCapture => "domain_capture",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::DirectorySync, Self::Invitation, Self::DomainCapture].into_iter().find(|source| source.name() == name)
+    }
 }
 
 #[skip_serializing_none]

@@ -73,7 +73,9 @@ pub struct IntegrationRepository {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "MCPDefinition")]
 pub struct McpDefinition {
+    #[schemars(extend("readOnly" = true))]
     pub created_at: Option<Timestamp>,
+    #[schemars(extend("readOnly" = true))]
     pub updated_at: Option<Timestamp>,
     pub categories: Option<Vec<Free>>,
     #[serde(rename = "coming_soon")]

@@ -30,28 +30,35 @@ pub struct SandboxForkRequest {
     pub prefix: Option<String>,
     #[schemars(length(max = 64))]
     pub snapshot_id: Option<String>,
-    #[serde(alias = "target_name")]
     #[schemars(length(max = 49), regex(pattern = limits::DNS_LABEL))]
     pub target_name: Option<String>,
-    #[serde(alias = "target_type", alias = "type")]
     pub target_type: Option<ForkTarget>,
+    /// What the published command line sends for `targetName`.
+    #[serde(rename = "target_name")]
+    #[schemars(length(max = 49), regex(pattern = limits::DNS_LABEL))]
+    pub older_target_name: Option<String>,
+    /// What the published command line sends for `targetType`.
+    #[serde(rename = "type")]
+    pub older_target_type: Option<ForkTarget>,
     /// Percent of an existing application's traffic.
     #[schemars(range(min = 0, max = 100))]
     pub traffic: Option<i64>,
 }
 
 impl SandboxForkRequest {
-    /// The rules that a schema cannot say.
-    pub fn check(&self, problems: &mut Problems) {
-        let name = self.target_name.as_deref().unwrap_or_default();
-        problems.require(
-            names::is_dns_label(name) && name.len() <= 49,
-            "targetName",
-            "is required: a name of at most 49 characters",
-        );
-        problems.require(self.target_type.is_some(), "targetType", "is required: sandbox or application");
-        let prefix = self.prefix.as_deref().is_none_or(|prefix| prefix.is_empty() || names::is_dns_label(prefix));
-        problems.require(prefix, "prefix", "must be one label of a domain name");
+    /// What to make and how to name it, in either spelling; and the rules that a schema cannot say.
+    pub fn target(&self) -> Result<(ForkTarget, &str), Problems> {
+        let mut problems = Problems::default();
+        let prefix = self.prefix.as_deref().filter(|prefix| !prefix.is_empty());
+        problems.require(prefix.is_none_or(names::is_dns_label), "prefix", "must be one label of a domain name");
+        let kind = self.target_type.or(self.older_target_type);
+        let name = self.target_name.as_deref().or(self.older_target_name.as_deref());
+        problems.require(kind.is_some(), "targetType", "is required: sandbox or application");
+        problems.require(name.is_some(), "targetName", "is required");
+        match (kind, name) {
+            (Some(kind), Some(name)) if problems.is_empty() => Ok((kind, name)),
+            _ => Err(problems),
+        }
     }
 }
 
