@@ -32,7 +32,7 @@ CREATE TABLE workspaces (
     name         TEXT NOT NULL UNIQUE,
     display_name TEXT NOT NULL,
     labels       TEXT NOT NULL,
-    runtime      TEXT NOT NULL,
+    settings     TEXT NOT NULL,
     region       TEXT,
     status       TEXT NOT NULL,
     version      BIGINT NOT NULL,
@@ -47,7 +47,8 @@ CREATE TABLE members (
     workspace_id TEXT NOT NULL,
     user_id      TEXT NOT NULL,
     role         TEXT NOT NULL,
-    source       TEXT NOT NULL,
+    -- How the person came in; null for those who were there first.
+    source       TEXT,
     created_at   BIGINT NOT NULL,
     PRIMARY KEY (workspace_id, user_id)
 );

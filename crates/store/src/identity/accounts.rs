@@ -33,6 +33,13 @@ pub fn find(tx: &mut Tx<'_>, id: &AccountId) -> Result<Option<Account>, Error> {
     tx.find("accounts", sql, params![id])?.as_ref().map(read).transpose()
 }
 
+/// Holds the account until the transaction ends, so that two servers cannot both decide on its admins.
+pub fn lock(tx: &mut Tx<'_>, id: &AccountId) -> Result<(), Error> {
+    let sql = tx.locking("SELECT id FROM accounts WHERE id = $1").into_owned();
+    tx.find("accounts", &sql, params![id])?;
+    Ok(())
+}
+
 /// Whether any account exists: false only before the first start has finished.
 pub fn any(tx: &mut Tx<'_>) -> Result<bool, Error> {
     Ok(tx.find("accounts", "SELECT id FROM accounts LIMIT 1", params![])?.is_some())

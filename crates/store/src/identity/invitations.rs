@@ -1,5 +1,6 @@
 //! Invitations that nobody has answered yet. An answer deletes the row.
 
+use super::subject::read_role;
 use super::users::normal_email;
 use super::{Role, announce};
 use crate::feed::Act;
@@ -32,7 +33,7 @@ fn read(row: &Row) -> Result<Invitation, Error> {
         id: InvitationId::known(row.text(0)?),
         workspace: WorkspaceId::known(row.text(1)?),
         email: row.text(2)?,
-        role: Role::read(row, 3)?,
+        role: read_role(row, 3)?,
         invited_by: row.text(4)?,
         created_at: row.time(5)?,
         expires_at: row.time(6)?,
@@ -68,6 +69,12 @@ pub fn create(tx: &mut Tx<'_>, invitation: &Invitation) -> Result<(), Error> {
 pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, email: &str) -> Result<Option<Invitation>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM invitations WHERE workspace_id = $1 AND email = $2");
     tx.find("invitations", &sql, params![workspace, normal_email(email)])?.as_ref().map(read).transpose()
+}
+
+/// Finds by id alone: for the invited, who do not belong to the workspace yet.
+pub fn find_by_id(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Option<Invitation>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM invitations WHERE id = $1");
+    tx.find("invitations", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
 pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Invitation>, Error> {

@@ -18,7 +18,8 @@ mod subject;
 pub mod users;
 pub mod workspaces;
 
-pub use subject::{Digest, Role, Subject};
+pub use subject::{Digest, Subject};
+pub use types::wire::Role;
 
 use crate::feed::{self, Act, NewChange};
 use crate::{Error, Tx, params};

@@ -1,5 +1,6 @@
 //! Service accounts: identities of programs, each in one workspace.
 
+use super::subject::read_role;
 use super::{Digest, Role, Subject, announce, api_keys, grants};
 use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
@@ -29,7 +30,7 @@ fn read(row: &Row) -> Result<ServiceAccount, Error> {
         workspace: WorkspaceId::known(row.text(1)?),
         name: row.text(2)?,
         description: row.text(3)?,
-        role: Role::read(row, 4)?,
+        role: read_role(row, 4)?,
         secret: Digest::read(row, 5)?,
         created_at: row.time(6)?,
         updated_at: row.time(7)?,

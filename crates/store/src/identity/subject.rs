@@ -4,6 +4,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use types::ids::{ServiceAccountId, UserId};
+use types::wire::Role;
 
 /// Who a credential stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -39,34 +40,10 @@ impl Subject {
     }
 }
 
-/// What a member may do in a workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    Admin,
-    Member,
-}
-
-impl Role {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Member => "member",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "admin" => Some(Self::Admin),
-            "member" => Some(Self::Member),
-            _ => None,
-        }
-    }
-
-    pub(super) fn read(row: &Row, column: usize) -> Result<Self, Error> {
-        let name = row.text(column)?;
-        Self::parse(&name)
-            .ok_or_else(|| Error::corrupt(row.table, row.text(0).unwrap_or_default(), format!("unknown role `{name}`")))
-    }
+pub(super) fn read_role(row: &Row, column: usize) -> Result<Role, Error> {
+    let name = row.text(column)?;
+    Role::parse(&name)
+        .ok_or_else(|| Error::corrupt(row.table, row.text(0).unwrap_or_default(), format!("role `{name}`")))
 }
 
 /// SHA-256 of a secret that only needs comparing. The secrets are random and long, so no salt is needed.

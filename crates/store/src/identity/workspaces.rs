@@ -3,10 +3,11 @@
 use super::announce;
 use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
-use serde_json::{Map, Value as Json};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use types::Timestamp;
 use types::ids::{AccountId, UserId, WorkspaceId};
+use types::wire::{GroupWorkspaceMapping, WorkspaceHipaaInfo, WorkspaceRuntime, WorkspaceStatus};
 
 #[derive(Debug, Clone)]
 pub struct Workspace {
@@ -15,10 +16,9 @@ pub struct Workspace {
     pub name: String,
     pub display_name: String,
     pub labels: BTreeMap<String, String>,
-    /// The `runtime` object of the interface.
-    pub runtime: Map<String, Json>,
+    pub settings: Settings,
     pub region: Option<String>,
-    pub status: Status,
+    pub status: WorkspaceStatus,
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -26,41 +26,29 @@ pub struct Workspace {
     pub updated_by: String,
 }
 
-/// How far setting up has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    Ready,
-    Error,
+/// What admins may change beside the names, as the interface has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub runtime: Option<WorkspaceRuntime>,
+    pub group_mappings: Option<Vec<GroupWorkspaceMapping>>,
+    pub hipaa_info: Option<WorkspaceHipaaInfo>,
 }
 
-impl Status {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Error => "error",
-        }
-    }
-}
-
-const COLUMNS: &str = "id, account_id, name, display_name, labels, runtime, region, status, version, created_at, \
+const COLUMNS: &str = "id, account_id, name, display_name, labels, settings, region, status, version, created_at, \
                        updated_at, created_by, updated_by";
 
 fn read(row: &Row) -> Result<Workspace, Error> {
     let id = row.text(0)?;
     let corrupt = |why: String| Error::corrupt("workspaces", id.as_str(), why);
-    let status = match row.text(7)?.as_str() {
-        "ready" => Status::Ready,
-        "error" => Status::Error,
-        other => return Err(corrupt(format!("unknown status `{other}`"))),
-    };
     Ok(Workspace {
         account: AccountId::known(row.text(1)?),
         name: row.text(2)?,
         display_name: row.text(3)?,
         labels: serde_json::from_str(&row.text(4)?).map_err(|error| corrupt(error.to_string()))?,
-        runtime: serde_json::from_str(&row.text(5)?).map_err(|error| corrupt(error.to_string()))?,
+        settings: serde_json::from_str(&row.text(5)?).map_err(|error| corrupt(error.to_string()))?,
         region: row.opt_text(6)?,
-        status,
+        status: serde_json::from_str(&row.text(7)?).map_err(|error| corrupt(error.to_string()))?,
         version: row.int(8)?,
         created_at: row.time(9)?,
         updated_at: row.time(10)?,
@@ -70,7 +58,7 @@ fn read(row: &Row) -> Result<Workspace, Error> {
     })
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Error> {
+fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::database)
 }
 
@@ -87,9 +75,9 @@ pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
             workspace.name.as_str(),
             workspace.display_name.as_str(),
             json(&workspace.labels)?,
-            json(&workspace.runtime)?,
+            json(&workspace.settings)?,
             workspace.region.as_deref(),
-            workspace.status.name(),
+            json(&workspace.status)?,
             workspace.version,
             workspace.created_at,
             workspace.updated_at,
@@ -136,9 +124,9 @@ pub fn list_of_account(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Works
     tx.query("workspaces", &sql, params![account])?.iter().map(read).collect()
 }
 
-/// Saves display name, labels, runtime settings and `updated_*` unless the row has moved on since it was read.
+/// Saves display name, labels, settings and `updated_*` unless the row has moved on since it was read.
 pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
-    let sql = "UPDATE workspaces SET display_name = $3, labels = $4, runtime = $5, updated_at = $6, updated_by = $7,
+    let sql = "UPDATE workspaces SET display_name = $3, labels = $4, settings = $5, updated_at = $6, updated_by = $7,
                       version = version + 1 WHERE id = $1 AND version = $2";
     let done = tx.execute(
         "workspaces",
@@ -148,7 +136,7 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
             workspace.version,
             workspace.display_name.as_str(),
             json(&workspace.labels)?,
-            json(&workspace.runtime)?,
+            json(&workspace.settings)?,
             workspace.updated_at,
             workspace.updated_by.as_str()
         ],

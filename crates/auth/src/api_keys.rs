@@ -1,0 +1,97 @@
+//! API keys of people and of service accounts.
+
+use crate::{Error, Identity, Member, Subject, secrets, service_accounts};
+use store::Tx;
+use store::identity::Digest;
+use store::identity::api_keys;
+pub use store::identity::api_keys::ApiKey;
+use types::ids::{ApiKeyId, ServiceAccountId};
+use types::parts::duration;
+
+/// Keys of one person or service account.
+const PER_SUBJECT_MAX: usize = 1000;
+
+/// What a new key is to be.
+#[derive(Debug, Clone, Default)]
+pub struct NewKey {
+    pub name: String,
+    /// Such as `30d`; never when absent or empty.
+    pub expires_in: Option<String>,
+}
+
+/// Makes a personal key. The second value is the key itself, which cannot be read again.
+pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewKey) -> Result<(ApiKey, String), Error> {
+    let subject = Subject::User(who.person()?.clone());
+    create_for(tx, subject, new, &who.name)
+}
+
+/// Makes a key of a service account; for admins of its workspace.
+pub fn create_of_service_account(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+    new: NewKey,
+) -> Result<(ApiKey, String), Error> {
+    let subject = owned(tx, member, id)?;
+    create_for(tx, subject, new, &member.who.name)
+}
+
+pub(crate) fn create_for(tx: &mut Tx<'_>, subject: Subject, new: NewKey, by: &str) -> Result<(ApiKey, String), Error> {
+    let now = tx.world().now();
+    let expires_in = new.expires_in.filter(|text| !text.is_empty());
+    let life_s = expires_in.as_deref().map(duration::parse_s).transpose();
+    let life_s = life_s.map_err(|error| Error::invalid("expires_in", error.to_string()))?;
+    if api_keys::list(tx, &subject)?.len() >= PER_SUBJECT_MAX {
+        return Err(Error::TooMany { what: "API keys", limit: PER_SUBJECT_MAX });
+    }
+    let value = secrets::new_api_key(tx.world());
+    let key = ApiKey {
+        id: ApiKeyId::new(tx.world()),
+        digest: Digest::of(&value),
+        name: new.name,
+        subject,
+        expires_in,
+        expires_at: life_s.map(|life_s| now.plus_s(life_s)),
+        created_at: now,
+        created_by: by.to_owned(),
+    };
+    api_keys::create(tx, &key)?;
+    Ok((key, value))
+}
+
+/// The caller's own keys.
+pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<ApiKey>, Error> {
+    Ok(api_keys::list(tx, &who.subject)?)
+}
+
+pub fn list_of_service_account(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<Vec<ApiKey>, Error> {
+    service_accounts::get(tx, member, id)?;
+    Ok(api_keys::list(tx, &Subject::ServiceAccount(id.clone()))?)
+}
+
+/// Revokes one of the caller's own keys, at once.
+pub fn delete(tx: &mut Tx<'_>, who: &Identity, id: &ApiKeyId) -> Result<(), Error> {
+    let subject = Subject::User(who.person()?.clone());
+    delete_of(tx, &subject, id, &who.name)
+}
+
+/// Revokes a key of a service account, at once.
+pub fn delete_of_service_account(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+    key: &ApiKeyId,
+) -> Result<(), Error> {
+    let subject = owned(tx, member, id)?;
+    delete_of(tx, &subject, key, &member.who.name)
+}
+
+fn owned(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<Subject, Error> {
+    member.admin()?;
+    service_accounts::get(tx, member, id)?;
+    Ok(Subject::ServiceAccount(id.clone()))
+}
+
+fn delete_of(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<(), Error> {
+    if api_keys::delete(tx, subject, id, by)? { Ok(()) } else { Err(Error::not_found("API key", id.as_str())) }
+}

@@ -1,0 +1,252 @@
+//! What servers hold to tell who is calling.
+
+use crate::cache::{Cache, Entry};
+use crate::identity::{self, Grant, Identity, Member};
+use crate::jwt::{self, BadToken};
+use crate::passwords::Passwords;
+use crate::signing::{self, KeySet};
+use crate::throttle::Throttle;
+use crate::{Denied, secrets};
+use parking_lot::RwLock;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use store::identity::{Digest, KINDS, api_keys, grants};
+use store::{Store, Tx, feed};
+use types::{Timestamp, World};
+
+/// Longer texts are no credentials of ours.
+const CREDENTIAL_BYTES_MAX: usize = 8192;
+/// Wrong passwords for one address, and wrong user codes of one person, within [`GUESSING_WINDOW_S`].
+const GUESSES_MAX: u32 = 10;
+const GUESSING_WINDOW_S: i64 = 15 * 60;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where callers reach this server, without a trailing slash: `iss` and `aud` of tokens.
+    pub issuer: String,
+    /// How long changes of other servers may stay unseen.
+    pub feed_poll: Duration,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Auth(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    settings: Settings,
+    world: World,
+    memory: Arc<Memory>,
+    passwords: Passwords,
+    sign_ins: Throttle,
+    user_codes: Throttle,
+    follower: tokio::task::AbortHandle,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+/// What is dropped or read again when the feed tells of a change.
+struct Memory {
+    cache: Cache,
+    keys: RwLock<Arc<KeySet>>,
+}
+
+impl Auth {
+    /// Loads the keys that sign tokens, makes them at the first start, and begins to follow changes.
+    pub async fn new(store: Store, settings: Settings, world: World) -> Result<Self, store::Error> {
+        let (keys, position) =
+            store.write(|tx| Ok::<_, store::Error>((signing::ensure(tx)?, feed::latest(tx)?))).await?;
+        let memory = Arc::new(Memory { cache: Cache::default(), keys: RwLock::new(Arc::new(keys)) });
+        let follow = follow(store.clone(), memory.clone(), position, settings.feed_poll);
+        let follower = tokio::spawn(follow).abort_handle();
+        let throttle = || Throttle::new(world.clone(), GUESSES_MAX, GUESSING_WINDOW_S);
+        let (sign_ins, user_codes) = (throttle(), throttle());
+        let passwords = Passwords::new();
+        Ok(Self(Arc::new(Inner { store, settings, world, memory, passwords, sign_ins, user_codes, follower })))
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub fn world(&self) -> &World {
+        &self.0.world
+    }
+
+    pub fn issuer(&self) -> &str {
+        &self.0.settings.issuer
+    }
+
+    pub(crate) fn passwords(&self) -> &Passwords {
+        &self.0.passwords
+    }
+
+    pub(crate) fn sign_ins(&self) -> &Throttle {
+        &self.0.sign_ins
+    }
+
+    pub(crate) fn user_codes(&self) -> &Throttle {
+        &self.0.user_codes
+    }
+
+    pub(crate) fn keys(&self) -> Arc<KeySet> {
+        self.0.memory.keys.read().clone()
+    }
+
+    /// The public halves of the signing keys, for those who verify tokens themselves.
+    pub fn jwks(&self) -> Value {
+        self.keys().public()
+    }
+
+    /// Runs a change of who there is or what they may do. When it answers, nothing from before is believed any
+    /// more on this server; others follow by the feed.
+    pub async fn change<T, E>(&self, work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<store::Error> + Send + 'static,
+    {
+        let done = self.0.store.write(work).await;
+        // After errors as well: the commit may have happened although its answer was lost.
+        self.0.memory.cache.forget();
+        done
+    }
+
+    /// Who stands behind an API key or an access token.
+    pub async fn identify(&self, token: &str) -> Result<Arc<Identity>, Denied> {
+        let digest = Digest::of(token);
+        let known = match self.0.memory.cache.get(&digest) {
+            Some(known) => known,
+            None => self.look_up(token, digest).await?,
+        };
+        match known.expires_at {
+            Some(at) if at <= self.0.world.now() => Err(Denied::Expired),
+            _ => Ok(known.identity),
+        }
+    }
+
+    /// Picks the workspace: the named one, or the only one.
+    pub fn enter(&self, who: &Arc<Identity>, workspace: Option<&str>) -> Result<Member, Denied> {
+        who.enter(workspace)
+    }
+
+    async fn look_up(&self, token: &str, digest: Digest) -> Result<Entry, Denied> {
+        let epoch = self.0.memory.cache.epoch();
+        let entry = if token.len() > CREDENTIAL_BYTES_MAX {
+            return Err(Denied::Unknown);
+        } else if secrets::is_api_key(token) {
+            self.0.store.read(move |tx| by_key(tx, &digest)).await?
+        } else {
+            let claims = self.verify(token)?;
+            self.0.store.read(move |tx| by_claims(tx, &claims)).await?
+        };
+        self.0.memory.cache.remember(epoch, digest, entry.clone());
+        Ok(entry)
+    }
+
+    fn verify(&self, token: &str) -> Result<jwt::Claims, Denied> {
+        let now = self.0.world.now();
+        let key = jwt::key_id(token).and_then(|id| self.keys().find(&id, now)).ok_or(Denied::Unknown)?;
+        jwt::verify(token, &key, self.issuer(), now).map_err(|bad| match bad {
+            BadToken::Foreign => Denied::Unknown,
+            BadToken::Expired => Denied::Expired,
+        })
+    }
+
+    /// Makes a new key sign tokens; those signed before stay valid until they expire.
+    pub async fn rotate_signing_key(&self) -> Result<(), store::Error> {
+        let keys = self.0.store.write(signing::rotate).await?;
+        *self.0.memory.keys.write() = Arc::new(keys);
+        Ok(())
+    }
+
+    /// Deletes what has expired and rotates keys that are due. To be called every hour or so.
+    pub async fn maintain(&self) -> Result<(), store::Error> {
+        let keys = self
+            .0
+            .store
+            .write(|tx| {
+                let gone = store::identity::sweep(tx)?;
+                tracing::debug!(gone, "expired grants, codes and sessions were deleted");
+                signing::ensure(tx)
+            })
+            .await?;
+        *self.0.memory.keys.write() = Arc::new(keys);
+        Ok(())
+    }
+}
+
+fn by_key(tx: &mut Tx<'_>, digest: &Digest) -> Result<Entry, Denied> {
+    let key = api_keys::find_by_digest(tx, digest)?.ok_or(Denied::Unknown)?;
+    let identity = identity::load(tx, &key.subject, Grant::Key, Some(key.id))?.ok_or(Denied::Unknown)?;
+    Ok(Entry { identity: Arc::new(identity), expires_at: key.expires_at })
+}
+
+fn by_claims(tx: &mut Tx<'_>, claims: &jwt::Claims) -> Result<Entry, Denied> {
+    let grant = grants::find(tx, &claims.grant())?.ok_or(Denied::Unknown)?;
+    let scopes = claims.scopes().ok_or(Denied::Unknown)?;
+    if claims.subject().as_ref() != Some(&grant.subject) || claims.client() != grant.client {
+        return Err(Denied::Unknown);
+    }
+    let identity = identity::load(tx, &grant.subject, Grant::Token(scopes), None)?.ok_or(Denied::Unknown)?;
+    Ok(Entry { identity: Arc::new(identity), expires_at: Some(claims.expires_at()) })
+}
+
+/// Forgets what other servers have changed.
+async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration) {
+    let mut follower = store.follow(position, poll);
+    loop {
+        match follower.next().await {
+            Ok(changes) => {
+                if changes.iter().any(alters_known) {
+                    memory.cache.forget();
+                }
+                if changes.iter().any(|change| change.kind == "signing-key")
+                    && let Err(error) = reload_keys(&store, &memory).await
+                {
+                    tracing::error!(%error, "the signing keys could not be read again");
+                }
+            }
+            Err(error) => {
+                // Nothing in memory can be trusted while changes of others cannot be seen.
+                memory.cache.forget();
+                tracing::warn!(%error, "the change feed could not be followed");
+                tokio::time::sleep(poll).await;
+                if let Ok(latest) = store.read(feed::latest).await {
+                    memory.cache.forget();
+                    follower = store.follow(latest, poll);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a change can make what is remembered wrong. What is new was never remembered, but a new member or
+/// account admin is a person who may be.
+fn alters_known(change: &feed::Change) -> bool {
+    let about_identity = KINDS.contains(&change.kind.as_str());
+    about_identity && (change.act != feed::Act::Created || matches!(change.kind.as_str(), "member" | "account-admin"))
+}
+
+async fn reload_keys(store: &Store, memory: &Memory) -> Result<(), store::Error> {
+    *memory.keys.write() = Arc::new(store.read(signing::load).await?);
+    Ok(())
+}
+
+#[cfg(test)]
+impl Auth {
+    /// How long the life of a test may wait for its follower.
+    pub(crate) async fn for_test(store: &Store, world: &World) -> Self {
+        let settings = Settings { issuer: "https://holm.example".into(), feed_poll: Duration::from_millis(10) };
+        Self::new(store.clone(), settings, world.clone()).await.unwrap()
+    }
+}
+
+/// The end of a span that begins now.
+pub(crate) fn after_s(world: &World, seconds: i64) -> Timestamp {
+    world.now().plus_s(seconds)
+}

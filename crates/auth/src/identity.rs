@@ -1,0 +1,138 @@
+//! Who is calling, and where.
+
+use crate::{Denied, ScopeSet, roles};
+use std::sync::Arc;
+use store::Tx;
+use store::identity::{Role, Subject, accounts, members, service_accounts, users, workspaces};
+use types::Scope;
+use types::ids::{AccountId, ApiKeyId, UserId, WorkspaceId};
+
+/// A caller with valid credentials.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub subject: Subject,
+    /// Email address or name of the service account: goes into `createdBy`.
+    pub name: String,
+    pub grant: Grant,
+    /// The key that was sent, if it was one.
+    pub key: Option<ApiKeyId>,
+    pub memberships: Vec<Membership>,
+    pub administers: Vec<AccountId>,
+}
+
+/// What the credentials allow, before any role is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// An API key: every scope.
+    Key,
+    Token(ScopeSet),
+}
+
+#[derive(Debug, Clone)]
+pub struct Membership {
+    pub workspace: WorkspaceId,
+    pub workspace_name: String,
+    pub account: AccountId,
+    pub plan: String,
+    pub role: Role,
+}
+
+/// A caller in one of the caller's workspaces.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub who: Arc<Identity>,
+    pub workspace: WorkspaceId,
+    pub workspace_name: String,
+    pub account: AccountId,
+    pub plan: String,
+    pub role: Role,
+}
+
+impl Identity {
+    /// Whether the credentials have all of `scopes`. Where roles count, ask [`Member::may`].
+    pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
+        let Grant::Token(held) = self.grant else { return Ok(()) };
+        match scopes.iter().find(|scope| !held.satisfies(**scope)) {
+            None => Ok(()),
+            Some(needed) => Err(Denied::Scope { needed: *needed }),
+        }
+    }
+
+    pub fn administers(&self, account: &AccountId) -> bool {
+        self.administers.contains(account)
+    }
+
+    /// The person behind the credentials; service accounts are refused.
+    pub fn person(&self) -> Result<&UserId, Denied> {
+        match &self.subject {
+            Subject::User(user) => Ok(user),
+            Subject::ServiceAccount(_) => Err(Denied::NotPerson),
+        }
+    }
+
+    /// Picks the workspace: the named one, or the only one.
+    pub fn enter(self: &Arc<Self>, workspace: Option<&str>) -> Result<Member, Denied> {
+        let found = match (workspace, self.memberships.as_slice()) {
+            (Some(name), all) => all
+                .iter()
+                .find(|membership| membership.workspace_name == name)
+                .ok_or_else(|| Denied::NotMember { workspace: name.to_owned() })?,
+            (None, [only]) => only,
+            (None, []) => return Err(Denied::NoWorkspace),
+            (None, all) => {
+                let names = all.iter().map(|membership| membership.workspace_name.clone()).collect();
+                return Err(Denied::ManyWorkspaces { names });
+            }
+        };
+        let Membership { workspace, workspace_name, account, plan, role } = found.clone();
+        Ok(Member { who: self.clone(), workspace, workspace_name, account, plan, role })
+    }
+}
+
+impl Member {
+    /// Whether credentials and role allow all of `scopes`.
+    pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
+        self.who.may(scopes)?;
+        let allowed = scopes.iter().all(|scope| roles::allows(self.role, *scope));
+        if allowed { Ok(()) } else { Err(Denied::Role { needed: Role::Admin }) }
+    }
+
+    /// Refuses who is not an admin of the workspace.
+    pub fn admin(&self) -> Result<(), Denied> {
+        match self.role {
+            Role::Admin => Ok(()),
+            Role::Member => Err(Denied::Role { needed: Role::Admin }),
+        }
+    }
+}
+
+/// Reads who a subject is; `None` when it does not exist any more.
+pub(crate) fn load(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+    grant: Grant,
+    key: Option<ApiKeyId>,
+) -> Result<Option<Identity>, store::Error> {
+    let (name, memberships, administers) = match subject {
+        Subject::User(id) => {
+            let Some(user) = users::find(tx, id)? else { return Ok(None) };
+            let places = members::of_user(tx, id)?;
+            let memberships = places
+                .into_iter()
+                .map(|(workspace, role)| membership(tx, workspace, role))
+                .collect::<Result<_, _>>()?;
+            (user.email, memberships, accounts::administered_by(tx, id)?)
+        }
+        Subject::ServiceAccount(id) => {
+            let Some(account) = service_accounts::find_anywhere(tx, id)? else { return Ok(None) };
+            let Some(workspace) = workspaces::find(tx, &account.workspace)? else { return Ok(None) };
+            (account.name, vec![membership(tx, workspace, account.role)?], Vec::new())
+        }
+    };
+    Ok(Some(Identity { subject: subject.clone(), name, grant, key, memberships, administers }))
+}
+
+fn membership(tx: &mut Tx<'_>, workspace: workspaces::Workspace, role: Role) -> Result<Membership, store::Error> {
+    let plan = accounts::find(tx, &workspace.account)?.map(|account| account.plan).unwrap_or_default();
+    Ok(Membership { workspace: workspace.id, workspace_name: workspace.name, account: workspace.account, plan, role })
+}

@@ -1,0 +1,100 @@
+//! Invitations, as the invited person sees them.
+
+use crate::{Error, Identity, Role};
+use store::Tx;
+pub use store::identity::invitations::Invitation;
+use store::identity::users::{self, User};
+use store::identity::workspaces::Workspace;
+use store::identity::{accounts, invitations, members, workspaces};
+use types::ids::{InvitationId, UserId};
+use types::wire::UserSource;
+
+/// An invitation with what its receiver wants to know.
+#[derive(Debug, Clone)]
+pub struct Received {
+    pub invitation: Invitation,
+    pub workspace: Workspace,
+    pub account_name: String,
+    pub members: Vec<String>,
+}
+
+/// The caller's own open invitations, expired ones too.
+pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
+    let email = own_email(tx, who)?;
+    let found = invitations::list_of_email(tx, &email)?;
+    found.into_iter().filter_map(|invitation| received(tx, invitation).transpose()).collect()
+}
+
+fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>, Error> {
+    let Some(workspace) = workspaces::find(tx, &invitation.workspace)? else { return Ok(None) };
+    let account_name = accounts::find(tx, &workspace.account)?.map(|account| account.name).unwrap_or_default();
+    let members = members::list(tx, &workspace.id)?.into_iter().map(|member| member.user.email).collect();
+    Ok(Some(Received { invitation, workspace, account_name, members }))
+}
+
+/// Accepts an invitation: `which` is its id or the name of the workspace.
+pub fn accept(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<(Workspace, Role), Error> {
+    let user = who.person()?.clone();
+    let found = find_own(tx, who, which)?;
+    accept_for(tx, &user, &found.invitation)?;
+    Ok((found.workspace, found.invitation.role))
+}
+
+/// Declines an invitation: `which` is its id or the name of the workspace.
+pub fn decline(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received, Error> {
+    let found = find_own(tx, who, which)?;
+    invitations::delete(tx, &found.invitation, &who.name)?;
+    Ok(found)
+}
+
+/// Makes the invited person a member, and spends the invitation.
+pub(crate) fn accept_for(tx: &mut Tx<'_>, user: &UserId, invitation: &Invitation) -> Result<(), Error> {
+    if invitation.expired(tx.world().now()) {
+        return Err(Error::InvitationExpired);
+    }
+    invitations::delete(tx, invitation, &invitation.email)?;
+    if members::role(tx, &invitation.workspace, user)?.is_none() {
+        let source = Some(UserSource::Invitation);
+        members::add(tx, &invitation.workspace, user, invitation.role, source, &invitation.email)?;
+    }
+    Ok(())
+}
+
+/// What an invited person without an account is shown; the id came to them as a link.
+pub fn open(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Received, Error> {
+    let unknown = || Error::not_found("invitation", "of this link");
+    let invitation = invitations::find_by_id(tx, id)?.ok_or_else(unknown)?;
+    if invitation.expired(tx.world().now()) {
+        return Err(Error::InvitationExpired);
+    }
+    received(tx, invitation)?.ok_or_else(unknown)
+}
+
+/// Makes an account for an invited person, with all present invitations of that address accepted by this one.
+/// `password` is a PHC string.
+pub(crate) fn join(tx: &mut Tx<'_>, id: &InvitationId, user: &User, password: &str) -> Result<Workspace, Error> {
+    let found = open(tx, id)?;
+    if users::find_by_email(tx, &found.invitation.email)?.is_some() {
+        return Err(Error::Exists(format!("{} has an account already; sign in to accept", found.invitation.email)));
+    }
+    let user = User { email: found.invitation.email.clone(), ..user.clone() };
+    users::create(tx, &user, Some(password))?;
+    accept_for(tx, &user.id, &found.invitation)?;
+    Ok(found.workspace)
+}
+
+/// The address of the page on which an invited person joins. Whoever has it can accept: it goes to nobody else.
+pub fn link(issuer: &str, invitation: &Invitation) -> String {
+    format!("{issuer}/oauth/join?invitation={}", invitation.id)
+}
+
+fn find_own(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received, Error> {
+    let named = |found: &Received| found.invitation.id.as_str() == which || found.workspace.name == which;
+    let found = list(tx, who)?.into_iter().find(named);
+    found.ok_or_else(|| Error::not_found("invitation", which))
+}
+
+fn own_email(tx: &mut Tx<'_>, who: &Identity) -> Result<String, Error> {
+    let user = users::find(tx, who.person()?)?;
+    user.map(|user| user.email).ok_or_else(|| Error::not_found("user", who.name.as_str()))
+}

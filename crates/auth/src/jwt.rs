@@ -1,0 +1,216 @@
+//! JSON Web Tokens, in the one form that we issue and accept: EdDSA over Ed25519, named key, all claims required.
+
+use crate::ScopeSet;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+use store::identity::Subject;
+use types::Timestamp;
+use types::ids::{ClientId, GrantId, ServiceAccountId, UserId};
+
+const ALGORITHM: &str = "EdDSA";
+/// So that no other kind of token can be taken for an access token (RFC 9068).
+const TYPE: &str = "at+jwt";
+/// How far the clocks of servers may be apart.
+const SKEW_S: i64 = 60;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    typ: String,
+    kid: String,
+}
+
+/// What an access token says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    pub(crate) iss: String,
+    pub(crate) aud: String,
+    pub(crate) sub: String,
+    pub(crate) sub_type: String,
+    pub(crate) client_id: String,
+    pub(crate) iat: i64,
+    pub(crate) exp: i64,
+    pub(crate) jti: String,
+    pub(crate) scope: String,
+    /// The grant: deleting it revokes the token.
+    pub(crate) sid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workspace: Option<String>,
+}
+
+impl Claims {
+    pub(crate) fn subject(&self) -> Option<Subject> {
+        match self.sub_type.as_str() {
+            "user" => Some(Subject::User(UserId::known(self.sub.as_str()))),
+            "service_account" => Some(Subject::ServiceAccount(ServiceAccountId::known(self.sub.as_str()))),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn grant(&self) -> GrantId {
+        GrantId::known(self.sid.as_str())
+    }
+
+    pub(crate) fn client(&self) -> ClientId {
+        ClientId::known(self.client_id.as_str())
+    }
+
+    pub(crate) fn scopes(&self) -> Option<ScopeSet> {
+        ScopeSet::parse(&self.scope).ok()
+    }
+
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        Timestamp::from_ms(self.exp.saturating_mul(1000))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BadToken {
+    /// Not one of ours: form, algorithm, key, signature, issuer or audience.
+    Foreign,
+    Expired,
+}
+
+/// A key with which tokens are signed or verified.
+pub(crate) struct Key {
+    pub(crate) id: String,
+    pair: Ed25519KeyPair,
+    pub(crate) retires_at: Option<Timestamp>,
+}
+
+impl Key {
+    /// `seed`: 32 bytes in base64url; `None` when it is anything else.
+    pub(crate) fn new(id: &str, seed: &str, retires_at: Option<Timestamp>) -> Option<Self> {
+        let seed = BASE64.decode(seed).ok()?;
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
+        Some(Self { id: id.to_owned(), pair, retires_at })
+    }
+
+    /// The `x` member of its JSON Web Key.
+    pub(crate) fn public(&self) -> String {
+        BASE64.encode(self.pair.public_key())
+    }
+
+    pub(crate) fn sign(&self, claims: &Claims) -> Result<String, serde_json::Error> {
+        let header = Header { alg: ALGORITHM.into(), typ: TYPE.into(), kid: self.id.clone() };
+        let header = BASE64.encode(serde_json::to_vec(&header)?);
+        let claims = BASE64.encode(serde_json::to_vec(claims)?);
+        let signed = format!("{header}.{claims}");
+        let signature = BASE64.encode(self.pair.sign(signed.as_bytes()));
+        Ok(format!("{signed}.{signature}"))
+    }
+}
+
+/// The `kid` of what looks like a token of ours.
+pub(crate) fn key_id(token: &str) -> Option<String> {
+    let (header, _) = token.split_once('.')?;
+    let header: Header = serde_json::from_slice(&BASE64.decode(header).ok()?).ok()?;
+    (header.alg == ALGORITHM && header.typ == TYPE).then_some(header.kid)
+}
+
+/// Checks everything about a token that needs no store. `key` must be the one that its header names.
+pub(crate) fn verify(token: &str, key: &Key, issuer: &str, now: Timestamp) -> Result<Claims, BadToken> {
+    let claims = signed_claims(token, key).ok_or(BadToken::Foreign)?;
+    if claims.iss != issuer || claims.aud != issuer || claims.iat > now.seconds() + SKEW_S {
+        return Err(BadToken::Foreign);
+    }
+    if claims.expires_at() <= now {
+        return Err(BadToken::Expired);
+    }
+    Ok(claims)
+}
+
+fn signed_claims(token: &str, key: &Key) -> Option<Claims> {
+    if key_id(token)? != key.id {
+        return None;
+    }
+    let (signed, signature) = token.rsplit_once('.')?;
+    let (_, claims) = signed.split_once('.')?;
+    let signature = BASE64.decode(signature).ok()?;
+    UnparsedPublicKey::new(&ED25519, key.pair.public_key()).verify(signed.as_bytes(), &signature).ok()?;
+    serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ISSUER: &str = "https://holm.example";
+    const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+    fn key() -> Key {
+        Key::new("k1", &BASE64.encode([7; 32]), None).unwrap()
+    }
+
+    fn claims() -> Claims {
+        Claims {
+            iss: ISSUER.into(),
+            aud: ISSUER.into(),
+            sub: "usr_1".into(),
+            sub_type: "user".into(),
+            client_id: "blaxel".into(),
+            iat: NOW.seconds(),
+            exp: NOW.seconds() + 7200,
+            jti: "j".into(),
+            scope: "admin".into(),
+            sid: "grt_1".into(),
+            workspace: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Claims), expected: Result<(), BadToken>) {
+        let mut changed = claims();
+        change(&mut changed);
+        let token = key().sign(&changed).unwrap();
+        assert_eq!(verify(&token, &key(), ISSUER, NOW).map(drop), expected);
+    }
+
+    #[test]
+    fn only_present_tokens_of_this_issuer_are_taken() {
+        check(|_| {}, Ok(()));
+        check(|claims| claims.iss = "https://other.example".into(), Err(BadToken::Foreign));
+        check(|claims| claims.aud = "https://other.example".into(), Err(BadToken::Foreign));
+        check(|claims| claims.iat = NOW.seconds() + SKEW_S + 1, Err(BadToken::Foreign));
+        check(|claims| claims.exp = NOW.seconds(), Err(BadToken::Expired));
+        check(|claims| claims.exp = i64::MAX, Ok(()));
+    }
+
+    #[test]
+    fn another_algorithm_type_or_key_is_refused() {
+        let token = key().sign(&claims()).unwrap();
+        let (_, rest) = token.split_once('.').unwrap();
+        for header in [
+            r#"{"alg":"none","typ":"at+jwt","kid":"k1"}"#,
+            r#"{"alg":"HS256","typ":"at+jwt","kid":"k1"}"#,
+            r#"{"alg":"EdDSA","typ":"JWT","kid":"k1"}"#,
+            r#"{"alg":"EdDSA","typ":"at+jwt","kid":"k2"}"#,
+            r#"{"alg":"EdDSA","typ":"at+jwt"}"#,
+        ] {
+            let forged = format!("{}.{rest}", BASE64.encode(header));
+            assert_eq!(verify(&forged, &key(), ISSUER, NOW), Err(BadToken::Foreign), "{header}");
+        }
+        let unsigned = format!("{}.", token.rsplit_once('.').unwrap().0);
+        assert_eq!(verify(&unsigned, &key(), ISSUER, NOW), Err(BadToken::Foreign));
+    }
+
+    proptest! {
+        #[test]
+        fn a_tampered_token_is_refused(position in 0..400usize, byte in 33..127u8) {
+            let token = key().sign(&claims()).unwrap();
+            let mut bytes = token.clone().into_bytes();
+            let position = position % bytes.len();
+            bytes[position] = byte;
+            let tampered = String::from_utf8(bytes).unwrap();
+            prop_assert_eq!(verify(&tampered, &key(), ISSUER, NOW).is_ok(), tampered == token);
+        }
+
+        #[test]
+        fn any_text_is_refused(text in "[A-Za-z0-9_.-]{0,80}|.{0,40}") {
+            prop_assert!(verify(&text, &key(), ISSUER, NOW).is_err());
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Passwords, by Argon2id.
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use argon2::{Algorithm, Argon2, Params, Version};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use types::{Problems, World};
+
+/// Hashes computed at once; each takes 19 MiB and one core.
+const AT_ONCE_MAX: usize = 2;
+/// Sign-ins that wait for their turn; more are refused.
+const WAITING_MAX: usize = 64;
+const LENGTH_MIN: usize = 10;
+const LENGTH_MAX: usize = 256;
+
+/// Computes and compares hashes, a bounded number at once, off the threads that serve requests.
+#[derive(Clone)]
+pub(crate) struct Passwords {
+    waiting: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("too many people are signing in; try again in a few seconds")]
+pub struct Crowded;
+
+/// Whether a password may be chosen.
+pub fn check(password: &str) -> Result<(), Problems> {
+    let mut problems = Problems::default();
+    let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.len());
+    problems.require(fits, "password", format!("must have {LENGTH_MIN} to {LENGTH_MAX} characters"));
+    problems.into_result()
+}
+
+impl Passwords {
+    pub(crate) fn new() -> Self {
+        Self { waiting: Arc::new(Semaphore::new(WAITING_MAX)), running: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
+    }
+
+    /// The PHC string to store.
+    pub(crate) async fn hash(&self, password: String, world: &World) -> Result<String, Crowded> {
+        let salt = world.random_bytes::<16>();
+        self.run(move || hash(&password, &salt)).await?.ok_or(Crowded)
+    }
+
+    /// Compares; without a stored hash it takes as long and is `false`, so that addresses cannot be probed.
+    pub(crate) async fn matches(&self, password: String, stored: Option<String>) -> Result<bool, Crowded> {
+        self.run(move || match stored {
+            Some(stored) => verify(&password, &stored),
+            None => hash(&password, &[0; 16]).is_some() && false,
+        })
+        .await
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Crowded> {
+        let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| Crowded)?;
+        let running = self.running.clone().acquire_owned().await.map_err(|_| Crowded)?;
+        // The permit moves along: a caller who hangs up must not let another hash start beside this one.
+        let done = tokio::task::spawn_blocking(move || (work(), running)).await;
+        done.map(|(value, _)| value).map_err(|_| Crowded)
+    }
+}
+
+fn argon2() -> Argon2<'static> {
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
+}
+
+/// `None` only when memory for it is missing.
+fn hash(password: &str, salt: &[u8]) -> Option<String> {
+    argon2().hash_password_with_salt(password.as_bytes(), salt).ok().map(|hash| hash.to_string())
+}
+
+fn verify(password: &str, stored: &str) -> bool {
+    PasswordHash::new(stored).is_ok_and(|stored| argon2().verify_password(password.as_bytes(), &stored).is_ok())
+}

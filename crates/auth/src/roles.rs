@@ -1,0 +1,65 @@
+//! What a role may do in a workspace.
+
+use store::identity::Role;
+use types::Scope;
+
+/// Whether a role allows what needs `scope`. Admins may do everything; members work with the workloads and read
+/// the rest.
+pub const fn allows(role: Role, scope: Scope) -> bool {
+    matches!(role, Role::Admin) || !admin_only(scope)
+}
+
+/// Settings of the workspace, who belongs to it, and what reaches beyond it.
+const fn admin_only(scope: Scope) -> bool {
+    matches!(
+        scope,
+        Scope::Admin
+            | Scope::CustomDomainsCreate
+            | Scope::CustomDomainsDelete
+            | Scope::CustomDomainsUpdate
+            | Scope::ImagesShare
+            | Scope::IntegrationsCreate
+            | Scope::IntegrationsDelete
+            | Scope::IntegrationsUpdate
+            | Scope::PoliciesCreate
+            | Scope::PoliciesDelete
+            | Scope::PoliciesUpdate
+            | Scope::WorkspacesDelete
+            | Scope::WorkspacesInvite
+            | Scope::WorkspacesRemove
+            | Scope::WorkspacesUpdate
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a member may not do. Every other scope must be allowed: a new scope is decided here.
+    const REFUSED: &[&str] = &[
+        "admin",
+        "customdomains:create",
+        "customdomains:delete",
+        "customdomains:update",
+        "images:share",
+        "integrations:create",
+        "integrations:delete",
+        "integrations:update",
+        "policies:create",
+        "policies:delete",
+        "policies:update",
+        "workspaces:delete",
+        "workspaces:invite",
+        "workspaces:remove",
+        "workspaces:update",
+    ];
+
+    #[test]
+    fn members_do_everything_but_administer() {
+        for scope in Scope::ALL {
+            assert!(allows(Role::Admin, *scope));
+            assert_eq!(allows(Role::Member, *scope), !REFUSED.contains(&scope.name()), "{}", scope.name());
+        }
+        assert!(REFUSED.iter().all(|name| Scope::parse(name).is_some()));
+    }
+}

@@ -1,0 +1,107 @@
+//! Sets of scopes.
+
+use std::fmt;
+use types::Scope;
+
+/// What a token may do: one bit for each scope.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScopeSet(u128);
+
+const _: () = assert!(Scope::ALL.len() <= 128);
+
+/// Words that OAuth libraries ask for by habit; they change nothing here.
+const TOLERATED: [&str; 5] = ["openid", "offline_access", "profile", "email", "address"];
+
+impl ScopeSet {
+    /// Everything: the scope `admin` satisfies all others. What the subject may do is decided by its role.
+    pub fn everything() -> Self {
+        [Scope::Admin].into_iter().collect()
+    }
+
+    /// Reads the `scope` parameter. Nothing asked is everything; an unknown scope is returned as the error.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut set = Self::default();
+        for name in text.split_ascii_whitespace().filter(|name| !TOLERATED.contains(name)) {
+            set = set.with(Scope::parse(name).ok_or_else(|| name.to_owned())?);
+        }
+        Ok(if set == Self::default() { Self::everything() } else { set })
+    }
+
+    const fn with(self, scope: Scope) -> Self {
+        Self(self.0 | 1 << scope as u8)
+    }
+
+    const fn holds(self, scope: Scope) -> bool {
+        self.0 & 1 << scope as u8 != 0
+    }
+
+    /// Whether the set allows what needs `scope`.
+    pub const fn satisfies(self, scope: Scope) -> bool {
+        self.holds(Scope::Admin) || self.holds(scope)
+    }
+
+    /// Whether `self` allows nothing that `other` does not.
+    pub fn within(self, other: Self) -> bool {
+        self.iter().all(|scope| other.satisfies(scope))
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.iter().copied().filter(move |scope| self.holds(*scope))
+    }
+}
+
+impl FromIterator<Scope> for ScopeSet {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        scopes.into_iter().fold(Self::default(), Self::with)
+    }
+}
+
+/// As the `scope` parameter and claim: names separated by spaces.
+impl fmt::Display for ScopeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, scope) in self.iter().enumerate() {
+            let gap = if index == 0 { "" } else { " " };
+            write!(f, "{gap}{}", scope.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ScopeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScopeSet({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_asked_is_everything_and_habits_are_tolerated() {
+        assert_eq!(ScopeSet::parse("").unwrap(), ScopeSet::everything());
+        assert_eq!(ScopeSet::parse("openid offline_access").unwrap(), ScopeSet::everything());
+        assert_eq!(ScopeSet::parse("jobs:get nonsense").unwrap_err(), "nonsense");
+    }
+
+    #[test]
+    fn a_narrow_scope_is_within_a_wide_one_only() {
+        let narrow = ScopeSet::parse("jobs:get").unwrap();
+        assert!(narrow.within(ScopeSet::everything()) && !ScopeSet::everything().within(narrow));
+        assert!(narrow.satisfies(Scope::JobsGet) && !narrow.satisfies(Scope::JobsUpdate));
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_reads_back_as_written(picks in proptest::collection::vec(0..Scope::ALL.len(), 1..20)) {
+            let set: ScopeSet = picks.into_iter().map(|index| Scope::ALL[index]).collect();
+            prop_assert_eq!(ScopeSet::parse(&set.to_string()).unwrap(), set);
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,60}") {
+            let _ = ScopeSet::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Sessions of browsers: signing in with a password, and out again.
+
+use crate::passwords::Crowded;
+use crate::{Auth, Error, Throttled, invitations, passwords, secrets};
+use store::identity::users::{self, User, normal_email};
+use store::identity::workspaces::Workspace;
+use store::identity::{Digest, sessions};
+use types::ids::{InvitationId, UserId};
+
+/// How long a browser stays signed in.
+pub const LIFE_S: i64 = 12 * 3600;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SignInError {
+    #[error("the address or the password is wrong")]
+    Wrong,
+    #[error(transparent)]
+    Throttled(#[from] Throttled),
+    #[error(transparent)]
+    Crowded(#[from] Crowded),
+    #[error("the store failed")]
+    Store(#[from] store::Error),
+}
+
+/// What an invited person fills in to join.
+#[derive(Debug, Clone, Default)]
+pub struct Joining {
+    pub given_name: String,
+    pub family_name: String,
+}
+
+impl Auth {
+    /// Signs in with a password. The answer is the session's secret, for a cookie.
+    pub async fn sign_in(&self, email: &str, password: String) -> Result<String, SignInError> {
+        let email = normal_email(email);
+        self.sign_ins().attempt(&email)?;
+        let wanted = email.clone();
+        let found = self
+            .store()
+            .read(move |tx| match users::find_by_email(tx, &wanted)? {
+                Some(user) => Ok::<_, store::Error>((users::password(tx, &user.id)?, Some(user))),
+                None => Ok((None, None)),
+            })
+            .await?;
+        let (stored, user) = found;
+        let right = self.passwords().matches(password, stored).await?;
+        let Some(user) = user.filter(|_| right) else { return Err(SignInError::Wrong) };
+        self.sign_ins().succeeded(&email);
+        Ok(self.open_session(user.id).await?)
+    }
+
+    /// Begins a session for somebody who has proved who they are.
+    pub(crate) async fn open_session(&self, user: UserId) -> Result<String, store::Error> {
+        let secret = secrets::new_secret(self.world(), "hb");
+        let (digest, ends) = (Digest::of(&secret), self.world().now().plus_s(LIFE_S));
+        self.store().write(move |tx| sessions::create(tx, &digest, &user, ends)).await?;
+        Ok(secret)
+    }
+
+    /// Who is signed in, if anybody.
+    pub async fn session(&self, secret: &str) -> Result<Option<User>, store::Error> {
+        let digest = Digest::of(secret);
+        let find = move |tx: &mut store::Tx<'_>| match sessions::find(tx, &digest)? {
+            Some(user) => users::find(tx, &user),
+            None => Ok(None),
+        };
+        self.store().read(find).await
+    }
+
+    pub async fn sign_out(&self, secret: &str) -> Result<(), store::Error> {
+        let digest = Digest::of(secret);
+        self.store().write(move |tx| sessions::delete(tx, &digest)).await
+    }
+
+    /// Makes an account for an invited person and signs them in. Answers the session's secret too.
+    pub async fn join(
+        &self,
+        invitation: &InvitationId,
+        joining: Joining,
+        password: String,
+    ) -> Result<(Workspace, String), Error> {
+        passwords::check(&password)?;
+        self.sign_ins().attempt(invitation.as_str()).map_err(|_| Crowded)?;
+        let hash = self.passwords().hash(password, self.world()).await?;
+        let (id, user) = (invitation.clone(), new_user(self, joining));
+        let user_id = user.id.clone();
+        let workspace = self.change(move |tx| invitations::join(tx, &id, &user, &hash)).await?;
+        Ok((workspace, self.open_session(user_id).await?))
+    }
+
+    /// Sets a person's password and ends their sessions and grants; `by` is who does it.
+    pub async fn set_password(&self, email: &str, password: String, by: &str) -> Result<(), Error> {
+        passwords::check(&password)?;
+        let hash = self.passwords().hash(password, self.world()).await?;
+        let (email, by) = (email.to_owned(), by.to_owned());
+        self.change(move |tx| {
+            let user = users::find_by_email(tx, &email)?.ok_or_else(|| Error::not_found("user", email.as_str()))?;
+            users::set_password(tx, &user.id, &hash, &by)?;
+            sessions::delete_of_user(tx, &user.id)?;
+            Ok(store::identity::grants::delete_of_subject(tx, &crate::Subject::User(user.id))?)
+        })
+        .await
+    }
+}
+
+/// The address comes from the invitation.
+fn new_user(auth: &Auth, joining: Joining) -> User {
+    User {
+        id: UserId::new(auth.world()),
+        email: String::new(),
+        given_name: joining.given_name,
+        family_name: joining.family_name,
+        email_verified: false,
+        created_at: auth.world().now(),
+    }
+}

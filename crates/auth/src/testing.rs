@@ -1,0 +1,36 @@
+//! A world for tests: a clock that is set by hand and repeatable randomness; and a store in a folder that goes away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use store::{Settings, Store, Target};
+use types::{Timestamp, World};
+
+#[derive(Clone)]
+pub(crate) struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    pub(crate) fn advance_s(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+}
+
+pub(crate) fn world() -> (Clock, World) {
+    let clock = Clock(Arc::new(AtomicI64::new(1_800_000_000_000)));
+    let (now, seed) = (clock.clone(), AtomicU64::new(1));
+    let fill = move |bytes: &mut [u8]| {
+        for byte in bytes {
+            // A linear congruential generator; its high bits are good enough to be unique.
+            let step = |seed: u64| seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let before = seed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seed| Some(step(seed))).unwrap();
+            *byte = (before >> 33) as u8;
+        }
+    };
+    (clock, World::new(move || Timestamp::from_ms(now.0.load(Ordering::SeqCst)), fill))
+}
+
+pub(crate) async fn store(world: &World) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::Sqlite { file: folder.path().join("holm.db") };
+    let settings = Settings { connections: 2, ..Settings::new(target, folder.path().join("keys")) };
+    (folder, Store::open(settings, world.clone()).await.unwrap())
+}
