@@ -40,6 +40,8 @@ pub struct Settings {
     /// A file with the certificates that PostgreSQL's may stem from; `None`: those that the system trusts.
     /// Used when the connection string has `sslmode=require` or stricter; the certificate is always checked then.
     pub root_certificates: Option<PathBuf>,
+    /// Only read, beside another process that may have the SQLite file open: for a backup of a running server.
+    pub reads_beside: bool,
 }
 
 impl Settings {
@@ -54,6 +56,7 @@ impl Settings {
             statement_timeout_ms: 30_000,
             lock_timeout_ms: 10_000,
             root_certificates: None,
+            reads_beside: false,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::tx::Conn;
 use super::work::Job;
 use super::{Access, Settings, Shared, Tx};
 use crate::{Error, Row, Value, migrations};
+use crossbeam_channel::TrySendError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -19,17 +20,24 @@ pub(super) struct Engine {
     reads: Queue,
     waiting_max: usize,
     /// Held as long as the engine lives: a second process would know nothing of our commits.
-    _lock: File,
+    /// `None` when this process only reads.
+    _lock: Option<File>,
 }
 
 impl Engine {
     pub(super) fn open(file: &Path, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
-        let lock = lock(file)?;
-        let writer = connect(file)?;
-        migrate(&writer, shared)?;
         let (writes, inbox) = crossbeam_channel::bounded(settings.waiting_max);
-        let (to_writer, batch_max) = (shared.clone(), settings.batch_max);
-        spawn("store-writer", move || write_loop(&writer, &to_writer, &inbox, batch_max))?;
+        let lock = if settings.reads_beside {
+            must_exist(file)?;
+            None
+        } else {
+            let lock = lock(file)?;
+            let writer = connect(file)?;
+            migrate(&writer, shared)?;
+            let (to_writer, batch_max) = (shared.clone(), settings.batch_max);
+            spawn("store-writer", move || write_loop(&writer, &to_writer, &inbox, batch_max))?;
+            Some(lock)
+        };
         let (reads, inbox) = crossbeam_channel::bounded(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
             let (reader, shared, inbox) = (connect(file)?, shared.clone(), inbox.clone());
@@ -43,8 +51,18 @@ impl Engine {
             Access::Read => &self.reads,
             Access::Write => &self.writes,
         };
-        queue.try_send(job).map_err(|_| Error::Busy { limit: self.waiting_max })
+        queue.try_send(job).map_err(|refused| match refused {
+            TrySendError::Full(_) => Error::Busy { limit: self.waiting_max },
+            TrySendError::Disconnected(_) => Error::Unusable("this process only reads the database".into()),
+        })
     }
+}
+
+fn must_exist(file: &Path) -> Result<(), Error> {
+    if file.is_file() {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!("there is no database {}: check the data folder", file.display())))
 }
 
 /// Makes sure that the folder can be written and that no other process has the database open.
