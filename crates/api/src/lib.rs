@@ -1,1 +1,34 @@
+//! The management API: thin routes over the store, and the reconcilers behind them.
+//!
+//! [`table`] lists every operation, one line each: method, path, name, scopes and the handler, from whose types the
+//! OpenAPI document and the checks of what callers send follow. [`engine`] does for every kind of resource what all
+//! kinds have in common; a module under [`routes`] holds what only one noun does.
 
+mod app;
+mod call;
+mod catalogue;
+mod cursor;
+mod engine;
+mod error;
+mod headers;
+mod hosts;
+mod limits;
+mod missing;
+mod oauth;
+mod once;
+mod openapi;
+mod operation;
+mod providers;
+mod query;
+mod reply;
+mod routes;
+mod secret;
+mod serve;
+mod table;
+
+pub use app::{App, Parts, Rate, Settings};
+pub use catalogue::Catalogue;
+pub use error::Error;
+pub use missing::Missing;
+pub use openapi::document;
+pub use serve::router;

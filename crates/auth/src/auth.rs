@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::identity::{Digest, KINDS, api_keys, grants};
 use store::{Store, Tx, feed};
-use types::{Timestamp, World};
+use types::World;
 
 /// Longer texts are no credentials of ours.
 const CREDENTIAL_BYTES_MAX: usize = 8192;
@@ -111,9 +111,14 @@ impl Auth {
         E: From<store::Error> + Send + 'static,
     {
         let done = self.0.store.write(work).await;
-        // After errors as well: the commit may have happened although its answer was lost.
-        self.0.memory.cache.forget();
+        self.forget();
         done
+    }
+
+    /// Believes nothing any more that memory holds. To be called after a change that was not made by [`Auth::change`],
+    /// after a failed one as well: the commit may have happened although its answer was lost.
+    pub fn forget(&self) {
+        self.0.memory.cache.forget();
     }
 
     /// Who stands behind an API key or an access token.
@@ -244,9 +249,4 @@ impl Auth {
         let settings = Settings { issuer: "https://holm.example".into(), feed_poll: Duration::from_millis(10) };
         Self::new(store.clone(), settings, world.clone()).await.unwrap()
     }
-}
-
-/// The end of a span that begins now.
-pub(crate) fn after_s(world: &World, seconds: i64) -> Timestamp {
-    world.now().plus_s(seconds)
 }

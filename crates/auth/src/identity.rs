@@ -49,6 +49,18 @@ pub struct Member {
 }
 
 impl Identity {
+    /// The server itself, when it does what nobody asked for.
+    pub fn system() -> Self {
+        Self {
+            subject: Subject::User(UserId::known("system")),
+            name: "holm".into(),
+            grant: Grant::Key,
+            key: None,
+            memberships: Vec::new(),
+            administers: Vec::new(),
+        }
+    }
+
     /// Whether the credentials have all of `scopes`. Where roles count, ask [`Member::may`].
     pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
         let Grant::Token(held) = self.grant else { return Ok(()) };

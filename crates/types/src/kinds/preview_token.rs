@@ -1,7 +1,7 @@
 //! Tokens that open a private preview.
 
-use crate::parts::{Head, Sensitive, limits};
-use crate::{Kind, KindName, Naming, Stamp, Timestamp};
+use crate::parts::{Head, Sensitive, limits, visit_sensitive};
+use crate::{Kind, KindName, Naming, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -38,7 +38,8 @@ pub struct PreviewTokenSpec {
     pub expires_at: Option<Timestamp>,
     #[serde(skip_deserializing)]
     pub expired: Option<bool>,
-    #[serde(skip_deserializing)]
+    /// What opens the preview. The server makes it; it is stored sealed and shown to whoever may read the preview.
+    #[schemars(extend("readOnly" = true))]
     pub token: Option<Sensitive<String>>,
 }
 
@@ -52,31 +53,32 @@ impl Head for PreviewTokenMetadata {
     }
 }
 
-/// What the server knows of a token: the token. It is shown again, so a digest does not do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
-    pub token: Sensitive<String>,
-}
+/// Longer than anybody guesses.
+const TOKEN_CHARACTERS: usize = 48;
 
 impl Kind for PreviewToken {
     const NAME: KindName = KindName::PreviewToken;
     const NAMING: Naming = Naming::Server { prefix: "token" };
     const PARENTS: &'static [KindName] = &[KindName::Sandbox, KindName::Preview];
 
-    type State = State;
+    type State = ();
 
     head!();
 
-    fn next_state(&self, old: Option<(&Self, &State)>, _now: Timestamp) -> State {
-        old.map(|(_, state)| state.clone()).unwrap_or_default()
+    fn complete(&mut self, old: Option<&Self>, world: &World) {
+        let kept = old.and_then(|old| old.spec.token.clone());
+        self.spec.token = kept.or_else(|| Some(Sensitive(world.random_text(TOKEN_CHARACTERS))));
     }
 
-    fn show(&mut self, stamp: &Stamp, state: &State, now: Timestamp) {
+    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        visit_sensitive(self.spec.token.as_mut(), "token", visit);
+    }
+
+    fn show(&mut self, stamp: &Stamp, _state: &(), now: Timestamp) {
         self.metadata.workspace = Some(stamp.workspace.clone());
         self.metadata.resource_type = Some("sandbox".into());
         self.metadata.resource_name = stamp.parents.first().cloned();
         self.metadata.preview_name = stamp.parents.get(1).cloned();
-        self.spec.token = Some(state.token.clone());
         self.spec.expired = Some(self.spec.expires_at.is_some_and(|end| end <= now));
     }
 }

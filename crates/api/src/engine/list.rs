@@ -1,0 +1,182 @@
+//! Lists: pages with cursors where the version knows them, bare arrays elsewhere.
+
+use super::{Desk, Held, Managed, Paging, Secrets, present};
+use crate::error::Error;
+use crate::query::{Anchor, ListQuery, PageSize};
+use crate::reply::{Answer, Reply};
+use axum::response::Response;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use std::borrow::Cow;
+use store::Tx;
+use store::resources::{self, Position, Query};
+use types::parts::{PaginationMeta, Status};
+use types::{ApiVersion, KindName};
+
+pub(crate) use types::parts::Page;
+
+/// A list as its version shows it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Listing<K> {
+    Bare(Vec<K>),
+    Page(Page<K>),
+}
+
+impl<K: JsonSchema> JsonSchema for Listing<K> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}Listing", K::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (page, item) = (generator.subschema_for::<Page<K>>(), generator.subschema_for::<K>());
+        json_schema!({"oneOf": [page, {"type": "array", "items": item}]})
+    }
+}
+
+impl<K: Serialize + JsonSchema + Send> Answer for Listing<K> {
+    fn into_response(self) -> Response {
+        Reply::of(&self).into_response()
+    }
+
+    fn describe(generator: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
+        vec![(200, Some(Self::json_schema(generator)))]
+    }
+}
+
+/// Answers a list request.
+pub(crate) fn list<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery, version: ApiVersion) -> Result<Listing<K>, Error> {
+    require_parents::<K>(desk, tx, parents)?;
+    match K::PAGING {
+        Paging::Pages(size) if version.has_pages() => page(desk, tx, parents, asked, size).map(Listing::Page),
+        Paging::Pages(_) | Paging::Bare => bare(desk, tx, parents, asked).map(Listing::Bare),
+    }
+}
+
+/// Every object of a kind, up to the limit of bare lists.
+pub(crate) fn list_all<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<Vec<K>, Error> {
+    require_parents::<K>(desk, tx, parents)?;
+    bare(desk, tx, parents, &ListQuery::default())
+}
+
+fn require_parents<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<(), Error> {
+    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else { return Ok(()) };
+    match desk.find(tx, *kind, above, name)? {
+        Some(_) => Ok(()),
+        None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
+    }
+}
+
+/// What a list request selects, with its texts owned.
+struct Selection {
+    parent: String,
+    statuses: Vec<Status>,
+    /// The statuses asked for exist on nothing.
+    impossible: bool,
+    hidden: Vec<Status>,
+    external_id: Option<String>,
+    text: Option<String>,
+}
+
+impl Selection {
+    fn new<K: Managed>(parents: &[String], asked: &ListQuery) -> Result<Self, Error> {
+        let statuses = asked.statuses()?;
+        let hides = K::NAME == KindName::Sandbox && statuses.is_none() && !asked.show_terminated.0;
+        Ok(Self {
+            parent: parents.join("/"),
+            impossible: statuses.as_ref().is_some_and(Vec::is_empty),
+            statuses: statuses.unwrap_or_default(),
+            hidden: if hides { vec![Status::Terminated] } else { Vec::new() },
+            external_id: asked.external_id.clone().filter(|id| !id.is_empty()),
+            text: asked.text()?,
+        })
+    }
+
+    fn query<'q>(&'q self, desk: &'q Desk, kind: KindName, asked: &ListQuery, limit: i64) -> Query<'q> {
+        Query {
+            workspace: &desk.member.workspace,
+            kind,
+            parent: Some(&self.parent),
+            statuses: &self.statuses,
+            hidden_statuses: &self.hidden,
+            external_id: self.external_id.as_deref(),
+            text: self.text.as_deref(),
+            order: asked.sort.into(),
+            after: None,
+            limit,
+            from_end: false,
+        }
+    }
+}
+
+fn bare<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery) -> Result<Vec<K>, Error> {
+    let limit = desk.app.settings.bare_list_max;
+    let selection = Selection::new::<K>(parents, asked)?;
+    if selection.impossible {
+        return Ok(Vec::new());
+    }
+    let rows = resources::list(tx, &selection.query(desk, K::NAME, asked, limit + 1))?;
+    if rows.len() as i64 > limit {
+        let version = ApiVersion::V2026_04_28;
+        let message = format!("there are more than {limit} objects: ask for pages with the version header `{version}`");
+        return Err(Error::Malformed(message));
+    }
+    rows.into_iter().map(|row| item(desk, tx, row)).collect()
+}
+
+fn item<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, row: resources::Stored) -> Result<K, Error> {
+    let mut shown = present(desk, tx, &Held::<K>::read(row)?, &Secrets::Masked)?;
+    shown.lighten();
+    Ok(shown)
+}
+
+fn page<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery, size: PageSize) -> Result<Page<K>, Error> {
+    let (limit, now) = (asked.size(size)?, desk.world().now());
+    let selection = Selection::new::<K>(parents, asked)?;
+    if selection.impossible {
+        return Ok(Page { data: Vec::new(), meta: PaginationMeta::default() });
+    }
+    let bound = bound_to::<K>(desk, &selection, asked);
+    let mut query = selection.query(desk, K::NAME, asked, limit + 1);
+    match (&asked.anchor, asked.cursor.as_deref().filter(|cursor| !cursor.is_empty())) {
+        (Some(Anchor::End), _) => (query.from_end, query.limit) = (true, limit),
+        (None, Some(cursor)) => query.after = Some(position(&desk.app.cursors.open(&bound, cursor, now)?)?),
+        (None, None) => {}
+    }
+    let mut rows = resources::list(tx, &query)?;
+    let has_more = rows.len() as i64 > limit;
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let next_cursor = match rows.last() {
+        Some(last) if has_more => {
+            desk.app.cursors.sign(&bound, &resources::position(last, query.order).to_string(), now)
+        }
+        _ => String::new(),
+    };
+    query.after = None;
+    let total = resources::total(tx, &query)?;
+    let data = rows.into_iter().map(|row| item(desk, tx, row)).collect::<Result<_, _>>()?;
+    Ok(Page { data, meta: PaginationMeta { has_more, next_cursor, total } })
+}
+
+fn position(text: &str) -> Result<Position, Error> {
+    text.parse().map_err(|_| Error::Malformed("`cursor` is not one that this list gave out".into()))
+}
+
+/// The list and its filters, as a cursor is bound to them.
+fn bound_to<K: Managed>(desk: &Desk, selection: &Selection, asked: &ListQuery) -> String {
+    format!(
+        "{}/{}/{}?{:?}&{:?}&{:?}&{:?}&{:?}",
+        desk.member.workspace,
+        K::NAME,
+        selection.parent,
+        asked.sort,
+        selection.text,
+        selection.statuses,
+        selection.external_id,
+        selection.hidden,
+    )
+}

@@ -1,0 +1,81 @@
+//! Secret values on their way: sealed in the store, masked in answers, and kept when a mask comes back.
+
+use crate::error::Error;
+use std::collections::BTreeMap;
+use store::Keyring;
+use types::{Kind, Problems};
+
+/// What stands for a secret value in an answer.
+pub(crate) const MASK: &str = "***";
+
+/// Which secret values an answer shows.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Secrets {
+    #[default]
+    Masked,
+    /// Only those that the server has just made, by name: they are shown this once.
+    JustMade(Vec<String>),
+    Shown,
+}
+
+impl Secrets {
+    fn shows(&self, name: &str) -> bool {
+        match self {
+            Self::Masked => false,
+            Self::JustMade(names) => names.iter().any(|made| made == name),
+            Self::Shown => true,
+        }
+    }
+
+    /// Masks the secrets of an object that holds them sealed; opens those that are shown.
+    pub(crate) fn apply<K: Kind>(&self, object: &mut K, keyring: &Keyring, context: &str) -> Result<(), Error> {
+        let mut result = Ok(());
+        object.secrets(&mut |name, value| {
+            if !self.shows(name) {
+                MASK.clone_into(value);
+            } else if result.is_ok() {
+                result = keyring.open(context, value).map(|plain| *value = plain);
+            }
+        });
+        Ok(result?)
+    }
+}
+
+/// Each secret by its name.
+pub(super) fn values<K: Kind>(object: &K) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    object.clone().secrets(&mut |name, value| {
+        values.insert(name.to_owned(), value.clone());
+    });
+    values
+}
+
+/// Puts the stored value where the caller sent back the mask.
+pub(super) fn keep_masked<K: Kind>(wish: &mut K, old: &BTreeMap<String, String>, problems: &mut Problems) {
+    wish.secrets(&mut |name, value| {
+        if value == MASK {
+            match old.get(name) {
+                Some(stored) => value.clone_from(stored),
+                None => problems.add(name, "is masked, but no value is stored: send the value itself"),
+            }
+        }
+    });
+}
+
+/// Seals every secret; says with which key, if there was one.
+pub(super) fn seal<K: Kind>(object: &mut K, keyring: &Keyring, context: &str) -> Result<Option<String>, Error> {
+    let (mut result, mut any) = (Ok(()), false);
+    object.secrets(&mut |_, value| {
+        any = true;
+        if result.is_ok() {
+            result = keyring.seal(context, value).map(|sealed| *value = sealed);
+        }
+    });
+    result?;
+    Ok(any.then(|| keyring.active_id().to_owned()))
+}
+
+/// Opens every secret.
+pub(super) fn open<K: Kind>(object: &mut K, keyring: &Keyring, context: &str) -> Result<(), Error> {
+    Secrets::Shown.apply(object, keyring, context)
+}

@@ -1,0 +1,94 @@
+//! How fast a key and a workspace may ask.
+
+use crate::Error;
+use crate::app::{Rate, Settings};
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+use std::num::NonZeroU32;
+use types::World;
+
+/// The limiter's clock, so that tests decide the time.
+#[derive(Clone)]
+struct WorldClock(World);
+
+impl Clock for WorldClock {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.0.now().ms()).unwrap_or_default().saturating_mul(1_000_000))
+    }
+}
+
+struct Limiter {
+    clock: WorldClock,
+    keys: RateLimiter<String, DashMapStateStore<String>, WorldClock, NoOpMiddleware<Nanos>>,
+}
+
+/// Keys that are remembered; above it, those that have not asked for a while are forgotten.
+const REMEMBERED_MAX: usize = 100_000;
+
+impl Limiter {
+    fn new(rate: Rate, world: &World) -> Self {
+        let per_second = NonZeroU32::new(rate.per_second).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(rate.burst).unwrap_or(per_second);
+        let clock = WorldClock(world.clone());
+        let quota = Quota::per_second(per_second).allow_burst(burst);
+        Self { keys: RateLimiter::new(quota, DashMapStateStore::default(), clock.clone()), clock }
+    }
+
+    fn take(&self, key: &str) -> Result<(), Error> {
+        if self.keys.len() > REMEMBERED_MAX {
+            self.keys.retain_recent();
+        }
+        // The key is only copied when it is new to the limiter's map or refused.
+        self.keys.check_key(&key.to_owned()).map_err(|refusal| {
+            let wait = refusal.wait_time_from(self.clock.now());
+            Error::TooMany { retry_after_s: wait.as_secs() + 1 }
+        })
+    }
+}
+
+pub(crate) struct Limits {
+    keys: Limiter,
+    workspaces: Limiter,
+}
+
+impl Limits {
+    pub(crate) fn new(settings: &Settings, world: &World) -> Self {
+        Self { keys: Limiter::new(settings.key_rate, world), workspaces: Limiter::new(settings.workspace_rate, world) }
+    }
+
+    /// Counts one request of a credential.
+    pub(crate) fn take_key(&self, key: &str) -> Result<(), Error> {
+        self.keys.take(key)
+    }
+
+    /// Counts one request within a workspace.
+    pub(crate) fn take_workspace(&self, workspace: &str) -> Result<(), Error> {
+        self.workspaces.take(workspace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use types::Timestamp;
+
+    #[test]
+    fn a_burst_is_allowed_and_then_refused_until_time_passes() {
+        let now = Arc::new(AtomicI64::new(1_000_000));
+        let clock = Arc::clone(&now);
+        let world = World::new(move || Timestamp::from_ms(clock.load(Ordering::SeqCst)), |_| {});
+        let limiter = Limiter::new(Rate { per_second: 1, burst: 2 }, &world);
+        assert!(limiter.take("a").is_ok() && limiter.take("a").is_ok());
+        assert!(matches!(limiter.take("a"), Err(Error::TooMany { retry_after_s: 1.. })));
+        assert!(limiter.take("b").is_ok(), "another key is not concerned");
+        now.fetch_add(1_000, Ordering::SeqCst);
+        assert!(limiter.take("a").is_ok());
+    }
+}

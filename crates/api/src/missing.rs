@@ -1,0 +1,47 @@
+//! Acts whose engine is not part of this release. Each answers 501 and names what is missing; `docs/not-yet.md` lists
+//! them, and a test holds the two lists together.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    RunTasks,
+    Build,
+    ReceiveTemplate,
+    RegisterImage,
+    Snapshot,
+    Fork,
+    AskProvider,
+    VerifyDomain,
+    BillingMetrics,
+    ManagementMcp,
+}
+
+impl Missing {
+    pub const ALL: [Self; 10] = [
+        Self::RunTasks,
+        Self::Build,
+        Self::ReceiveTemplate,
+        Self::RegisterImage,
+        Self::Snapshot,
+        Self::Fork,
+        Self::AskProvider,
+        Self::VerifyDomain,
+        Self::BillingMetrics,
+        Self::ManagementMcp,
+    ];
+
+    /// Continues the sentence "This server cannot yet …".
+    pub const fn act(self) -> &'static str {
+        match self {
+            Self::RunTasks => "run the tasks of a job: the job engine is missing",
+            Self::Build => "build an image from uploaded sources: the image builder is missing",
+            Self::ReceiveTemplate => "receive the content of a volume template: the volume store is missing",
+            Self::RegisterImage => "pull an image from another registry: the image store is missing",
+            Self::Snapshot => "take a snapshot: the sandbox engine is missing",
+            Self::Fork => "fork a sandbox: the sandbox engine is missing",
+            Self::AskProvider => "ask a model provider: the model gateway is missing",
+            Self::VerifyDomain => "verify a domain by its DNS records: the domain engine is missing",
+            Self::BillingMetrics => "compute cost and usage: the meter is missing",
+            Self::ManagementMcp => "serve the management tools over MCP: the MCP endpoint is missing",
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The OpenAPI document, made from the table and from the types of the handlers, and a page to try it.
+
+use crate::operation::{Base, Line, Needs, Operation, Shape};
+use crate::table;
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse};
+use axum::routing::get;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+use types::error::ErrorBody;
+use types::{ApiVersion, Scope};
+
+static TEXT: LazyLock<String> = LazyLock::new(|| serde_json::to_string(&document()).unwrap_or_default());
+
+/// Serves the document and the page.
+pub(crate) fn pages() -> Router {
+    let document = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response() };
+    let script = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))], include_str!("openapi/page.js")).into_response() };
+    let style = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], include_str!("openapi/page.css")).into_response() };
+    Router::new()
+        .route("/v0/openapi.json", get(document))
+        .route("/v0/docs", get(|| async { Html(include_str!("openapi/page.html")) }))
+        .route("/v0/docs/page.js", get(script))
+        .route("/v0/docs/page.css", get(style))
+}
+
+/// The document of this very program.
+pub fn document() -> Value {
+    let mut generator = types::schema::generator();
+    let error = generator.subschema_for::<ErrorBody>();
+    let operations = table::operations();
+    let mut paths = Map::new();
+    for operation in &operations {
+        let entry = paths.entry(operation.line.path).or_insert_with(|| json!({}));
+        let item = describe(operation, &operations, &mut generator, &error);
+        if let Value::Object(methods) = entry {
+            methods.insert(operation.line.method.as_str().to_ascii_lowercase(), item);
+            if operation.line.base == Base::Inference {
+                methods.insert("servers".into(), json!([{"url": "/"}]));
+            }
+        }
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Holm management API",
+            "version": "v0",
+            "description": "Everything that is kept and decided about workloads: what shall run, who may ask, and what it cost.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/v0"}],
+        "security": [{"OAuth2": [Scope::Admin.name()]}, {"ApiKeyAuth": []}],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "parameters": {"Version": version_header(), "Workspace": workspace_header(), "IdempotencyKey": idempotency_header()},
+            "securitySchemes": security_schemes(),
+        },
+    })
+}
+
+fn security_schemes() -> Value {
+    let scopes: Map<String, Value> = Scope::ALL.iter().map(|scope| (scope.name().to_owned(), json!(""))).collect();
+    json!({
+        "ApiKeyAuth": {"type": "http", "scheme": "bearer", "bearerFormat": "API Key"},
+        "OAuth2": {"type": "oauth2", "flows": {
+            "authorizationCode": {"authorizationUrl": "/oauth/authorize", "tokenUrl": "/oauth/token", "scopes": scopes},
+            "clientCredentials": {"tokenUrl": "/oauth/token", "scopes": scopes},
+        }},
+    })
+}
+
+fn version_header() -> Value {
+    let versions: Vec<&str> = ApiVersion::ALL.iter().map(|version| version.name()).collect();
+    json!({"name": "Blaxel-Version", "in": "header", "required": false, "schema": {"type": "string", "enum": versions},
+           "description": "Version of the interface; the first stable one when absent. `Service-Version` is the same header."})
+}
+
+fn workspace_header() -> Value {
+    json!({"name": "X-Blaxel-Workspace", "in": "header", "required": false, "schema": {"type": "string"},
+           "description": "The workspace to act in, when the credentials reach several. `X-Service-Workspace` is the same header."})
+}
+
+fn idempotency_header() -> Value {
+    json!({"name": "Idempotency-Key", "in": "header", "required": false,
+           "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+           "description": "Names this attempt: repeated with the same body, it is answered as the first time, and nothing is done twice."})
+}
+
+fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGenerator, error: &Schema) -> Value {
+    let (line, shape) = (&operation.line, (operation.shape)(generator));
+    let mut item = json!({
+        "operationId": line.id,
+        "summary": line.summary,
+        "tags": [line.path.split('/').nth(1).unwrap_or_default()],
+        "parameters": parameters(line, &shape),
+        "responses": responses(line, &shape, all, error),
+    });
+    if let Value::Object(members) = &mut item {
+        if let Some(body) = shape.body {
+            members.insert("requestBody".into(), json!({"required": true, "content": {"application/json": {"schema": body}}}));
+        }
+        if let Some(security) = security(line.needs) {
+            members.insert("security".into(), security);
+        }
+    }
+    item
+}
+
+/// What an operation declares; one that needs the scope `admin` inherits it from the document.
+fn security(needs: Needs) -> Option<Value> {
+    match needs {
+        Needs::ADMIN => None,
+        Needs::Nothing => Some(json!([])),
+        Needs::Bearer => Some(json!([{"OAuth2": []}, {"ApiKeyAuth": []}])),
+        Needs::Scopes(scopes) => {
+            let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+            Some(json!([{"OAuth2": names}, {"ApiKeyAuth": []}]))
+        }
+    }
+}
+
+fn parameters(line: &Line, shape: &Shape) -> Vec<Value> {
+    let mut parameters = vec![json!({"$ref": "#/components/parameters/Version"})];
+    if line.needs != Needs::Nothing {
+        parameters.push(json!({"$ref": "#/components/parameters/Workspace"}));
+    }
+    if line.method == http::Method::POST {
+        parameters.push(json!({"$ref": "#/components/parameters/IdempotencyKey"}));
+    }
+    for name in path_names(line.path) {
+        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+    }
+    let query = shape.query.as_value().get("properties").and_then(Value::as_object);
+    for (name, schema) in query.into_iter().flatten() {
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let mut parameter = json!({"name": name, "in": "query", "required": false, "schema": not_null(schema)});
+        if let (Some(description), Value::Object(members)) = (description, &mut parameter) {
+            members.insert("description".into(), description);
+        }
+        parameters.push(parameter);
+    }
+    parameters
+}
+
+/// A query parameter is a text or absent; the schema of an `Option` also says `null`.
+fn not_null(mut schema: Value) -> Value {
+    if let Some(Value::Array(kinds)) = schema.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = kinds.as_slice() {
+            schema["type"] = only.clone();
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get("anyOf") {
+        let real: Vec<&Value> = choices.iter().filter(|choice| choice.get("type") != Some(&json!("null"))).collect();
+        if let [only] = real.as_slice() {
+            return (*only).clone();
+        }
+    }
+    schema
+}
+
+fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn responses(line: &Line, shape: &Shape, all: &[Operation], error: &Schema) -> Value {
+    let mut responses = Map::new();
+    for (status, schema) in &shape.answers {
+        let mut response = json!({"description": "done"});
+        if let (Some(schema), Value::Object(members)) = (schema, &mut response) {
+            members.insert("content".into(), json!({"application/json": {"schema": schema}}));
+            let links = links(line, all);
+            if !links.is_empty() {
+                members.insert("links".into(), Value::Object(links));
+            }
+        }
+        responses.insert(status.to_string(), response);
+    }
+    let mut refusals = vec![("400", "the request is wrong; the message names what")];
+    if line.needs != Needs::Nothing {
+        refusals.push(("401", "no valid credentials"));
+        refusals.push(("403", "the credentials do not allow it"));
+    }
+    refusals.extend([
+        ("404", "no such object"),
+        ("409", "in conflict with what is stored"),
+        ("410", "it is no longer there"),
+        ("413", "the body is too large"),
+        ("429", "too many requests"),
+        ("500", "the server failed"),
+        ("501", "this server cannot do it yet; the message names what is missing"),
+        ("503", "too much is waiting, or the server is ending"),
+    ]);
+    for (status, description) in refusals {
+        responses.insert(status.into(), json!({"description": description, "content": {"application/json": {"schema": error}}}));
+    }
+    Value::Object(responses)
+}
+
+/// From what a POST made to the operations on it.
+fn links(line: &Line, all: &[Operation]) -> Map<String, Value> {
+    if line.method != http::Method::POST {
+        return Map::new();
+    }
+    let below = format!("{}/{{", line.path);
+    let about = all.iter().filter(|other| other.line.path.strip_prefix(&below).is_some_and(|rest| rest.ends_with('}') && !rest.contains('/')));
+    about
+        .filter_map(|other| {
+            let mut parameters: Map<String, Value> =
+                path_names(line.path).map(|name| (name.to_owned(), json!(format!("$request.path.{name}")))).collect();
+            let own = path_names(other.line.path).last()?;
+            parameters.insert(own.to_owned(), json!(format!("$response.body#{}", name_pointer(line.path))));
+            Some((other.line.id.clone(), json!({"operationId": other.line.id, "parameters": parameters})))
+        })
+        .collect()
+}
+
+/// Where the answer of a POST holds the name of what it made.
+fn name_pointer(path: &str) -> &'static str {
+    match path.rsplit('/').next() {
+        Some("schedules" | "snapshots" | "api_keys") => "/id",
+        Some("service_accounts") => "/client_id",
+        Some("executions") => "/executionId",
+        Some("users") => "/email",
+        Some("workspaces") => "/name",
+        _ => "/metadata/name",
+    }
+}

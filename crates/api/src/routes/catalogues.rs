@@ -1,0 +1,120 @@
+//! What the operator offers: regions, hubs, templates, features, news.
+
+use crate::call::{Anyone, Call};
+use crate::engine::Desk;
+use crate::error::Error;
+use crate::missing::Missing;
+use crate::reply::Reply;
+use auth::Member;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use types::Problems;
+use types::parts::{Flavor, FlavorType};
+use types::wire::{
+    ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse, McpDefinition, PublicIps,
+    SandboxDefinition, Template,
+};
+
+/// A region that is named must be one of ours; published clients write `auto` for any.
+pub(crate) fn require_region(desk: &Desk, region: Option<&str>, field: &str) -> Result<(), Error> {
+    let regions = &desk.app.settings.regions;
+    let names: Vec<&str> = regions.iter().filter_map(|region| region.name.as_deref()).collect();
+    match region {
+        None | Some("" | "auto") => Ok(()),
+        Some(name) if names.contains(&name) => Ok(()),
+        Some(_) => {
+            let mut problems = Problems::default();
+            problems.add(field, format!("must be a region of this installation: {}", names.join(", ")));
+            Err(problems.into())
+        }
+    }
+}
+
+pub(crate) async fn configuration(call: Call<Member>) -> Result<Reply<Configuration>, Error> {
+    let regions = &call.app.settings.regions;
+    let countries: BTreeSet<&String> = regions.iter().filter_map(|region| region.country.as_ref()).collect();
+    let continents: BTreeSet<&String> = regions.iter().filter_map(|region| region.continent.as_ref()).collect();
+    let country = |name: &&String| Country { name: Some((*name).clone()), display_name: Some(name.to_uppercase()) };
+    let continent = |name: &&String| Continent { name: Some((*name).clone()), display_name: Some(name.to_uppercase()) };
+    Ok(Reply::of(&Configuration {
+        continents: Some(continents.iter().map(continent).collect()),
+        countries: Some(countries.iter().map(country).collect()),
+        detected_region: regions.first().and_then(|region| region.name.clone()),
+        private_locations: Some(Vec::new()),
+        regions: Some(regions.clone()),
+    }))
+}
+
+pub(crate) async fn locations(call: Call<Member>) -> Result<Reply<Vec<LocationResponse>>, Error> {
+    let location = |region: &types::wire::Region| LocationResponse {
+        continent: region.continent.clone(),
+        country: region.country.clone(),
+        flavors: Some(vec![Flavor { name: Some("x86".into()), kind: Some(FlavorType::Cpu) }]),
+        location: region.location.clone(),
+        region: region.name.clone(),
+        status: Some("healthy".into()),
+    };
+    Ok(Reply::of(&call.app.settings.regions.iter().map(location).collect::<Vec<_>>()))
+}
+
+pub(crate) async fn changelog(call: Call<Anyone>) -> Result<Reply<ChangelogResponse>, Error> {
+    Ok(Reply::of(&ChangelogResponse { entries: Some(call.app.settings.catalogue.changelog.clone()) }))
+}
+
+pub(crate) async fn features(call: Call<Member>) -> Result<Reply<Features>, Error> {
+    let on = call.app.settings.catalogue.features.iter().filter(|(_, on)| **on);
+    Ok(Reply::of(&Features { features: on.map(|(key, _)| (key.clone(), true)).collect() }))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct FeatureQuery {
+    /// The account to evaluate for. Flags are the same for all accounts of an installation.
+    pub account: Option<String>,
+}
+
+pub(crate) async fn feature(call: Call<Member, FeatureQuery>) -> Result<Reply<Feature>, Error> {
+    let key = call.path.name().to_owned();
+    let enabled = call.app.settings.catalogue.features.get(&key).copied();
+    let enabled = enabled.ok_or_else(|| Error::NotFound("there is no feature flag of this key".into()))?;
+    let feature = Feature { enabled, evaluated_at: call.app.world.now(), feature_key: key, ..Feature::default() };
+    Ok(Reply::of(&feature))
+}
+
+pub(crate) async fn templates(call: Call<Member>) -> Result<Reply<Vec<Template>>, Error> {
+    Ok(Reply::of(&call.app.settings.catalogue.templates))
+}
+
+pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Error> {
+    let named = |template: &&Template| template.name.as_deref() == Some(call.path.name());
+    match call.app.settings.catalogue.templates.iter().find(named) {
+        Some(template) => Ok(Reply::of(template)),
+        None => Err(Error::NotFound("there is no template of this name; GET /templates lists them".into())),
+    }
+}
+
+pub(crate) async fn mcp_hub(call: Call<Member>) -> Result<Reply<Vec<McpDefinition>>, Error> {
+    Ok(Reply::of(&call.app.settings.catalogue.servers))
+}
+
+pub(crate) async fn sandbox_hub(call: Call<Member>) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
+    Ok(Reply::of(&call.app.settings.catalogue.sandboxes))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct RegionQuery {
+    /// Only this region.
+    pub region: Option<String>,
+}
+
+pub(crate) async fn public_ips(call: Call<Member, RegionQuery>) -> Result<Reply<PublicIps>, Error> {
+    let mut all = call.app.settings.catalogue.public_ips.clone();
+    if let Some(region) = &call.query.region {
+        all.retain(|name, _| name == region);
+    }
+    Ok(Reply::of(&PublicIps(all)))
+}
+
+pub(crate) async fn management_mcp(_: Call<Member>) -> Result<Reply<types::wire::Message>, Error> {
+    Err(Error::Missing(Missing::ManagementMcp))
+}

@@ -1,0 +1,132 @@
+//! The change stream of a workspace, as server-sent events: watchers need not poll.
+
+use crate::call::Call;
+use crate::error::Error;
+use crate::reply::Answer;
+use auth::Member;
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderValue, header};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::time::Duration;
+use store::feed::{self, Change, Follower};
+use tokio::sync::OwnedSemaphorePermit;
+use types::{KindName, Timestamp};
+
+/// A comment goes out this often, so that proxies keep the stream and a dead peer is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct StreamQuery {
+    /// Revision after which to begin; from now on when absent. The header `Last-Event-ID` wins over it.
+    pub after: Option<i64>,
+    /// Kinds, separated by commas, such as `sandbox,preview`; all when absent.
+    pub kind: Option<String>,
+}
+
+/// One event of the stream. The object itself is read with its own operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ChangeEvent {
+    revision: i64,
+    /// `created`, `updated` or `deleted`.
+    act: &'static str,
+    kind: String,
+    name: String,
+    /// Names of the objects around it, outermost first.
+    parents: Vec<String>,
+    version: i64,
+    actor: String,
+    at: Timestamp,
+}
+
+pub(crate) struct ChangeStream {
+    follower: Follower,
+    kinds: Vec<KindName>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Answer for ChangeStream {
+    fn into_response(self) -> Response {
+        let events = stream::unfold(Some(self), |stream| async { next(stream?).await });
+        let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": open\n\n")) });
+        let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(hello, events)));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        response
+    }
+
+    fn describe(_: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
+        vec![(200, None)]
+    }
+}
+
+pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStream, Error> {
+    let kinds = kinds(call.query.kind.as_deref())?;
+    let place = call.app.streams.clone().try_acquire_owned().map_err(|_| Error::TooMany { retry_after_s: 5 })?;
+    let after = match call.last_event.as_deref() {
+        Some(id) => Some(id.parse().map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?),
+        None => call.query.after,
+    };
+    let workspace = call.who.workspace.clone();
+    let start = move |tx: &mut store::Tx<'_>| match after {
+        None => Ok(feed::latest(tx)?),
+        // Read once now: what is no longer kept is refused with a status, not within the stream.
+        Some(after) => feed::since(tx, Some(&workspace), after, 1).map(|_| after).map_err(gone),
+    };
+    let after = call.app.store.read(start).await?;
+    let follower = call.app.store.follow(after, call.app.settings.feed_poll).of(call.who.workspace.clone());
+    Ok(ChangeStream { follower, kinds, _place: place })
+}
+
+fn gone(error: store::Error) -> Error {
+    match error {
+        store::Error::Gone { oldest } => Error::Gone(format!("changes up to revision {oldest} are no longer kept; list again and begin without `after`")),
+        other => other.into(),
+    }
+}
+
+fn kinds(asked: Option<&str>) -> Result<Vec<KindName>, Error> {
+    let names = asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty());
+    names.map(|name| KindName::parse(name).ok_or_else(|| unknown_kind(name))).collect()
+}
+
+fn unknown_kind(name: &str) -> Error {
+    let known: Vec<&str> = KindName::ALL.iter().map(|kind| kind.name()).collect();
+    let shown: String = name.chars().take(40).collect();
+    Error::Malformed(format!("`kind` does not know `{shown}`; it knows {}", known.join(", ")))
+}
+
+/// Waits for the next events of the stream; the stream ends when the feed fails or has moved on too far.
+async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
+    match tokio::time::timeout(KEEPALIVE, stream.follower.next()).await {
+        Err(_) => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(stream))),
+        Ok(Ok(changes)) => {
+            let text: String = changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect();
+            Some((Ok(text.into()), Some(stream)))
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a change stream ended");
+            Some((Ok(Bytes::from_static(b"event: gone\ndata: {}\n\n")), None))
+        }
+    }
+}
+
+fn event(kinds: &[KindName], change: Change) -> Option<String> {
+    // Changes of members and keys are not resources of the workspace.
+    let kind = KindName::parse(&change.kind).filter(|kind| kinds.is_empty() || kinds.contains(kind))?;
+    let event = ChangeEvent {
+        revision: change.revision,
+        act: change.act.name(),
+        kind: kind.name().into(),
+        name: change.name,
+        parents: change.parent.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        version: change.version,
+        actor: change.actor,
+        at: change.at,
+    };
+    let data = serde_json::to_string(&event).unwrap_or_default();
+    Some(format!("id: {}\nevent: change\ndata: {data}\n\n", change.revision))
+}

@@ -1,0 +1,185 @@
+//! Custom domains: one owner within an account, proofs of ownership, and shares with other workspaces.
+
+use crate::call::{Body, Call, Wish};
+use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
+use crate::error::Error;
+use crate::missing::Missing;
+use crate::query::NoQuery;
+use crate::reply::Reply;
+use auth::Member;
+use store::Tx;
+use store::identity::workspaces::{self, Workspace};
+use types::kinds::custom_domain::{DomainStatus, DomainType, State};
+use types::kinds::{Application, CustomDomain, Preview};
+use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget, ShareStatus};
+use types::{Kind, KindName};
+
+/// Stands for every other workspace of the account.
+const WHOLE_ACCOUNT: &str = "account";
+
+impl Desk {
+    /// The same caller in another workspace of the account: for what one workspace gives another.
+    pub(crate) fn in_workspace(&self, workspace: &Workspace) -> Self {
+        let member = Member {
+            workspace: workspace.id.clone(),
+            workspace_name: workspace.name.clone(),
+            ..self.member.clone()
+        };
+        Self { app: self.app.clone(), member }
+    }
+}
+
+impl Managed for CustomDomain {
+    const PAGING: Paging = Paging::Bare;
+
+    fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
+        super::catalogues::require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let Some(preview) = draft.wish.spec.fallback_preview_id.as_deref() {
+            require_preview(desk, tx, preview)?;
+        }
+        if draft.old.is_some() {
+            return refuse_copy(draft.state);
+        }
+        let name = draft.wish.name().to_owned();
+        for other in workspaces::list_of_account(tx, &desk.member.account)? {
+            if desk.in_workspace(&other).find(tx, KindName::CustomDomain, &[], &name)?.is_some() {
+                return Err(Error::Conflict(format!("`{name}` is registered in the workspace `{}` of this account", other.name)));
+            }
+        }
+        let proof = desk.world().random_text(32);
+        draft.state.txt_records = [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
+        let host = crate::hosts::host_url(&desk.app.settings.public_url, "domains");
+        draft.state.cname_records = host.split_once("://").map(|(_, host)| host.to_owned());
+        Ok(())
+    }
+
+    fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        refuse_copy(&held.state)?;
+        for name in &held.state.shared_with {
+            withdraw(desk, tx, &held.row.name, name)?;
+        }
+        Ok(())
+    }
+}
+
+/// What another workspace shares is read-only here.
+fn refuse_copy(state: &State) -> Result<(), Error> {
+    match &state.shared_from_workspace {
+        Some(owner) => Err(Error::Refused(format!("the domain belongs to the workspace `{owner}`; change it there"))),
+        None => Ok(()),
+    }
+}
+
+fn require_preview(desk: &Desk, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
+    let previews = super::egress::everywhere::<Preview>(desk, tx)?;
+    if previews.iter().any(|preview| preview.metadata.name == id) {
+        return Ok(());
+    }
+    let mut problems = types::Problems::default();
+    problems.add("spec.fallbackPreviewId", "names no preview of this workspace");
+    Err(problems.into())
+}
+
+pub(crate) async fn create_for_application(call: Call<Member, NoQuery, Wish<CustomDomain>>) -> Result<Reply<CustomDomain>, Error> {
+    let (desk, application, mut wish) = (call.desk(), call.path.name().to_owned(), call.body.0.clone());
+    wish.spec.domain_type = Some(DomainType::Applications);
+    call.once(move |tx| {
+        Held::<Application>::get(&desk, tx, &[], &application)?;
+        engine::create(&desk, tx, &[], wish.clone())
+    })
+    .await
+}
+
+pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
+    let (desk, name) = (call.desk(), call.path.name().to_owned());
+    call.app.store.read(move |tx| Held::<CustomDomain>::get(&desk, tx, &[], &name).map(drop)).await?;
+    Err(Error::Missing(Missing::VerifyDomain))
+}
+
+pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainShareTarget>>, Error> {
+    let (desk, name) = (call.desk(), call.path.name().to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<CustomDomain>::get(&desk, tx, &[], &name)?;
+        let mut targets = Vec::new();
+        for workspace in held.state.shared_with {
+            let known = workspaces::find_by_name(tx, &workspace)?;
+            let workspace_display_name = known.map(|known| known.display_name);
+            targets.push(CustomDomainShareTarget { status: ShareStatus::Active, workspace, workspace_display_name });
+        }
+        Ok::<_, Error>(targets)
+    };
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+pub(crate) async fn share(call: Call<Member, NoQuery, Body<CustomDomainShareRequest>>) -> Result<Reply<CustomDomain>, Error> {
+    let (desk, name, target) = (call.desk(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
+    call.once(move |tx| {
+        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
+        refuse_copy(&held.state)?;
+        if held.state.status != DomainStatus::Verified || held.wish.spec.domain_type == Some(DomainType::Applications) {
+            return Err(Error::Malformed("only verified domains of previews can be shared; verify the domain first".into()));
+        }
+        let mut state = held.state.clone();
+        for other in targets(&desk, tx, &target)? {
+            if state.shared_with.contains(&other.name) {
+                return Err(Error::Conflict(format!("the domain is shared with `{}` already", other.name)));
+            }
+            hand_over(&desk.in_workspace(&other), tx, &held, &desk.member.workspace_name)?;
+            state.shared_with.push(other.name);
+        }
+        let held = engine::change_state(&desk, tx, held, state)?;
+        engine::present(&desk, tx, &held, &Secrets::Masked)
+    })
+    .await
+}
+
+/// The workspaces that a share names.
+fn targets(desk: &Desk, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>, Error> {
+    let others = workspaces::list_of_account(tx, &desk.member.account)?;
+    let mut others: Vec<Workspace> = others.into_iter().filter(|other| other.id != desk.member.workspace).collect();
+    if target != WHOLE_ACCOUNT {
+        others.retain(|other| other.name == target);
+        if others.is_empty() {
+            return Err(Error::NotFound(format!("this account has no other workspace `{target}`")));
+        }
+    }
+    Ok(others)
+}
+
+/// Puts a read-only copy into the target workspace.
+fn hand_over(target: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, owner: &str) -> Result<(), Error> {
+    let mut row = held.row.clone();
+    row.id = types::ids::ResourceId::new(target.world());
+    row.workspace = target.member.workspace.clone();
+    let state = State { shared_from_workspace: Some(owner.to_owned()), shared_with: Vec::new(), ..held.state.clone() };
+    row.state = serde_json::to_string(&state).unwrap_or_default();
+    let taken = |_| Error::Conflict(format!("the workspace `{}` has a domain of this name", target.member.workspace_name));
+    store::resources::insert(tx, row).map(drop).map_err(taken)
+}
+
+pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
+    let (desk, name, target) = (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
+        let mut state = held.state.clone();
+        state.shared_with.retain(|workspace| *workspace != target && target != WHOLE_ACCOUNT);
+        if state.shared_with.len() == held.state.shared_with.len() {
+            return Err(Error::NotFound(format!("the domain is not shared with `{target}`")));
+        }
+        for workspace in held.state.shared_with.iter().filter(|workspace| !state.shared_with.contains(workspace)) {
+            withdraw(&desk, tx, &name, workspace)?;
+        }
+        let held = engine::change_state(&desk, tx, held, state)?;
+        engine::present(&desk, tx, &held, &Secrets::Masked)
+    };
+    Ok(Reply::of(&call.app.store.write(work).await?))
+}
+
+/// Takes the copy out of a workspace again. The workspace may be gone, and the copy with it.
+fn withdraw(desk: &Desk, tx: &mut Tx<'_>, domain: &str, workspace: &str) -> Result<(), Error> {
+    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
+    if let Some(copy) = desk.in_workspace(&other).find(tx, KindName::CustomDomain, &[], domain)? {
+        store::resources::delete(tx, &copy, desk.actor())?;
+    }
+    Ok(())
+}

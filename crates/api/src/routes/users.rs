@@ -1,0 +1,89 @@
+//! The people of a workspace.
+
+use crate::call::{Body, Call};
+use crate::error::Error;
+use crate::query::NoQuery;
+use crate::reply::Reply;
+use auth::Member;
+use auth::people::{self, Invitation, Person};
+use store::Tx;
+use types::Timestamp;
+use types::parts::Stamped;
+use types::wire::{InviteUserRequest, Message, PendingInvitation, UserRoleRequest, WorkspaceUser};
+
+fn shown(person: Person, now: Timestamp) -> WorkspaceUser {
+    match person {
+        Person::Member { user, role, source } => WorkspaceUser {
+            accepted: Some(true),
+            email: Some(user.email),
+            email_verified: Some(user.email_verified),
+            family_name: Some(user.family_name),
+            given_name: Some(user.given_name),
+            role: Some(role),
+            source,
+            sub: Some(user.id.to_string()),
+            ..WorkspaceUser::default()
+        },
+        Person::Invited(invitation) => WorkspaceUser {
+            accepted: Some(false),
+            expired: Some(invitation.expired(now)),
+            email: Some(invitation.email),
+            role: Some(invitation.role),
+            ..WorkspaceUser::default()
+        },
+        Person::ServiceAccount { id, role, .. } => WorkspaceUser {
+            accepted: Some(true),
+            role: Some(role),
+            sub: Some(id.to_string()),
+            ..WorkspaceUser::default()
+        },
+    }
+}
+
+pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<WorkspaceUser>>, Error> {
+    let (member, now) = (call.who.clone(), call.app.world.now());
+    let people = call.app.store.read(move |tx| people::list(tx, &member)).await?;
+    Ok(Reply::of(&people.into_iter().map(|person| shown(person, now)).collect::<Vec<_>>()))
+}
+
+pub(crate) async fn invite(call: Call<Member, NoQuery, Body<InviteUserRequest>>) -> Result<Reply<PendingInvitation>, Error> {
+    let (member, asked) = (call.who.clone(), call.body.0.clone());
+    let email = asked.email.ok_or_else(|| Error::Malformed("`email` is required".into()))?;
+    let role = asked.role.unwrap_or_default();
+    let reply = call
+        .once(move |tx| {
+            let invitation = people::invite(tx, &member, &email, role)?;
+            Ok(pending(invitation, &member.workspace_name))
+        })
+        .await;
+    call.app.auth.forget();
+    reply
+}
+
+fn pending(invitation: Invitation, workspace: &str) -> PendingInvitation {
+    PendingInvitation {
+        email: Some(invitation.email),
+        expires_at: Some(invitation.expires_at),
+        invited_by: Some(invitation.invited_by.clone()),
+        role: Some(invitation.role),
+        stamped: Stamped {
+            created_at: Some(invitation.created_at),
+            updated_at: Some(invitation.created_at),
+            created_by: Some(invitation.invited_by.clone()),
+            updated_by: Some(invitation.invited_by),
+            workspace: Some(workspace.to_owned()),
+        },
+    }
+}
+
+pub(crate) async fn change_role(call: Call<Member, NoQuery, Body<UserRoleRequest>>) -> Result<Reply<WorkspaceUser>, Error> {
+    let (member, name, role, now) = (call.who.clone(), call.path.name().to_owned(), call.body.0.role, call.app.world.now());
+    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(people::set_role(tx, &member, &name, role)?);
+    Ok(Reply::of(&shown(call.app.auth.change(work).await?, now)))
+}
+
+pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Message>, Error> {
+    let (member, name) = (call.who.clone(), call.path.name().to_owned());
+    call.app.auth.change(move |tx| Ok::<_, Error>(people::remove(tx, &member, &name)?)).await?;
+    Ok(Reply::of(&Message { message: "removed from the workspace".into() }))
+}

@@ -1,0 +1,192 @@
+//! Workspaces.
+
+use super::resources::DEFAULT_VPC;
+use crate::call::{Body, Call, Person};
+use crate::engine::{self, Desk};
+use crate::error::Error;
+use crate::query::{Flag, NoQuery};
+use crate::reply::{Answer, Reply};
+use auth::workspaces::{self, Change, NewWorkspace, Settings};
+use auth::{Identity, Member};
+use axum::response::Response;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use std::sync::Arc;
+use store::{Tx, resources};
+use types::kinds::vpc::{Vpc, VpcSpec};
+use types::wire::{Workspace, WorkspaceAvailability, WorkspaceNameRequest};
+
+fn shown(stored: workspaces::Workspace) -> Workspace {
+    Workspace {
+        name: Some(stored.name),
+        display_name: Some(stored.display_name),
+        account_id: Some(stored.account.to_string()),
+        group_mappings: stored.settings.group_mappings,
+        hipaa_info: stored.settings.hipaa_info,
+        labels: Some(stored.labels),
+        region: stored.region,
+        runtime: stored.settings.runtime,
+        id: Some(stored.id.to_string()),
+        resource_counts: None,
+        status: Some(stored.status),
+        status_reason: None,
+        created_at: Some(stored.created_at),
+        updated_at: Some(stored.updated_at),
+        created_by: Some(stored.created_by),
+        updated_by: Some(stored.updated_by),
+    }
+}
+
+pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Workspace>>, Error> {
+    let who = call.who.0.clone();
+    let found = call.app.store.read(move |tx| workspaces::list(tx, &who)).await?;
+    Ok(Reply::of(&found.into_iter().map(shown).collect::<Vec<_>>()))
+}
+
+pub(crate) async fn create(call: Call<Person, NoQuery, Body<Workspace>>) -> Result<Reply<Workspace>, Error> {
+    let (app, who, wish) = (call.app.clone(), call.who.0.clone(), call.body.0.clone());
+    let name = wish.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
+    let new = NewWorkspace {
+        name,
+        display_name: wish.display_name,
+        labels: wish.labels.unwrap_or_default(),
+        settings: Settings { runtime: wish.runtime, group_mappings: wish.group_mappings, hipaa_info: wish.hipaa_info },
+        region: wish.region,
+        account: wish.account_id.map(types::ids::AccountId::known),
+    };
+    let reply = call
+        .once(move |tx| {
+            let made = workspaces::create(tx, &who, new.clone())?;
+            furnish(&Desk { app: app.clone(), member: as_admin(&who, &made) }, tx)?;
+            Ok(shown(made))
+        })
+        .await;
+    call.app.auth.forget();
+    reply
+}
+
+/// Whoever made a workspace, in it.
+pub(crate) fn as_admin(who: &Arc<Identity>, workspace: &workspaces::Workspace) -> Member {
+    Member {
+        who: Arc::clone(who),
+        workspace: workspace.id.clone(),
+        workspace_name: workspace.name.clone(),
+        account: workspace.account.clone(),
+        plan: String::new(),
+        role: auth::Role::Admin,
+    }
+}
+
+/// Makes what every workspace has, where it is missing.
+pub(crate) fn furnish(desk: &Desk, tx: &mut Tx<'_>) -> Result<(), Error> {
+    if desk.find(tx, types::KindName::Vpc, &[], DEFAULT_VPC)?.is_none() {
+        let metadata = types::parts::Metadata { name: DEFAULT_VPC.into(), ..Default::default() };
+        let vpc = Vpc { metadata, spec: VpcSpec::default(), events: None, status: None };
+        engine::create(desk, tx, &[], vpc)?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AvailabilityQuery {
+    /// Answers an object with the reason.
+    #[serde(default)]
+    pub with_reason: Flag,
+}
+
+/// A bare yes or no, or why.
+pub(crate) enum Availability {
+    Bare(bool),
+    Reasoned(WorkspaceAvailability),
+}
+
+impl Answer for Availability {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Bare(free) => Reply::of(&free).into_response(),
+            Self::Reasoned(answer) => Reply::of(&answer).into_response(),
+        }
+    }
+
+    fn describe(generator: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
+        let reasoned = generator.subschema_for::<WorkspaceAvailability>();
+        vec![(200, Some(json_schema!({"oneOf": [{"type": "boolean"}, reasoned]})))]
+    }
+}
+
+pub(crate) async fn availability(call: Call<Person, AvailabilityQuery, Body<WorkspaceNameRequest>>) -> Result<Availability, Error> {
+    let name = call.body.0.name.clone();
+    let refusal = call.app.store.read(move |tx| workspaces::refusal(tx, &name)).await?;
+    Ok(match call.query.with_reason.0 {
+        false => Availability::Bare(refusal.is_none()),
+        true => Availability::Reasoned(WorkspaceAvailability {
+            available: refusal.is_none(),
+            message: refusal.map(|reason| format!("the name {}", workspaces::reason_text(reason))),
+            reason: refusal,
+        }),
+    })
+}
+
+/// The caller in the workspace that the path names; its needs are checked there.
+fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
+    let member = call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
+        // A stranger's workspace does not exist.
+        auth::Denied::NotMember { workspace } => Error::NotFound(format!("you have no workspace `{workspace}`")),
+        other => other.into(),
+    })?;
+    member.may(call.needs.scopes())?;
+    Ok(member)
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CountQuery {
+    /// Adds how many objects of each kind there are.
+    #[serde(default)]
+    pub count_resources: Flag,
+}
+
+pub(crate) async fn get(call: Call<Person, CountQuery>) -> Result<Reply<Workspace>, Error> {
+    let (member, count) = (enter(&call)?, call.query.count_resources.0);
+    let work = move |tx: &mut Tx<'_>| {
+        let mut workspace = shown(workspaces::get(tx, &member)?);
+        if count {
+            let counts = resources::counts(tx, &member.workspace)?;
+            workspace.resource_counts = Some(counts.into_iter().map(|(kind, count)| (kind.plural().to_owned(), count)).collect());
+        }
+        Ok::<_, Error>(workspace)
+    };
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+pub(crate) async fn update(call: Call<Person, NoQuery, Body<Workspace>>) -> Result<Reply<Workspace>, Error> {
+    let (member, wish) = (enter(&call)?, call.body.0);
+    if wish.name.as_ref().is_some_and(|name| *name != member.workspace_name) {
+        return Err(Error::Malformed("`name` cannot be changed: it must equal the name in the path".into()));
+    }
+    let settings = Settings { runtime: wish.runtime, group_mappings: wish.group_mappings, hipaa_info: wish.hipaa_info };
+    let change = Change {
+        display_name: Some(wish.display_name.unwrap_or_else(|| member.workspace_name.clone())),
+        labels: Some(wish.labels.unwrap_or_default()),
+        settings: Some(settings),
+    };
+    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::update(tx, &member, change.clone())?);
+    Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
+}
+
+/// Removes a workspace with everything in it.
+pub(crate) async fn remove(call: Call<Person>) -> Result<Reply<Workspace>, Error> {
+    let member = enter(&call)?;
+    let work = move |tx: &mut Tx<'_>| {
+        resources::delete_workspace(tx, &member.workspace, &member.who.name)?;
+        Ok::<_, Error>(workspaces::delete(tx, &member)?)
+    };
+    Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
+}
+
+pub(crate) async fn leave(call: Call<Person>) -> Result<Reply<Workspace>, Error> {
+    let member = enter(&call)?;
+    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::leave(tx, &member)?);
+    Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
+}

@@ -1,0 +1,91 @@
+//! The router: every operation of the table under its prefixes, the OpenAPI document, and answers for the rest.
+
+use crate::app::App;
+use crate::error::Error;
+use crate::operation::{Base, Operation};
+use crate::{openapi, table};
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter};
+use http::{HeaderName, HeaderValue, Method, header};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+const PREFIXES: [(Base, &[&str]); 2] = [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
+
+/// Builds the router of the management API.
+pub fn router(app: App) -> Router {
+    let operations: Vec<Arc<Operation>> = table::operations().into_iter().map(Arc::new).collect();
+    let mut router = Router::new();
+    for (base, prefixes) in PREFIXES {
+        let mut paths: BTreeMap<&str, MethodRouter> = BTreeMap::new();
+        for operation in operations.iter().filter(|operation| operation.line.base == base) {
+            let routes = paths.remove(operation.line.path).unwrap_or_default();
+            paths.insert(operation.line.path, routes.on(filter(&operation.line.method), handler(&app, operation)));
+        }
+        for (path, routes) in paths {
+            let routes = routes.fallback(|| async { Error::NoMethod });
+            for prefix in prefixes {
+                router = router.route(&format!("{prefix}{path}"), routes.clone());
+            }
+        }
+    }
+    router
+        .merge(openapi::pages())
+        .merge(crate::oauth::router(app.auth.clone(), app.settings.public_url.clone()))
+        .fallback(|| async { Error::NoRoute })
+        .layer(axum::middleware::map_response(harden))
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+/// An operation as axum calls it: counted, timed and traced under its name.
+fn handler(app: &App, operation: &Arc<Operation>) -> impl Fn(Request) -> Running + Clone + Send + Sync + 'static {
+    let (app, operation) = (app.clone(), Arc::clone(operation));
+    move |request| {
+        let (app, operation) = (app.clone(), Arc::clone(&operation));
+        Box::pin(observed(app, operation, request))
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Response {
+    use tracing::Instrument;
+    let started = Instant::now();
+    let id = request_id(&app, &request);
+    let span = tracing::info_span!("request", operation = %operation.line.id, request_id = %id);
+    let mut response = (operation.run)(app, request).instrument(span.clone()).await;
+    let status = response.status().as_u16();
+    let seconds = started.elapsed().as_secs_f64();
+    span.in_scope(|| tracing::debug!(status, seconds, "answered"));
+    let labels = [("operation", operation.line.id.clone()), ("status", status.to_string())];
+    metrics::histogram!("holm_api_request_seconds", &labels).record(seconds);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The caller's name for the request, if it is harmless, else one of ours.
+fn request_id(app: &App, request: &Request) -> String {
+    let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let harmless = |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    given.filter(harmless).map_or_else(|| app.world.random_text(16), str::to_owned)
+}
+
+/// What every answer carries, whatever it is.
+async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,342 @@
+//! Every operation, one line each. The router, the checks of credentials and scopes, and the OpenAPI document are all
+//! made from this table. It is kept out of the formatter's hands: one line is one operation.
+
+use crate::call::{Call, Input, Query, Who};
+use crate::engine::Managed;
+use crate::error::Error;
+use crate::operation::{Base, Line, Needs, Operation};
+use crate::reply::Answer;
+use crate::routes::{
+    accounts, api_keys, catalogues, changes, custom_domains, drives, egress, executions, image_shares, images,
+    integrations, invitations, jobs, logs, metrics, policies, previews, quotas, resources, sandboxes, schedules,
+    service_accounts, snapshots, users, volume_templates, workspaces,
+};
+use http::Method;
+use std::future::Future;
+use types::Scope;
+use types::Scope as S;
+use types::kinds::{
+    Agent, Application, CustomDomain, Drive, EgressGateway, EgressIp, Function, IntegrationConnection, Job, Model,
+    Policy, Preview, PreviewToken, Sandbox, Schedule, Volume, VolumeTemplate, Vpc,
+};
+
+const GET: Method = Method::GET;
+const POST: Method = Method::POST;
+const PUT: Method = Method::PUT;
+const DELETE: Method = Method::DELETE;
+
+#[derive(Default)]
+struct Table(Vec<Operation>);
+
+impl Table {
+    /// Adds an operation that needs the scopes; none means that it needs `admin`.
+    fn add<W, Q, B, A, F, R>(&mut self, method: Method, path: &'static str, id: &str, summary: &str, scopes: &'static [Scope], handler: F)
+    where
+        W: Who,
+        Q: Query,
+        B: Input,
+        A: Answer,
+        F: Fn(Call<W, Q, B>) -> R + Copy + Send + Sync + 'static,
+        R: Future<Output = Result<A, Error>> + Send + 'static,
+    {
+        let needs = if scopes.is_empty() { Needs::ADMIN } else { Needs::Scopes(scopes) };
+        self.put(Base::Management, method, path, (id, summary), needs, handler);
+    }
+
+    /// Adds an operation with its own base and needs.
+    fn put<W, Q, B, A, F, R>(&mut self, base: Base, method: Method, path: &'static str, words: (&str, &str), needs: Needs, handler: F)
+    where
+        W: Who,
+        Q: Query,
+        B: Input,
+        A: Answer,
+        F: Fn(Call<W, Q, B>) -> R + Copy + Send + Sync + 'static,
+        R: Future<Output = Result<A, Error>> + Send + 'static,
+    {
+        let line = Line { method, base, path, id: words.0.into(), summary: words.1.into(), needs };
+        self.0.push(Operation::new(line, handler));
+    }
+
+    /// Adds the reads and the deletion of a kind, which are the same for nearly all.
+    fn reads<K: Managed>(&mut self, words: &Words) {
+        let Words { path, item, noun, plural, what, list, get, .. } = *words;
+        match K::PAGING {
+            crate::engine::Paging::Pages(_) => {
+                self.add(GET, path, &format!("List{plural}"), &format!("Lists {what}s"), list, resources::list::<K>);
+            }
+            crate::engine::Paging::Bare => {
+                self.add(GET, path, &format!("List{plural}"), &format!("Lists {what}s"), list, resources::list_bare::<K>);
+            }
+        }
+        self.add(GET, item, &format!("Get{noun}"), &format!("Reads one {what}"), get, resources::get::<K>);
+    }
+
+    /// Adds all five operations of a kind.
+    fn kind<K: Managed>(&mut self, words: &Words) {
+        let Words { path, item, noun, what, create, update, delete, .. } = *words;
+        self.reads::<K>(words);
+        self.add(POST, path, &format!("Create{noun}"), &format!("Makes one {what}"), create, resources::create::<K>);
+        self.add(PUT, item, &format!("Update{noun}"), &format!("Replaces one {what}"), update, resources::replace::<K>);
+        self.add(DELETE, item, &format!("Delete{noun}"), &format!("Removes one {what}"), delete, resources::remove::<K>);
+    }
+
+    /// As [`Table::kind`], for the kinds that are also built from uploaded sources.
+    fn built<K: Managed>(&mut self, words: &Words) {
+        let Words { path, item, noun, what, create, update, delete, .. } = *words;
+        self.reads::<K>(words);
+        self.add(POST, path, &format!("Create{noun}"), &format!("Makes one {what}"), create, resources::create_or_build::<K>);
+        self.add(PUT, item, &format!("Update{noun}"), &format!("Replaces one {what}"), update, resources::replace_or_build::<K>);
+        self.add(DELETE, item, &format!("Delete{noun}"), &format!("Removes one {what}"), delete, resources::remove::<K>);
+    }
+}
+
+/// How the operations of a kind are called and what they need.
+#[derive(Clone, Copy)]
+struct Words {
+    path: &'static str,
+    item: &'static str,
+    noun: &'static str,
+    plural: &'static str,
+    what: &'static str,
+    list: &'static [Scope],
+    get: &'static [Scope],
+    create: &'static [Scope],
+    update: &'static [Scope],
+    delete: &'static [Scope],
+}
+
+/// All operations.
+pub(crate) fn operations() -> Vec<Operation> {
+    let mut table = Table::default();
+    workloads(&mut table);
+    sandboxes_and_below(&mut table);
+    storage(&mut table);
+    network(&mut table);
+    integrations_and_policies(&mut table);
+    images_and_shares(&mut table);
+    people(&mut table);
+    keys(&mut table);
+    catalogue(&mut table);
+    watching_and_billing(&mut table);
+    table.0
+}
+
+#[rustfmt::skip]
+fn workloads(t: &mut Table) {
+    t.built::<Agent>(&Words {
+        path: "/agents", item: "/agents/{agentName}", noun: "Agent", plural: "Agents", what: "agent",
+        list: &[S::AgentsList], get: &[S::AgentsGet], create: &[S::AgentsCreate], update: &[S::AgentsUpdate], delete: &[S::AgentsDelete],
+    });
+    t.add(GET, "/agents/{agentName}/revisions", "ListAgentRevisions", "Lists the revisions of an agent", &[S::AgentsList], resources::revisions::<Agent>);
+    t.built::<Application>(&Words {
+        path: "/applications", item: "/applications/{applicationName}", noun: "Application", plural: "Applications", what: "application",
+        list: &[S::ApplicationsList], get: &[S::ApplicationsGet], create: &[S::ApplicationsCreate], update: &[S::ApplicationsUpdate], delete: &[S::ApplicationsDelete],
+    });
+    t.add(GET, "/applications/{applicationName}/revisions", "ListApplicationRevisions", "Lists the revisions of an application", &[S::ApplicationsList], resources::application_revisions);
+    t.add(POST, "/applications/{applicationName}/customdomains", "CreateApplicationCustomDomain", "Registers a domain for one application", &[S::CustomDomainsCreate], custom_domains::create_for_application);
+    t.built::<Function>(&Words {
+        path: "/functions", item: "/functions/{functionName}", noun: "Function", plural: "Functions", what: "MCP server",
+        list: &[S::FunctionsList], get: &[S::FunctionsGet], create: &[S::FunctionsCreate], update: &[S::FunctionsUpdate], delete: &[S::FunctionsDelete],
+    });
+    t.add(GET, "/functions/{functionName}/revisions", "ListFunctionRevisions", "Lists the revisions of an MCP server", &[S::FunctionsGet], resources::revisions::<Function>);
+    t.kind::<Model>(&Words {
+        path: "/models", item: "/models/{modelName}", noun: "Model", plural: "Models", what: "model API",
+        list: &[S::ModelsList], get: &[S::ModelsGet], create: &[S::ModelsCreate], update: &[S::ModelsUpdate], delete: &[S::ModelsDelete],
+    });
+    t.add(GET, "/models/{modelName}/revisions", "ListModelRevisions", "Lists the revisions of a model API", &[S::ModelsList], resources::revisions::<Model>);
+    t.built::<Job>(&Words {
+        path: "/jobs", item: "/jobs/{jobId}", noun: "Job", plural: "Jobs", what: "job",
+        list: &[S::JobsList], get: &[S::JobsGet], create: &[S::JobsCreate], update: &[S::JobsUpdate], delete: &[S::JobsDelete],
+    });
+    t.add(GET, "/jobs/{jobId}/revisions", "ListJobRevisions", "Lists the revisions of a job", &[S::JobsList], resources::revisions::<Job>);
+    t.add(GET, "/jobs/{jobId}/executions", "ListJobExecutions", "Lists the executions of a job", &[S::JobsList], executions::list);
+    t.add(POST, "/jobs/{jobId}/executions", "CreateJobExecution", "Starts an execution of a job", &[S::JobsCreate], jobs::execute);
+    t.put(Base::Inference, POST, "/{workspace}/jobs/{jobId}/executions", ("CreateJobExecutionByAddress", "Starts an execution of a job, by its inference address"), Needs::Scopes(&[S::JobsCreate]), jobs::execute);
+    t.add(GET, "/jobs/{jobId}/executions/{executionId}", "GetJobExecution", "Reads one execution", &[S::JobsGet], executions::get);
+    t.add(DELETE, "/jobs/{jobId}/executions/{executionId}", "DeleteJobExecution", "Cancels one execution", &[S::JobsDelete], executions::cancel);
+    t.add(GET, "/jobs/{jobId}/executions/{executionId}/tasks", "ListJobExecutionTasks", "Lists the tasks of an execution", &[S::JobsGet], executions::tasks);
+}
+
+#[rustfmt::skip]
+fn sandboxes_and_below(t: &mut Table) {
+    let words = Words {
+        path: "/sandboxes", item: "/sandboxes/{sandboxName}", noun: "Sandbox", plural: "Sandboxes", what: "sandbox",
+        list: &[S::SandboxesList], get: &[S::SandboxesGet], create: &[S::SandboxesCreate], update: &[S::SandboxesUpdate], delete: &[S::SandboxesDelete],
+    };
+    t.reads::<Sandbox>(&words);
+    t.add(POST, words.path, "CreateSandbox", "Makes one sandbox", words.create, sandboxes::create);
+    t.add(PUT, words.item, "UpdateSandbox", "Replaces one sandbox", words.update, resources::replace_or_build::<Sandbox>);
+    t.add(DELETE, words.item, "DeleteSandbox", "Removes one sandbox and what belongs to it", words.delete, resources::remove::<Sandbox>);
+    t.add(GET, "/sandboxes/by-external-id/{externalId}", "GetSandboxByExternalId", "Finds the newest sandbox with the caller's id", words.get, resources::by_external_id::<Sandbox>);
+    t.add(POST, "/sandboxes/{sandboxName}/fork", "ForkSandbox", "Clones a sandbox", words.create, sandboxes::fork);
+    t.add(GET, "/sandboxes/{sandboxName}/snapshots", "ListSandboxSnapshots", "Lists the snapshots of a sandbox", words.list, snapshots::list);
+    t.add(POST, "/sandboxes/{sandboxName}/snapshots", "CreateSandboxSnapshot", "Takes a snapshot", words.update, snapshots::create);
+    t.add(DELETE, "/sandboxes/{sandboxName}/snapshots/{snapshotId}", "DeleteSandboxSnapshot", "Removes a snapshot", words.delete, snapshots::remove);
+    t.kind::<Schedule>(&Words {
+        path: "/sandboxes/{sandboxName}/schedules", item: "/sandboxes/{sandboxName}/schedules/{scheduleId}",
+        noun: "SandboxSchedule", plural: "SandboxSchedules", what: "schedule of a sandbox", list: words.get, ..words
+    });
+    t.add(GET, "/sandboxes/{sandboxName}/schedule-executions", "ListSandboxScheduleExecutions", "Lists what schedules did, newest first", words.get, schedules::executions);
+    let previews_words = Words {
+        path: "/sandboxes/{sandboxName}/previews", item: "/sandboxes/{sandboxName}/previews/{previewName}",
+        noun: "SandboxPreview", plural: "SandboxPreviews", what: "preview of a sandbox", list: words.get, ..words
+    };
+    t.reads::<Preview>(&previews_words);
+    t.add(POST, previews_words.path, "CreateSandboxPreview", "Makes one preview of a sandbox", words.create, previews::create);
+    t.add(PUT, previews_words.item, "UpdateSandboxPreview", "Replaces one preview of a sandbox", words.update, resources::replace::<Preview>);
+    t.add(DELETE, previews_words.item, "DeleteSandboxPreview", "Removes one preview of a sandbox", words.delete, resources::remove::<Preview>);
+    let tokens = "/sandboxes/{sandboxName}/previews/{previewName}/tokens";
+    t.add(GET, tokens, "ListSandboxPreviewTokens", "Lists the tokens of a preview", words.get, resources::list_bare::<PreviewToken>);
+    t.add(POST, tokens, "CreateSandboxPreviewToken", "Makes a token for a preview", words.update, resources::create::<PreviewToken>);
+    t.add(DELETE, "/sandboxes/{sandboxName}/previews/{previewName}/tokens/{tokenName}", "DeleteSandboxPreviewToken", "Revokes a token of a preview", words.delete, previews::revoke_token);
+}
+
+#[rustfmt::skip]
+fn storage(t: &mut Table) {
+    t.kind::<Volume>(&Words {
+        path: "/volumes", item: "/volumes/{volumeName}", noun: "Volume", plural: "Volumes", what: "volume",
+        list: &[S::VolumesList], get: &[S::VolumesGet], create: &[S::VolumesCreate], update: &[S::VolumesUpdate], delete: &[S::VolumesDelete],
+    });
+    t.add(GET, "/volumes/by-external-id/{externalId}", "GetVolumeByExternalId", "Finds a volume by the caller's id", &[S::VolumesGet], resources::by_external_id::<Volume>);
+    let drives_words = Words {
+        path: "/drives", item: "/drives/{driveName}", noun: "Drive", plural: "Drives", what: "drive",
+        list: &[S::DrivesList], get: &[S::DrivesGet], create: &[S::DrivesCreate], update: &[S::DrivesCreate], delete: &[S::DrivesDelete],
+    };
+    t.reads::<Drive>(&drives_words);
+    t.add(POST, drives_words.path, "CreateDrive", "Makes one drive", drives_words.create, resources::create::<Drive>);
+    t.add(PUT, drives_words.item, "UpdateDrive", "Replaces one drive", drives_words.update, resources::replace::<Drive>);
+    t.add(DELETE, drives_words.item, "DeleteDrive", "Removes one drive", drives_words.delete, drives::remove);
+    t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::DrivesGet], resources::by_external_id::<Drive>);
+    t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, drives::jwks);
+    t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::DrivesGet], drives::access_token);
+    let templates = Words {
+        path: "/volume_templates", item: "/volume_templates/{volumeTemplateName}", noun: "VolumeTemplate", plural: "VolumeTemplates", what: "volume template",
+        list: &[S::VolumeTemplatesList], get: &[S::VolumeTemplatesGet], create: &[S::VolumeTemplatesCreate], update: &[S::VolumeTemplatesUpsert], delete: &[S::VolumeTemplatesDelete],
+    };
+    t.reads::<VolumeTemplate>(&templates);
+    t.add(POST, templates.path, "CreateVolumeTemplate", "Makes one volume template", templates.create, volume_templates::create);
+    t.add(PUT, templates.item, "UpdateVolumeTemplate", "Makes or replaces one volume template", templates.update, volume_templates::upsert);
+    t.add(DELETE, templates.item, "DeleteVolumeTemplate", "Removes one volume template", templates.delete, resources::remove::<VolumeTemplate>);
+    t.add(DELETE, "/volume_templates/{volumeTemplateName}/versions/{versionName}", "DeleteVolumeTemplateVersion", "Removes one version of a template", templates.delete, volume_templates::remove_version);
+}
+
+#[rustfmt::skip]
+fn network(t: &mut Table) {
+    let domains = Words {
+        path: "/customdomains", item: "/customdomains/{domainName}", noun: "CustomDomain", plural: "CustomDomains", what: "custom domain",
+        list: &[S::CustomDomainsList], get: &[S::CustomDomainsGet], create: &[S::CustomDomainsCreate], update: &[S::CustomDomainsUpdate], delete: &[S::CustomDomainsDelete],
+    };
+    t.kind::<CustomDomain>(&domains);
+    t.add(GET, "/customdomains/{domainName}/share", "ListCustomDomainShares", "Lists the workspaces that share a domain", domains.get, custom_domains::shares);
+    t.add(POST, "/customdomains/{domainName}/share", "ShareCustomDomain", "Shares a verified domain within the account", domains.update, custom_domains::share);
+    t.add(DELETE, "/customdomains/{domainName}/share/{targetWorkspace}", "UnshareCustomDomain", "Takes a share of a domain back", domains.update, custom_domains::unshare);
+    t.add(POST, "/customdomains/{domainName}/verify", "VerifyCustomDomain", "Verifies a domain by its DNS records", domains.update, custom_domains::verify);
+    let (vpc, gateway, ip) = ("/vpcs/{vpcName}", "/vpcs/{vpcName}/egressgateways/{gatewayName}", "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips/{ipName}");
+    t.add(GET, "/vpcs", "ListVPCs", "Lists VPCs", &[], resources::list_bare::<Vpc>);
+    t.add(POST, "/vpcs", "CreateVPC", "Makes one VPC", &[], resources::create::<Vpc>);
+    t.add(GET, vpc, "GetVPC", "Reads one VPC", &[], resources::get::<Vpc>);
+    t.add(DELETE, vpc, "DeleteVPC", "Removes one VPC", &[], resources::remove::<Vpc>);
+    t.add(GET, "/vpcs/{vpcName}/egressgateways", "ListEgressGateways", "Lists the egress gateways of a VPC", &[], resources::list_bare::<EgressGateway>);
+    t.add(POST, "/vpcs/{vpcName}/egressgateways", "CreateEgressGateway", "Makes one egress gateway", &[], resources::create::<EgressGateway>);
+    t.add(GET, gateway, "GetEgressGateway", "Reads one egress gateway", &[], resources::get::<EgressGateway>);
+    t.add(DELETE, gateway, "DeleteEgressGateway", "Removes one egress gateway", &[], resources::remove::<EgressGateway>);
+    t.add(GET, "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips", "ListEgressIPs", "Lists the addresses of a gateway", &[], resources::list_bare::<EgressIp>);
+    t.add(POST, "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips", "CreateEgressIP", "Allocates an address", &[], resources::create::<EgressIp>);
+    t.add(GET, ip, "GetEgressIP", "Reads one address", &[], resources::get::<EgressIp>);
+    t.add(DELETE, ip, "DeleteEgressIP", "Releases one address", &[], resources::remove::<EgressIp>);
+    t.add(GET, "/egressgateways", "ListAllEgressGateways", "Lists the egress gateways of all VPCs", &[S::EgressGatewaysList], egress::all::<EgressGateway>);
+    t.add(GET, "/egressgateways/usage", "GetEgressGatewayUsage", "Says which sandboxes use which gateway", &[S::EgressGatewaysList, S::SandboxesList], egress::usage);
+    t.add(GET, "/egressips", "ListAllEgressIPs", "Lists the addresses of all gateways", &[S::EgressIpsList], egress::all::<EgressIp>);
+    t.add(GET, "/publicIps", "ListPublicIps", "Lists the shared outgoing addresses per region", &[], catalogues::public_ips);
+}
+
+#[rustfmt::skip]
+fn integrations_and_policies(t: &mut Table) {
+    t.kind::<IntegrationConnection>(&Words {
+        path: "/integrations/connections", item: "/integrations/connections/{connectionName}", noun: "IntegrationConnection", plural: "IntegrationConnections", what: "integration connection",
+        list: &[S::IntegrationsList], get: &[S::IntegrationsGet], create: &[S::IntegrationsCreate], update: &[S::IntegrationsUpdate], delete: &[S::IntegrationsDelete],
+    });
+    t.add(GET, "/integrations/connections/{connectionName}/endpointConfigurations", "GetIntegrationConnectionModelEndpointConfigurations", "Lists the endpoints that a connection's provider serves", &[S::IntegrationsList], integrations::endpoints);
+    t.add(GET, "/integrations/connections/{connectionName}/models", "ListIntegrationConnectionModels", "Lists the models that a connection reaches", &[S::IntegrationsList], integrations::models);
+    t.add(GET, "/integrations/connections/{connectionName}/models/{modelId}", "GetIntegrationConnectionModel", "Reads one model that a connection reaches", &[S::IntegrationsGet], integrations::model);
+    t.add(GET, "/integrations/{integrationName}", "GetIntegration", "Reads what is known of a provider", &[S::IntegrationsList], integrations::get);
+    t.kind::<Policy>(&Words {
+        path: "/policies", item: "/policies/{policyName}", noun: "Policy", plural: "Policies", what: "policy",
+        list: &[S::PoliciesList], get: &[S::PoliciesGet], create: &[S::PoliciesCreate], update: &[S::PoliciesUpdate], delete: &[S::PoliciesDelete],
+    });
+    t.add(GET, "/policies/{policyName}/usages", "GetPolicyUsages", "Names the resources under a policy",
+        &[S::PoliciesGet, S::AgentsList, S::FunctionsList, S::ModelsList, S::SandboxesList, S::JobsList], policies::usages);
+}
+
+#[rustfmt::skip]
+fn images_and_shares(t: &mut Table) {
+    t.add(GET, "/images", "ListImages", "Lists the repositories of the workspace registry", &[S::ImagesList], images::list);
+    t.add(POST, "/images", "CreateImage", "Builds or registers an image without deploying it", &[S::ImagesCreate], images::create);
+    t.add(DELETE, "/images", "CleanupImages", "Removes the images that nothing uses", &[S::ImagesDelete], images::clean_up);
+    t.add(GET, "/images/{resourceType}/{imageName}", "GetImage", "Reads one repository", &[S::ImagesGet], images::get);
+    t.add(DELETE, "/images/{resourceType}/{imageName}", "DeleteImage", "Removes one repository, or one tag of it", &[S::ImagesDelete], images::remove);
+    t.add(DELETE, "/images/{resourceType}/{imageName}/tags/{tagName}", "DeleteImageTag", "Removes one tag", &[S::ImagesDelete], images::remove_tag);
+    t.add(GET, "/images/{resourceType}/{imageName}/share", "ListImageShares", "Lists the workspaces that share an image", &[S::ImagesGet], image_shares::list);
+    t.add(POST, "/images/{resourceType}/{imageName}/share", "ShareImage", "Shares an image with another workspace", &[S::ImagesShare], image_shares::share);
+    t.add(DELETE, "/images/{resourceType}/{imageName}/share/{targetWorkspace}", "UnshareImage", "Takes a share of an image back", &[S::ImagesShare], image_shares::unshare);
+    t.add(GET, "/pending-image-shares", "ListPendingImageShares", "Lists shares that wait for acceptance", &[S::ImagesShare], image_shares::pending);
+    t.add(POST, "/pending-image-shares/{pendingShareId}/accept", "AcceptImageShare", "Accepts a share", &[S::ImagesShare], image_shares::accept);
+    t.add(POST, "/pending-image-shares/{pendingShareId}/decline", "DeclineImageShare", "Declines a share", &[S::ImagesShare], image_shares::decline);
+}
+
+#[rustfmt::skip]
+fn people(t: &mut Table) {
+    t.put(Base::Management, GET, "/accounts", ("ListAccounts", "Lists the accounts that the caller can see"), Needs::Bearer, accounts::list);
+    t.add(GET, "/workspaces", "ListWorkspaces", "Lists the workspaces that the caller can reach", &[S::WorkspacesList], workspaces::list);
+    t.add(POST, "/workspaces", "CreateWorkspace", "Makes a workspace", &[S::WorkspacesCreate], workspaces::create);
+    t.add(POST, "/workspaces/availability", "CheckWorkspaceAvailability", "Says whether a workspace name is free", &[], workspaces::availability);
+    t.add(GET, "/workspaces/{workspaceName}", "GetWorkspace", "Reads a workspace", &[S::WorkspacesGet], workspaces::get);
+    t.add(PUT, "/workspaces/{workspaceName}", "UpdateWorkspace", "Changes display name, labels and settings of a workspace", &[S::WorkspacesUpdate], workspaces::update);
+    t.add(DELETE, "/workspaces/{workspaceName}", "DeleteWorkspace", "Removes a workspace and everything in it", &[S::WorkspacesDelete], workspaces::remove);
+    t.add(DELETE, "/workspaces/{workspaceName}/leave", "LeaveWorkspace", "Leaves a workspace", &[S::WorkspacesLeave], workspaces::leave);
+    t.add(GET, "/users", "ListWorkspaceUsers", "Lists members and invited people", &[S::WorkspacesList], users::list);
+    t.add(POST, "/users", "InviteWorkspaceUser", "Invites a person by e-mail address", &[S::WorkspacesInvite], users::invite);
+    t.add(PUT, "/users/{subOrEmail}", "UpdateWorkspaceUserRole", "Changes the role of a member", &[S::WorkspacesUpdate], users::change_role);
+    t.add(DELETE, "/users/{subOrEmail}", "RemoveWorkspaceUser", "Removes a member, or takes an invitation back", &[S::WorkspacesRemove], users::remove);
+    t.add(GET, "/invitations", "ListInvitations", "Lists the caller's own invitations", &[S::InvitationsList], invitations::list);
+    t.add(POST, "/invitations/{invitationId}/accept", "AcceptInvitation", "Accepts an invitation", &[S::WorkspacesAccept], invitations::accept);
+    t.add(POST, "/invitations/{invitationId}/decline", "DeclineInvitation", "Declines an invitation", &[S::WorkspacesDecline], invitations::decline);
+}
+
+#[rustfmt::skip]
+fn keys(t: &mut Table) {
+    t.add(GET, "/service_accounts", "GetWorkspaceServiceAccounts", "Lists service accounts", &[S::WorkspacesGet], service_accounts::list);
+    t.add(POST, "/service_accounts", "CreateWorkspaceServiceAccount", "Makes a service account; its secret is shown once", &[S::WorkspacesUpdate], service_accounts::create);
+    t.add(PUT, "/service_accounts/{clientId}", "UpdateWorkspaceServiceAccount", "Renames a service account", &[S::WorkspacesUpdate], service_accounts::update);
+    t.add(DELETE, "/service_accounts/{clientId}", "DeleteWorkspaceServiceAccount", "Removes a service account with its keys and tokens", &[S::WorkspacesUpdate], service_accounts::remove);
+    t.add(GET, "/service_accounts/{clientId}/api_keys", "ListApiKeysForServiceAccount", "Lists the keys of a service account", &[S::ApiKeyList], api_keys::list_of_service_account);
+    t.add(POST, "/service_accounts/{clientId}/api_keys", "CreateApiKeyForServiceAccount", "Makes a key for a service account; its value is shown once", &[S::ApiKeyWrite], api_keys::create_for_service_account);
+    t.add(DELETE, "/service_accounts/{clientId}/api_keys/{apiKeyId}", "DeleteApiKeyForServiceAccount", "Revokes a key of a service account", &[S::ApiKeyWrite], api_keys::revoke_of_service_account);
+    t.add(GET, "/api_keys", "ListApiKeys", "Lists the caller's own keys", &[S::ApiKeyList], api_keys::list_own);
+    t.add(POST, "/api_keys", "CreateApiKey", "Makes a key of one's own; its value is shown once", &[S::ApiKeyWrite], api_keys::create_own);
+    t.add(DELETE, "/api_keys/{apiKeyId}", "DeleteApiKey", "Revokes a key of one's own", &[S::ApiKeyWrite], api_keys::revoke_own);
+}
+
+#[rustfmt::skip]
+fn catalogue(t: &mut Table) {
+    t.put(Base::Management, GET, "/changelog", ("GetChangelog", "News of this server's releases"), Needs::Nothing, catalogues::changelog);
+    t.add(GET, "/configuration", "GetConfiguration", "Regions, countries and continents", &[S::ConfigurationsList], catalogues::configuration);
+    t.add(GET, "/locations", "ListLocations", "Regions with their flavors and status", &[S::LocationsList], catalogues::locations);
+    t.add(GET, "/features", "getWorkspaceFeatures", "Feature flags that are on", &[S::FeatureFlagsList], catalogues::features);
+    t.add(GET, "/features/{featureKey}", "testFeatureFlag", "Evaluates one feature flag", &[S::FeatureFlagsGet], catalogues::feature);
+    t.add(GET, "/templates", "ListTemplates", "Lists code templates", &[S::TemplatesList], catalogues::templates);
+    t.add(GET, "/templates/{templateName}", "GetTemplate", "Reads one code template", &[S::TemplatesGet], catalogues::template);
+    t.add(GET, "/mcp/hub", "ListMCPHubDefinitions", "Lists prebuilt MCP servers", &[S::McpHubList], catalogues::mcp_hub);
+    t.add(GET, "/sandbox/hub", "ListSandboxHubDefinitions", "Lists prebuilt sandbox images", &[S::SandboxHubList], catalogues::sandbox_hub);
+    t.add(GET, "/quotas", "ListQuotas", "Says how many objects of each kind there may be and are", &[S::WorkspacesGet], quotas::list);
+}
+
+#[rustfmt::skip]
+fn watching_and_billing(t: &mut Table) {
+    t.put(Base::Management, GET, "/changes", ("StreamChanges", "Streams the changes of the workspace as server-sent events"), Needs::Bearer, changes::stream);
+    t.put(Base::Management, GET, "/observability/logs", ("GetLogs", "Logs of a workload and of its build"), Needs::Bearer, logs::get);
+    t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, catalogues::management_mcp);
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, metrics::query);
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, metrics::group_by);
+    t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/resource-types", ("ListAccountMetricsResourceTypes", "The resource types that a window has metrics of"), Needs::Bearer, metrics::resource_types);
+}
