@@ -15,7 +15,7 @@ mod error;
 mod identity;
 pub mod invitations;
 mod jwt;
-//OAUTH
+pub mod oauth;
 mod passwords;
 pub mod people;
 mod roles;

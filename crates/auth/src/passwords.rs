@@ -26,7 +26,7 @@ pub(crate) struct Passwords {
 pub struct Crowded;
 
 /// Whether a password may be chosen.
-pub fn check(password: &str) -> Result<(), Problems> {
+pub(crate) fn check(password: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.len());
     problems.require(fits, "password", format!("must have {LENGTH_MIN} to {LENGTH_MAX} characters"));

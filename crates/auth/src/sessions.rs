@@ -1,8 +1,8 @@
 //! Sessions of browsers: signing in with a password, and out again.
 
 use crate::passwords::Crowded;
-use crate::{Auth, Error, Throttled, invitations, passwords, secrets};
-use store::identity::users::{self, User, normal_email};
+use crate::{Auth, Error, Throttled, invitations, passwords, people, secrets};
+use store::identity::users::{self, User};
 use store::identity::workspaces::Workspace;
 use store::identity::{Digest, sessions};
 use types::ids::{InvitationId, UserId};
@@ -32,7 +32,8 @@ pub struct Joining {
 impl Auth {
     /// Signs in with a password. The answer is the session's secret, for a cookie.
     pub async fn sign_in(&self, email: &str, password: String) -> Result<String, SignInError> {
-        let email = normal_email(email);
+        // An invalid address has no account, and must not fill the memory of the throttle.
+        let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
         self.sign_ins().attempt(&email)?;
         let wanted = email.clone();
         let found = self

@@ -27,6 +27,9 @@ impl fmt::Debug for Tokens {
     }
 }
 
+/// Grants of one person or service account; the oldest are revoked when there are more.
+const GRANTS_PER_SUBJECT_MAX: i64 = 10_000;
+
 /// Records that `client` was allowed `scopes` for `subject`.
 pub(crate) fn grant(
     tx: &mut Tx<'_>,
@@ -43,6 +46,7 @@ pub(crate) fn grant(
         created_at: now,
         expires_at: now.plus_s(REFRESH_LIFE_S),
     };
+    grants::trim(tx, &grant.subject, GRANTS_PER_SUBJECT_MAX - 1)?;
     grants::create(tx, &grant)?;
     Ok(grant)
 }

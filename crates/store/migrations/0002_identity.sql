@@ -116,7 +116,7 @@ CREATE TABLE grants (
     created_at   BIGINT NOT NULL,
     expires_at   BIGINT NOT NULL
 );
-CREATE INDEX grants_by_subject ON grants (subject_id);
+CREATE INDEX grants_by_subject ON grants (subject_type, subject_id, created_at, id);
 CREATE INDEX grants_by_client ON grants (client_id);
 CREATE INDEX grants_by_expiry ON grants (expires_at);
 

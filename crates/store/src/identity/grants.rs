@@ -8,6 +8,9 @@ use crate::{Error, Tx, params};
 use types::Timestamp;
 use types::ids::{ClientId, GrantId};
 
+/// Grants that one transaction revokes because there are too many.
+const TRIMMED_AT_ONCE_MAX: i64 = 100;
+
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub id: GrantId,
@@ -93,6 +96,14 @@ pub fn delete(tx: &mut Tx<'_>, id: &GrantId) -> Result<bool, Error> {
         announce(tx, None, "grant", id.as_str(), Act::Deleted, "")?;
     }
     Ok(gone)
+}
+
+/// Revokes the oldest grants of a subject until at most `keep` are left.
+pub fn trim(tx: &mut Tx<'_>, subject: &Subject, keep: i64) -> Result<(), Error> {
+    let sql = "SELECT id FROM grants WHERE subject_type = $1 AND subject_id = $2
+               ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $3";
+    let rows = tx.query("grants", sql, params![subject.type_name(), subject.as_str(), keep, TRIMMED_AT_ONCE_MAX])?;
+    rows.iter().try_for_each(|row| delete(tx, &GrantId::known(row.text(0)?)).map(drop))
 }
 
 pub fn delete_of_subject(tx: &mut Tx<'_>, subject: &Subject) -> Result<(), Error> {

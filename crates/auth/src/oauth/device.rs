@@ -1,0 +1,207 @@
+//! Device codes: signing in a program that has no browser, in one that is elsewhere.
+
+use super::client::{self, Credentials};
+use super::token::{self, Outcome};
+use super::{Code, Fault, Params};
+use crate::tokens;
+use crate::{Auth, ScopeSet, Subject, Throttled, clients, secrets};
+use serde::Serialize;
+use std::fmt;
+use store::Tx;
+use store::identity::devices::{self, Decision};
+use store::identity::users::User;
+use store::identity::{self, Digest};
+
+const LIFE_S: i64 = 600;
+/// The published command line asks every three seconds and gives up when it is told to slow down.
+const INTERVAL_S: i64 = 3;
+/// Requests arrive with jitter; only what is clearly too early is refused.
+const EARLY_S: i64 = 1;
+/// What RFC 8628 adds to the interval of those who ask too often.
+const SLOWER_BY_S: i64 = 5;
+/// Device codes that wait for a decision; anybody may ask for one.
+const WAITING_MAX: i64 = 10_000;
+/// Letters that cannot be misread and spell no words; 20 to the power of 8 codes.
+const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+const USER_CODE_CHARS: usize = 8;
+
+/// The answer to a device that asks for codes.
+#[derive(Clone, Serialize)]
+pub struct Device {
+    pub device_code: String,
+    pub user_code: String,
+    pub verification_uri: String,
+    pub verification_uri_complete: String,
+    pub expires_in: i64,
+    pub interval: i64,
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Device(…)")
+    }
+}
+
+/// What a person decides on.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    pub client_name: String,
+    pub scopes: ScopeSet,
+    /// As people read it: `BCDF-GHJK`.
+    pub user_code: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    #[error("this code is not valid or has expired; start again on your device")]
+    Unknown,
+    #[error(transparent)]
+    Throttled(#[from] Throttled),
+    #[error("the store failed")]
+    Store(#[from] store::Error),
+}
+
+impl Auth {
+    /// A device begins: it gets a code for itself, and one for its user.
+    pub async fn begin_device(&self, params: Params, authorization: Option<&str>) -> Result<Device, Fault> {
+        let credentials = Credentials::read(&params, authorization)?;
+        let scopes = token::scopes(&params)?;
+        let device_code = secrets::new_secret(self.world(), "hd");
+        let digest = Digest::of(&device_code);
+        let user_code = self
+            .store()
+            .write(move |tx| {
+                let client = client::authenticate(tx, credentials.as_ref())?;
+                make_room(tx)?;
+                let user_code = new_user_code(tx)?;
+                let expires_at = tx.world().now().plus_s(LIFE_S);
+                let device = devices::Device {
+                    digest,
+                    user_code: user_code.clone(),
+                    client: client.id,
+                    scope: scopes.to_string(),
+                    decision: Decision::Waiting,
+                    interval_s: INTERVAL_S,
+                    polled_at: None,
+                    expires_at,
+                };
+                devices::create(tx, &device)?;
+                Ok::<_, Fault>(user_code)
+            })
+            .await?;
+        let user_code = readable(&user_code);
+        let verification_uri = format!("{}/oauth/device", self.issuer());
+        Ok(Device {
+            verification_uri_complete: format!("{verification_uri}?user_code={user_code}"),
+            device_code,
+            user_code,
+            verification_uri,
+            expires_in: LIFE_S,
+            interval: INTERVAL_S,
+        })
+    }
+
+    /// Finds the device that shows a code. Wrong guesses of one person are limited.
+    pub async fn device(&self, user: &User, user_code: &str) -> Result<Asking, DeviceError> {
+        let (device, client_name) = self.find_device(user, user_code).await?;
+        let scopes = ScopeSet::parse(&device.scope).map_err(|_| DeviceError::Unknown)?;
+        Ok(Asking { client_name, scopes, user_code: readable(&device.user_code) })
+    }
+
+    /// Records what the person decided.
+    pub async fn decide_device(&self, user: &User, user_code: &str, agree: bool) -> Result<(), DeviceError> {
+        let (device, _) = self.find_device(user, user_code).await?;
+        let decision = if agree { Decision::Approved { by: user.id.clone() } } else { Decision::Refused };
+        let done = self.store().write(move |tx| devices::decide(tx, &device.digest, &decision)).await?;
+        if done { Ok(()) } else { Err(DeviceError::Unknown) }
+    }
+
+    async fn find_device(&self, user: &User, user_code: &str) -> Result<(devices::Device, String), DeviceError> {
+        self.user_codes().attempt(user.id.as_str())?;
+        let wanted = plain(user_code);
+        let found = self
+            .store()
+            .read(move |tx| {
+                let now = tx.world().now();
+                let open = |device: &devices::Device| device.expires_at > now && device.decision == Decision::Waiting;
+                let Some(device) = devices::find_by_user_code(tx, &wanted)?.filter(open) else { return Ok(None) };
+                let client = clients::find(tx, device.client.as_str())?;
+                Ok::<_, store::Error>(client.map(|client| (device, client.name)))
+            })
+            .await?;
+        let found = found.ok_or(DeviceError::Unknown)?;
+        self.user_codes().succeeded(user.id.as_str());
+        Ok(found)
+    }
+}
+
+pub(super) fn by_device_code(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    params: &Params,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Fault> {
+    let client = client::authenticate(tx, credentials)?;
+    let digest = Digest::of(params.need("device_code")?);
+    let device = devices::find(tx, &digest)?.filter(|device| device.client == client.id);
+    let device = device.ok_or_else(|| Fault::grant("`device_code` is not valid"))?;
+    if device.expires_at <= tx.world().now() {
+        return Err(Fault::new(Code::ExpiredToken, "`device_code` has expired; start again"));
+    }
+    match &device.decision {
+        Decision::Waiting => wait(tx, &device),
+        Decision::Refused => Err(Fault::new(Code::AccessDenied, "the person did not agree")),
+        Decision::Approved { by } => {
+            let scopes = ScopeSet::parse(&device.scope).map_err(|unknown| Fault::scope(&unknown))?;
+            if !devices::delete(tx, &digest)? {
+                return Err(Fault::grant("`device_code` was used before"));
+            }
+            let grant = tokens::grant(tx, &client.id, Subject::User(by.clone()), scopes)?;
+            Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+        }
+    }
+}
+
+fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
+    let now = tx.world().now();
+    let least_ms = (device.interval_s - EARLY_S) * 1000;
+    let early = device.polled_at.is_some_and(|before| now.since(before) < least_ms);
+    let interval_s = if early { device.interval_s + SLOWER_BY_S } else { device.interval_s };
+    devices::polled(tx, &device.digest, interval_s)?;
+    Ok(Outcome::Refused(if early {
+        Fault::new(Code::SlowDown, format!("ask every {interval_s} s at most"))
+    } else {
+        Fault::new(Code::AuthorizationPending, "the person has not decided yet")
+    }))
+}
+
+fn make_room(tx: &mut Tx<'_>) -> Result<(), Fault> {
+    if devices::count(tx)? >= WAITING_MAX {
+        identity::sweep(tx)?;
+    }
+    if devices::count(tx)? >= WAITING_MAX {
+        return Err(Fault::new(Code::TemporarilyUnavailable, "too many devices are waiting; try again in some minutes"));
+    }
+    Ok(())
+}
+
+/// A code that no other device shows at the moment.
+fn new_user_code(tx: &mut Tx<'_>) -> Result<String, store::Error> {
+    loop {
+        let bytes = tx.world().random_bytes::<USER_CODE_CHARS>();
+        let code: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 20)])).collect();
+        if devices::find_by_user_code(tx, &code)?.is_none() {
+            return Ok(code);
+        }
+    }
+}
+
+fn readable(user_code: &str) -> String {
+    let (left, right) = user_code.split_at_checked(USER_CODE_CHARS / 2).unwrap_or((user_code, ""));
+    format!("{left}-{right}")
+}
+
+/// What was meant, however it was typed.
+fn plain(user_code: &str) -> String {
+    user_code.chars().filter(char::is_ascii_alphabetic).map(|letter| letter.to_ascii_uppercase()).take(USER_CODE_CHARS + 1).collect()
+}

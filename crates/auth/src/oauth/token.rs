@@ -1,0 +1,163 @@
+//! The token endpoint.
+
+use super::client::{self, Credentials};
+use super::{Code, Fault, Params};
+use crate::tokens::{self, Tokens};
+use crate::{Auth, ScopeSet, Subject, clients, secrets};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use sha2::{Digest as _, Sha256};
+use store::Tx;
+use store::identity::codes::Code as AuthorizationCode;
+use store::identity::grants::{Grant, Refresh};
+use store::identity::{Digest, codes, grants};
+use types::ids::ClientId;
+
+pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+/// A verifier of RFC 7636.
+const VERIFIER_CHARS: std::ops::RangeInclusive<usize> = 43..=128;
+
+/// What is decided within a transaction. Its writes stay in both cases; a [`Fault`] undoes them.
+pub(super) enum Outcome {
+    Issued(Tokens),
+    /// Refused, and remembered: a stolen token, or a question asked too early.
+    Refused(Fault),
+}
+
+impl Auth {
+    /// Answers a token request. `authorization` is the header of that name.
+    pub async fn token(&self, params: Params, authorization: Option<&str>) -> Result<Tokens, Fault> {
+        let kind = params.need("grant_type")?.to_owned();
+        let credentials = Credentials::read(&params, authorization)?;
+        let auth = self.clone();
+        let exchange = match kind.as_str() {
+            "client_credentials" => by_client_credentials,
+            "authorization_code" => by_code,
+            "refresh_token" => by_refresh,
+            DEVICE_GRANT => super::device::by_device_code,
+            _ => {
+                let kind = kind.escape_debug();
+                let description = format!("`grant_type` `{kind}` is not known here");
+                return Err(Fault::new(Code::UnsupportedGrantType, description));
+            }
+        };
+        let outcome = self.store().write(move |tx| exchange(&auth, tx, &params, credentials.as_ref())).await?;
+        match outcome {
+            Outcome::Issued(tokens) => Ok(tokens),
+            Outcome::Refused(fault) => {
+                self.forget();
+                Err(fault)
+            }
+        }
+    }
+}
+
+fn by_client_credentials(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    params: &Params,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Fault> {
+    let credentials = credentials.ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
+    if clients::find(tx, &credentials.id)?.is_some() {
+        let description = "this client acts for people only; use the credentials of a service account";
+        return Err(Fault::new(Code::UnauthorizedClient, description));
+    }
+    let account = client::service_account(tx, credentials)?;
+    let scopes = scopes(params)?;
+    let itself = ClientId::known(account.id.as_str());
+    let grant = tokens::grant(tx, &itself, Subject::ServiceAccount(account.id), scopes)?;
+    Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+}
+
+fn by_code(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&Credentials>) -> Result<Outcome, Fault> {
+    let client = client::authenticate(tx, credentials)?;
+    let digest = Digest::of(params.need("code")?);
+    let code = codes::find(tx, &digest)?.ok_or_else(|| Fault::grant("`code` is not valid"))?;
+    if let Some(first) = &code.grant {
+        grants::delete(tx, first)?;
+        let description = "`code` was used before; what it gave has been revoked, because it may have been stolen";
+        return Ok(Outcome::Refused(Fault::grant(description)));
+    }
+    check_code(tx, &code, &client.id, params)?;
+    let scopes = ScopeSet::parse(&code.scope).map_err(|unknown| Fault::scope(&unknown))?;
+    let grant = tokens::grant(tx, &client.id, Subject::User(code.user.clone()), scopes)?;
+    if !codes::spend(tx, &digest, &grant.id)? {
+        return Err(Fault::grant("`code` was used before"));
+    }
+    Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+}
+
+fn check_code(tx: &Tx<'_>, code: &AuthorizationCode, client: &ClientId, params: &Params) -> Result<(), Fault> {
+    if code.expires_at <= tx.world().now() {
+        return Err(Fault::grant("`code` has expired"));
+    }
+    if code.client != *client {
+        return Err(Fault::grant("`code` was given to another client"));
+    }
+    if params.need("redirect_uri")? != code.redirect_uri {
+        return Err(Fault::grant("`redirect_uri` is not the one of the authorization request"));
+    }
+    match (&code.challenge, params.get("code_verifier")) {
+        (None, None) => Ok(()),
+        (Some(challenge), Some(verifier)) if verifies(verifier, challenge) => Ok(()),
+        (Some(_), None) => Err(Fault::request("`code_verifier` is missing")),
+        // Also without a challenge: then somebody took it out of the authorization request.
+        (_, Some(_)) => Err(Fault::grant("`code_verifier` does not fit the `code_challenge`")),
+    }
+}
+
+fn verifies(verifier: &str, challenge: &str) -> bool {
+    VERIFIER_CHARS.contains(&verifier.len()) && secrets::same(&BASE64.encode(Sha256::digest(verifier.as_bytes())), challenge)
+}
+
+fn by_refresh(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&Credentials>) -> Result<Outcome, Fault> {
+    let digest = Digest::of(params.need("refresh_token")?);
+    let Refresh { grant, used_at } =
+        grants::find_refresh(tx, &digest)?.ok_or_else(|| Fault::grant("`refresh_token` is not valid"))?;
+    check_owner(tx, &grant, credentials)?;
+    if used_at.is_some() {
+        grants::delete(tx, &grant.id)?;
+        let description = "`refresh_token` was used before; all tokens of this sign-in have been revoked, because one \
+                           may have been stolen";
+        return Ok(Outcome::Refused(Fault::grant(description)));
+    }
+    if grant.expires_at <= tx.world().now() {
+        return Err(Fault::grant("`refresh_token` has expired"));
+    }
+    let scopes = narrowed(params, &grant)?;
+    if !grants::use_refresh(tx, &digest)? {
+        return Err(Fault::grant("`refresh_token` was used before"));
+    }
+    Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+}
+
+/// Whether the grant was made to this client. Public clients need not name themselves; the published ones do not.
+pub(super) fn check_owner(tx: &mut Tx<'_>, grant: &Grant, credentials: Option<&Credentials>) -> Result<(), Fault> {
+    let of_another = || Fault::grant("the token was given to another client");
+    if credentials.is_some_and(|credentials| credentials.id != grant.client.as_str()) {
+        return Err(of_another());
+    }
+    if let Subject::ServiceAccount(_) = grant.subject {
+        let credentials = credentials.ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
+        return client::service_account(tx, credentials).map(drop);
+    }
+    let owner = clients::find(tx, grant.client.as_str())?.ok_or_else(of_another)?;
+    match credentials {
+        None if owner.is_public() => Ok(()),
+        _ => client::authenticate(tx, credentials).map(drop),
+    }
+}
+
+pub(super) fn scopes(params: &Params) -> Result<ScopeSet, Fault> {
+    ScopeSet::parse(params.get("scope").unwrap_or_default()).map_err(|unknown| Fault::scope(&unknown))
+}
+
+fn narrowed(params: &Params, grant: &Grant) -> Result<ScopeSet, Fault> {
+    let granted = ScopeSet::parse(&grant.scope).map_err(|unknown| Fault::scope(&unknown))?;
+    if params.get("scope").is_none() {
+        return Ok(granted);
+    }
+    let wanted = scopes(params)?;
+    if wanted.within(granted) { Ok(wanted) } else { Err(Fault::new(Code::InvalidScope, "`scope` asks for more than was granted")) }
+}
