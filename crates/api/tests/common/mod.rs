@@ -1,0 +1,158 @@
+//! A whole control plane in one process: real router, real store; time and randomness of the test's own.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use api::{App, Catalogue, Parts, Rate, Settings};
+use auth::Auth;
+use auth::setup::{FirstStart, Wishes, first_start};
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+use store::{Store, Target};
+use types::wire::Region;
+use types::{Timestamp, World};
+
+/// Time stands still until a test moves it; randomness counts up from the seed of the test.
+#[derive(Clone)]
+pub struct Clock(Arc<AtomicI64>);
+
+impl Clock {
+    pub fn advance_s(&self, seconds: i64) {
+        self.0.fetch_add(seconds * 1000, Ordering::SeqCst);
+    }
+}
+
+pub fn test_world() -> (World, Clock) {
+    let clock = Clock(Arc::new(AtomicI64::new(1_776_300_000_000)));
+    let now = clock.clone();
+    let state = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
+    let fill = move |bytes: &mut [u8]| {
+        for byte in bytes {
+            // SplitMix64: every call differs, every run is the same.
+            let mut z = state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::SeqCst);
+            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            *byte = (z ^ (z >> 31)) as u8;
+        }
+    };
+    // Each reading is a millisecond later, so that what happens later is also dated later.
+    (World::new(move || Timestamp::from_ms(now.0.fetch_add(1, Ordering::SeqCst)), fill), clock)
+}
+
+pub struct Cloud {
+    pub router: Router,
+    pub store: Store,
+    pub auth: Auth,
+    pub clock: Clock,
+    pub first: FirstStart,
+    _folder: tempfile::TempDir,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    #[track_caller]
+    pub fn ok(self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.body);
+        self.body
+    }
+
+    /// The refusal's message, after a look at its shape.
+    #[track_caller]
+    pub fn refused(self, status: u16) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.body);
+        assert_eq!(self.body["code"], status, "{}", self.body);
+        assert!(self.body["error"].is_string(), "{}", self.body);
+        self.body["message"].as_str().expect("a message").to_owned()
+    }
+}
+
+pub fn settings() -> Settings {
+    Settings {
+        public_url: "http://localhost:8080".into(),
+        regions: vec![Region { name: Some("local".into()), ..Region::default() }],
+        catalogue: Catalogue::default(),
+        body_max: 1 << 20,
+        bare_list_max: 1000,
+        key_rate: Rate { per_second: 100_000, burst: 100_000 },
+        workspace_rate: Rate { per_second: 100_000, burst: 100_000 },
+        quotas: Default::default(),
+        streams_max: 16,
+        feed_poll: Duration::from_millis(20),
+    }
+}
+
+impl Cloud {
+    pub async fn start() -> Self {
+        Self::start_with(settings()).await
+    }
+
+    pub async fn start_with(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = Target::Sqlite { file: folder.path().join("holm.db") };
+        let (world, clock) = test_world();
+        let store_settings = store::Settings::new(target, folder.path().join("keys"));
+        let store = Store::open(store_settings, world.clone()).await.expect("a store");
+        let first = first_start(&store, &world, Wishes::default()).await.expect("a first start").expect("it is the first");
+        let auth_settings = auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
+        let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
+        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings };
+        let router = api::router(App::new(parts).await.expect("an app"));
+        Self { router, store, auth, clock, first, _folder: folder }
+    }
+
+    /// Sends a request with the first key and the newest version but one.
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.call_with(method, path, &[], body).await
+    }
+
+    pub async fn call_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
+        let key = format!("Bearer {}", self.first.api_key);
+        let mut all = vec![("authorization", key.as_str()), ("blaxel-version", "2026-04-28")];
+        for header in headers {
+            all.retain(|(name, _)| !name.eq_ignore_ascii_case(header.0));
+            all.push(*header);
+        }
+        self.raw(method, path, &all, body.map(|body| body.to_string().into_bytes()).unwrap_or_default()).await
+    }
+
+    pub async fn raw(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+        use tower::ServiceExt;
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        let response = self.router.clone().oneshot(request).await.expect("an answer");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a body").to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::PUT, path, Some(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, None).await
+    }
+}
