@@ -1,7 +1,46 @@
+//! `holm backup`: all state in one file, while the server runs.
+
+use super::config::Place;
+use super::progress;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output;
+use crate::server::setup;
+use crate::term;
+use crate::world;
+use std::path::PathBuf;
+use store::Store;
+
+/// Saves all state into one file, while the server runs
+///
+/// Every value is of one moment. Restore it with `holm restore`, into SQLite or PostgreSQL.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-pub(crate) async fn run(Args {}: Args) -> Result<Exit, Error> {
-    Ok(Exit::Failed)
+pub(crate) struct Args {
+    /// New file to write
+    file: PathBuf,
+    /// With the keys that open the secrets: keep such a file as safe as the keys themselves
+    #[arg(long)]
+    with_keys: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let config = args.place.load(&[])?;
+    let failed = |source| Error::Store { act: format!("write the backup {}", args.file.display()), source };
+    let mut settings = config.store_settings();
+    settings.reads_beside = true;
+    setup::must_have_keys(&config)?;
+    let store = Store::open(settings, world::system()).await.map_err(failed)?;
+    let bar = progress::counter("rows");
+    let shown = bar.clone();
+    let written = store.backup(&args.file, args.with_keys, move |progress| shown.set_position(progress.rows)).await;
+    bar.finish_and_clear();
+    let rows = written.map_err(failed)?;
+    let bytes = std::fs::metadata(&args.file).map_or(0, |about| about.len());
+    term::say(format!("{} rows, {} in {}", rows, output::size(bytes), args.file.display()));
+    if !args.with_keys {
+        term::note(format!("the secrets in it need the key file {}", config.key_file().display()));
+    }
+    Ok(Exit::Success)
 }

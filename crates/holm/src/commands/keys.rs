@@ -25,6 +25,7 @@ enum Act {
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let Act::Rotate(place) = args.act;
     let config = place.load(&[])?;
+    setup::must_have_keys(&config)?;
     let store = setup::open_store(&config).await?;
     let spinner = progress::spinner("sealing secrets with the new key");
     let rotated = store.rotate_keys().await;

@@ -1,7 +1,59 @@
+//! `holm user`: people, when nobody can sign in any more.
+
+use super::config::Place;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::server::{assembly, setup};
+use crate::term;
+use crate::world;
+use std::io::BufRead;
+
+/// Helps people who cannot sign in
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-pub(crate) async fn run(Args {}: Args) -> Result<Exit, Error> {
-    Ok(Exit::Failed)
+pub(crate) struct Args {
+    #[command(subcommand)]
+    act: Act,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Act {
+    /// Sets the password of a person
+    ///
+    /// A new one is made and printed, unless one is given. With SQLite stop the server first.
+    Password {
+        email: String,
+        /// Read the password from standard input instead
+        #[arg(long)]
+        stdin: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Length of a generated password: 100 random bits.
+const LENGTH: usize = 20;
+/// Who the change log names.
+const ACTOR: &str = "holm user password";
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let Act::Password { email, stdin, place } = args.act;
+    let config = place.load(&[])?;
+    setup::must_have_keys(&config)?;
+    let world = world::system();
+    let store = setup::open_store(&config).await?;
+    let auth = assembly::auth(&config, &store, &world, &config.server.public_url).await?;
+    let password = if stdin { read_line()? } else { world.random_text(LENGTH) };
+    let done = auth.set_password(&email, password.clone(), ACTOR).await;
+    done.map_err(|error| Error::Start { act: format!("set the password of {email}"), message: error.to_string() })?;
+    if !stdin {
+        term::say(password);
+    }
+    term::note(format!("{email} can sign in with the new password"));
+    Ok(Exit::Success)
+}
+
+fn read_line() -> Result<String, Error> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }

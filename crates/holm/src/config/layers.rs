@@ -24,13 +24,15 @@ pub(crate) struct Layers {
 struct Setting {
     value: Value,
     place: String,
+    default: Value,
 }
 
 impl Layers {
     pub(crate) fn defaults() -> Result<Self, Error> {
         let mut layers = Self { settings: BTreeMap::new() };
         for (key, value, line) in flatten("holm.example.toml", EXAMPLE)? {
-            layers.settings.insert(key, Setting { value, place: format!("holm.example.toml:{line}") });
+            let place = format!("holm.example.toml:{line}");
+            layers.settings.insert(key, Setting { default: value.clone(), value, place });
         }
         Ok(layers)
     }
@@ -69,10 +71,11 @@ impl Layers {
             return Err(Error::UnknownKey { place, key: key.to_owned(), hint: self.hint(key) });
         };
         if !known.value.same_type(&value) {
-            let message = format!("must be {}, such as {}, not {}", noun(&known.value), known.value, noun(&value));
+            let message = format!("must be {}, such as {}, not {}", noun(&known.value), known.default, noun(&value));
             return Err(Error::WrongValue { place, key: key.to_owned(), message });
         }
-        *known = Setting { value, place };
+        known.value = value;
+        known.place = place;
         Ok(())
     }
 
@@ -106,7 +109,11 @@ impl Layers {
             let path = error.path().to_string();
             let message = error.into_inner().message().trim().to_owned();
             let key = self.settings.keys().find(|key| path.starts_with(key.as_str())).cloned().unwrap_or(path);
-            self.wrong(&key, format!("is wrong: {message}"))
+            let default = self
+                .settings
+                .get(&key)
+                .map_or_else(String::new, |setting| format!("; the default is {}", setting.default));
+            self.wrong(&key, format!("is wrong: {message}{default}"))
         })
     }
 

@@ -28,8 +28,10 @@ pub(crate) struct Config {
     pub(crate) data: Data,
     pub(crate) store: Store,
     pub(crate) auth: Auth,
+    pub(crate) first_start: FirstStart,
     pub(crate) limits: Limits,
     pub(crate) placement: Placement,
+    pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
     pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
@@ -94,6 +96,7 @@ impl std::fmt::Debug for Store {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Auth {
+    pub(crate) oidc_name: String,
     #[serde(deserialize_with = "layers::text_or_none")]
     pub(crate) oidc_issuer: Option<String>,
     #[serde(deserialize_with = "layers::text_or_none")]
@@ -106,6 +109,14 @@ impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Auth").field("oidc_issuer", &self.oidc_issuer).finish_non_exhaustive()
     }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FirstStart {
+    pub(crate) admin_email: String,
+    pub(crate) account: String,
+    pub(crate) workspace: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -135,6 +146,13 @@ pub(crate) struct Region {
     pub(crate) country: String,
     #[serde(default)]
     pub(crate) continent: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Catalogue {
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

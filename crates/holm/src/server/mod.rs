@@ -1,10 +1,105 @@
-//! The server: assembly, listening, observation and the end of it.
+//! The server: assembly, listening, observation and the orderly end.
+//!
+//! Order of the start: settings, log, port, store, first start, API, serve. The port comes before the store so that
+//! a second server by mistake ends before it touches data; callers that come early wait in the kernel's queue.
+//! Order of the end: `/ready` says 503, the port closes, requests in flight finish, traces are sent.
 
-pub(crate) mod observe;
-pub(crate) mod probes;
-pub(crate) mod process;
-pub(crate) mod serve;
+pub(crate) mod assembly;
+mod first_start;
+mod observe;
+mod probes;
+mod process;
+mod serve;
 pub(crate) mod setup;
-pub(crate) async fn run(_config: crate::config::Config) -> Result<crate::exit::Exit, crate::error::Error> {
-    Ok(crate::exit::Exit::Failed)
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::world;
+use auth::Auth;
+use observe::Observation;
+use probes::Probes;
+use serve::Listener;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use store::Store;
+use tokio_util::sync::CancellationToken;
+use types::World;
+
+/// Holds the bound address while the server runs.
+const ADDRESS_FILE: &str = "address";
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
+    let started = Instant::now();
+    process::prepare();
+    let observation = Observation::start(&config).await?;
+    let listener = Listener::bind(&config.server).await?;
+    let store = setup::open_store(&config).await?;
+    let address = listener.address()?;
+    let public_url = public_url(&config, listener.scheme(), address);
+    let world = world::system();
+    first_start::greet(&config, &store, &world, &public_url).await?;
+    let (api, auth) = assembly::api(&config, &store, &world, &public_url).await?;
+
+    let draining = CancellationToken::new();
+    let probes = Probes {
+        store: store.clone(),
+        draining: draining.clone(),
+        metrics: observation.metrics.clone(),
+        request_timeout: config.server.request_timeout.0,
+    };
+    let router = probes::surround(api, probes);
+    tokio::spawn(tidy(store, auth, world, draining.clone()));
+    tokio::spawn(drain_at_signal(draining.clone()));
+    write_address(&config, address)?;
+    tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
+    listener.serve(router, draining).await;
+    forget_address(&config);
+    tracing::info!("stopped");
+    observation.finish().await;
+    Ok(Exit::Success)
+}
+
+/// Where callers reach the server, unless it is told: on this machine.
+fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
+    match config.server.public_url.as_str() {
+        "" if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
+        "" => format!("{scheme}://{address}"),
+        told => told.trim_end_matches('/').to_owned(),
+    }
+}
+
+fn write_address(config: &Config, address: SocketAddr) -> Result<(), Error> {
+    let file = config.data.folder.join(ADDRESS_FILE);
+    let new = file.with_extension("new");
+    // Renamed, so that a reader never sees half an address.
+    let written = fs::write(&new, format!("{address}\n")).and_then(|()| fs::rename(&new, &file));
+    written.map_err(Error::io(format!("write {}", file.display())))
+}
+
+fn forget_address(config: &Config) {
+    if let Err(error) = fs::remove_file(config.data.folder.join(ADDRESS_FILE)) {
+        tracing::debug!(%error, "the address file could not be removed");
+    }
+}
+
+async fn drain_at_signal(draining: CancellationToken) {
+    if let Err(error) = serve::stop_signal().await {
+        tracing::error!(%error, "signals cannot be received; the server ends");
+    }
+    tracing::info!("stopping: no new connections, requests in flight may finish");
+    draining.cancel();
+}
+
+/// Removes what need not be kept, now and then. A failure is only late work.
+async fn tidy(store: Store, auth: Auth, world: World, draining: CancellationToken) {
+    while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
+        let tidied = store.tidy(world.now()).await;
+        match auth.maintain().await.and(tidied) {
+            Ok(done) => tracing::debug!(?done, "tidied"),
+            Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+        }
+    }
 }

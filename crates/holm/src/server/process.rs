@@ -1,10 +1,15 @@
 //! What the process asks of the kernel for itself.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask};
+
+/// Nobody else on the machine may read what we write.
+const PRIVATE: Mode = Mode::from_raw_mode(0o077);
 
 /// Keeps secrets in memory out of core files and debuggers, and allows as many files as the machine lets us have.
 /// Each is worth having and none is needed, so a kernel that refuses is only noted.
 pub(crate) fn prepare() {
+    umask(PRIVATE);
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::debug!(%error, "the process can be dumped");
     }

@@ -37,6 +37,14 @@ pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
     made.map_err(Error::io(format!("make the data folder {}", folder.display())))
 }
 
+/// For commands that work on what is there: a fresh key would open none of its secrets.
+pub(crate) fn must_have_keys(config: &Config) -> Result<(), Error> {
+    let file = config.key_file();
+    std::fs::metadata(&file)
+        .map(drop)
+        .map_err(Error::io(format!("find the key file {} (data.folder, store.key_file)", file.display())))
+}
+
 pub(crate) async fn open_store(config: &Config) -> Result<Store, Error> {
     make_folder(config)?;
     let opened = Store::open(config.store_settings(), world::system()).await;

@@ -1,0 +1,56 @@
+# make run            builds Holm and starts it; the first start prints how to use it
+# make test           everything that must hold before a change goes in
+# make bench NAME=api measures, and compares with what else one could take
+
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+DATA ?= data
+LISTEN ?= 127.0.0.1:8700
+NAME ?= api
+
+BUILD_NEEDS := cc=gcc ld=binutils make=make
+TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium
+BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
+
+section = @printf '\n== %s\n' "$(1)"
+
+.PHONY: help run test bench
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+run:
+	$(call section,What the build needs)
+	@tools/need $(BUILD_NEEDS)
+	@tools/need-rust
+	$(call section,Build)
+	@cargo build --release --locked --quiet --package holm
+	$(call section,Start (data in $(DATA); Ctrl-C stops))
+	@exec target/release/holm up --data "$(DATA)" --listen "$(LISTEN)"
+
+test:
+	$(call section,What the tests need)
+	@tools/need $(TEST_NEEDS)
+	@python3 -c 'import ensurepip' 2>/dev/null || tools/need python3-venv
+	@tools/need-rust fmt clippy
+	$(call section,Format)
+	@cargo fmt --all --check
+	$(call section,Lints)
+	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(call section,Licences and advisories)
+	@tools/check-dependencies
+	$(call section,Tests)
+	@tools/run-tests
+	$(call section,Published clients)
+	@if [ -x clients/run ]; then clients/run; else echo "no client tests are there"; fi
+	$(call section,All tests passed)
+
+bench:
+	$(call section,What the measurement needs)
+	@tools/need $(BENCH_NEEDS)
+	@tools/need-rust
+	$(call section,Measure $(NAME))
+	@cargo run --release --locked --quiet --package bench -- "$(NAME)"

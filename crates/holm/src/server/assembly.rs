@@ -1,0 +1,85 @@
+//! From settings to a router.
+
+use crate::config::{Config, Region};
+use crate::error::Error;
+use auth::Auth;
+use auth::outside::Provider;
+use axum::Router;
+use std::collections::BTreeMap;
+use store::Store;
+use types::{KindName, World};
+
+pub(crate) async fn api(
+    config: &Config,
+    store: &Store,
+    world: &World,
+    public_url: &str,
+) -> Result<(Router, Auth), Error> {
+    let auth = auth(config, store, world, public_url).await?;
+    let settings = api_settings(config, public_url)?;
+    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings };
+    let app =
+        api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })?;
+    Ok((api::router(app), auth))
+}
+
+pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {
+    let settings = auth::Settings {
+        issuer: public_url.to_owned(),
+        feed_poll: config.store.feed_poll.0,
+        outside: outside(config),
+    };
+    let auth = Auth::new(store.clone(), settings, world.clone()).await;
+    auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
+}
+
+/// The check of the settings sees that the three come together.
+fn outside(config: &Config) -> Option<Provider> {
+    Some(Provider {
+        name: config.auth.oidc_name.clone(),
+        issuer: config.auth.oidc_issuer.clone()?,
+        client_id: config.auth.oidc_client_id.clone()?,
+        client_secret: config.auth.oidc_client_secret.clone()?,
+    })
+}
+
+fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Error> {
+    let limits = &config.limits;
+    Ok(api::Settings {
+        public_url: public_url.to_owned(),
+        regions: config.placement.regions.iter().map(region).collect(),
+        catalogue: catalogue(config)?,
+        body_max: config.server.body_bytes_max,
+        bare_list_max: limits.bare_list_max.into(),
+        key_rate: api::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
+        workspace_rate: api::Rate { per_second: limits.workspace_per_second, burst: limits.workspace_burst },
+        quotas: quotas(config),
+        streams_max: config.server.streams_max,
+        feed_poll: config.store.feed_poll.0,
+    })
+}
+
+fn catalogue(config: &Config) -> Result<api::Catalogue, Error> {
+    let Some(file) = &config.catalogue.file else { return Ok(api::Catalogue::default()) };
+    let act = || format!("read the catalogue {} (catalogue.file)", file.display());
+    let text = std::fs::read_to_string(file).map_err(Error::io(act()))?;
+    serde_norway::from_str(&text).map_err(|error| Error::Start { act: act(), message: error.to_string() })
+}
+
+fn quotas(config: &Config) -> BTreeMap<KindName, i64> {
+    let limits = &config.limits;
+    let quota = |kind: KindName| limits.quotas.get(kind.plural()).copied().unwrap_or(limits.objects_max).into();
+    KindName::ALL.iter().map(|kind| (*kind, quota(*kind))).collect()
+}
+
+fn region(region: &Region) -> types::wire::Region {
+    let told = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    types::wire::Region {
+        name: Some(region.name.clone()),
+        location: Some(region.name.clone()),
+        country: told(&region.country),
+        continent: told(&region.continent),
+        allowed: Some("true".to_owned()),
+        ..Default::default()
+    }
+}
