@@ -2,8 +2,8 @@
 
 use crate::catalogue::Catalogue;
 use crate::cursor::CursorKey;
-use crate::limits::Limits;
 use crate::engine::Desk;
+use crate::limits::Limits;
 use crate::routes::drives::DriveKey;
 use crate::routes::workspaces::{as_admin, furnish};
 use auth::{Auth, Identity};

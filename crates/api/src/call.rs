@@ -226,7 +226,12 @@ fn typed<T: DeserializeOwned + JsonSchema>(value: Value, checker: &OnceLock<Chec
 
 impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
     /// Checks a request in the order in which a caller can mend it: version, credentials, rights, path, query, body.
-    pub(crate) async fn read(app: App, line: &Line, checker: &OnceLock<Checker>, request: Request) -> Result<Self, Error> {
+    pub(crate) async fn read(
+        app: App,
+        line: &Line,
+        checker: &OnceLock<Checker>,
+        request: Request,
+    ) -> Result<Self, Error> {
         let (mut parts, body) = request.into_parts();
         let version = headers::version(&parts.headers)?;
         let path = path(&mut parts).await?;
@@ -284,8 +289,10 @@ fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
         return Err(Error::Malformed("the query holds a NUL character".into()));
     }
     let pairs: Vec<_> = pairs.filter(|(_, value)| !value.is_empty()).collect();
-    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(form_urlencoded::parse(encoded(&pairs).as_bytes())))
-        .map_err(|error| Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner())))
+    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(form_urlencoded::parse(
+        encoded(&pairs).as_bytes(),
+    )))
+    .map_err(|error| Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner())))
 }
 
 /// The pairs again, without those that clients send empty for "not given".

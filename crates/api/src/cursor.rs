@@ -32,7 +32,11 @@ impl CursorKey {
 
     /// The position that a cursor holds.
     pub(crate) fn open(&self, query: &str, cursor: &str, now: Timestamp) -> Result<String, Error> {
-        let bad = || Error::Malformed("`cursor` is not one that this list gave out for the same query; start again without it".into());
+        let bad = || {
+            Error::Malformed(
+                "`cursor` is not one that this list gave out for the same query; start again without it".into(),
+            )
+        };
         if cursor.len() > TEXT_MAX {
             return Err(bad());
         }

@@ -51,7 +51,9 @@ pub enum Error {
 impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Stale { what } => Self::Conflict(format!("{what} was changed meanwhile; read it and try again")),
+            store::Error::Stale { what } => {
+                Self::Conflict(format!("{what} was changed meanwhile; read it and try again"))
+            }
             other => Self::Store(other),
         }
     }

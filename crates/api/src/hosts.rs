@@ -4,7 +4,9 @@
 pub(crate) fn host_url(public_url: &str, label: &str) -> String {
     let (scheme, rest) = public_url.split_once("://").unwrap_or(("http", public_url));
     let rest = rest.trim_end_matches('/');
-    let host = rest.rsplit_once(':').map_or(rest, |(host, port)| if port.bytes().all(|b| b.is_ascii_digit()) { host } else { rest });
+    let host = rest
+        .rsplit_once(':')
+        .map_or(rest, |(host, port)| if port.bytes().all(|b| b.is_ascii_digit()) { host } else { rest });
     // Hosts below `localhost` work in browsers; below an IP address there are none.
     match host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>() {
         Ok(ip) if ip.is_loopback() => format!("{scheme}://{label}.localhost{}", &rest[host.len()..]),

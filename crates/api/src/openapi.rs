@@ -16,9 +16,17 @@ static TEXT: LazyLock<String> = LazyLock::new(|| serde_json::to_string(&document
 
 /// Serves the document and the page.
 pub(crate) fn pages() -> Router {
-    let document = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response() };
-    let script = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))], include_str!("openapi/page.js")).into_response() };
-    let style = || async { ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], include_str!("openapi/page.css")).into_response() };
+    let document = || async {
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response()
+    };
+    let script = || async {
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))], include_str!("openapi/page.js"))
+            .into_response()
+    };
+    let style = || async {
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], include_str!("openapi/page.css"))
+            .into_response()
+    };
     Router::new()
         .route("/v0/openapi.json", get(document))
         .route("/v0/docs", get(|| async { Html(include_str!("openapi/page.html")) }))
@@ -100,7 +108,10 @@ fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGene
     });
     if let Value::Object(members) = &mut item {
         if let Some(body) = shape.body {
-            members.insert("requestBody".into(), json!({"required": true, "content": {"application/json": {"schema": body}}}));
+            members.insert(
+                "requestBody".into(),
+                json!({"required": true, "content": {"application/json": {"schema": body}}}),
+            );
         }
         if let Some(security) = security(line.needs) {
             members.insert("security".into(), security);
@@ -196,7 +207,10 @@ fn responses(line: &Line, shape: &Shape, all: &[Operation], error: &Schema) -> V
         ("503", "too much is waiting, or the server is ending"),
     ]);
     for (status, description) in refusals {
-        responses.insert(status.into(), json!({"description": description, "content": {"application/json": {"schema": error}}}));
+        responses.insert(
+            status.into(),
+            json!({"description": description, "content": {"application/json": {"schema": error}}}),
+        );
     }
     Value::Object(responses)
 }
@@ -207,7 +221,9 @@ fn links(line: &Line, all: &[Operation]) -> Map<String, Value> {
         return Map::new();
     }
     let below = format!("{}/{{", line.path);
-    let about = all.iter().filter(|other| other.line.path.strip_prefix(&below).is_some_and(|rest| rest.ends_with('}') && !rest.contains('/')));
+    let about = all.iter().filter(|other| {
+        other.line.path.strip_prefix(&below).is_some_and(|rest| rest.ends_with('}') && !rest.contains('/'))
+    });
     about
         .filter_map(|other| {
             let mut parameters: Map<String, Value> =

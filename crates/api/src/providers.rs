@@ -69,7 +69,11 @@ fn endpoint(dialect: Dialect) -> IntegrationEndpoint {
             (r#"{"max_tokens":1024,"messages":[{"role":"user","content":"Hello"}]}"#, "stream", used)
         }
         Dialect::Gemini => {
-            let used = token("usageMetadata.promptTokenCount", "usageMetadata.candidatesTokenCount", Some("usageMetadata.totalTokenCount"));
+            let used = token(
+                "usageMetadata.promptTokenCount",
+                "usageMetadata.candidatesTokenCount",
+                Some("usageMetadata.totalTokenCount"),
+            );
             (r#"{"contents":[{"parts":[{"text":"Hello"}]}]}"#, "", used)
         }
         Dialect::Cohere => {

@@ -78,7 +78,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The caller's name for the request, if it is harmless, else one of ours.
 fn request_id(app: &App, request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
-    let harmless = |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let harmless =
+        |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     given.filter(harmless).map_or_else(|| app.world.random_text(16), str::to_owned)
 }
 

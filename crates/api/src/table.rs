@@ -30,8 +30,15 @@ struct Table(Vec<Operation>);
 
 impl Table {
     /// Adds an operation that needs the scopes; none means that it needs `admin`.
-    fn add<W, Q, B, A, F, R>(&mut self, method: Method, path: &'static str, id: &str, summary: &str, scopes: &'static [Scope], handler: F)
-    where
+    fn add<W, Q, B, A, F, R>(
+        &mut self,
+        method: Method,
+        path: &'static str,
+        id: &str,
+        summary: &str,
+        scopes: &'static [Scope],
+        handler: F,
+    ) where
         W: Who,
         Q: Query,
         B: Input,
@@ -44,8 +51,15 @@ impl Table {
     }
 
     /// Adds an operation with its own base and needs.
-    fn put<W, Q, B, A, F, R>(&mut self, base: Base, method: Method, path: &'static str, words: (&str, &str), needs: Needs, handler: F)
-    where
+    fn put<W, Q, B, A, F, R>(
+        &mut self,
+        base: Base,
+        method: Method,
+        path: &'static str,
+        words: (&str, &str),
+        needs: Needs,
+        handler: F,
+    ) where
         W: Who,
         Q: Query,
         B: Input,
@@ -65,7 +79,14 @@ impl Table {
                 self.add(GET, path, &format!("List{plural}"), &format!("Lists {what}s"), list, resources::list::<K>);
             }
             crate::engine::Paging::Bare => {
-                self.add(GET, path, &format!("List{plural}"), &format!("Lists {what}s"), list, resources::list_bare::<K>);
+                self.add(
+                    GET,
+                    path,
+                    &format!("List{plural}"),
+                    &format!("Lists {what}s"),
+                    list,
+                    resources::list_bare::<K>,
+                );
             }
         }
         self.add(GET, item, &format!("Get{noun}"), &format!("Reads one {what}"), get, resources::get::<K>);
@@ -77,16 +98,44 @@ impl Table {
         self.reads::<K>(words);
         self.add(POST, path, &format!("Create{noun}"), &format!("Makes one {what}"), create, resources::create::<K>);
         self.add(PUT, item, &format!("Update{noun}"), &format!("Replaces one {what}"), update, resources::replace::<K>);
-        self.add(DELETE, item, &format!("Delete{noun}"), &format!("Removes one {what}"), delete, resources::remove::<K>);
+        self.add(
+            DELETE,
+            item,
+            &format!("Delete{noun}"),
+            &format!("Removes one {what}"),
+            delete,
+            resources::remove::<K>,
+        );
     }
 
     /// As [`Table::kind`], for the kinds that are also built from uploaded sources.
     fn built<K: Managed>(&mut self, words: &Words) {
         let Words { path, item, noun, what, create, update, delete, .. } = *words;
         self.reads::<K>(words);
-        self.add(POST, path, &format!("Create{noun}"), &format!("Makes one {what}"), create, resources::create_or_build::<K>);
-        self.add(PUT, item, &format!("Update{noun}"), &format!("Replaces one {what}"), update, resources::replace_or_build::<K>);
-        self.add(DELETE, item, &format!("Delete{noun}"), &format!("Removes one {what}"), delete, resources::remove::<K>);
+        self.add(
+            POST,
+            path,
+            &format!("Create{noun}"),
+            &format!("Makes one {what}"),
+            create,
+            resources::create_or_build::<K>,
+        );
+        self.add(
+            PUT,
+            item,
+            &format!("Update{noun}"),
+            &format!("Replaces one {what}"),
+            update,
+            resources::replace_or_build::<K>,
+        );
+        self.add(
+            DELETE,
+            item,
+            &format!("Delete{noun}"),
+            &format!("Removes one {what}"),
+            delete,
+            resources::remove::<K>,
+        );
     }
 }
 

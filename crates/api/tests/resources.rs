@@ -65,14 +65,22 @@ async fn an_absent_member_is_cleared_and_a_new_revision_kept() {
 async fn pages_cover_everything_once_and_cursors_are_bound() {
     let cloud = Cloud::start().await;
     for index in 0..25 {
-        cloud.post("/v0/policies", json!({"metadata": {"name": format!("p-{index:02}")},
-            "spec": {"type": "location", "locations": [{"name": "eu", "type": "continent"}]}})).await.ok();
+        cloud
+            .post(
+                "/v0/policies",
+                json!({"metadata": {"name": format!("p-{index:02}")},
+            "spec": {"type": "location", "locations": [{"name": "eu", "type": "continent"}]}}),
+            )
+            .await
+            .ok();
     }
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = cloud.get(&format!("/v0/policies?limit=10&sort=name:asc&cursor={cursor}")).await.ok();
         assert_eq!(page["meta"]["total"], 25);
-        seen.extend(page["data"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
+        seen.extend(
+            page["data"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()),
+        );
         cursor = page["meta"]["nextCursor"].as_str().unwrap().to_owned();
         if page["meta"]["hasMore"] == false {
             break;
@@ -104,7 +112,9 @@ async fn an_idempotency_key_acts_once() {
 #[tokio::test]
 async fn unknown_versions_are_refused_by_name() {
     let cloud = Cloud::start().await;
-    let answer = cloud.call_with(Method::GET, "/v0/agents", &[("service-version", "2020-01-01"), ("blaxel-version", "")], None).await;
+    let answer = cloud
+        .call_with(Method::GET, "/v0/agents", &[("service-version", "2020-01-01"), ("blaxel-version", "")], None)
+        .await;
     assert_eq!(answer.body["error"], "invalid_api_version");
     assert!(answer.refused(400).contains("2026-04-16"));
 }
@@ -112,9 +122,13 @@ async fn unknown_versions_are_refused_by_name() {
 #[tokio::test]
 async fn problems_name_their_fields() {
     let cloud = Cloud::start().await;
-    let message = cloud.post("/v0/agents", json!({"metadata": {"name": "Bad Name"}, "spec": {"runtime": {"memory": 1}}})).await.refused(400);
+    let message = cloud
+        .post("/v0/agents", json!({"metadata": {"name": "Bad Name"}, "spec": {"runtime": {"memory": 1}}}))
+        .await
+        .refused(400);
     assert!(message.contains("`metadata.name`") && message.contains("`spec.runtime.memory`"), "{message}");
-    let message = cloud.post("/v0/agents", json!({"metadata": {"name": "x"}, "spec": {"policies": ["nope"]}})).await.refused(400);
+    let message =
+        cloud.post("/v0/agents", json!({"metadata": {"name": "x"}, "spec": {"policies": ["nope"]}})).await.refused(400);
     assert!(message.contains("`spec.policies[0]`") && message.contains("nope"), "{message}");
 }
 
@@ -124,10 +138,17 @@ async fn a_preview_and_its_tokens_go_with_their_sandbox() {
     let sandbox = cloud.post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {}, "spec": {}})).await.ok();
     let name = sandbox["metadata"]["name"].as_str().unwrap().to_owned();
     let previews = format!("/v0/sandboxes/{name}/previews");
-    let preview = cloud.post(&previews, json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": false}})).await.ok();
+    let preview =
+        cloud.post(&previews, json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": false}})).await.ok();
     assert_eq!(preview["metadata"]["resourceName"], name.as_str());
     assert!(preview["spec"]["url"].as_str().unwrap().ends_with(".preview.localhost:8080"), "{preview}");
-    let token = cloud.post(&format!("{previews}/web/tokens"), json!({"metadata": {"name": ""}, "spec": {"expiresAt": "2030-01-01T00:00:00Z"}})).await.ok();
+    let token = cloud
+        .post(
+            &format!("{previews}/web/tokens"),
+            json!({"metadata": {"name": ""}, "spec": {"expiresAt": "2030-01-01T00:00:00Z"}}),
+        )
+        .await
+        .ok();
     assert_eq!(token["spec"]["token"].as_str().unwrap().len(), 48);
     let tokens = cloud.get(&format!("{previews}/web/tokens")).await.ok();
     assert_eq!(tokens[0], token);

@@ -49,7 +49,13 @@ impl<K: Serialize + JsonSchema + Send> Answer for Listing<K> {
 }
 
 /// Answers a list request.
-pub(crate) fn list<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery, version: ApiVersion) -> Result<Listing<K>, Error> {
+pub(crate) fn list<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+    version: ApiVersion,
+) -> Result<Listing<K>, Error> {
     require_parents::<K>(desk, tx, parents)?;
     match K::PAGING {
         Paging::Pages(size) if version.has_pages() => page(desk, tx, parents, asked, size).map(Listing::Page),
@@ -134,7 +140,13 @@ fn item<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, row: resources::Stored) -> Res
     Ok(shown)
 }
 
-fn page<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery, size: PageSize) -> Result<Page<K>, Error> {
+fn page<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+    size: PageSize,
+) -> Result<Page<K>, Error> {
     let (limit, now) = (asked.size(size)?, desk.world().now());
     let selection = Selection::new::<K>(parents, asked)?;
     if selection.impossible {

@@ -41,7 +41,13 @@ impl Desk {
     }
 
     /// The row of another object of the workspace, if it exists.
-    pub(crate) fn find(&self, tx: &mut Tx<'_>, kind: KindName, parents: &[String], name: &str) -> Result<Option<Stored>, Error> {
+    pub(crate) fn find(
+        &self,
+        tx: &mut Tx<'_>,
+        kind: KindName,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Option<Stored>, Error> {
         Ok(resources::find(tx, &self.member.workspace, kind, &parents.join("/"), name)?)
     }
 }

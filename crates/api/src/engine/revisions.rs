@@ -53,7 +53,13 @@ pub(super) fn decide<K: Kind>(tx: &mut Tx<'_>, id: &ResourceId, wish: &mut K, ol
 }
 
 /// Carries the decision out on the wish; the name of the new revision, if there is one.
-pub(super) fn apply<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, wish: &mut K, deploy: Deploy) -> Result<Option<String>, Error> {
+pub(super) fn apply<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    wish: &mut K,
+    deploy: Deploy,
+) -> Result<Option<String>, Error> {
     let stored = configuration(&mut held.wish.clone());
     match deploy {
         Deploy::Nothing => {
@@ -166,7 +172,9 @@ pub(crate) fn revisions<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, name: &str) ->
             canary: Some(canary),
             previous_active: Some(before.as_deref() == Some(revision.id.as_str())),
             traffic_percent: Some(traffic),
-            status: Some(if active || canary { status.map_or("", |status| status.name()) } else { "DEACTIVATED" }.to_owned()),
+            status: Some(
+                if active || canary { status.map_or("", |status| status.name()) } else { "DEACTIVATED" }.to_owned(),
+            ),
             created_at: Some(revision.created_at),
             created_by: Some(revision.created_by),
             id: Some(revision.id),

@@ -26,7 +26,13 @@ pub(super) fn context(id: &ResourceId) -> String {
     format!("resources/{id}")
 }
 
-pub(crate) fn get<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str, secrets: &Secrets) -> Result<K, Error> {
+pub(crate) fn get<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    secrets: &Secrets,
+) -> Result<K, Error> {
     let held = Held::get(desk, tx, parents, name)?;
     present(desk, tx, &held, secrets)
 }
@@ -83,13 +89,23 @@ pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
 }
 
 /// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent members cleared.
-pub(crate) fn replace<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str, mut wish: K) -> Result<K, Error> {
+pub(crate) fn replace<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    mut wish: K,
+) -> Result<K, Error> {
     let mut held = Held::<K>::lock(desk, tx, parents, name)?;
     let mut old = held.wish.clone();
     secrets::open(&mut old, &desk.app.store.keyring().read(), &context(&held.row.id))?;
     let (stored, sent) = (secrets::values(&old), secrets::values(&wish));
     let mut problems = Problems::default();
-    problems.require(wish.name() == name, K::NAME_AT.join("."), "cannot be changed: it must equal the name in the path");
+    problems.require(
+        wish.name() == name,
+        K::NAME_AT.join("."),
+        "cannot be changed: it must equal the name in the path",
+    );
     wish.complete(Some(&old), desk.world());
     secrets::keep_masked(&mut wish, &stored, &mut problems);
     wish.check(&mut problems);
@@ -118,7 +134,12 @@ pub(crate) fn replace<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[Strin
 }
 
 /// Changes only what the server knows of an object.
-pub(crate) fn change_state<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, mut held: Held<K>, state: K::State) -> Result<Held<K>, Error> {
+pub(crate) fn change_state<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    mut held: Held<K>,
+    state: K::State,
+) -> Result<Held<K>, Error> {
     held.state = state;
     held.row.status = K::status(&held.state);
     held.row.state = json(&held.state).to_string();
@@ -167,7 +188,11 @@ fn search_text<K: Kind>(wish: &K) -> String {
 }
 
 /// Secrets that neither the caller sent nor the store had.
-fn made_by_server<K: Kind>(wish: &K, sent: &std::collections::BTreeMap<String, String>, stored: &std::collections::BTreeMap<String, String>) -> Vec<String> {
+fn made_by_server<K: Kind>(
+    wish: &K,
+    sent: &std::collections::BTreeMap<String, String>,
+    stored: &std::collections::BTreeMap<String, String>,
+) -> Vec<String> {
     let now = secrets::values(wish);
     let fresh = |(name, value): &(String, String)| sent.get(name) != Some(value) && stored.get(name) != Some(value);
     now.into_iter().filter(fresh).map(|(name, _)| name).collect()

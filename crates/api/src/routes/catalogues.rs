@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use types::Problems;
 use types::parts::{Flavor, FlavorType};
 use types::wire::{
-    ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse, McpDefinition, PublicIps,
-    SandboxDefinition, Template,
+    ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse, McpDefinition,
+    PublicIps, SandboxDefinition, Template,
 };
 
 /// A region that is named must be one of ours; published clients write `auto` for any.
@@ -69,6 +69,7 @@ pub(crate) async fn features(call: Call<Member>) -> Result<Reply<Features>, Erro
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct FeatureQuery {
+    #[expect(dead_code, reason = "declared by the interface; no flag differs between accounts")]
     /// The account to evaluate for. Flags are the same for all accounts of an installation.
     pub account: Option<String>,
 }

@@ -83,7 +83,9 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
 
 fn gone(error: store::Error) -> Error {
     match error {
-        store::Error::Gone { oldest } => Error::Gone(format!("changes up to revision {oldest} are no longer kept; list again and begin without `after`")),
+        store::Error::Gone { oldest } => Error::Gone(format!(
+            "changes up to revision {oldest} are no longer kept; list again and begin without `after`"
+        )),
         other => other.into(),
     }
 }

@@ -20,11 +20,8 @@ const WHOLE_ACCOUNT: &str = "account";
 impl Desk {
     /// The same caller in another workspace of the account: for what one workspace gives another.
     pub(crate) fn in_workspace(&self, workspace: &Workspace) -> Self {
-        let member = Member {
-            workspace: workspace.id.clone(),
-            workspace_name: workspace.name.clone(),
-            ..self.member.clone()
-        };
+        let member =
+            Member { workspace: workspace.id.clone(), workspace_name: workspace.name.clone(), ..self.member.clone() };
         Self { app: self.app.clone(), member }
     }
 }
@@ -43,7 +40,10 @@ impl Managed for CustomDomain {
         let name = draft.wish.name().to_owned();
         for other in workspaces::list_of_account(tx, &desk.member.account)? {
             if desk.in_workspace(&other).find(tx, KindName::CustomDomain, &[], &name)?.is_some() {
-                return Err(Error::Conflict(format!("`{name}` is registered in the workspace `{}` of this account", other.name)));
+                return Err(Error::Conflict(format!(
+                    "`{name}` is registered in the workspace `{}` of this account",
+                    other.name
+                )));
             }
         }
         let proof = desk.world().random_text(32);
@@ -80,7 +80,9 @@ fn require_preview(desk: &Desk, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> 
     Err(problems.into())
 }
 
-pub(crate) async fn create_for_application(call: Call<Member, NoQuery, Wish<CustomDomain>>) -> Result<Reply<CustomDomain>, Error> {
+pub(crate) async fn create_for_application(
+    call: Call<Member, NoQuery, Wish<CustomDomain>>,
+) -> Result<Reply<CustomDomain>, Error> {
     let (desk, application, mut wish) = (call.desk(), call.path.name().to_owned(), call.body.0.clone());
     wish.spec.domain_type = Some(DomainType::Applications);
     call.once(move |tx| {
@@ -111,13 +113,17 @@ pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainS
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-pub(crate) async fn share(call: Call<Member, NoQuery, Body<CustomDomainShareRequest>>) -> Result<Reply<CustomDomain>, Error> {
+pub(crate) async fn share(
+    call: Call<Member, NoQuery, Body<CustomDomainShareRequest>>,
+) -> Result<Reply<CustomDomain>, Error> {
     let (desk, name, target) = (call.desk(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
     call.once(move |tx| {
         let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
         refuse_copy(&held.state)?;
         if held.state.status != DomainStatus::Verified || held.wish.spec.domain_type == Some(DomainType::Applications) {
-            return Err(Error::Malformed("only verified domains of previews can be shared; verify the domain first".into()));
+            return Err(Error::Malformed(
+                "only verified domains of previews can be shared; verify the domain first".into(),
+            ));
         }
         let mut state = held.state.clone();
         for other in targets(&desk, tx, &target)? {
@@ -153,7 +159,8 @@ fn hand_over(target: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, owner: &
     row.workspace = target.member.workspace.clone();
     let state = State { shared_from_workspace: Some(owner.to_owned()), shared_with: Vec::new(), ..held.state.clone() };
     row.state = serde_json::to_string(&state).unwrap_or_default();
-    let taken = |_| Error::Conflict(format!("the workspace `{}` has a domain of this name", target.member.workspace_name));
+    let taken =
+        |_| Error::Conflict(format!("the workspace `{}` has a domain of this name", target.member.workspace_name));
     store::resources::insert(tx, row).map(drop).map_err(taken)
 }
 

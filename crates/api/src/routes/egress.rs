@@ -61,7 +61,9 @@ impl Managed for EgressGateway {
     fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         let users = references::users(tx, &desk.member.workspace, KindName::EgressGateway, &held.row.name)?;
         match users.first() {
-            Some((_, name)) => Err(Error::Conflict(format!("the gateway is used by the sandbox `{name}`; delete that first"))),
+            Some((_, name)) => {
+                Err(Error::Conflict(format!("the gateway is used by the sandbox `{name}`; delete that first")))
+            }
             None => Ok(()),
         }
     }

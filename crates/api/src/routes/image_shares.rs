@@ -39,7 +39,9 @@ pub(crate) async fn share(
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Image>::lock(&desk, tx, &parents, &name)?;
         if let Some(owner) = &held.state.source_workspace {
-            return Err(Error::Malformed(format!("the image is shared by `{owner}`; only that workspace can share it on")));
+            return Err(Error::Malformed(format!(
+                "the image is shared by `{owner}`; only that workspace can share it on"
+            )));
         }
         let target = target(&desk, tx, &asked)?;
         if held.state.shares.iter().any(|share| share.workspace == target.name) {
@@ -63,11 +65,19 @@ fn target(desk: &Desk, tx: &mut Tx<'_>, asked: &ImageShareRequest) -> Result<Wor
     let account = account.map_or_else(|| desk.member.account.clone(), AccountId::known);
     let found = workspaces::find_by_name(tx, &asked.target_workspace)?.filter(|workspace| workspace.account == account);
     let found = found.filter(|workspace| workspace.id != desk.member.workspace);
-    found.ok_or_else(|| Error::NotFound("there is no such other workspace; name `targetAccountId` for one of another account".into()))
+    found.ok_or_else(|| {
+        Error::NotFound("there is no such other workspace; name `targetAccountId` for one of another account".into())
+    })
 }
 
 /// Remembers a share with the image.
-fn note_share(desk: &Desk, tx: &mut Tx<'_>, held: Held<Image>, target: &Workspace, pending: Option<String>) -> Result<Image, Error> {
+fn note_share(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: Held<Image>,
+    target: &Workspace,
+    pending: Option<String>,
+) -> Result<Image, Error> {
     let mut state = held.state.clone();
     state.shares.push(ImageShareTarget {
         account_id: target.account.to_string(),
@@ -82,7 +92,14 @@ fn note_share(desk: &Desk, tx: &mut Tx<'_>, held: Held<Image>, target: &Workspac
 }
 
 /// Puts a copy of the record into the target workspace; with `force`, over an image of the same name.
-fn copy_into(target: &Desk, tx: &mut Tx<'_>, row: &Stored, state: &State, owner: &str, force: bool) -> Result<Stored, Error> {
+fn copy_into(
+    target: &Desk,
+    tx: &mut Tx<'_>,
+    row: &Stored,
+    state: &State,
+    owner: &str,
+    force: bool,
+) -> Result<Stored, Error> {
     let parents = [row.parent.clone()];
     if let Some(existing) = target.find(tx, KindName::Image, &parents, &row.name)? {
         if !force {
@@ -132,7 +149,9 @@ pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<Image>, Error> {
         match (share.pending_share_id, workspaces::find_by_name(tx, target)?) {
             (Some(pending), _) => drop(engine::remove::<ImageShare>(&desk, tx, &[], &pending)?),
             (None, Some(other)) => {
-                if let Some(copy) = desk.in_workspace(&other).find(tx, KindName::Image, std::slice::from_ref(kind), name)? {
+                if let Some(copy) =
+                    desk.in_workspace(&other).find(tx, KindName::Image, std::slice::from_ref(kind), name)?
+                {
                     store::resources::delete(tx, &copy, desk.actor())?;
                 }
             }
@@ -171,7 +190,9 @@ fn offers(desk: &Desk, tx: &mut Tx<'_>, direction: Option<Direction>) -> Result<
         for other in workspaces::list(tx)?.iter().filter(|other| other.id != desk.member.workspace) {
             let source = desk.in_workspace(other);
             let offered = super::egress::everywhere::<ImageShare>(&source, tx)?;
-            let mine = offered.into_iter().filter(|share| share.target_workspace.as_deref() == Some(desk.member.workspace_name.as_str()));
+            let mine = offered
+                .into_iter()
+                .filter(|share| share.target_workspace.as_deref() == Some(desk.member.workspace_name.as_str()));
             found.extend(mine.map(|share| (source.clone(), share)));
         }
     }
@@ -188,7 +209,8 @@ pub(crate) async fn pending(call: Call<Member, PendingQuery>) -> Result<Reply<Ve
 }
 
 fn render(desk: &Desk, tx: &mut Tx<'_>, share: ImageShare) -> Result<PendingImageShareRender, Error> {
-    let named = |tx: &mut Tx<'_>, name: &Option<String>| workspaces::find_by_name(tx, name.as_deref().unwrap_or_default());
+    let named =
+        |tx: &mut Tx<'_>, name: &Option<String>| workspaces::find_by_name(tx, name.as_deref().unwrap_or_default());
     let (source, target) = (named(tx, &share.source_workspace)?, named(tx, &share.target_workspace)?);
     let parents = [share.resource_type.clone().unwrap_or_default()];
     let name = share.image_name.clone().unwrap_or_default();

@@ -22,7 +22,9 @@ impl Managed for Image {
             return Err(Error::Malformed("the image is shared; take the shares back first".into()));
         }
         match deployed(desk, tx)?.iter().find(|reference| is_of(reference, held, None)) {
-            Some(reference) => Err(Error::Malformed(format!("the image is deployed as `{reference}`; remove what runs it first"))),
+            Some(reference) => {
+                Err(Error::Malformed(format!("the image is deployed as `{reference}`; remove what runs it first")))
+            }
             None => Ok(()),
         }
     }
@@ -72,12 +74,15 @@ pub(crate) struct CreateQuery {
     pub skip_build: Flag,
 }
 
-pub(crate) async fn create(call: Call<Member, CreateQuery, Body<CreateImageRequest>>) -> Result<Reply<CreateImageAnswer>, Error> {
+pub(crate) async fn create(
+    call: Call<Member, CreateQuery, Body<CreateImageRequest>>,
+) -> Result<Reply<CreateImageAnswer>, Error> {
     let given = call.body.0.image.as_deref().is_some_and(|image| !image.is_empty());
     if call.query.skip_build.0 && !given {
         return Err(Error::Malformed("`image` is required with `skip-build=true`".into()));
     }
-    Err(Error::Missing(if given { Missing::RegisterImage } else { Missing::Build }))
+    let registers = given && !call.query.upload.0;
+    Err(Error::Missing(if registers { Missing::RegisterImage } else { Missing::Build }))
 }
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {

@@ -14,7 +14,9 @@ use types::wire::{Integration, IntegrationEndpoint};
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Integration>, Error> {
     let found = providers::find(call.path.name());
-    found.map(|provider| Reply::of(&provider)).ok_or_else(|| Error::NotFound("no integration of this name is known".into()))
+    found
+        .map(|provider| Reply::of(&provider))
+        .ok_or_else(|| Error::NotFound("no integration of this name is known".into()))
 }
 
 async fn connection<Q, B>(call: &Call<Member, Q, B>) -> Result<Held<IntegrationConnection>, Error> {

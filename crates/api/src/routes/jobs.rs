@@ -12,7 +12,9 @@ use types::wire::{CreateJobExecutionOutput, CreateJobExecutionRequest};
 use types::{Kind, Problems};
 
 /// Checks all that can be checked; running the tasks is not part of this release.
-pub(crate) async fn execute(call: Call<Member, NoQuery, Body<CreateJobExecutionRequest>>) -> Result<Reply<CreateJobExecutionOutput>, Error> {
+pub(crate) async fn execute(
+    call: Call<Member, NoQuery, Body<CreateJobExecutionRequest>>,
+) -> Result<Reply<CreateJobExecutionOutput>, Error> {
     let (desk, name, asked) = (call.desk(), call.path.name().to_owned(), call.body.0);
     let job = call.app.store.read(move |tx| Held::<Job>::get(&desk, tx, &[], &name)).await?;
     if !job.wish.enabled() {
@@ -20,7 +22,11 @@ pub(crate) async fn execute(call: Call<Member, NoQuery, Body<CreateJobExecutionR
     }
     let mut problems = Problems::default();
     asked.check(&mut problems);
-    problems.require(asked.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty()), "tasks", "must hold at least one task");
+    problems.require(
+        asked.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty()),
+        "tasks",
+        "must hold at least one task",
+    );
     let limit = job.wish.spec.runtime.as_ref().and_then(|runtime| runtime.memory);
     let fits = asked.memory.zip(limit).is_none_or(|(memory, limit)| memory <= limit);
     problems.require(fits, "memory", "must not be more than the job's `spec.runtime.memory`");

@@ -14,6 +14,7 @@ const LIMIT_MAX: i64 = 1000;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "declared by the interface; there are no lines to filter before workloads run")]
 pub(crate) struct LogQuery {
     /// UTC, such as `2026-04-16T09:30:00`.
     pub start: Option<String>,
@@ -54,10 +55,14 @@ impl LogQuery {
                 return Err(Error::Malformed("`start` must be before `end`, and at most 3 days before it".into()));
             }
         }
-        if self.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) || self.offset.is_some_and(|offset| offset < 0) {
+        if self.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit))
+            || self.offset.is_some_and(|offset| offset < 0)
+        {
             return Err(Error::Malformed(format!("`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0")));
         }
-        self.workload_ids.as_deref().ok_or_else(|| Error::Malformed("`workloadIds` is required: the name of a workload".into()))
+        self.workload_ids
+            .as_deref()
+            .ok_or_else(|| Error::Malformed("`workloadIds` is required: the name of a workload".into()))
     }
 }
 

@@ -15,6 +15,7 @@ const DIMENSIONS_MAX: usize = 3;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "declared by the interface; the filters are read by the meter")]
 pub(crate) struct MetricsQuery {
     /// Start of the window, inclusive: RFC 3339, UTC. Required.
     pub start_time: Option<String>,
@@ -62,7 +63,8 @@ impl Window {
 }
 
 fn utc(name: &str, text: Option<&str>) -> Result<Timestamp, Error> {
-    let rule = || Error::Malformed(format!("`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`"));
+    let rule =
+        || Error::Malformed(format!("`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`"));
     let text = text.ok_or_else(rule)?;
     if !(text.ends_with('Z') || text.ends_with("+00:00")) {
         return Err(rule());
@@ -154,14 +156,20 @@ mod tests {
     #[test]
     fn the_resolution_follows_the_window() {
         let chosen = |days: i64| resolution(None, days * DAY_S).unwrap();
-        assert_eq!([chosen(6), chosen(7), chosen(90), chosen(365)], [Resolution::Hourly, Resolution::Daily, Resolution::Weekly, Resolution::Monthly]);
+        assert_eq!(
+            [chosen(6), chosen(7), chosen(90), chosen(365)],
+            [Resolution::Hourly, Resolution::Daily, Resolution::Weekly, Resolution::Monthly]
+        );
         assert!(resolution(Some("hourly"), 7 * DAY_S).is_ok());
         assert!(resolution(Some("hourly"), 7 * DAY_S + 1).is_err());
     }
 
     #[test]
     fn dimensions_are_few_known_and_different() {
-        assert_eq!(dimensions(Some("resource_name,workspace")).unwrap(), dimensions(Some("workspace,resource_name")).unwrap());
+        assert_eq!(
+            dimensions(Some("resource_name,workspace")).unwrap(),
+            dimensions(Some("workspace,resource_name")).unwrap()
+        );
         for bad in ["", "label", "workspace,workspace", "workspace,resource_type,resource_name,resource_uuid"] {
             assert!(dimensions(Some(bad)).is_err(), "{bad}");
         }

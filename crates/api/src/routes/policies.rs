@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::reply::Reply;
 use auth::Member;
 use store::{Tx, references};
-use types::{Kind, KindName};
 use types::kinds::Policy;
 use types::kinds::policy::PolicyUsageCounts;
 use types::wire::{PolicyUsages, PolicyUser};
+use types::{Kind, KindName};
 
 impl Managed for Policy {
     fn adorn(&mut self, desk: &Desk, tx: &mut Tx<'_>) -> Result<(), Error> {

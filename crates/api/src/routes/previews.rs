@@ -87,7 +87,8 @@ impl Managed for Preview {
 
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         let rivals = rivals(desk, tx, draft.wish)?;
-        let itself = |held: &Held<Self>| held.row.name == draft.wish.name() && held.row.parent == draft.parents.join("/");
+        let itself =
+            |held: &Held<Self>| held.row.name == draft.wish.name() && held.row.parent == draft.parents.join("/");
         if let Some(rival) = rivals.iter().find(|held| !itself(held)) {
             return Err(Error::Conflict(format!(
                 "the preview `{}` of the sandbox `{}` has this address; choose another prefix, or send `force=true`",

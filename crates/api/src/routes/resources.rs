@@ -1,7 +1,7 @@
 //! The operations that every kind has.
 
-use crate::call::{Call, Wish};
 use super::catalogues::require_region;
+use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Secrets};
 use crate::error::Error;
 use crate::missing::Missing;
@@ -196,7 +196,8 @@ impl Managed for IntegrationConnection {
     }
 
     fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users = store::references::users(tx, &desk.member.workspace, KindName::IntegrationConnection, &held.row.name)?;
+        let users =
+            store::references::users(tx, &desk.member.workspace, KindName::IntegrationConnection, &held.row.name)?;
         match users.first() {
             Some((kind, name)) => Err(Error::Conflict(format!(
                 "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"

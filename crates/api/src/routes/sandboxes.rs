@@ -52,7 +52,9 @@ fn gone(held: &Held<Sandbox>) -> bool {
     held.row.status == Some(Status::Terminated)
 }
 
-pub(crate) async fn fork(call: Call<Member, crate::query::NoQuery, Body<SandboxForkRequest>>) -> Result<Reply<SandboxForkResponse>, Error> {
+pub(crate) async fn fork(
+    call: Call<Member, crate::query::NoQuery, Body<SandboxForkRequest>>,
+) -> Result<Reply<SandboxForkResponse>, Error> {
     let (desk, name, target) = (call.desk(), call.path.name().to_owned(), call.body.0);
     let (kind, wanted) = target.target()?;
     let (to_sandbox, wanted) = (kind == ForkTarget::Sandbox, wanted.to_owned());
@@ -70,7 +72,10 @@ pub(crate) async fn fork(call: Call<Member, crate::query::NoQuery, Body<SandboxF
 /// Names of the persistent volumes that a sandbox mounts.
 fn persistent(sandbox: &Sandbox) -> Vec<String> {
     let volumes = sandbox.spec.volumes.iter().flatten();
-    volumes.filter(|volume| volume.kind != Some(VolumeType::Ephemeral)).filter_map(|volume| volume.name.clone()).collect()
+    volumes
+        .filter(|volume| volume.kind != Some(VolumeType::Ephemeral))
+        .filter_map(|volume| volume.name.clone())
+        .collect()
 }
 
 impl Managed for Sandbox {
@@ -107,7 +112,10 @@ fn attach(desk: &Desk, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result
     if let Some(holder) = &volume.state.attached_to {
         return Err(Error::Conflict(format!("the volume `{name}` is attached to {holder}; delete that first")));
     }
-    if volume.wish.spec.region != sandbox.spec.region && volume.wish.spec.region.is_some() && sandbox.spec.region.is_some() {
+    if volume.wish.spec.region != sandbox.spec.region
+        && volume.wish.spec.region.is_some()
+        && sandbox.spec.region.is_some()
+    {
         return Err(Error::Malformed(format!("the volume `{name}` is in another region than the sandbox")));
     }
     let holder = Some(format!("sandbox:{}", sandbox.name()));

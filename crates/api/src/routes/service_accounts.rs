@@ -28,7 +28,9 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<ServiceAccount>
     Ok(Reply::of(&found.into_iter().map(|account| shown(account, None)).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn create(call: Call<Member, NoQuery, Body<ServiceAccountRequest>>) -> Result<Reply<ServiceAccount>, Error> {
+pub(crate) async fn create(
+    call: Call<Member, NoQuery, Body<ServiceAccountRequest>>,
+) -> Result<Reply<ServiceAccount>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
     let description = asked.description.unwrap_or_default();
     let reply = call
@@ -41,7 +43,9 @@ pub(crate) async fn create(call: Call<Member, NoQuery, Body<ServiceAccountReques
     reply
 }
 
-pub(crate) async fn update(call: Call<Member, NoQuery, Body<ServiceAccountUpdate>>) -> Result<Reply<ServiceAccount>, Error> {
+pub(crate) async fn update(
+    call: Call<Member, NoQuery, Body<ServiceAccountUpdate>>,
+) -> Result<Reply<ServiceAccount>, Error> {
     let (member, id, asked) = (call.who.clone(), ServiceAccountId::known(call.path.name()), call.body.0);
     let work = move |tx: &mut Tx<'_>| {
         Ok::<_, Error>(service_accounts::update(tx, &member, &id, asked.name.clone(), asked.description.clone())?)

@@ -18,7 +18,9 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Err
     super::resources::list_bare::<Snapshot>(call).await
 }
 
-pub(crate) async fn create(call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>) -> Result<Reply<Snapshot>, Error> {
+pub(crate) async fn create(
+    call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
+) -> Result<Reply<Snapshot>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
     call.app.store.read(move |tx| Held::<Sandbox>::get(&desk, tx, &[], &name).map(drop)).await?;
     Err(Error::Missing(Missing::Snapshot))

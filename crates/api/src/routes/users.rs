@@ -46,7 +46,9 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<WorkspaceUser>>
     Ok(Reply::of(&people.into_iter().map(|person| shown(person, now)).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn invite(call: Call<Member, NoQuery, Body<InviteUserRequest>>) -> Result<Reply<PendingInvitation>, Error> {
+pub(crate) async fn invite(
+    call: Call<Member, NoQuery, Body<InviteUserRequest>>,
+) -> Result<Reply<PendingInvitation>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
     let email = asked.email.ok_or_else(|| Error::Malformed("`email` is required".into()))?;
     let role = asked.role.unwrap_or_default();
@@ -76,8 +78,11 @@ fn pending(invitation: Invitation, workspace: &str) -> PendingInvitation {
     }
 }
 
-pub(crate) async fn change_role(call: Call<Member, NoQuery, Body<UserRoleRequest>>) -> Result<Reply<WorkspaceUser>, Error> {
-    let (member, name, role, now) = (call.who.clone(), call.path.name().to_owned(), call.body.0.role, call.app.world.now());
+pub(crate) async fn change_role(
+    call: Call<Member, NoQuery, Body<UserRoleRequest>>,
+) -> Result<Reply<WorkspaceUser>, Error> {
+    let (member, name, role, now) =
+        (call.who.clone(), call.path.name().to_owned(), call.body.0.role, call.app.world.now());
     let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(people::set_role(tx, &member, &name, role)?);
     Ok(Reply::of(&shown(call.app.auth.change(work).await?, now)))
 }

@@ -23,6 +23,7 @@ pub(crate) struct Version {
     /// Asks for an address to upload the content to.
     #[serde(default)]
     pub upload: Flag,
+    #[expect(dead_code, reason = "declared by the interface; read when contents are received")]
     /// Name of the uploaded version; counted up when absent.
     pub version: Option<String>,
 }
@@ -59,7 +60,9 @@ pub(crate) async fn remove_version(call: Call<Member>) -> Result<Reply<TemplateV
             return Err(Error::NotFound(format!("the template has no version `{version}`")));
         }
         if state.versions.is_empty() {
-            return Err(Error::Malformed("the only version of a template cannot be removed; remove the template".into()));
+            return Err(Error::Malformed(
+                "the only version of a template cannot be removed; remove the template".into(),
+            ));
         }
         let held = engine::change_state(&desk, tx, held, state)?;
         let template = engine::present(&desk, tx, &held, &Secrets::Masked)?;

@@ -115,7 +115,9 @@ impl Answer for Availability {
     }
 }
 
-pub(crate) async fn availability(call: Call<Person, AvailabilityQuery, Body<WorkspaceNameRequest>>) -> Result<Availability, Error> {
+pub(crate) async fn availability(
+    call: Call<Person, AvailabilityQuery, Body<WorkspaceNameRequest>>,
+) -> Result<Availability, Error> {
     let name = call.body.0.name.clone();
     let refusal = call.app.store.read(move |tx| workspaces::refusal(tx, &name)).await?;
     Ok(match call.query.with_reason.0 {
@@ -153,7 +155,8 @@ pub(crate) async fn get(call: Call<Person, CountQuery>) -> Result<Reply<Workspac
         let mut workspace = shown(workspaces::get(tx, &member)?);
         if count {
             let counts = resources::counts(tx, &member.workspace)?;
-            workspace.resource_counts = Some(counts.into_iter().map(|(kind, count)| (kind.plural().to_owned(), count)).collect());
+            workspace.resource_counts =
+                Some(counts.into_iter().map(|(kind, count)| (kind.plural().to_owned(), count)).collect());
         }
         Ok::<_, Error>(workspace)
     };

@@ -1,6 +1,7 @@
 //! A whole control plane in one process: real router, real store; time and randomness of the test's own.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
+#![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
 use api::{App, Catalogue, Parts, Rate, Settings};
 use auth::Auth;
@@ -103,8 +104,10 @@ impl Cloud {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
         let store = Store::open(store_settings, world.clone()).await.expect("a store");
-        let first = first_start(&store, &world, Wishes::default()).await.expect("a first start").expect("it is the first");
-        let auth_settings = auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
+        let first =
+            first_start(&store, &world, Wishes::default()).await.expect("a first start").expect("it is the first");
+        let auth_settings =
+            auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings };
         let router = api::router(App::new(parts).await.expect("an app"));
