@@ -4,6 +4,7 @@
 //! functions on threads of their own and answer when the result is durable. One SQL text serves both databases;
 //! what differs between them is a named function in [`db`].
 
+pub mod backup;
 mod db;
 mod error;
 pub mod feed;

@@ -14,15 +14,23 @@ const ALL: &[Migration] = &[
     Migration { number: 3, name: "references", sql: include_str!("../migrations/0003_references.sql") },
 ];
 
-/// Applies what is missing.
+/// The number of the newest step.
+pub(crate) fn newest() -> i64 {
+    ALL.last().map_or(0, |migration| migration.number)
+}
+
+/// Applies what is missing. Refuses a database that a newer program has changed.
 pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
     tx.batch("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)")?;
-    for migration in ALL {
-        let applied =
-            tx.find("migrations", "SELECT number FROM migrations WHERE number = $1", params![migration.number])?;
-        if applied.is_some() {
-            continue;
-        }
+    let newest_applied = tx.find("migrations", "SELECT COALESCE(MAX(number), 0) FROM migrations", params![])?;
+    let applied = newest_applied.map_or(Ok(0), |row| row.int(0))?;
+    if applied > newest() {
+        return Err(Error::Unusable(format!(
+            "the database has schema {applied} and this program knows {} at most: start the newer release",
+            newest()
+        )));
+    }
+    for migration in ALL.iter().filter(|migration| migration.number > applied) {
         tx.batch(migration.sql)?;
         let now = tx.world().now();
         tx.execute(

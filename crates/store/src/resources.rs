@@ -175,7 +175,7 @@ pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
 
 /// Deletes an object and everything below it.
 pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error> {
-    if delete_row(tx, stored, actor)? == 0 {
+    if !delete_row(tx, stored, actor)? {
         return Err(stored.stale());
     }
     let path = stored.path();
@@ -195,15 +195,19 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     Ok(())
 }
 
-fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<u64, Error> {
-    let done =
-        tx.execute(TABLE, "DELETE FROM resources WHERE id = $1 AND version = $2", params![&stored.id, stored.version])?;
-    if done == 1 {
-        tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
-        counts::add(tx, stored, stored.status_name(), -1)?;
-        feed::record(tx, stored.change(Act::Deleted, actor))?;
+fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Error> {
+    let sql = "DELETE FROM resources WHERE id = $1 AND version = $2 RETURNING revision";
+    let Some(row) = tx.find(TABLE, sql, params![&stored.id, stored.version])? else {
+        return Ok(false);
+    };
+    let revision = tx.next_revision()?;
+    if row.int(0)? >= revision {
+        return Err(tx.ask_for_repetition());
     }
-    Ok(done)
+    tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
+    counts::add(tx, stored, stored.status_name(), -1)?;
+    feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
+    Ok(true)
 }
 
 /// The kinds that live below a kind, at any depth.

@@ -116,8 +116,13 @@ async fn what_lives_below_goes_with_its_parent(place: Place) {
     assert_eq!(left, [KindName::Agent, KindName::Preview, KindName::PreviewToken, KindName::Sandbox].map(one));
     assert!(find(&store, KindName::PreviewToken, "s/p", "t").await.is_none());
     assert!(find(&store, KindName::PreviewToken, "s0/p", "t").await.is_some());
-    let changes = store.read(|tx| store::feed::since(tx, None, 0, 100)).await;
-    assert_eq!(changes.unwrap().iter().filter(|change| change.act == store::feed::Act::Deleted).count(), 4);
+    let mut follower = store.follow(0, std::time::Duration::from_millis(20));
+    let mut deleted = 0;
+    while deleted < 4 {
+        let changes = follower.next().await.unwrap();
+        deleted += changes.iter().filter(|change| change.act == store::feed::Act::Deleted).count();
+    }
+    assert_eq!(deleted, 4);
 }
 
 async fn lists_keep_their_order(place: Place) {

@@ -137,6 +137,28 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
+    /// Every column of every table in order, with its place in the primary key or 0.
+    pub(crate) fn columns(&mut self) -> Result<Vec<(String, String, i64)>, Error> {
+        let sql = match self.conn {
+            Conn::Sqlite(_) => {
+                "SELECT t.name, c.name, c.pk FROM sqlite_master t, pragma_table_info(t.name) c
+                 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY t.name, c.cid"
+            }
+            Conn::Postgres(_) => {
+                "SELECT c.table_name::text, c.column_name::text, COALESCE(k.ordinal_position, 0)::bigint
+                 FROM information_schema.columns c
+                 LEFT JOIN information_schema.table_constraints t
+                     ON t.table_schema = c.table_schema AND t.table_name = c.table_name
+                     AND t.constraint_type = 'PRIMARY KEY'
+                 LEFT JOIN information_schema.key_column_usage k
+                     ON k.constraint_schema = t.constraint_schema AND k.constraint_name = t.constraint_name
+                     AND k.table_name = c.table_name AND k.column_name = c.column_name
+                 WHERE c.table_schema = current_schema() ORDER BY c.table_name, c.ordinal_position"
+            }
+        };
+        self.query("columns", sql, &[])?.iter().map(|row| Ok((row.text(0)?, row.text(1)?, row.int(2)?))).collect()
+    }
+
     fn number(&mut self, sql: &str) -> Result<i64, Error> {
         let row = self.find("feed_origin", sql, &[])?;
         row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)

@@ -51,8 +51,9 @@ impl Keyring {
         match read(file) {
             Ok(text) => Ok(Self { file: file.to_owned(), world: world.clone(), keys: parse(&text, file)? }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let keyring = Self { file: file.to_owned(), world: world.clone(), keys: vec![Key::new(world)] };
+                let mut keyring = Self { file: file.to_owned(), world: world.clone(), keys: vec![Key::new(world)] };
                 keyring.save_new()?;
+                keyring.reload()?;
                 Ok(keyring)
             }
             Err(error) => Err(unusable(file, "read", &error)),
@@ -154,14 +155,18 @@ impl Keyring {
         saved.and_then(|()| sync_folder(&self.file)).map_err(|error| unusable(&self.file, "written", &error))
     }
 
-    /// Fails when another process made the file in the meantime: its keys are in use then.
+    /// Makes the file, unless another process made it in the meantime: its keys are in use then.
     fn save_new(&self) -> Result<(), Error> {
-        let beside = self.file.with_extension("first");
-        let saved = make_folder(&self.file)
-            .and_then(|()| write_new(&beside, &render(&self.keys)))
-            .and_then(|()| fs::hard_link(&beside, &self.file))
-            .and_then(|()| fs::remove_file(&beside));
-        saved.and_then(|()| sync_folder(&self.file)).map_err(|error| unusable(&self.file, "made", &error))
+        let beside = self.file.with_extension(self.world.random_text(ID_LENGTH));
+        let saved = make_folder(&self.file).and_then(|()| write_new(&beside, &render(&self.keys))).and_then(|()| {
+            let linked = fs::hard_link(&beside, &self.file);
+            fs::remove_file(&beside)?;
+            match linked {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                _ => sync_folder(&self.file),
+            }
+        });
+        saved.map_err(|error| unusable(&self.file, "made", &error))
     }
 }
 

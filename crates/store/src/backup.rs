@@ -1,0 +1,122 @@
+//! Backups while the server works: one archive that either database can be restored from.
+//!
+//! An archive is a text of JSON lines: a header, then for each table one line with its columns and one for each row,
+//! then an end with the number of rows, then the SHA-256 of all lines before. It holds digests and sealed secrets,
+//! and the keys that open those only when asked to.
+
+mod archive;
+mod restore;
+
+pub use archive::{Header, verify};
+
+use crate::seal::rotation;
+use crate::{Error, Store, Tx, Value, feed, migrations};
+use archive::Writer;
+use std::path::Path;
+
+/// Rows that are in memory at once at most.
+const PAGE: i64 = 200;
+/// Tables that the target has rows of its own in.
+const NOT_COPIED: [&str; 2] = ["migrations", "feed_origin"];
+
+/// How far a backup or restore is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    pub table: String,
+    /// Rows copied so far, of all tables.
+    pub rows: u64,
+}
+
+/// A table as the database describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<String>,
+    /// The columns of the primary key.
+    pub(crate) key: Vec<String>,
+}
+
+impl Store {
+    /// Writes all that one moment saw into a new file. Says how many rows that were.
+    pub async fn backup(
+        &self,
+        file: &Path,
+        with_keys: bool,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<u64, Error> {
+        let file = file.to_owned();
+        self.read(move |tx| write(tx, &file, with_keys, &mut progress)).await
+    }
+}
+
+fn write(tx: &mut Tx<'_>, file: &Path, with_keys: bool, progress: &mut dyn FnMut(Progress)) -> Result<u64, Error> {
+    let header = Header {
+        format: archive::FORMAT,
+        schema: migrations::newest(),
+        made_at: tx.world().now().ms(),
+        revision: feed::highest(tx)?,
+        seal_keys: rotation::used_keys(tx)?,
+        keys: with_keys.then(|| tx.shared().keyring.read().export().to_string()),
+    };
+    let mut writer = Writer::create(file, &header)?;
+    for table in tables(tx)? {
+        writer.table(&table)?;
+        let mut after: Option<Vec<Value>> = None;
+        loop {
+            let rows = page(tx, &table, after.as_deref())?;
+            let Some(last) = rows.last() else { break };
+            after = Some(table.key_of(last));
+            for row in &rows {
+                writer.row(row)?;
+            }
+            progress(Progress { table: table.name.clone(), rows: writer.rows() });
+        }
+    }
+    writer.finish()
+}
+
+fn page(tx: &mut Tx<'_>, table: &Table, after: Option<&[Value]>) -> Result<Vec<Vec<Value>>, Error> {
+    let key = table.key.join(", ");
+    let mut params = vec![PAGE.into()];
+    let condition = match after {
+        None => String::new(),
+        Some(after) => {
+            params.extend(after.iter().cloned());
+            let names: Vec<_> = (2..=params.len()).map(|number| format!("${number}")).collect();
+            format!("WHERE ({key}) > ({})", names.join(", "))
+        }
+    };
+    let sql = format!("SELECT {} FROM {} {condition} ORDER BY {key} LIMIT $1", table.columns.join(", "), table.name);
+    Ok(tx.query("backup", &sql, &params)?.into_iter().map(|row| row.values).collect())
+}
+
+/// The tables that a backup holds.
+fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
+    let mut columns = tx.columns()?;
+    // Pages go by the key in its own order, or no index would serve them.
+    let mut keys = columns.clone();
+    keys.retain(|(_, _, place)| *place > 0);
+    keys.sort_by_key(|(_, _, place)| *place);
+    columns.retain(|(table, _, _)| !NOT_COPIED.contains(&table.as_str()));
+    let mut tables: Vec<Table> = Vec::new();
+    for (name, column, _) in columns {
+        if tables.last().is_none_or(|last| last.name != name) {
+            let key = keys.iter().filter(|(table, _, _)| *table == name).map(|(_, column, _)| column.clone()).collect();
+            tables.push(Table { name, key, columns: Vec::new() });
+        }
+        if let Some(table) = tables.last_mut() {
+            table.columns.push(column);
+        }
+    }
+    match tables.iter().find(|table| table.key.is_empty()) {
+        Some(table) => Err(Error::Unusable(format!("the table {} has no primary key to go by", table.name))),
+        None => Ok(tables),
+    }
+}
+
+impl Table {
+    fn key_of(&self, row: &[Value]) -> Vec<Value> {
+        let place = |name| self.columns.iter().position(|column| column == name);
+        self.key.iter().filter_map(|name| row.get(place(name)?).cloned()).collect()
+    }
+}

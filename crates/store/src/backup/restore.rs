@@ -1,0 +1,103 @@
+//! Filling an empty database from an archive.
+
+use super::archive::{Entry, Header, Reader, verify};
+use super::{Progress, Table, tables};
+use crate::{Error, Settings, Store, Tx, feed, migrations, params};
+use std::path::Path;
+use types::World;
+
+/// Rows between two reports.
+const REPORT_EVERY: u64 = 1000;
+
+impl Store {
+    /// Restores an archive into an empty database of either sort. Nothing is written unless all of it can be.
+    /// Says how many rows were restored.
+    pub async fn restore(
+        settings: Settings,
+        world: World,
+        file: &Path,
+        mut progress: impl FnMut(Progress) + Send + 'static,
+    ) -> Result<(Self, u64), Error> {
+        let header = verify(file)?;
+        check_schema(&header)?;
+        let store = Self::open(settings, world).await?;
+        store.take_keys(&header)?;
+        let file = file.to_owned();
+        let rows = store.write(move |tx| load(tx, &file, &mut progress)).await?;
+        Ok((store, rows))
+    }
+
+    /// Makes sure that every secret of the archive can be opened.
+    fn take_keys(&self, header: &Header) -> Result<(), Error> {
+        let keyring = self.keyring();
+        let mut keyring = keyring.write();
+        if let Some(keys) = &header.keys {
+            keyring.absorb(keys)?;
+        }
+        match header.seal_keys.iter().find(|needed| keyring.ids().all(|id| id != needed.as_str())) {
+            None => Ok(()),
+            Some(missing) => Err(Error::Unusable(format!(
+                "the backup needs the key {missing}: put the key file of the server that made it in place first"
+            ))),
+        }
+    }
+}
+
+fn check_schema(header: &Header) -> Result<(), Error> {
+    let ours = migrations::newest();
+    match header.schema {
+        theirs if theirs == ours => Ok(()),
+        theirs => Err(Error::Unusable(format!(
+            "the backup has schema {theirs} and this program {ours}: restore it with the release that made it"
+        ))),
+    }
+}
+
+fn load(tx: &mut Tx<'_>, file: &Path, progress: &mut dyn FnMut(Progress)) -> Result<u64, Error> {
+    let known = tables(tx)?;
+    require_empty(tx, &known)?;
+    let (mut reader, header) = Reader::open(file)?;
+    let (mut insert, mut table, mut rows) = (String::new(), String::new(), 0);
+    while let Some(entry) = reader.next()? {
+        match entry {
+            Entry::Table { name, columns } => {
+                let fits = known.iter().any(|known| known.name == name && known.columns == columns);
+                if !fits {
+                    return Err(reader.wrong(&format!("its table `{}` is not one of ours", name.escape_debug())));
+                }
+                insert = insert_into(&name, &columns);
+                table = name;
+            }
+            Entry::Row(values) => {
+                tx.execute("restore", &insert, &values)?;
+                rows += 1;
+                if rows % REPORT_EVERY == 0 {
+                    progress(Progress { table: table.clone(), rows });
+                }
+            }
+        }
+    }
+    let moved_to = header.revision.saturating_add(feed::LEAP);
+    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1", params![moved_to])?;
+    tx.move_revisions_above(moved_to)?;
+    progress(Progress { table, rows });
+    Ok(rows)
+}
+
+fn insert_into(table: &str, columns: &[String]) -> String {
+    let places: Vec<_> = (1..=columns.len()).map(|number| format!("${number}")).collect();
+    format!("INSERT INTO {table} ({}) VALUES ({})", columns.join(", "), places.join(", "))
+}
+
+fn require_empty(tx: &mut Tx<'_>, tables: &[Table]) -> Result<(), Error> {
+    for table in tables {
+        let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name);
+        if tx.find("restore", &sql, &[])?.is_some() {
+            return Err(Error::Unusable(format!(
+                "the database is not empty ({} has rows): restore into a new one",
+                table.name
+            )));
+        }
+    }
+    Ok(())
+}

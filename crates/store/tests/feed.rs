@@ -1,0 +1,192 @@
+//! The change feed: what followers are promised.
+
+mod common;
+
+use common::{Place, agent, workspace};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::feed::{self, Act, Change, NewChange};
+use store::resources::{self, Stored};
+use store::{Error, Store, Tx};
+use types::KindName;
+use types::ids::WorkspaceId;
+
+on_both!(
+    a_follower_sees_each_write_once_and_in_order,
+    a_follower_of_a_workspace_sees_nothing_else,
+    an_undone_write_leaves_no_change,
+    a_position_that_is_no_longer_kept_is_gone,
+    revisions_grow_across_a_restart,
+);
+
+/// As often as a test looks for commits of other servers.
+const POLL: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn write_agent(store: &Store, name: String) -> Stored {
+    store.write(move |tx| resources::insert(tx, agent(&tx.world().clone(), &name))).await.unwrap()
+}
+
+async fn all(store: &Store, after: i64) -> Result<Vec<Change>, Error> {
+    store.read(move |tx| feed::since(tx, None, after, 1000)).await
+}
+
+/// Waits until so many changes can be seen: on PostgreSQL, transactions of other tests on the same server hold
+/// back what is newer than they are.
+async fn first(store: &Store, count: usize, after: i64) -> Vec<Change> {
+    let mut follower = store.follow(after, POLL);
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        seen.extend(tokio::time::timeout(PATIENCE, follower.next()).await.unwrap().unwrap());
+    }
+    seen
+}
+
+async fn a_follower_sees_each_write_once_and_in_order(place: Place) {
+    let store = place.open().await;
+    let mut follower = store.follow(0, POLL);
+    let made = write_agent(&store, "a".into()).await;
+    let seen = follower.next().await.unwrap();
+    assert_eq!((seen.len(), seen[0].act, seen[0].name.as_str(), seen[0].version), (1, Act::Created, "a", 1));
+    let writer = store.clone();
+    let later = tokio::spawn(async move {
+        let changed = writer.write(move |tx| resources::update(tx, made.clone())).await.unwrap();
+        writer.write(move |tx| resources::delete(tx, &changed, "usr_other")).await.unwrap();
+    });
+    let mut acts = Vec::new();
+    while acts.len() < 2 {
+        let changes = tokio::time::timeout(PATIENCE, follower.next()).await.unwrap().unwrap();
+        acts.extend(changes.into_iter().map(|change| (change.act, change.version, change.actor)));
+    }
+    later.await.unwrap();
+    assert_eq!(acts, [(Act::Updated, 2, "usr_test".to_owned()), (Act::Deleted, 2, "usr_other".to_owned())]);
+    assert_eq!(store.read(feed::latest).await.unwrap(), follower.position());
+}
+
+async fn a_follower_of_a_workspace_sees_nothing_else(place: Place) {
+    let store = place.open().await;
+    let other = WorkspaceId::known("wsp_other");
+    let mut follower = store.follow(0, POLL).of(other.clone());
+    for number in 0..10 {
+        write_agent(&store, format!("a{number}")).await;
+    }
+    let record = move |tx: &mut Tx<'_>| {
+        let change = NewChange {
+            workspace: &other,
+            kind: "api-key",
+            resource_id: "key_1",
+            parent: "",
+            name: "ci",
+            act: Act::Deleted,
+            version: 1,
+            actor: "usr_test",
+        };
+        feed::record(tx, change)
+    };
+    store.write(record).await.unwrap();
+    let seen = tokio::time::timeout(PATIENCE, follower.next()).await.unwrap().unwrap();
+    assert_eq!((seen.len(), seen[0].kind.as_str()), (1, "api-key"));
+}
+
+async fn an_undone_write_leaves_no_change(place: Place) {
+    let store = place.open().await;
+    let undone = |tx: &mut Tx<'_>| {
+        resources::insert(tx, agent(&tx.world().clone(), "a"))?;
+        Err::<(), _>(Error::Busy { limit: 0 })
+    };
+    assert!(matches!(store.write(undone).await, Err(Error::Busy { .. })));
+    write_agent(&store, "b".into()).await;
+    assert_eq!(first(&store, 1, 0).await.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+async fn a_position_that_is_no_longer_kept_is_gone(place: Place) {
+    let store = place.open().await;
+    for number in 0..10 {
+        write_agent(&store, format!("a{number}")).await;
+    }
+    let before = first(&store, 10, 0).await;
+    place.pass_ms(1000);
+    let now = store.world().now();
+    assert_eq!(store.write(move |tx| feed::trim(tx, now, 4, 3)).await.unwrap(), 3);
+    assert_eq!(store.write(move |tx| feed::trim(tx, now, 4, 100)).await.unwrap(), 3);
+    assert_eq!(store.write(move |tx| feed::trim(tx, now, 4, 100)).await.unwrap(), 0);
+    let oldest = before[5].revision;
+    assert!(matches!(all(&store, before[4].revision).await, Err(Error::Gone { oldest: found }) if found == oldest));
+    assert_eq!(all(&store, oldest).await.unwrap(), before[6..]);
+    let mut late = store.follow(0, POLL);
+    assert!(matches!(late.next().await, Err(Error::Gone { .. })));
+}
+
+async fn revisions_grow_across_a_restart(place: Place) {
+    let store = place.open().await;
+    write_agent(&store, "a".into()).await;
+    let latest = first(&store, 1, 0).await[0].revision;
+    let now = store.world().now();
+    store.write(move |tx| feed::trim(tx, now, 0, 100)).await.unwrap();
+    drop(store);
+    let store = place.open().await;
+    write_agent(&store, "b".into()).await;
+    assert_eq!(first(&store, 1, latest).await.len(), 1);
+}
+
+/// Writes the same few objects from many tasks, in transactions of one to three writes.
+async fn write_for_a_while(stores: [Store; 2], rounds: usize) {
+    let mut writers = tokio::task::JoinSet::new();
+    for task in 0..8 {
+        let store = stores[task % 2].clone();
+        writers.spawn(async move {
+            for round in 0..rounds {
+                let names = [task * 7 + round, task * 3 + round * 5, round].map(|number| format!("a{}", number % 6));
+                let mut names = names[..1 + round % 3].to_vec();
+                // In one order, or they would spend the test on waiting for each other.
+                names.sort();
+                // Losing against another writer is fine; what counts is what was acknowledged.
+                let _ = store.write(move |tx| names.iter().try_for_each(|name| bump(tx, name))).await;
+            }
+        });
+    }
+    writers.join_all().await;
+}
+
+fn bump(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
+    let world = tx.world().clone();
+    match resources::lock(tx, &workspace(), KindName::Agent, "", name)? {
+        None => resources::insert(tx, agent(&world, name)).map(drop),
+        Some(found) if found.version % 10 == 0 => resources::delete(tx, &found, "usr_test"),
+        Some(found) => resources::update(tx, found).map(drop),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_two_servers_a_follower_misses_nothing_and_sees_versions_in_order() {
+    let place = Place::postgres();
+    let stores = [place.open().await, place.open().await];
+    let mut follower = stores[0].follow(0, POLL);
+    let writing = tokio::spawn(write_for_a_while(stores.clone(), 40));
+    let mut seen = Vec::new();
+    loop {
+        let done = writing.is_finished();
+        match tokio::time::timeout(POLL * 5, follower.next()).await {
+            Ok(changes) => seen.extend(changes.unwrap()),
+            Err(_) if done => break,
+            Err(_) => {}
+        }
+    }
+    writing.await.unwrap();
+    assert_eq!(seen, stores[1].read(|tx| feed::since(tx, None, 0, 1_000_000)).await.unwrap());
+    assert!(seen.is_sorted_by(|one, next| one.revision < next.revision));
+    assert!(seen.len() > 100, "only {} changes", seen.len());
+    let mut versions = BTreeMap::new();
+    for change in &seen {
+        let before = versions.insert(change.resource_id.clone(), (change.version, change.act));
+        match (before, change.act) {
+            (None, Act::Created) => assert_eq!(change.version, 1),
+            (Some((version, Act::Created | Act::Updated)), Act::Updated) => assert_eq!(change.version, version + 1),
+            (Some((version, Act::Created | Act::Updated)), Act::Deleted) => assert_eq!(change.version, version),
+            other => panic!("{change:?} after {other:?}"),
+        }
+    }
+    let left = stores[0].read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap();
+    let alive = versions.values().filter(|(_, act)| *act != Act::Deleted).count();
+    assert_eq!(left, alive as i64);
+}
