@@ -3,17 +3,18 @@
 use crate::cache::{Cache, Entry};
 use crate::identity::{self, Grant, Identity, Member};
 use crate::jwt::{self, BadToken};
+use crate::outside::{OutsideError, Provider};
 use crate::passwords::Passwords;
 use crate::signing::{self, KeySet};
 use crate::throttle::Throttle;
 use crate::{Denied, secrets};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use store::identity::{Digest, KINDS, api_keys, grants};
 use store::{Store, Tx, feed};
-use types::World;
+use types::{Timestamp, World};
 
 /// Longer texts are no credentials of ours.
 const CREDENTIAL_BYTES_MAX: usize = 8192;
@@ -21,12 +22,17 @@ const CREDENTIAL_BYTES_MAX: usize = 8192;
 const GUESSES_MAX: u32 = 10;
 const GUESSING_WINDOW_S: i64 = 15 * 60;
 
+/// Tokens that name unknown keys make us look for new ones no more often than this.
+const KEYS_READ_EVERY_MS: i64 = 1000;
+
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Where callers reach this server, without a trailing slash: `iss` and `aud` of tokens.
     pub issuer: String,
     /// How long changes of other servers may stay unseen.
     pub feed_poll: Duration,
+    /// Where people can sign in beside their password here.
+    pub outside: Option<Provider>,
 }
 
 /// Cheap to clone.
@@ -54,6 +60,8 @@ impl Drop for Inner {
 struct Memory {
     cache: Cache,
     keys: RwLock<Arc<KeySet>>,
+    /// When they were last read because of an unknown key.
+    keys_read_at: Mutex<Timestamp>,
 }
 
 impl Auth {
@@ -61,7 +69,11 @@ impl Auth {
     pub async fn new(store: Store, settings: Settings, world: World) -> Result<Self, store::Error> {
         let (keys, position) =
             store.write(|tx| Ok::<_, store::Error>((signing::ensure(tx)?, feed::latest(tx)?))).await?;
-        let memory = Arc::new(Memory { cache: Cache::default(), keys: RwLock::new(Arc::new(keys)) });
+        let memory = Arc::new(Memory {
+            cache: Cache::default(),
+            keys: RwLock::new(Arc::new(keys)),
+            keys_read_at: Mutex::default(),
+        });
         let follow = follow(store.clone(), memory.clone(), position, settings.feed_poll);
         let follower = tokio::spawn(follow).abort_handle();
         let throttle = || Throttle::new(world.clone(), GUESSES_MAX, GUESSING_WINDOW_S);
@@ -80,6 +92,10 @@ impl Auth {
 
     pub fn issuer(&self) -> &str {
         &self.0.settings.issuer
+    }
+
+    pub(crate) fn provider(&self) -> Result<&Provider, OutsideError> {
+        self.0.settings.outside.as_ref().ok_or(OutsideError::Off)
     }
 
     pub(crate) fn passwords(&self) -> &Passwords {
@@ -146,7 +162,10 @@ impl Auth {
         } else if secrets::is_api_key(token) {
             self.0.store.read(move |tx| by_key(tx, &digest)).await?
         } else {
-            let claims = self.verify(token)?;
+            let claims = match self.verify(token) {
+                Err(Denied::Unknown) if self.may_be_signed_elsewhere(token).await? => self.verify(token)?,
+                verified => verified?,
+            };
             self.0.store.read(move |tx| by_claims(tx, &claims)).await?
         };
         self.0.memory.cache.remember(epoch, digest, entry.clone());
@@ -160,6 +179,21 @@ impl Auth {
             BadToken::Foreign => Denied::Unknown,
             BadToken::Expired => Denied::Expired,
         })
+    }
+
+    /// Reads the signing keys again when a token names an unknown one: another server may have made it just now.
+    async fn may_be_signed_elsewhere(&self, token: &str) -> Result<bool, Denied> {
+        let now = self.0.world.now();
+        let Some(id) = jwt::key_id(token).filter(|id| self.keys().find(id, now).is_none()) else { return Ok(false) };
+        {
+            let mut read_at = self.0.memory.keys_read_at.lock();
+            if now.since(*read_at) < KEYS_READ_EVERY_MS {
+                return Ok(false);
+            }
+            *read_at = now;
+        }
+        reload_keys(&self.0.store, &self.0.memory).await?;
+        Ok(self.keys().find(&id, now).is_some())
     }
 
     /// Makes a new key sign tokens; those signed before stay valid until they expire.
@@ -246,7 +280,8 @@ async fn reload_keys(store: &Store, memory: &Memory) -> Result<(), store::Error>
 impl Auth {
     /// How long the life of a test may wait for its follower.
     pub(crate) async fn for_test(store: &Store, world: &World) -> Self {
-        let settings = Settings { issuer: "https://holm.example".into(), feed_poll: Duration::from_millis(10) };
+        let settings =
+            Settings { issuer: "https://holm.example".into(), feed_poll: Duration::from_millis(10), outside: None };
         Self::new(store.clone(), settings, world.clone()).await.unwrap()
     }
 }

@@ -16,6 +16,7 @@ mod identity;
 pub mod invitations;
 mod jwt;
 pub mod oauth;
+pub mod outside;
 mod passwords;
 pub mod people;
 mod roles;

@@ -89,6 +89,20 @@ impl Auth {
         Ok((workspace, self.open_session(user_id).await?))
     }
 
+    /// Accepts an invitation for the person who is signed in.
+    pub async fn accept(&self, user: &User, invitation: &InvitationId) -> Result<Workspace, Error> {
+        let (user, id) = (user.clone(), invitation.clone());
+        self.change(move |tx| {
+            let found = invitations::open(tx, &id)?;
+            if found.invitation.email != user.email {
+                return Err(Error::not_found("invitation", "for you"));
+            }
+            invitations::accept_for(tx, &user.id, &found.invitation)?;
+            Ok(found.workspace)
+        })
+        .await
+    }
+
     /// Sets a person's password and ends their sessions and grants; `by` is who does it.
     pub async fn set_password(&self, email: &str, password: String, by: &str) -> Result<(), Error> {
         passwords::check(&password)?;

@@ -43,7 +43,8 @@ impl Auth {
         let wanted = client_id.to_owned();
         let client = self.store().read(move |tx| clients::find(tx, &wanted)).await?;
         let client = client.ok_or_else(|| Wrong::Show("The program that sent you here is not registered.".into()))?;
-        let redirect_uri = params.get("redirect_uri").filter(|uri| client.redirect_uris.iter().any(|known| known == uri));
+        let redirect_uri =
+            params.get("redirect_uri").filter(|uri| client.redirect_uris.iter().any(|known| known == uri));
         let redirect_uri = redirect_uri.ok_or_else(|| {
             Wrong::Show("The address lacks `redirect_uri`, or has one that is not registered for this program.".into())
         })?;
@@ -69,7 +70,8 @@ impl Auth {
         if params.need("response_type")? != "code" {
             return Err(Fault::new(Code::UnsupportedResponseType, "`response_type` must be `code`"));
         }
-        let scopes = ScopeSet::parse(params.get("scope").unwrap_or_default()).map_err(|unknown| Fault::scope(&unknown))?;
+        let scopes =
+            ScopeSet::parse(params.get("scope").unwrap_or_default()).map_err(|unknown| Fault::scope(&unknown))?;
         let challenge = params.get("code_challenge");
         match (challenge, params.get("code_challenge_method")) {
             (None, None) if client.is_public() => {
@@ -117,5 +119,6 @@ impl Auth {
 }
 
 fn is_challenge(text: &str) -> bool {
-    text.len() == CHALLENGE_CHARS && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    text.len() == CHALLENGE_CHARS
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }

@@ -180,7 +180,10 @@ fn make_room(tx: &mut Tx<'_>) -> Result<(), Fault> {
         identity::sweep(tx)?;
     }
     if devices::count(tx)? >= WAITING_MAX {
-        return Err(Fault::new(Code::TemporarilyUnavailable, "too many devices are waiting; try again in some minutes"));
+        return Err(Fault::new(
+            Code::TemporarilyUnavailable,
+            "too many devices are waiting; try again in some minutes",
+        ));
     }
     Ok(())
 }
@@ -203,5 +206,10 @@ fn readable(user_code: &str) -> String {
 
 /// What was meant, however it was typed.
 fn plain(user_code: &str) -> String {
-    user_code.chars().filter(char::is_ascii_alphabetic).map(|letter| letter.to_ascii_uppercase()).take(USER_CODE_CHARS + 1).collect()
+    user_code
+        .chars()
+        .filter(char::is_ascii_alphabetic)
+        .map(|letter| letter.to_ascii_uppercase())
+        .take(USER_CODE_CHARS + 1)
+        .collect()
 }

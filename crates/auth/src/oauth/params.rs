@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn form_and_json_say_the_same() {
         let form = Params::from_form(b"grant_type=refresh_token&refresh_token=a%20b&client_id=").unwrap();
-        let json = Params::from_json(br#"{"grant_type":"refresh_token","refresh_token":"a b","client_id":null}"#).unwrap();
+        let json =
+            Params::from_json(br#"{"grant_type":"refresh_token","refresh_token":"a b","client_id":null}"#).unwrap();
         for params in [form, json] {
             assert_eq!(params.need("refresh_token").unwrap(), "a b");
             assert_eq!(params.get("client_id"), None);

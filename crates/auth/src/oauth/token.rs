@@ -108,10 +108,16 @@ fn check_code(tx: &Tx<'_>, code: &AuthorizationCode, client: &ClientId, params: 
 }
 
 fn verifies(verifier: &str, challenge: &str) -> bool {
-    VERIFIER_CHARS.contains(&verifier.len()) && secrets::same(&BASE64.encode(Sha256::digest(verifier.as_bytes())), challenge)
+    VERIFIER_CHARS.contains(&verifier.len())
+        && secrets::same(&BASE64.encode(Sha256::digest(verifier.as_bytes())), challenge)
 }
 
-fn by_refresh(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&Credentials>) -> Result<Outcome, Fault> {
+fn by_refresh(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    params: &Params,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Fault> {
     let digest = Digest::of(params.need("refresh_token")?);
     let Refresh { grant, used_at } =
         grants::find_refresh(tx, &digest)?.ok_or_else(|| Fault::grant("`refresh_token` is not valid"))?;
@@ -159,5 +165,9 @@ fn narrowed(params: &Params, grant: &Grant) -> Result<ScopeSet, Fault> {
         return Ok(granted);
     }
     let wanted = scopes(params)?;
-    if wanted.within(granted) { Ok(wanted) } else { Err(Fault::new(Code::InvalidScope, "`scope` asks for more than was granted")) }
+    if wanted.within(granted) {
+        Ok(wanted)
+    } else {
+        Err(Fault::new(Code::InvalidScope, "`scope` asks for more than was granted"))
+    }
 }
