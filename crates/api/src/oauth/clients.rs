@@ -1,0 +1,88 @@
+//! Registering the programs that may ask people for access; for account admins.
+
+use super::endpoints::json_answer;
+use crate::error::Error;
+use crate::headers;
+use auth::clients::{self, NewClient, Registered};
+use auth::{Auth, Denied, Identity};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use types::Scope;
+use types::Timestamp;
+use types::ids::{AccountId, ClientId};
+
+#[derive(Deserialize)]
+struct ClientRequest {
+    name: String,
+    redirect_uris: Vec<String>,
+    #[serde(default)]
+    confidential: bool,
+    account_id: Option<AccountId>,
+}
+
+/// A client. The secret is shown once, when it is made.
+#[derive(Serialize)]
+struct ClientView {
+    client_id: ClientId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret: Option<String>,
+    name: String,
+    redirect_uris: Vec<String>,
+    confidential: bool,
+    account_id: AccountId,
+    created_at: Timestamp,
+    created_by: String,
+}
+
+impl From<Registered> for ClientView {
+    fn from(client: Registered) -> Self {
+        Self {
+            client_id: client.id,
+            client_secret: None,
+            name: client.name,
+            redirect_uris: client.redirect_uris,
+            confidential: client.secret.is_some(),
+            account_id: client.account,
+            created_at: client.created_at,
+            created_by: client.created_by,
+        }
+    }
+}
+
+pub(super) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
+    let who = caller(&auth, &headers).await?;
+    let found = auth.store().read(move |tx| clients::list(tx, &who)).await?;
+    Ok(json_answer(&found.into_iter().map(ClientView::from).collect::<Vec<_>>()))
+}
+
+pub(super) async fn create(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Result<Response, Error> {
+    let who = caller(&auth, &headers).await?;
+    let wanted: ClientRequest = serde_json::from_slice(&body).map_err(|error| {
+        Error::Malformed(format!("the body is not a client with `name` and `redirect_uris`: {error}"))
+    })?;
+    let ClientRequest { name, redirect_uris, confidential, account_id: account } = wanted;
+    let new = NewClient { name, redirect_uris, confidential, account };
+    let (client, secret) = auth.change(move |tx| clients::create(tx, &who, new.clone())).await?;
+    Ok(json_answer(&ClientView { client_secret: secret, ..client.into() }))
+}
+
+pub(super) async fn remove(
+    State(auth): State<Auth>,
+    Path(id): Path<ClientId>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
+    let who = caller(&auth, &headers).await?;
+    auth.change(move |tx| clients::delete(tx, &who, &id)).await?;
+    Ok(json_answer(&serde_json::json!({})))
+}
+
+async fn caller(auth: &Auth, headers: &HeaderMap) -> Result<Arc<Identity>, Error> {
+    let token = headers::bearer(headers).ok_or(Denied::Missing)?;
+    let who = auth.identify(token).await?;
+    who.may(&[Scope::Admin])?;
+    Ok(who)
+}

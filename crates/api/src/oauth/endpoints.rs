@@ -1,0 +1,104 @@
+//! What programs call.
+
+use crate::error::Error;
+use crate::headers;
+use auth::oauth::{Code, Fault, Params};
+use auth::{Auth, Denied};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use serde_json::json;
+
+pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+    let authorization = authorization(&headers);
+    let answer = match params(&headers, &body) {
+        Ok(params) => auth.token(params, authorization).await,
+        Err(fault) => Err(fault),
+    };
+    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
+}
+
+pub(super) async fn device(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+    let authorization = authorization(&headers);
+    let answer = match params(&headers, &body) {
+        Ok(params) => auth.begin_device(params, authorization).await,
+        Err(fault) => Err(fault),
+    };
+    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
+}
+
+pub(super) async fn revoke(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+    let authorization = authorization(&headers);
+    let answer = match params(&headers, &body) {
+        Ok(params) => auth.revoke(params, authorization).await,
+        Err(fault) => Err(fault),
+    };
+    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |()| json_answer(&json!({})))
+}
+
+pub(super) async fn user_info(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
+    let token = headers::bearer(&headers).ok_or(Denied::Missing)?;
+    let who = auth.identify(token).await?;
+    Ok(json_answer(&auth.user_info(&who).await?))
+}
+
+pub(super) async fn jwks(State(auth): State<Auth>) -> Response {
+    public(json_answer(&auth.jwks()))
+}
+
+pub(super) async fn metadata(State(auth): State<Auth>) -> Response {
+    public(json_answer(&auth.metadata()))
+}
+
+fn authorization(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default())
+}
+
+/// Published clients send JSON, the standard says form. Without a type the first character tells.
+fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if kind.contains("json") || (kind.is_empty() && body.starts_with(b"{")) {
+        Params::from_json(body)
+    } else {
+        Params::from_form(body)
+    }
+}
+
+/// With status 401 only where the standard insists: for clients that tried the `Authorization` header.
+fn refused(fault: Fault, by_header: bool) -> Response {
+    let (status, error, description) = match fault {
+        Fault::Refused { code: Code::InvalidClient, description } if by_header => {
+            (StatusCode::UNAUTHORIZED, Code::InvalidClient.name(), description)
+        }
+        Fault::Refused { code: Code::TemporarilyUnavailable, description } => {
+            (StatusCode::SERVICE_UNAVAILABLE, Code::TemporarilyUnavailable.name(), description)
+        }
+        Fault::Refused { code, description } => (StatusCode::BAD_REQUEST, code.name(), description),
+        Fault::Store(error) => return Error::from(error).into_response(),
+    };
+    let body = json!({
+        "error": error, "error_description": description, "code": status.as_u16(), "message": description,
+    });
+    let mut response = json_answer(&body);
+    *response.status_mut() = status;
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"holm\""));
+    }
+    response
+}
+
+pub(super) fn json_answer(body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();
+    // Answers hold tokens (RFC 6749, section 5.1).
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn public(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}

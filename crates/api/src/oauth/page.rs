@@ -1,0 +1,125 @@
+//! What all pages have in common: frame, style and headers.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use maud::{DOCTYPE, Markup, html};
+
+const STYLE: &str = include_str!("style.css");
+
+/// A page: one card with a heading.
+pub(super) fn page(status: StatusCode, title: &str, content: &Markup) -> Response {
+    page_leading_to(status, title, content, None)
+}
+
+/// A page with a form whose answer may send the browser to `destination`, which the policy must allow.
+pub(super) fn page_leading_to(
+    status: StatusCode,
+    title: &str,
+    content: &Markup,
+    destination: Option<&str>,
+) -> Response {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="robots" content="noindex";
+                title { (title) " · Holm" }
+                link rel="stylesheet" href="/oauth/style.css";
+            }
+            body {
+                main {
+                    p.brand { "Holm" }
+                    h1 { (title) }
+                    (content)
+                }
+            }
+        }
+    };
+    let mut response = guarded(Response::new(Body::from(markup.into_string())), destination);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+}
+
+/// Something is wrong, and what to do about it.
+pub(super) fn wrong(status: StatusCode, title: &str, text: &str) -> Response {
+    page(status, title, &html! { p.wrong role="alert" { (text) } })
+}
+
+/// The store or something beside it failed; the cause is for the log.
+pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
+    tracing::error!(error, "a page failed");
+    let text = "Something failed inside the server. Try again; if it stays, its operator finds the cause in its log.";
+    wrong(StatusCode::INTERNAL_SERVER_ERROR, "That did not work", text)
+}
+
+/// Sends the browser on with GET, whatever it came with.
+pub(super) fn see_other(location: &str) -> Response {
+    let mut response = guarded(Response::new(Body::empty()), None);
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    match HeaderValue::from_str(location) {
+        Ok(location) => {
+            response.headers_mut().insert(header::LOCATION, location);
+            response
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// Nothing is framed, kept, guessed or told to the next site; nothing is loaded but our style.
+fn guarded(mut response: Response, destination: Option<&str>) -> Response {
+    let extra = destination.map_or_else(String::new, |destination| format!(" {destination}"));
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; form-action 'self'{extra}; frame-ancestors 'none'; base-uri 'none'"
+    );
+    let headers = response.headers_mut();
+    // A destination that is no header value was not a URL; then only our own forms work.
+    let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    for (name, value) in [
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+pub(super) async fn style() -> Response {
+    let mut response = Response::new(Body::from(STYLE));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_people_type_never_becomes_markup(text in ".{0,40}|<script>.{0,20}|\"'>.{0,20}") {
+            let response = page(StatusCode::OK, &text, &html! { input value=(text); p { (text) } });
+            let body = tokio::runtime::Builder::new_current_thread().build().unwrap()
+                .block_on(response.into_body().collect()).unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            let empty = page(StatusCode::OK, "", &html! { input value=""; p { "" } });
+            let empty = tokio::runtime::Builder::new_current_thread().build().unwrap()
+                .block_on(empty.into_body().collect()).unwrap().to_bytes();
+            let count = |text: &str, of: char| text.matches(of).count();
+            let empty = String::from_utf8(empty.to_vec()).unwrap();
+            for mark in ['<', '>', '"'] {
+                prop_assert_eq!(count(&body, mark), count(&empty, mark));
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Signing in and out.
+
+use super::browser::{Browser, Cookie, safe_next};
+use super::page::{self, page, see_other};
+use auth::Auth;
+use auth::oauth::Params;
+use auth::sessions::SignInError;
+use axum::extract::{RawQuery, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use maud::{Markup, html};
+
+pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+    let browser = Browser::of(&auth, headers);
+    let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    let next = safe_next(params.get("next"));
+    match browser.user(&auth).await {
+        Ok(Some(user)) => {
+            browser.remember(page(StatusCode::OK, "You are signed in", &signed_in(&user.email, &browser)))
+        }
+        Ok(None) => browser.remember(page(StatusCode::OK, "Sign in", &form(&auth, &browser, next, "", None))),
+        Err(error) => page::failed(&error),
+    }
+}
+
+pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+    let browser = Browser::of(&auth, headers);
+    let params = match browser.form(&body) {
+        Ok(params) => params,
+        Err(response) => return *response,
+    };
+    let email = params.get("email").unwrap_or_default();
+    let password = params.get("password").unwrap_or_default().to_owned();
+    let next = safe_next(params.get("next"));
+    let (status, text) = match auth.sign_in(email, password).await {
+        Ok(secret) => {
+            let mut response = see_other(next);
+            browser.set(&mut response, Cookie::Session, &secret);
+            return response;
+        }
+        Err(SignInError::Store(error)) => return page::failed(&error),
+        Err(error @ SignInError::Wrong) => (StatusCode::UNAUTHORIZED, sentence(&error)),
+        Err(error @ SignInError::Throttled(_)) => (StatusCode::TOO_MANY_REQUESTS, sentence(&error)),
+        Err(error @ SignInError::Crowded(_)) => (StatusCode::SERVICE_UNAVAILABLE, sentence(&error)),
+    };
+    page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text)))
+}
+
+pub(super) async fn sign_out(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+    let browser = Browser::of(&auth, headers);
+    if let Err(response) = browser.form(&body) {
+        return *response;
+    }
+    if let Some(secret) = browser.get(Cookie::Session)
+        && let Err(error) = auth.sign_out(&secret).await
+    {
+        return page::failed(&error);
+    }
+    let mut response = see_other("/oauth/sign-in");
+    browser.clear(&mut response, Cookie::Session);
+    response
+}
+
+fn form(auth: &Auth, browser: &Browser, next: &str, email: &str, wrong: Option<&str>) -> Markup {
+    let outside = form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+    html! {
+        @if let Some(text) = wrong { p.wrong role="alert" { (text) } }
+        form method="post" action="/oauth/sign-in" {
+            (browser.proof())
+            input type="hidden" name="next" value=(next);
+            label { "Email" input type="email" name="email" value=(email) autocomplete="username" required; }
+            label { "Password" input type="password" name="password" autocomplete="current-password" required; }
+            button type="submit" { "Sign in" }
+        }
+        @if let Some(name) = auth.outside() {
+            a.button.second href={ "/oauth/outside?" (outside) } { "Sign in with " (name) }
+        }
+    }
+}
+
+fn signed_in(email: &str, browser: &Browser) -> Markup {
+    html! {
+        p { "You are " strong { (email) } "." }
+        form method="post" action="/oauth/sign-out" {
+            (browser.proof())
+            button.second type="submit" { "Sign out" }
+        }
+    }
+}
+
+/// An error as a sentence of a page.
+pub(super) fn sentence(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
