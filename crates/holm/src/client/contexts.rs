@@ -33,7 +33,7 @@ pub(crate) struct Context {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum Credentials {
     ApiKey(String),
-    ClientCredentials {
+    ServiceAccount {
         client_id: String,
         client_secret: String,
     },
@@ -49,7 +49,7 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ApiKey(_) => "ApiKey",
-            Self::ClientCredentials { .. } => "ClientCredentials",
+            Self::ServiceAccount { .. } => "ServiceAccount",
             Self::Session { .. } => "Session",
         })
     }

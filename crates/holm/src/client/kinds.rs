@@ -74,7 +74,6 @@ const DESCRIPTION: Column = column("DESCRIPTION", &["/description"]);
 const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/displayName"]);
 
 const WORKLOAD: &[Column] = &[WORKSPACE, NAME, IMAGE, REGION, STATUS, CREATED];
-const PLAIN: &[Column] = &[WORKSPACE, NAME, CREATED];
 const CATALOGUE: &[Column] = &[NAME, DISPLAY, DESCRIPTION];
 
 const fn root(
@@ -192,7 +191,6 @@ pub(crate) const KINDS: &[Kind] = &[
             STATUS,
         ],
     ),
-    shown(&["features", "feature"], "features", &[NAME, column("ENABLED", &["/enabled"])]),
     shown(
         &["all-egressgateways", "all-egress-gateways"],
         "egressgateways",
@@ -271,7 +269,7 @@ pub(crate) const KINDS: &[Kind] = &[
     below(&["tasks", "task"], &["executions"], "tasks", &[NAME, STATUS]),
     below(
         &["revisions", "revision", "rev"],
-        &["agents", "applications", "functions", "jobs", "models", "sandboxes"],
+        &["agents", "applications", "functions", "jobs", "models"],
         "revisions",
         &[
             ID,
@@ -288,7 +286,6 @@ pub(crate) const KINDS: &[Kind] = &[
         "api_keys",
         &[ID, NAME, column("EXPIRES IN", &["/expires_in"]), CREATED],
     ),
-    below(&["usages", "usage"], &["policies"], "usages", PLAIN),
 ];
 
 impl Kind {

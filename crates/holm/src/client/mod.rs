@@ -189,7 +189,7 @@ impl Client {
             Credentials::Session { refresh_token, .. } => {
                 sign_in::renew(&self.http, &self.base, refresh_token, now_s).await?
             }
-            Credentials::ClientCredentials { client_id, client_secret } => {
+            Credentials::ServiceAccount { client_id, client_secret } => {
                 sign_in::client_credentials(&self.http, &self.base, client_id, client_secret, now_s).await?
             }
         };
@@ -200,7 +200,7 @@ impl Client {
         }
         match &self.credentials {
             Credentials::Session { access_token, .. } => Ok(access_token.clone()),
-            Credentials::ApiKey(_) | Credentials::ClientCredentials { .. } => Err(Error::NotSignedIn),
+            Credentials::ApiKey(_) | Credentials::ServiceAccount { .. } => Err(Error::NotSignedIn),
         }
     }
 

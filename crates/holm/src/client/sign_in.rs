@@ -124,7 +124,7 @@ pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
         }
     };
     let (id, secret) = decoded.split_once(':')?;
-    Some(Credentials::ClientCredentials { client_id: id.to_owned(), client_secret: secret.to_owned() })
+    Some(Credentials::ServiceAccount { client_id: id.to_owned(), client_secret: secret.to_owned() })
 }
 
 fn read_tokens(base: &Url, answer: Value, now_s: i64) -> Result<Credentials, Error> {

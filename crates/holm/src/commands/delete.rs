@@ -2,7 +2,7 @@
 
 use super::apply::{self, Source};
 use crate::client::Client;
-use crate::client::kinds::{self, Target};
+use crate::client::kinds::{self, Target, Write};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
@@ -60,6 +60,10 @@ fn targets_of_file(source: &Source) -> Result<Vec<Named>, Error> {
     let mut targets = Vec::with_capacity(documents.len());
     for document in documents.iter().rev() {
         let target = document.target()?;
+        // The server named those: they go with what they are below.
+        if target.kind.write == Write::Append {
+            continue;
+        }
         targets.push((target.collection, target.kind, document.name()?.to_owned()));
     }
     Ok(targets)

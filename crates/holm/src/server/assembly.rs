@@ -24,11 +24,8 @@ pub(crate) async fn api(
 }
 
 pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {
-    let settings = auth::Settings {
-        issuer: public_url.to_owned(),
-        feed_poll: config.store.feed_poll.0,
-        outside: outside(config),
-    };
+    let settings =
+        auth::Settings { issuer: public_url.to_owned(), feed_poll: config.store.feed_poll.0, outside: outside(config) };
     let auth = Auth::new(store.clone(), settings, world.clone()).await;
     auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
 }

@@ -68,9 +68,15 @@ fn start_log(config: &Config, tracer: Option<SdkTracer>) -> Result<(), Error> {
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let message = panic.payload_as_str().unwrap_or("no message");
+        let message = message_of(panic.payload());
         tracing::error!(place, message, "a part of the server panicked");
     }));
+}
+
+/// What `panic!` was called with: a literal or a formatted text.
+fn message_of(payload: &dyn std::any::Any) -> &str {
+    let formatted = payload.downcast_ref::<String>().map(String::as_str);
+    formatted.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 fn start_metrics() -> Result<PrometheusHandle, Error> {

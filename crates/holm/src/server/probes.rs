@@ -44,7 +44,7 @@ async fn ready(State(probes): State<Probes>) -> Response {
     if probes.draining.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))).into_response();
     }
-    let question = probes.store.read(|tx| store::feed::latest(tx));
+    let question = probes.store.read(store::feed::latest);
     match tokio::time::timeout(STORE_TIMEOUT, question).await {
         Ok(Ok(_)) => Json(json!({"status": "ready"})).into_response(),
         Ok(Err(_)) | Err(_) => {

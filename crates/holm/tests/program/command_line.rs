@@ -1,0 +1,190 @@
+//! The command line against a real server.
+
+use crate::common::{Server, holm, text, write};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+const DOCUMENTS: &str = r#"
+apiVersion: blaxel.ai/v1alpha1
+kind: Sandbox
+metadata: { name: box }
+spec: { runtime: { image: "blaxel/base-image:latest", memory: 4096 } }
+---
+kind: Preview
+metadata: { name: main, resourceName: box }
+spec: { port: 3000, public: true }
+---
+kind: PreviewToken
+metadata: { resourceName: box, previewName: main }
+spec: { expiresAt: "2099-01-01T00:00:00Z" }
+---
+kind: IntegrationConnection
+metadata: { name: slack }
+spec: { integration: slack, secret: { TOKEN: "${secrets.TOKEN}" } }
+"#;
+
+#[test]
+fn documents_make_objects_and_take_them_away() {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
+    let file = file.to_str().unwrap();
+    let apply = ["apply", "-f", file, "--secret", "TOKEN=t0p"];
+
+    let first = text(&server.cli(&key, &apply), 0);
+    for line in ["sandboxes/box created", "previews/main created", "connections/slack created", "  url: http"] {
+        assert!(first.contains(line), "{line}: {first}");
+    }
+    let second = text(&server.cli(&key, &apply), 0);
+    for line in ["sandboxes/box unchanged", "previews/main unchanged", "connections/slack exists already"] {
+        assert!(second.contains(line), "{line}: {second}");
+    }
+    write(server.folder.path(), "all.yaml", &DOCUMENTS.replace("3000", "4000"));
+    assert!(text(&server.cli(&key, &apply), 0).contains("previews/main updated"));
+
+    assert!(text(&server.cli(&key, &["get", "sbx"]), 0).contains("box"));
+    let tokens = text(&server.cli(&key, &["get", "sandbox", "box", "preview", "main", "tokens", "-o", "json"]), 0);
+    let tokens: serde_json::Value = serde_json::from_str(&tokens).unwrap();
+    assert_eq!(tokens.as_array().map(Vec::len), Some(3));
+    assert!(!text(&server.cli(&key, &["get", "ic", "slack", "-o", "json"]), 0).contains("t0p"));
+
+    let deleted = text(&server.cli(&key, &["delete", "-f", file]), 0);
+    assert!(deleted.contains("previews/main deleted") && deleted.contains("connections/slack deleted"), "{deleted}");
+    text(&server.cli(&key, &["get", "ic", "slack"]), 6);
+}
+
+#[test]
+fn what_is_got_can_be_applied() {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(
+        server.folder.path(),
+        "a.yaml",
+        "kind: Policy\nmetadata: {name: p}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n",
+    );
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    let yaml = server.cli(&key, &["get", "policy", "p", "-o", "yaml"]);
+    let again = write(server.folder.path(), "b.yaml", &format!("kind: Policy\n{}", text(&yaml, 0)));
+    assert!(text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0).contains("policies/p unchanged"));
+}
+
+#[test]
+fn a_folder_is_applied_with_those_below_only_when_asked() {
+    let server = Server::start();
+    let key = server.api_key();
+    let policy = |name: &str| {
+        format!(
+            "kind: Policy\nmetadata: {{name: {name}}}\nspec: {{type: location, locations: [{{type: continent, name: eu}}]}}\n"
+        )
+    };
+    let below = server.folder.path().join("documents/below");
+    std::fs::create_dir_all(&below).unwrap();
+    write(&server.folder.path().join("documents"), "upper.yml", &policy("upper"));
+    write(&below, "lower.yaml", &policy("lower"));
+    let flat = text(&server.cli(&key, &["apply", "-f", "documents"]), 0);
+    assert!(flat.contains("upper") && !flat.contains("lower"));
+    assert!(text(&server.cli(&key, &["apply", "-R", "-f", "documents"]), 0).contains("policies/lower created"));
+}
+
+/// Each number of docs/command-line.md that a server can cause.
+#[test]
+fn failures_have_numbers() {
+    let server = Server::start();
+    let key = server.api_key();
+    let wrong = write(server.folder.path(), "wrong.yaml", "kind: Unicorn\nmetadata: {name: a}\n");
+    let refused =
+        write(server.folder.path(), "refused.yaml", "kind: Policy\nmetadata: {name: A}\nspec: {type: location}\n");
+    text(&server.cli(&key, &["get", "unicorns"]), 2);
+    text(&server.cli(&key, &["get"]), 2);
+    text(&server.cli(&key, &["get", "previews"]), 2);
+    text(&server.cli("hk_wrong", &["get", "sandboxes"]), 4);
+    text(&server.cli(&key, &["get", "sandbox", "nobody"]), 6);
+    text(&server.cli(&key, &["apply", "-f", wrong.to_str().unwrap()]), 11);
+    text(&server.cli(&key, &["apply", "-f", refused.to_str().unwrap()]), 11);
+    text(&server.cli(&key, &["delete", "sandbox", "nobody"]), 6);
+    text(&server.cli(&key, &["delete", "sandbox", "nobody", "--ignore-missing"]), 0);
+    text(&server.cli(&key, &["-w", "elsewhere", "get", "sandboxes"]), 5);
+    text(&holm(server.folder.path()).args(["get", "sandboxes"]).output().unwrap(), 4);
+    let unreachable = server.cli(&key, &["--server", "http://127.0.0.1:1", "get", "sandboxes"]);
+    assert!(text(&unreachable, 8).contains("next: "));
+}
+
+#[test]
+fn a_key_is_remembered_for_its_owner_only() {
+    let server = Server::start();
+    let home = server.folder.path();
+    let mut login = holm(home);
+    login.args(["login", "--api-key", "--server", &server.url()]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut login = login.spawn().unwrap();
+    writeln!(login.stdin.take().unwrap(), "{}", server.api_key()).unwrap();
+    text(&login.wait_with_output().unwrap(), 0);
+
+    let file = home.join(".config/holm/config.yaml");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let run = |arguments: &[&str]| holm(home).args(arguments).output().unwrap();
+    assert!(text(&run(&["workspaces"]), 0).contains("in use: main"));
+    text(&run(&["workspaces", "main"]), 0);
+    text(&run(&["workspaces", "elsewhere"]), 2);
+    assert_eq!(text(&run(&["token"]), 0).trim(), server.api_key());
+    text(&run(&["logout"]), 0);
+    text(&run(&["get", "sandboxes"]), 4);
+}
+
+#[test]
+fn a_watcher_sees_what_is_made() {
+    let server = Server::start();
+    let key = server.api_key();
+    let mut watch = holm(server.folder.path());
+    watch.env("HOLM_URL", server.url()).env("HOLM_API_KEY", &key).args(["get", "policies", "--watch"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // "no policies here" comes first, so the watcher is there before anything is made.
+    let mut noted = String::new();
+    BufReader::new(watch.stderr.take().unwrap()).read_line(&mut noted).unwrap();
+    let file = write(
+        server.folder.path(),
+        "a.yaml",
+        "kind: Policy\nmetadata: {name: seen}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n",
+    );
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    let found = BufReader::new(watch.stdout.take().unwrap()).lines().any(|line| line.unwrap().contains("seen"));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(found);
+}
+
+#[test]
+fn logs_of_a_workload_can_be_asked_for() {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
+    text(&server.cli(&key, &["apply", "--secret", "TOKEN=x", "-f", file.to_str().unwrap()]), 0);
+    text(&server.cli(&key, &["logs", "sbx", "box", "--since", "10m"]), 0);
+    text(&server.cli(&key, &["logs", "sbx", "box", "--since", "soon"]), 2);
+    text(&server.cli(&key, &["logs", "policy", "p"]), 2);
+}
+
+#[test]
+fn each_shell_gets_its_completion() {
+    let home = tempfile::tempdir().unwrap();
+    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef holm"), ("fish", "complete -c holm")] {
+        let script = text(&holm(home.path()).args(["completion", shell]).output().unwrap(), 0);
+        assert!(script.contains(sign) && script.contains("doctor"), "{shell}");
+    }
+}
+
+#[test]
+fn the_doctor_speaks_to_programs() {
+    let home = tempfile::tempdir().unwrap();
+    let output =
+        holm(home.path()).args(["doctor", "--json"]).env("HOLM_SERVER__LISTEN", "127.0.0.1:0").output().unwrap();
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = findings.as_array().unwrap();
+    assert!(findings.len() > 10);
+    for finding in findings {
+        let needs_remedy = finding["health"] != "ok";
+        assert_eq!(needs_remedy, finding["remedy"].is_string(), "{finding}");
+    }
+    let ill = holm(home.path()).args(["doctor"]).env("HOLM_STORE__URL", "postgres://x@127.0.0.1:1/x").output().unwrap();
+    assert!(text(&ill, 10).contains("cannot be reached"));
+}

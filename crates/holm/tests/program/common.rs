@@ -1,0 +1,125 @@
+//! A real server process with a folder of its own, and the command line against it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use tempfile::TempDir;
+
+pub(crate) struct Server {
+    process: Child,
+    log: BufReader<std::process::ChildStderr>,
+    pub(crate) folder: TempDir,
+    pub(crate) address: String,
+    /// What the log said until the server was ready.
+    pub(crate) start_log: String,
+}
+
+/// A program without settings or credentials of the person who runs the tests.
+pub(crate) fn holm(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holm"));
+    command.env_clear().env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.current_dir(home).stdin(Stdio::null());
+    command
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn start_in(folder: TempDir) -> Self {
+        let greeting = File::create(folder.path().join("greeting")).unwrap();
+        let mut command = holm(folder.path());
+        command.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]).stdout(greeting).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut start_log = String::new();
+        while !start_log.contains(" ready ") {
+            let read = log.read_line(&mut start_log).unwrap();
+            assert!(read > 0, "the server ended: {start_log}");
+        }
+        let address = fs::read_to_string(folder.path().join("data/address")).unwrap().trim().to_owned();
+        Self { process, log, folder, address, start_log }
+    }
+
+    pub(crate) fn greeting(&self) -> String {
+        fs::read_to_string(self.folder.path().join("greeting")).unwrap()
+    }
+
+    /// A word of the greeting, by the one before it.
+    pub(crate) fn told(&self, what: &str) -> String {
+        let greeting = self.greeting();
+        let line = greeting.lines().find_map(|line| line.trim().strip_prefix(what)).unwrap();
+        line.split_whitespace().last().unwrap().to_owned()
+    }
+
+    pub(crate) fn api_key(&self) -> String {
+        self.told("API key")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The command line with the key of the first start.
+    pub(crate) fn cli(&self, key: &str, arguments: &[&str]) -> Output {
+        let mut command = holm(self.folder.path());
+        command.env("HOLM_URL", self.url()).env("HOLM_API_KEY", key).env("HOLM_WORKSPACE", "main");
+        command.args(arguments).output().unwrap()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> String {
+        get(&self.address, path)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    /// Waits for the end; says how it ended and what the log said since the start.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String, TempDir) {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        let status = self.process.wait().unwrap();
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        (status, rest, folder)
+    }
+
+    pub(crate) fn stop(self) -> (ExitStatus, String, TempDir) {
+        self.signal("-TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already ended in most tests; nothing of a failed one may stay.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// One request by hand: head and body of the answer.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let file = folder.join(name);
+    fs::write(&file, text).unwrap();
+    file
+}
+
+#[track_caller]
+pub(crate) fn text(output: &Output, exit: i32) -> String {
+    let (said, noted) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(exit), "said: {said}\nnoted: {noted}");
+    said.into_owned() + &noted
+}

@@ -1,0 +1,10 @@
+//! The program as people use it: a real server process, and the command line against it.
+
+#[cfg(test)]
+mod command_line;
+#[cfg(test)]
+mod common;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod upkeep;

@@ -1,0 +1,82 @@
+//! Commands that work on the server's own data.
+
+use crate::common::{Server, holm, text, write};
+use std::fs;
+
+const POLICY: &str =
+    "kind: Policy\nmetadata: {name: kept}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n";
+const CONNECTION: &str =
+    "---\nkind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack, secret: {TOKEN: t0p}}\n";
+
+fn with_objects() -> (Server, String) {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(server.folder.path(), "all.yaml", &format!("{POLICY}{CONNECTION}"));
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    (server, key)
+}
+
+#[test]
+fn a_backup_of_a_running_server_is_restored_elsewhere() {
+    let (server, key) = with_objects();
+    let data = |command: &mut std::process::Command| command.env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    text(&data(holm(server.folder.path()).args(["backup", "all.backup", "--with-keys"])), 0);
+    text(&data(holm(server.folder.path()).args(["restore", "all.backup", "--verify"])), 0);
+
+    let other = tempfile::tempdir().unwrap();
+    fs::copy(server.folder.path().join("all.backup"), other.path().join("all.backup")).unwrap();
+    text(&data(holm(other.path()).args(["restore", "all.backup"])), 0);
+    let restored = Server::start_in(other);
+    assert!(!restored.greeting().contains("API key"));
+    assert!(text(&restored.cli(&key, &["get", "policies"]), 0).contains("kept"));
+    let secrets = ["get", "ic", "slack", "-o", "json", "--show-secrets"];
+    text(&restored.cli(&key, &secrets), 0);
+}
+
+#[test]
+fn a_damaged_backup_is_refused_before_anything_is_written() {
+    let (server, _) = with_objects();
+    let data = |command: &mut std::process::Command| command.env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    text(&data(holm(server.folder.path()).args(["backup", "all.backup", "--with-keys"])), 0);
+    let mut bytes = fs::read(server.folder.path().join("all.backup")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("all.backup"), bytes).unwrap();
+    text(&data(holm(other.path()).args(["restore", "all.backup"])), 1);
+    assert!(!other.path().join("data/holm.db").exists());
+}
+
+#[test]
+fn keys_are_rotated_and_secrets_stay_readable() {
+    let (server, key) = with_objects();
+    let rotate =
+        |home: &std::path::Path| holm(home).args(["keys", "rotate"]).env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    assert!(text(&rotate(server.folder.path()), 1).contains("stop it"));
+    let (_, _, folder) = server.stop();
+    text(&rotate(folder.path()), 0);
+    let again = Server::start_in(folder);
+    text(&again.cli(&key, &["get", "ic", "slack"]), 0);
+}
+
+#[test]
+fn a_forgotten_password_is_replaced() {
+    let server = Server::start();
+    let (_, _, folder) = server.stop();
+    let run = |email: &str| {
+        holm(folder.path()).args(["user", "password", email]).env("HOLM_DATA__FOLDER", "data").output().unwrap()
+    };
+    let output = run("admin@holm.local");
+    text(&output, 0);
+    assert_eq!(output.stdout.trim_ascii().len(), 20);
+    assert!(text(&run("nobody@holm.local"), 1).contains("nobody@holm.local"));
+}
+
+#[test]
+fn a_wrong_folder_is_not_taken_for_an_empty_server() {
+    let home = tempfile::tempdir().unwrap();
+    for command in [["keys", "rotate"].as_slice(), &["user", "password", "a@b.example"], &["backup", "x"]] {
+        assert!(text(&holm(home.path()).args(command).output().unwrap(), 1).contains("key file"));
+    }
+    assert!(!home.path().join("data").exists());
+}
