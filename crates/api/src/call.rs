@@ -31,6 +31,8 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     pub needs: Needs,
     /// What the caller calls this attempt, to repeat it safely.
     pub(crate) once: Option<OnceKey>,
+    /// The version that the caller has seen and means to change, from `If-Match`.
+    pub(crate) if_match: Option<i64>,
     /// The last change that a stream has delivered, when a client resumes one.
     pub(crate) last_event: Option<String>,
 }
@@ -126,6 +128,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Query for T {}
 
 /// A request body.
 pub(crate) trait Input: Sized + Send + 'static {
+    /// Whether a PUT or DELETE that takes it honours `If-Match`.
+    const GUARDED: bool = false;
     /// Its schema; `None` when none is read.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     fn read(raw: &[u8], path: &Path, world: &World, checker: &OnceLock<Checker>) -> Result<Self, Error>;
@@ -135,6 +139,21 @@ pub(crate) trait Input: Sized + Send + 'static {
 pub(crate) struct NoBody;
 
 impl Input for NoBody {
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    fn read(_: &[u8], _: &Path, _: &World, _: &OnceLock<Checker>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+}
+
+/// No body is read; the handler honours `If-Match`.
+pub(crate) struct Guarded;
+
+impl Input for Guarded {
+    const GUARDED: bool = true;
+
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
     }
@@ -161,6 +180,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
 pub(crate) struct Wish<K>(pub K);
 
 impl<K: Kind> Input for Wish<K> {
+    const GUARDED: bool = true;
+
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
         Some(generator.subschema_for::<K>())
     }
@@ -246,8 +267,17 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
         let once = OnceKey::read(&parts, &raw)?;
         let body = B::read(&raw, &path, &app.world, checker)?;
         let query = parse_query(query)?;
+        let if_match = headers::if_match(&parts.headers)?;
         let last_event = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        Ok(Self { app, who, path, query, body, version, needs: line.needs, once, last_event })
+        Ok(Self { app, who, path, query, body, version, needs: line.needs, once, if_match, last_event })
+    }
+}
+
+impl<W, Q, B> Call<W, Q, B> {
+    /// The same call, for a handler that asks nothing of the query.
+    pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
+        let Self { app, who, path, query: _, body, version, needs, once, if_match, last_event } = self;
+        Call { app, who, path, query: NoQuery {}, body, version, needs, once, if_match, last_event }
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Error {
     Exists { kind: KindName, name: String },
     #[error("{0}")]
     Conflict(String),
+    #[error("the {kind} has version {version} now, not the one in `If-Match`; read it and try again")]
+    Changed { kind: KindName, version: i64 },
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -86,6 +88,7 @@ impl Error {
             Self::NoResource { .. } | Self::NotFound(_) | Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
             Self::Exists { kind, .. } => (StatusCode::CONFLICT, exists(*kind)),
             Self::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
+            Self::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Gone(_) => (StatusCode::GONE, "gone"),
             Self::Quota { kind: KindName::Sandbox, .. } => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),

@@ -24,6 +24,18 @@ pub(crate) fn workspace(headers: &HeaderMap) -> Option<&str> {
     first(headers, &WORKSPACE)?.to_str().ok().filter(|name| !name.is_empty())
 }
 
+/// The version of an object that a caller has seen. `*` means any.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Error> {
+    let Some(value) = headers.get(http::header::IF_MATCH) else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(None);
+    }
+    let version = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
+    let rule = || Error::Malformed("`If-Match` must be the `ETag` of an answer, such as `\"3\"`".into());
+    version.map(Some).ok_or_else(rule)
+}
+
 pub(crate) fn version(headers: &HeaderMap) -> Result<ApiVersion, Error> {
     match first(headers, &VERSION) {
         None => Ok(ApiVersion::default()),

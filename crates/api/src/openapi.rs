@@ -63,7 +63,7 @@ pub fn document() -> Value {
         "paths": paths,
         "components": {
             "schemas": generator.take_definitions(true),
-            "parameters": {"Version": version_header(), "Workspace": workspace_header(), "IdempotencyKey": idempotency_header()},
+            "parameters": {"Version": version_header(), "Workspace": workspace_header(), "IdempotencyKey": idempotency_header(), "IfMatch": if_match_header()},
             "securitySchemes": security_schemes(),
         },
     })
@@ -95,6 +95,12 @@ fn idempotency_header() -> Value {
     json!({"name": "Idempotency-Key", "in": "header", "required": false,
            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
            "description": "Names this attempt: repeated with the same body, it is answered as the first time, and nothing is done twice."})
+}
+
+fn if_match_header() -> Value {
+    json!({"name": "If-Match", "in": "header", "required": false,
+           "schema": {"type": "string", "pattern": "^(\\*|\"[0-9]{1,18}\")$"},
+           "description": "The `ETag` of the object as it was read: the write happens only if nobody changed it since."})
 }
 
 fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGenerator, error: &Schema) -> Value {
@@ -140,6 +146,9 @@ fn parameters(line: &Line, shape: &Shape) -> Vec<Value> {
     }
     if line.method == http::Method::POST {
         parameters.push(json!({"$ref": "#/components/parameters/IdempotencyKey"}));
+    }
+    if shape.guarded && line.method != http::Method::POST {
+        parameters.push(json!({"$ref": "#/components/parameters/IfMatch"}));
     }
     for name in path_names(line.path) {
         parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
@@ -200,6 +209,7 @@ fn responses(line: &Line, shape: &Shape, all: &[Operation], error: &Schema) -> V
         ("404", "no such object"),
         ("409", "in conflict with what is stored"),
         ("410", "it is no longer there"),
+        ("412", "the object no longer has the version named in `If-Match`"),
         ("413", "the body is too large"),
         ("429", "too many requests"),
         ("500", "the server failed"),

@@ -62,6 +62,8 @@ pub(crate) struct Shape {
     pub query: Schema,
     pub body: Option<Schema>,
     pub answers: Vec<(u16, Option<Schema>)>,
+    /// Whether `If-Match` is honoured.
+    pub guarded: bool,
 }
 
 type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
@@ -102,5 +104,10 @@ impl Operation {
 }
 
 fn shape<Q: Query, B: Input, A: Answer>(generator: &mut SchemaGenerator) -> Shape {
-    Shape { query: Q::json_schema(generator), body: B::schema(generator), answers: A::describe(generator) }
+    Shape {
+        query: Q::json_schema(generator),
+        body: B::schema(generator),
+        answers: A::describe(generator),
+        guarded: B::GUARDED,
+    }
 }

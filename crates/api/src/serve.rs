@@ -36,7 +36,7 @@ pub fn router(app: App) -> Router {
     }
     router
         .merge(openapi::pages())
-        .merge(crate::oauth::router(app.auth.clone(), app.settings.public_url.clone()))
+        .merge(crate::oauth::router(app.auth.clone()))
         .fallback(|| async { Error::NoRoute })
         .layer(axum::middleware::map_response(harden))
 }

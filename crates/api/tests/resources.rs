@@ -155,3 +155,21 @@ async fn a_preview_and_its_tokens_go_with_their_sandbox() {
     cloud.delete(&format!("/v0/sandboxes/{name}")).await.ok();
     cloud.get(&format!("{previews}/web")).await.refused(404);
 }
+
+#[tokio::test]
+async fn a_write_that_names_the_version_it_saw_loses_to_a_faster_one() {
+    let cloud = Cloud::start().await;
+    cloud.post("/v0/agents", agent("one")).await.ok();
+    let read = cloud.get("/v0/agents/one").await;
+    let seen = read.headers["etag"].to_str().unwrap().to_owned();
+    let mut mine = read.ok();
+    mine["metadata"]["displayName"] = json!("theirs");
+    cloud.put("/v0/agents/one", mine.clone()).await.ok();
+    mine["metadata"]["displayName"] = json!("mine");
+    let guard = [("if-match", seen.as_str())];
+    cloud.call_with(Method::PUT, "/v0/agents/one", &guard, Some(mine.clone())).await.refused(412);
+    cloud.call_with(Method::DELETE, "/v0/agents/one", &guard, None).await.refused(412);
+    let now = cloud.get("/v0/agents/one").await;
+    let seen = now.headers["etag"].to_str().unwrap().to_owned();
+    cloud.call_with(Method::PUT, "/v0/agents/one", &[("if-match", seen.as_str())], Some(mine)).await.ok();
+}

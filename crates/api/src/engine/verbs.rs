@@ -11,6 +11,12 @@ use types::ids::ResourceId;
 use types::kinds::EgressGateway;
 use types::{Kind, KindName, Problems, Reference};
 
+/// An object as it is answered, and the version that it has.
+pub(crate) struct Shown<K> {
+    pub object: K,
+    pub version: i64,
+}
+
 /// The wire form of a stored object.
 pub(crate) fn present<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, secrets: &Secrets) -> Result<K, Error> {
     let mut shown = held.wish.clone();
@@ -32,9 +38,9 @@ pub(crate) fn get<K: Managed>(
     parents: &[String],
     name: &str,
     secrets: &Secrets,
-) -> Result<K, Error> {
+) -> Result<Shown<K>, Error> {
     let held = Held::get(desk, tx, parents, name)?;
-    present(desk, tx, &held, secrets)
+    Ok(Shown { object: present(desk, tx, &held, secrets)?, version: held.row.version })
 }
 
 /// Makes an object, or says that the name is taken.
@@ -51,29 +57,10 @@ pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
         return Err(exists(&wish));
     }
     require_quota::<K>(desk, tx)?;
-    let now = desk.world().now();
-    let mut state = wish.next_state(None, now);
+    let mut state = wish.next_state(None, desk.world().now());
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, parents })?;
-    let id = ResourceId::new(desk.world());
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &Default::default()));
-    let row = Stored {
-        id: id.clone(),
-        workspace: desk.member.workspace.clone(),
-        kind: K::NAME,
-        parent: parents.join("/"),
-        name: wish.name().to_owned(),
-        external_id: None,
-        status: None,
-        search: String::new(),
-        wish: String::new(),
-        state: String::new(),
-        seal_key: None,
-        version: 0,
-        created_at: now,
-        updated_at: now,
-        created_by: desk.actor().to_owned(),
-        updated_by: desk.actor().to_owned(),
-    };
+    let row = new_row(desk, K::NAME, parents, wish.name());
     let first = revisions::first(desk, &mut wish);
     let mut held = Held { row, wish, state };
     write_row(desk, &mut held)?;
@@ -88,6 +75,29 @@ pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
     present(desk, tx, &held, &made)
 }
 
+/// The columns that are the same for a new object of any kind.
+fn new_row(desk: &Desk, kind: KindName, parents: &[String], name: &str) -> Stored {
+    let now = desk.world().now();
+    Stored {
+        id: ResourceId::new(desk.world()),
+        workspace: desk.member.workspace.clone(),
+        kind,
+        parent: parents.join("/"),
+        name: name.to_owned(),
+        external_id: None,
+        status: None,
+        search: String::new(),
+        wish: String::new(),
+        state: String::new(),
+        seal_key: None,
+        version: 0,
+        created_at: now,
+        updated_at: now,
+        created_by: desk.actor().to_owned(),
+        updated_by: desk.actor().to_owned(),
+    }
+}
+
 /// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent members cleared.
 pub(crate) fn replace<K: Managed>(
     desk: &Desk,
@@ -95,7 +105,7 @@ pub(crate) fn replace<K: Managed>(
     parents: &[String],
     name: &str,
     mut wish: K,
-) -> Result<K, Error> {
+) -> Result<Shown<K>, Error> {
     let mut held = Held::<K>::lock(desk, tx, parents, name)?;
     let mut old = held.wish.clone();
     secrets::open(&mut old, &desk.app.store.keyring().read(), &context(&held.row.id))?;
@@ -118,7 +128,7 @@ pub(crate) fn replace<K: Managed>(
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), parents })?;
     let kept = revisions::apply(desk, tx, &held, &mut wish, deploy)?;
     if json(&wish) == json(&old) && json(&state) == json(&held.state) {
-        return present(desk, tx, &held, &Secrets::Masked);
+        return Ok(Shown { object: present(desk, tx, &held, &Secrets::Masked)?, version: held.row.version });
     }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     (held.wish, held.state) = (wish, state);
@@ -130,7 +140,20 @@ pub(crate) fn replace<K: Managed>(
         revisions::keep(desk, tx, &held, &revision)?;
     }
     references::replace(tx, &held.row, &held.wish.references())?;
-    present(desk, tx, &held, &made)
+    Ok(Shown { object: present(desk, tx, &held, &made)?, version: held.row.version })
+}
+
+/// Refuses unless the object still has the version that the caller has seen.
+pub(crate) fn require_version<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    seen: Option<i64>,
+) -> Result<(), Error> {
+    let Some(seen) = seen else { return Ok(()) };
+    let held = Held::<K>::lock(desk, tx, parents, name)?;
+    if held.row.version == seen { Ok(()) } else { Err(Error::Changed { kind: K::NAME, version: held.row.version }) }
 }
 
 /// Changes only what the server knows of an object.

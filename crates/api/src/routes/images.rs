@@ -92,7 +92,7 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
         parents = kind;
         engine::get::<Image>(&desk, tx, &parents, &name, &Secrets::Masked)
     };
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    Ok(call.app.store.read(work).await?.into())
 }
 
 /// Published clients write `_` when they do not know for which kind of workload an image is.

@@ -1,7 +1,7 @@
 //! The operations that every kind has.
 
 use super::catalogues::require_region;
-use crate::call::{Call, Wish};
+use crate::call::{Call, Guarded, Wish};
 use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Secrets};
 use crate::error::Error;
 use crate::missing::Missing;
@@ -52,7 +52,7 @@ pub(crate) async fn get<K: Managed>(call: Call<Member, ShowSecrets>) -> Result<R
     };
     let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
     let object = call.app.store.read(move |tx| engine::get::<K>(&desk, tx, &parents, &name, &secrets)).await?;
-    Ok(Reply::of(&object))
+    Ok(object.into())
 }
 
 pub(crate) async fn create<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) -> Result<Reply<K>, Error> {
@@ -62,27 +62,32 @@ pub(crate) async fn create<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) -> 
 
 pub(crate) async fn create_or_build<K: Managed>(call: Call<Member, Upload, Wish<K>>) -> Result<Reply<K>, Error> {
     refuse_upload(&call.query)?;
-    let (desk, parents, wish) = (call.desk(), call.path.all(), call.body.0.clone());
-    call.once(move |tx| engine::create(&desk, tx, &parents, wish.clone())).await
+    create(call.without_query()).await
 }
 
 pub(crate) async fn replace<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) -> Result<Reply<K>, Error> {
     let (desk, parents, name, wish) = (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
-    let work = move |tx: &mut store::Tx<'_>| engine::replace(&desk, tx, &parents, &name, wish.clone());
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    let seen = call.if_match;
+    let work = move |tx: &mut store::Tx<'_>| {
+        engine::require_version::<K>(&desk, tx, &parents, &name, seen)?;
+        engine::replace(&desk, tx, &parents, &name, wish.clone())
+    };
+    Ok(call.app.store.write(work).await?.into())
 }
 
 pub(crate) async fn replace_or_build<K: Managed>(call: Call<Member, Upload, Wish<K>>) -> Result<Reply<K>, Error> {
     refuse_upload(&call.query)?;
-    let (desk, parents, name, wish) = (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
-    let work = move |tx: &mut store::Tx<'_>| engine::replace(&desk, tx, &parents, &name, wish.clone());
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    replace(call.without_query()).await
 }
 
-pub(crate) async fn remove<K: Managed>(call: Call<Member>) -> Result<Reply<K>, Error> {
+pub(crate) async fn remove<K: Managed>(call: Call<Member, NoQuery, Guarded>) -> Result<Reply<K>, Error> {
     let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
-    let last = call.app.store.write(move |tx| engine::remove::<K>(&desk, tx, &parents, &name)).await?;
-    Ok(Reply::of(&last))
+    let seen = call.if_match;
+    let work = move |tx: &mut store::Tx<'_>| {
+        engine::require_version::<K>(&desk, tx, &parents, &name, seen)?;
+        engine::remove::<K>(&desk, tx, &parents, &name)
+    };
+    Ok(Reply::of(&call.app.store.write(work).await?))
 }
 
 pub(crate) async fn by_external_id<K: Managed>(call: Call<Member>) -> Result<Reply<K>, Error> {

@@ -42,9 +42,13 @@ pub(crate) async fn create(call: Call<Member, Version, Wish<VolumeTemplate>>) ->
 pub(crate) async fn upsert(call: Call<Member, Version, Wish<VolumeTemplate>>) -> Result<Reply<VolumeTemplate>, Error> {
     refuse_upload(&call.query)?;
     let (desk, name, wish) = (call.desk(), call.path.name().to_owned(), call.body.0);
+    let seen = call.if_match;
     let work = move |tx: &mut Tx<'_>| match desk.find(tx, KindName::VolumeTemplate, &[], &name)? {
-        None if wish.metadata.name == name => engine::create(&desk, tx, &[], wish.clone()),
-        _ => engine::replace(&desk, tx, &[], &name, wish.clone()),
+        None if wish.metadata.name == name && seen.is_none() => engine::create(&desk, tx, &[], wish.clone()),
+        _ => {
+            engine::require_version::<VolumeTemplate>(&desk, tx, &[], &name, seen)?;
+            engine::replace(&desk, tx, &[], &name, wish.clone()).map(|shown| shown.object)
+        }
     };
     Ok(Reply::of(&call.app.store.write(work).await?))
 }
