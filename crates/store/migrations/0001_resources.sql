@@ -27,10 +27,11 @@ CREATE TABLE resources (
     created_by   TEXT NOT NULL,
     updated_by   TEXT NOT NULL
 );
-CREATE UNIQUE INDEX resources_by_name ON resources (workspace_id, kind, parent, name);
 CREATE INDEX resources_by_age ON resources (workspace_id, kind, parent, created_at, id);
 CREATE INDEX resources_by_external_id ON resources (workspace_id, kind, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX resources_by_seal_key ON resources (seal_key, id) WHERE seal_key IS NOT NULL;
+-- Last, so that PostgreSQL prefers it to `resources_by_age` for names while it knows nothing of the rows yet.
+CREATE UNIQUE INDEX resources_by_name ON resources (workspace_id, kind, parent, name);
 
 -- How many objects of a kind and status a workspace has: for quotas and for the totals of lists.
 -- Several rows hold one count between them, so that writers on PostgreSQL do not queue for one row.

@@ -1,7 +1,8 @@
 -- Who names whom: policies, connections, volumes in use. Rows go with the object that names.
 
 CREATE TABLE resource_references (
-    from_id      TEXT NOT NULL REFERENCES resources (id) ON DELETE CASCADE,
+    -- Deferrable: a restore fills the tables in the order of their names.
+    from_id      TEXT NOT NULL REFERENCES resources (id) ON DELETE CASCADE DEFERRABLE,
     workspace_id TEXT NOT NULL,
     from_kind    TEXT NOT NULL,
     from_name    TEXT NOT NULL,

@@ -9,7 +9,8 @@
 //! Queueing all writers would cure that and cost the speed. Instead a revision is made of the number of its
 //! transaction, `((xid + xid_offset) << 20) | n`, with `n` counting the changes of that transaction, and readers
 //! stop at the *horizon*: below the oldest transaction that still runs nothing new can appear. A follower lags
-//! by the longest transaction that writes, which `statement_timeout_ms` bounds.
+//! by the longest transaction that writes, which `statement_timeout_ms` bounds; the numbers belong to the whole
+//! cluster, so transactions in its other databases count as well.
 //!
 //! A transaction that got its number early may write an object after one with a higher number has done so. Then
 //! the object's history would run backwards, so `resources` keeps the revision of the last change in its row and

@@ -1,4 +1,5 @@
 //! Backups, tested by restoring.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -7,8 +8,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::resources::{self, Stored};
-use store::{Error, Store, Tx, backup, feed, settings};
-use types::KindName;
+use store::{Error, Store, Tx, backup, feed, references, settings};
+use types::{KindName, Reference};
 
 async fn fill(store: &Store) {
     let keys = store.keyring();
@@ -20,10 +21,10 @@ async fn fill(store: &Store) {
             let wish = keyring.seal(&format!("resources/{}", made.id), "ü\0\"secret\"")?;
             let seal_key = Some(keyring.active_id().to_owned());
             drop(keyring);
-            resources::insert(
-                tx,
-                Stored { wish, seal_key, external_id: (number % 2 == 0).then(|| "x".into()), ..made },
-            )?;
+            let external_id = (number % 2 == 0).then(|| "x".into());
+            let made = resources::insert(tx, Stored { wish, seal_key, external_id, ..made })?;
+            let field = "spec.policies".into();
+            references::replace(tx, &made, &[Reference { kind: KindName::Policy, name: "p".into(), field }])?;
         }
         settings::set(tx, "a", "line\nbreak")
     };
@@ -67,6 +68,8 @@ async fn moves(from: Place, to: Place) {
         let opened = target.keyring().read().open(&format!("resources/{}", stored.id), &stored.wish).unwrap();
         assert_eq!(opened, "ü\0\"secret\"");
     }
+    let users = |tx: &mut Tx<'_>| references::users(tx, &workspace(), KindName::Policy, "p");
+    assert_eq!(target.read(users).await.unwrap().len(), 500);
     assert_eq!(target.read(|tx| settings::get(tx, "a")).await.unwrap().as_deref(), Some("line\nbreak"));
     drop(target);
     let target = to.open().await;

@@ -1,4 +1,5 @@
 //! Transactions: what was answered stays, what failed leaves nothing, and threads survive what they run.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -195,6 +196,21 @@ async fn the_first_setting_wins(place: Place) {
         settings::get(tx, "a")
     };
     assert_eq!(store.write(work).await.unwrap().as_deref(), Some("3"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_after_a_lost_connection_succeed() {
+    let place = Place::postgres();
+    let store = place.open().await;
+    assert_eq!(write_many(&store, 20, |_| false).await, 20);
+    place.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'holm'",
+    );
+    // A request in hand may fail; whatever was answered is there, and the next ones are served.
+    let later = |tx: &mut Tx<'_>| resources::insert(tx, agent(&tx.world().clone(), "later"));
+    while store.write(later).await.is_err() {}
+    assert_eq!(count(&store).await, 21);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! The change feed: what followers are promised.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

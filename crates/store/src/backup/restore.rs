@@ -56,6 +56,7 @@ fn check_schema(header: &Header) -> Result<(), Error> {
 fn load(tx: &mut Tx<'_>, file: &Path, progress: &mut dyn FnMut(Progress)) -> Result<u64, Error> {
     let known = tables(tx)?;
     require_empty(tx, &known)?;
+    tx.defer_references()?;
     let (mut reader, header) = Reader::open(file)?;
     let (mut insert, mut table, mut rows) = (String::new(), String::new(), 0);
     while let Some(entry) = reader.next()? {

@@ -50,17 +50,19 @@ impl Engine {
     }
 }
 
-/// Brings the schema up to date, and revisions ahead of all that were given out. One server at a time.
+/// Brings the schema up to date, and revisions ahead of all that were given out.
 fn prepare(link: &mut Link, shared: &Shared) -> Result<(), Error> {
-    let steps: [fn(&mut Tx<'_>) -> Result<(), Error>; 2] = [migrations::run, feed::anchor];
-    for step in steps {
-        link.begin(Access::Write)?;
-        let mut tx = Tx::new(Conn::Postgres(link), shared);
-        tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
-        step(&mut tx)?;
-        link.commit()?;
-    }
-    Ok(())
+    alone(link, shared, migrations::run)?;
+    alone(link, shared, feed::anchor)
+}
+
+/// Runs a step in a transaction of its own while no other server does.
+fn alone(link: &mut Link, shared: &Shared, step: fn(&mut Tx<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    link.begin(Access::Write)?;
+    let mut tx = Tx::new(Conn::Postgres(link), shared);
+    tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
+    step(&mut tx)?;
+    link.commit()
 }
 
 /// What one thread works with.

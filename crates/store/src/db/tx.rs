@@ -137,6 +137,15 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
+    /// Checks references between tables when the transaction ends, not with each statement.
+    pub(crate) fn defer_references(&mut self) -> Result<(), Error> {
+        let result = match &mut self.conn {
+            Conn::Sqlite(conn) => conn.execute_batch("PRAGMA defer_foreign_keys = ON").map_err(Error::from),
+            Conn::Postgres(link) => link.batch("SET CONSTRAINTS ALL DEFERRED"),
+        };
+        self.note(result)
+    }
+
     /// Every column of every table in order, with its place in the primary key or 0.
     pub(crate) fn columns(&mut self) -> Result<Vec<(String, String, i64)>, Error> {
         let sql = match self.conn {

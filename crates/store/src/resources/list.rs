@@ -206,12 +206,13 @@ impl Statement {
         };
         if let Some(after) = query.after.as_ref().filter(|_| !query.from_end) {
             let operator = if descending { '<' } else { '>' };
-            let (first, second) = match after {
-                Position::Age { created_at, id } => (self.bind(*created_at), self.bind(id.as_str())),
-                Position::Name { name, parent } => (self.bind(name.as_str()), self.bind(parent.as_str())),
+            let (of, first, second) = match after {
+                Position::Age { created_at, id } => ("created_at, id", self.bind(*created_at), self.bind(id.as_str())),
+                Position::Name { name, parent } => {
+                    ("name, parent", self.bind(name.as_str()), self.bind(parent.as_str()))
+                }
             };
-            let [a, b] = columns;
-            self.conditions.push_str(&format!(" AND ({a}, {b}) {operator} ({first}, {second})"));
+            self.conditions.push_str(&format!(" AND ({of}) {operator} ({first}, {second})"));
         }
         let direction = if descending != query.from_end { "DESC" } else { "ASC" };
         let order = columns.map(|column| format!("{column} {direction}")).join(", ");
@@ -232,4 +233,20 @@ fn containing(text: &str) -> String {
     }
     pattern.push('%');
     pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_search_finds_exactly_the_texts_that_contain_it(text in r"[a-c%_\\']{0,8}", part in r"[a-c%_\\']{0,3}") {
+            let conn = rusqlite::Connection::open_in_memory().unwrap();
+            let sql = r"SELECT ?1 LIKE ?2 ESCAPE '\'";
+            let found: bool = conn.query_row(sql, [&text, &containing(&part)], |row| row.get(0)).unwrap();
+            prop_assert_eq!(found, text.contains(&part));
+        }
+    }
 }
