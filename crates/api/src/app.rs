@@ -1,48 +1,16 @@
 //! What every handler works with.
 
-use crate::catalogue::Catalogue;
 use crate::cursor::CursorKey;
+use crate::drive_key::DriveKey;
 use crate::engine::Desk;
+use crate::furnish::{as_admin, furnish};
 use crate::limits::Limits;
-use crate::routes::drives::DriveKey;
-use crate::routes::workspaces::{as_admin, furnish};
+use crate::settings::Settings;
 use auth::{Auth, Identity};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use store::Store;
 use store::identity::workspaces;
-use types::wire::Region;
-use types::{KindName, World};
-
-/// What the program decides about the API.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Where callers reach this server, without a trailing slash.
-    pub public_url: String,
-    pub regions: Vec<Region>,
-    pub catalogue: Catalogue,
-    /// Bytes of a request body; more are refused.
-    pub body_max: usize,
-    /// Objects of a list without pages; a longer one is refused.
-    pub bare_list_max: i64,
-    /// Requests per second of one key, and how many may come at once.
-    pub key_rate: Rate,
-    /// The same of one workspace.
-    pub workspace_rate: Rate,
-    /// Objects of a kind in one workspace; a kind that is not listed is not limited.
-    pub quotas: BTreeMap<KindName, i64>,
-    /// Change streams that may be open at once.
-    pub streams_max: usize,
-    /// How long a follower of the change feed waits before it looks for writes of other servers.
-    pub feed_poll: Duration,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Rate {
-    pub per_second: u32,
-    pub burst: u32,
-}
+use types::World;
 
 /// What [`App`] is made of.
 pub struct Parts {

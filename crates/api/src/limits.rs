@@ -1,7 +1,7 @@
 //! How fast a key and a workspace may ask.
 
 use crate::Error;
-use crate::app::{Rate, Settings};
+use crate::settings::{Rate, Settings};
 use governor::clock::Clock;
 use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;

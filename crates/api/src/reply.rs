@@ -1,6 +1,5 @@
 //! What handlers answer.
 
-use crate::engine::Shown;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -26,16 +25,6 @@ impl<T: Serialize> Reply<T> {
     pub(crate) fn of(value: &T) -> Self {
         // Our wire types have text keys only; writing them to memory cannot fail.
         Self::written(serde_json::to_vec(value).unwrap_or_default().into())
-    }
-}
-
-impl<K: Serialize> From<Shown<K>> for Reply<K> {
-    /// An object with its version, which a later write can name in `If-Match`.
-    fn from(shown: Shown<K>) -> Self {
-        let mut reply = Self::of(&shown.object);
-        let version = HeaderValue::from_str(&format!("\"{}\"", shown.version));
-        reply.headers.extend(version.map(|version| (header::ETAG, version)));
-        reply
     }
 }
 

@@ -69,6 +69,25 @@ pub(crate) fn list_all<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[Stri
     bare(desk, tx, parents, &ListQuery::default())
 }
 
+/// Every object of a kind in the workspace, whatever is around it, up to the limit of bare lists.
+pub(crate) fn everywhere<K: Managed>(desk: &Desk, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
+    let query = Query {
+        workspace: &desk.member.workspace,
+        kind: K::NAME,
+        parent: None,
+        statuses: &[],
+        hidden_statuses: &[],
+        external_id: None,
+        text: None,
+        order: resources::Order::CreatedDesc,
+        after: None,
+        limit: desk.app.settings.bare_list_max,
+        from_end: false,
+    };
+    let rows = resources::list(tx, &query)?;
+    rows.into_iter().map(|row| present(desk, tx, &Held::<K>::read(row)?, &Secrets::Masked)).collect()
+}
+
 fn require_parents<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<(), Error> {
     let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else { return Ok(()) };
     match desk.find(tx, *kind, above, name)? {

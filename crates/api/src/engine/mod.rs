@@ -10,10 +10,10 @@ mod secrets;
 mod verbs;
 
 pub(crate) use held::Held;
-pub(crate) use list::{Listing, Page, list, list_all};
+pub(crate) use list::{Listing, Page, everywhere, list, list_all};
 pub(crate) use revisions::{earlier, revisions};
 pub(crate) use secrets::Secrets;
-pub(crate) use verbs::{Shown, change_state, create, get, present, remove, replace, require_version};
+pub(crate) use verbs::{change_state, create, get, present, remove, replace, require_version};
 
 use crate::app::App;
 use crate::error::Error;

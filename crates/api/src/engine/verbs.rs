@@ -1,9 +1,11 @@
 //! Make, read, replace, remove: once for all kinds.
 
 use super::secrets::{self, Secrets};
-use super::{Desk, Draft, Held, Managed, revisions};
+use super::{Desk, Draft, Held, Managed, everywhere, revisions};
 use crate::error::Error;
-use crate::routes::egress::everywhere;
+use crate::reply::Reply;
+use http::{HeaderValue, header};
+use serde::Serialize;
 use serde_json::Value;
 use store::resources::{self, Stored};
 use store::{Tx, references};
@@ -15,6 +17,16 @@ use types::{Kind, KindName, Problems, Reference};
 pub(crate) struct Shown<K> {
     pub object: K,
     pub version: i64,
+}
+
+impl<K: Serialize> From<Shown<K>> for Reply<K> {
+    /// An object with its version, which a later write can name in `If-Match`.
+    fn from(shown: Shown<K>) -> Self {
+        let mut reply = Self::of(&shown.object);
+        let version = HeaderValue::from_str(&format!("\"{}\"", shown.version));
+        reply.headers.extend(version.map(|version| (header::ETAG, version)));
+        reply
+    }
 }
 
 /// The wire form of a stored object.

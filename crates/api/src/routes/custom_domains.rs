@@ -71,7 +71,7 @@ fn refuse_copy(state: &State) -> Result<(), Error> {
 }
 
 fn require_preview(desk: &Desk, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
-    let previews = super::egress::everywhere::<Preview>(desk, tx)?;
+    let previews = engine::everywhere::<Preview>(desk, tx)?;
     if previews.iter().any(|preview| preview.metadata.name == id) {
         return Ok(());
     }

@@ -1,11 +1,10 @@
 //! Egress gateways and addresses of all VPCs, and who uses them.
 
 use crate::call::Call;
-use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
+use crate::engine::{Desk, Draft, Held, Managed, Paging, everywhere};
 use crate::error::Error;
 use crate::reply::Reply;
 use auth::Member;
-use store::resources::{Order, Query, list};
 use store::{Tx, references};
 use types::kinds::{EgressGateway, EgressIp};
 use types::wire::EgressGatewayUsage;
@@ -16,24 +15,6 @@ pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>,
     let desk = call.desk();
     let found = call.app.store.read(move |tx| everywhere::<K>(&desk, tx)).await?;
     Ok(Reply::of(&found))
-}
-
-pub(crate) fn everywhere<K: Managed>(desk: &Desk, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
-    let query = Query {
-        workspace: &desk.member.workspace,
-        kind: K::NAME,
-        parent: None,
-        statuses: &[],
-        hidden_statuses: &[],
-        external_id: None,
-        text: None,
-        order: Order::CreatedDesc,
-        after: None,
-        limit: desk.app.settings.bare_list_max,
-        from_end: false,
-    };
-    let rows = list(tx, &query)?;
-    rows.into_iter().map(|row| engine::present(desk, tx, &Held::<K>::read(row)?, &Secrets::Masked)).collect()
 }
 
 /// The sandboxes that leave through each gateway.

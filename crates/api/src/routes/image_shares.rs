@@ -183,13 +183,13 @@ type Offer = (Desk, ImageShare);
 fn offers(desk: &Desk, tx: &mut Tx<'_>, direction: Option<Direction>) -> Result<Vec<Offer>, Error> {
     let mut found = Vec::new();
     if direction != Some(Direction::Incoming) {
-        let own = super::egress::everywhere::<ImageShare>(desk, tx)?;
+        let own = engine::everywhere::<ImageShare>(desk, tx)?;
         found.extend(own.into_iter().map(|share| (desk.clone(), share)));
     }
     if direction != Some(Direction::Outgoing) {
         for other in workspaces::list(tx)?.iter().filter(|other| other.id != desk.member.workspace) {
             let source = desk.in_workspace(other);
-            let offered = super::egress::everywhere::<ImageShare>(&source, tx)?;
+            let offered = engine::everywhere::<ImageShare>(&source, tx)?;
             let mine = offered
                 .into_iter()
                 .filter(|share| share.target_workspace.as_deref() == Some(desk.member.workspace_name.as_str()));

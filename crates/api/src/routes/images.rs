@@ -33,7 +33,7 @@ impl Managed for Image {
 /// Image references of all workloads of the workspace.
 fn deployed(desk: &Desk, tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
     fn of<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, found: &mut Vec<String>) -> Result<(), Error> {
-        for object in super::egress::everywhere::<K>(desk, tx)? {
+        for object in engine::everywhere::<K>(desk, tx)? {
             let wish = serde_json::to_value(object).unwrap_or_default();
             let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
             found.extend(places.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
@@ -100,7 +100,7 @@ fn any_type(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Res
     if parents.first().map(String::as_str) != Some("_") {
         return Ok(parents.to_vec());
     }
-    let all = super::egress::everywhere::<Image>(desk, tx)?;
+    let all = engine::everywhere::<Image>(desk, tx)?;
     let found = all.into_iter().find(|image| image.metadata.name.as_deref() == Some(name));
     Ok(vec![found.and_then(|image| image.metadata.resource_type).unwrap_or_else(|| "_".into())])
 }
@@ -144,7 +144,7 @@ pub(crate) async fn clean_up(call: Call<Member>) -> Result<Reply<CleanedImages>,
     let work = move |tx: &mut Tx<'_>| {
         let used = deployed(&desk, tx)?;
         let mut deleted = 0;
-        for image in super::egress::everywhere::<Image>(&desk, tx)? {
+        for image in engine::everywhere::<Image>(&desk, tx)? {
             let parents = [image.metadata.resource_type.unwrap_or_default()];
             let held = Held::<Image>::lock(&desk, tx, &parents, &image.metadata.name.unwrap_or_default())?;
             if held.state.shares.is_empty() && !used.iter().any(|reference| is_of(reference, &held, None)) {

@@ -4,6 +4,7 @@ use super::catalogues::require_region;
 use crate::call::{Call, Guarded, Wish};
 use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Secrets};
 use crate::error::Error;
+use crate::furnish::DEFAULT_VPC;
 use crate::missing::Missing;
 use crate::providers;
 use crate::query::{Flag, ListQuery, NoQuery, ShowSecrets};
@@ -222,6 +223,3 @@ impl Managed for Vpc {
         }
     }
 }
-
-/// Every workspace has it.
-pub(crate) const DEFAULT_VPC: &str = "default";

@@ -1,19 +1,17 @@
 //! Workspaces.
 
-use super::resources::DEFAULT_VPC;
 use crate::call::{Body, Call, Person};
-use crate::engine::{self, Desk};
+use crate::engine::Desk;
 use crate::error::Error;
+use crate::furnish::{as_admin, furnish};
 use crate::query::{Flag, NoQuery};
 use crate::reply::{Answer, Reply};
+use auth::Member;
 use auth::workspaces::{self, Change, NewWorkspace, Settings};
-use auth::{Identity, Member};
 use axum::response::Response;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use std::sync::Arc;
 use store::{Tx, resources};
-use types::kinds::vpc::{Vpc, VpcSpec};
 use types::wire::{Workspace, WorkspaceAvailability, WorkspaceNameRequest};
 
 fn shown(stored: workspaces::Workspace) -> Workspace {
@@ -63,28 +61,6 @@ pub(crate) async fn create(call: Call<Person, NoQuery, Body<Workspace>>) -> Resu
         .await;
     call.app.auth.forget();
     reply
-}
-
-/// Whoever made a workspace, in it.
-pub(crate) fn as_admin(who: &Arc<Identity>, workspace: &workspaces::Workspace) -> Member {
-    Member {
-        who: Arc::clone(who),
-        workspace: workspace.id.clone(),
-        workspace_name: workspace.name.clone(),
-        account: workspace.account.clone(),
-        plan: String::new(),
-        role: auth::Role::Admin,
-    }
-}
-
-/// Makes what every workspace has, where it is missing.
-pub(crate) fn furnish(desk: &Desk, tx: &mut Tx<'_>) -> Result<(), Error> {
-    if desk.find(tx, types::KindName::Vpc, &[], DEFAULT_VPC)?.is_none() {
-        let metadata = types::parts::Metadata { name: DEFAULT_VPC.into(), ..Default::default() };
-        let vpc = Vpc { metadata, spec: VpcSpec::default(), events: None, status: None };
-        engine::create(desk, tx, &[], vpc)?;
-    }
-    Ok(())
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
