@@ -20,9 +20,7 @@ pub(crate) async fn greet(config: &Config, store: &Store, world: &World, public_
         first.map_err(|error| Error::Start { act: "set up the first account".into(), message: error.to_string() })?;
     match first {
         Some(first) => introduce(&first, public_url),
-        None => term::say(format!(
-            "Holm serves {public_url} (sign in: {public_url}/ or `holm login --server {public_url}`)"
-        )),
+        None => term::say(format!("Holm serves {public_url} (sign in: `holm login --server {public_url}`)")),
     }
     Ok(())
 }

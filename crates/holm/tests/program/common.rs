@@ -30,9 +30,14 @@ impl Server {
     }
 
     pub(crate) fn start_in(folder: TempDir) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    pub(crate) fn start_with(folder: TempDir, settings: &[(&str, &str)]) -> Self {
         let greeting = File::create(folder.path().join("greeting")).unwrap();
         let mut command = holm(folder.path());
         command.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]).stdout(greeting).stderr(Stdio::piped());
+        command.envs(settings.iter().copied());
         let mut process = command.spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
         let mut start_log = String::new();

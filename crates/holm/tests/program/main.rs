@@ -1,9 +1,13 @@
 //! The program as people use it: a real server process, and the command line against it.
 
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod common;
+#[cfg(test)]
+mod outward;
 #[cfg(test)]
 mod server;
 #[cfg(test)]

@@ -1,0 +1,95 @@
+//! What the program says to browsers, collectors and clients of TLS.
+
+use crate::browser::Browser;
+use crate::common::{Server, holm, text, write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
+
+#[test]
+fn a_device_is_signed_in_by_a_browser() {
+    let server = Server::start();
+    let home = server.folder.path();
+    let mut login = holm(home);
+    login.args(["login", "--server", &server.url()]).stderr(Stdio::piped());
+    let mut login = login.spawn().unwrap();
+    let mut noted = BufReader::new(login.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let shown = noted.find(|line| line.trim().starts_with(&server.url())).unwrap();
+
+    let mut browser = Browser::new(&server.address);
+    let sign_in = browser.open(shown.trim().strip_prefix(&server.url()).unwrap());
+    let password = server.told("sign in");
+    let confirm = browser.submit("/oauth/sign-in", &sign_in, &[("email", "admin@holm.local"), ("password", &password)]);
+    let done = browser.submit("/oauth/device", &confirm, &[("decision", "allow")]);
+    assert!(done.text.contains("signed in"), "{}", done.text);
+
+    assert!(noted.any(|line| line.contains("workspace main")));
+    assert!(login.wait().unwrap().success());
+    let run = |arguments: &[&str]| text(&holm(home).args(arguments).output().unwrap(), 0);
+    run(&["get", "sandboxes"]);
+    assert_eq!(run(&["token"]).trim().split('.').count(), 3);
+    run(&["logout"]);
+}
+
+#[test]
+fn a_server_with_a_certificate_speaks_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let certificate = write(folder.path(), "certificate.pem", &made.cert.pem());
+    let key = write(folder.path(), "key.pem", &made.signing_key.serialize_pem());
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let settings = [("HOLM_SERVER__TLS_CERTIFICATE", certificate), ("HOLM_SERVER__TLS_KEY", key)];
+    let server = Server::start_with(folder, &settings);
+    assert!(server.greeting().contains("https://127.0.0.1:"));
+
+    let mut command = holm(server.folder.path());
+    command.env("HOLM_URL", format!("https://{}", server.address)).env("HOLM_API_KEY", server.api_key());
+    text(&command.args(["get", "sandboxes"]).output().unwrap(), 8);
+    text(&command.env("SSL_CERT_FILE", certificate).output().unwrap(), 0);
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_ends_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "x.pem", "nothing");
+    let mut command = holm(folder.path());
+    command.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]);
+    command.env("HOLM_SERVER__TLS_CERTIFICATE", "x.pem").env("HOLM_SERVER__TLS_KEY", "x.pem");
+    assert!(text(&command.output().unwrap(), 1).contains("x.pem"));
+}
+
+#[test]
+fn traces_reach_the_collector_before_the_end() {
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", collector.local_addr().unwrap());
+    let (heard, hears) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in collector.incoming() {
+            let _ = heard.send(take_request(&mut stream.unwrap()));
+        }
+    });
+    let settings = [("HOLM_TELEMETRY__OTLP_ENDPOINT", endpoint.as_str())];
+    let server = Server::start_with(tempfile::tempdir().unwrap(), &settings);
+    text(&server.cli(&server.api_key(), &["get", "sandboxes"]), 0);
+    let (status, log, _folder) = server.stop();
+    assert!(status.success() && !log.contains("could not be sent"), "{log}");
+    let requests: Vec<_> = hears.try_iter().collect();
+    assert!(requests[0].starts_with("POST /v1/traces "), "{requests:?}");
+    assert!(requests.iter().any(|request| request.contains("ListSandboxes")));
+}
+
+/// Reads one request of a known length and answers it.
+fn take_request(stream: &mut (impl Read + Write)) -> String {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    head + &String::from_utf8_lossy(&body)
+}
