@@ -28,6 +28,8 @@ pub mod setup;
 mod signing;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod throttle;
 mod tokens;
 pub mod workspaces;

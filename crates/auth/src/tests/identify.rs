@@ -1,0 +1,151 @@
+use super::Town;
+use crate::oauth::Params;
+use crate::tokens::ACCESS_LIFE_S;
+use crate::{Auth, Blame, Denied, Role, Settings, api_keys, people, service_accounts};
+use std::time::Duration;
+use types::Scope;
+use types::ids::ServiceAccountId;
+
+async fn token(town: &Town, scope: &str) -> String {
+    let member = town.admin_member().await;
+    let (account, secret) = town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
+    let body = format!("grant_type=client_credentials&client_id={}&client_secret={secret}&scope={scope}", account.id);
+    town.auth.token(Params::from_form(body.as_bytes()).unwrap(), None).await.unwrap().access_token
+}
+
+#[tokio::test]
+async fn a_revoked_key_stops_at_once() {
+    let town = Town::new().await;
+    let admin = town.admin().await;
+    let who = admin.clone();
+    let new = api_keys::NewKey { name: "laptop".into(), expires_in: None };
+    let (key, value) = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
+    assert_eq!(town.auth.identify(&value).await.unwrap().key, Some(key.id.clone()));
+    town.change(move |tx| api_keys::delete(tx, &admin, &key.id)).await.unwrap();
+    assert!(matches!(town.auth.identify(&value).await, Err(Denied::Unknown)));
+}
+
+#[tokio::test]
+async fn a_revoked_key_stops_on_other_servers_too() {
+    let town = Town::new().await;
+    let other = Auth::for_test(&town.store, &town.world).await;
+    let who = other.identify(&town.first.api_key).await.unwrap();
+    let key = who.key.clone().unwrap();
+    town.change(move |tx| api_keys::delete(tx, &who, &key)).await.unwrap();
+    let forgotten = async {
+        while other.identify(&town.first.api_key).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), forgotten).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_key_expires_when_it_was_told_to() {
+    let town = Town::new().await;
+    let who = town.admin().await;
+    let new = api_keys::NewKey { name: String::new(), expires_in: Some("1h".into()) };
+    let (_, value) = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
+    town.clock.advance_s(3599);
+    town.auth.identify(&value).await.unwrap();
+    town.clock.advance_s(1);
+    assert!(matches!(town.auth.identify(&value).await, Err(Denied::Expired)));
+    assert!(matches!(town.auth.identify(&value).await.unwrap_err().blame(), Blame::Credentials));
+}
+
+#[tokio::test]
+async fn what_is_no_credential_is_unknown() {
+    let town = Town::new().await;
+    let long = "x".repeat(100_000);
+    for text in ["", "hk_", "hk_abc", "a.b.c", "Bearer x", "eyJhbGciOiJub25lIn0.e30.", &long] {
+        assert!(matches!(town.auth.identify(text).await, Err(Denied::Unknown)), "{text:.40}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_role_counts_at_once() {
+    let town = Town::new().await;
+    let key = town.join("bob@holm.example", Role::Member).await;
+    let needs = [Scope::PoliciesCreate];
+    assert!(matches!(town.member(&key).await.may(&needs), Err(Denied::Role { needed: Role::Admin })));
+    let admin = town.admin_member().await;
+    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Admin)).await.unwrap();
+    town.member(&key).await.may(&needs).unwrap();
+}
+
+#[tokio::test]
+async fn a_token_may_do_what_its_scopes_and_its_role_allow() {
+    let town = Town::new().await;
+    let narrow = town.member(&token(&town, "jobs:get").await).await;
+    narrow.may(&[Scope::JobsGet]).unwrap();
+    assert!(matches!(
+        narrow.may(&[Scope::JobsGet, Scope::JobsUpdate]),
+        Err(Denied::Scope { needed: Scope::JobsUpdate })
+    ));
+    // The scope `admin` satisfies all others, but the role of the service account stays `member`.
+    let wide = town.member(&token(&town, "admin").await).await;
+    wide.may(&[Scope::JobsUpdate]).unwrap();
+    assert!(matches!(wide.may(&[Scope::PoliciesCreate]), Err(Denied::Role { .. })));
+}
+
+#[tokio::test]
+async fn a_token_ends_with_its_time_its_account_and_at_other_issuers() {
+    let town = Town::new().await;
+    let access = token(&town, "").await;
+    let who = town.auth.identify(&access).await.unwrap();
+    let settings =
+        Settings { issuer: "https://other.example".into(), feed_poll: Duration::from_secs(1), outside: None };
+    let other = Auth::new(town.store.clone(), settings, town.world.clone()).await.unwrap();
+    assert!(matches!(other.identify(&access).await, Err(Denied::Unknown)));
+    let (admin, id) = (town.admin_member().await, ServiceAccountId::known(who.subject.as_str()));
+    let second = token(&town, "").await;
+    town.change(move |tx| service_accounts::delete(tx, &admin, &id)).await.unwrap();
+    assert!(matches!(town.auth.identify(&access).await, Err(Denied::Unknown)));
+    town.auth.identify(&second).await.unwrap();
+    town.clock.advance_s(ACCESS_LIFE_S);
+    assert!(matches!(town.auth.identify(&second).await, Err(Denied::Expired)));
+}
+
+#[tokio::test]
+async fn tokens_outlive_the_rotation_of_the_key_that_signed_them() {
+    let town = Town::new().await;
+    let other = Auth::for_test(&town.store, &town.world).await;
+    let before = token(&town, "").await;
+    town.auth.rotate_signing_key().await.unwrap();
+    let after = token(&town, "").await;
+    assert_ne!(before.split('.').next(), after.split('.').next());
+    assert_eq!(town.auth.jwks()["keys"].as_array().unwrap().len(), 2);
+    for token in [&before, &after] {
+        town.auth.identify(token).await.unwrap();
+        other.identify(token).await.unwrap();
+    }
+    town.clock.advance_s(ACCESS_LIFE_S + 3601);
+    town.auth.maintain().await.unwrap();
+    assert_eq!(town.auth.jwks()["keys"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_signing_key_is_replaced_when_it_is_old() {
+    let town = Town::new().await;
+    let before = town.auth.jwks();
+    town.auth.maintain().await.unwrap();
+    assert_eq!(town.auth.jwks(), before);
+    town.clock.advance_s(91 * 24 * 3600);
+    town.auth.maintain().await.unwrap();
+    assert_eq!(town.auth.jwks()["keys"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_workspace_is_the_named_one_or_the_only_one() {
+    let town = Town::new().await;
+    let who = town.admin().await;
+    assert_eq!(town.auth.enter(&who, None).unwrap().workspace_name, "main");
+    assert!(matches!(town.auth.enter(&who, Some("elsewhere")), Err(Denied::NotMember { .. })));
+    let new = crate::workspaces::NewWorkspace { name: "second".into(), ..Default::default() };
+    town.change(move |tx| crate::workspaces::create(tx, &who, new.clone())).await.unwrap();
+    let who = town.admin().await;
+    assert!(
+        matches!(town.auth.enter(&who, None), Err(Denied::ManyWorkspaces { names }) if names == ["main", "second"])
+    );
+    assert_eq!(town.auth.enter(&who, Some("second")).unwrap().role, Role::Admin);
+}

@@ -1,0 +1,70 @@
+//! Promises of the whole crate, on a real store.
+
+mod identify;
+mod manage;
+mod oauth;
+mod outside;
+mod sign_in;
+
+use crate::setup::{FirstStart, Wishes, first_start};
+use crate::testing::{self, Clock};
+use crate::{Auth, Error, Identity, Member, people, sessions};
+use std::sync::Arc;
+use store::identity::users::{self, User};
+use store::{Store, Tx};
+use types::World;
+
+/// An account with one admin and one workspace, after its first start.
+pub(crate) struct Town {
+    pub(crate) auth: Auth,
+    pub(crate) store: Store,
+    pub(crate) world: World,
+    pub(crate) clock: Clock,
+    pub(crate) first: FirstStart,
+    _folder: tempfile::TempDir,
+}
+
+impl Town {
+    pub(crate) async fn new() -> Self {
+        let (clock, world) = testing::world();
+        let (folder, store) = testing::store(&world).await;
+        let first = first_start(&store, &world, Wishes::default()).await.unwrap().unwrap();
+        let auth = Auth::for_test(&store, &world).await;
+        Self { auth, store, world, clock, first, _folder: folder }
+    }
+
+    pub(crate) async fn admin(&self) -> Arc<Identity> {
+        self.auth.identify(&self.first.api_key).await.unwrap()
+    }
+
+    pub(crate) async fn admin_member(&self) -> Member {
+        self.auth.enter(&self.admin().await, Some(&self.first.workspace)).unwrap()
+    }
+
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.auth.change(work).await
+    }
+
+    pub(crate) async fn user(&self, email: &str) -> User {
+        let email = email.to_owned();
+        self.store.read(move |tx| users::find_by_email(tx, &email)).await.unwrap().unwrap()
+    }
+
+    /// Invites somebody, who joins; answers an API key of theirs.
+    pub(crate) async fn join(&self, email: &str, role: crate::Role) -> String {
+        let (member, address) = (self.admin_member().await, email.to_owned());
+        let invitation = self.change(move |tx| people::invite(tx, &member, &address, role)).await.unwrap();
+        self.auth.join(&invitation.id, sessions::Joining::default(), "correct horse".into()).await.unwrap();
+        let subject = crate::Subject::User(self.user(email).await.id);
+        let new = crate::api_keys::NewKey::default();
+        let made = self.change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test")).await;
+        made.unwrap().1
+    }
+
+    pub(crate) async fn member(&self, key: &str) -> Member {
+        self.auth.enter(&self.auth.identify(key).await.unwrap(), None).unwrap()
+    }
+}

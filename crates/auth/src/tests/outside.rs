@@ -1,0 +1,158 @@
+use super::Town;
+use crate::oauth::Params;
+use crate::outside::{OutsideError, Provider};
+use crate::{Auth, Role, Settings, people};
+use axum::Router;
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use parking_lot::Mutex;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use url::Url;
+
+/// A provider on loopback that vouches for whatever the test says.
+struct Peer {
+    issuer: String,
+    claims: Arc<Mutex<Value>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+fn key() -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[9; 32]).unwrap()
+}
+
+fn sign(claims: &Value) -> String {
+    let header = BASE64.encode(r#"{"alg":"EdDSA","kid":"p"}"#);
+    let signed = format!("{header}.{}", BASE64.encode(claims.to_string()));
+    let signature = BASE64.encode(key().sign(signed.as_bytes()));
+    format!("{signed}.{signature}")
+}
+
+impl Peer {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let issuer = format!("http://{}", listener.local_addr().unwrap());
+        let claims = Arc::new(Mutex::new(Value::Null));
+        let discovery = json!({
+            "issuer": issuer, "authorization_endpoint": format!("{issuer}/authorize"),
+            "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
+        });
+        let keys = json!({"keys": [
+            {"kty": "OKP", "crv": "Ed25519", "kid": "p", "x": BASE64.encode(key().public_key())},
+        ]});
+        let told = claims.clone();
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(move || async move { discovery.to_string() }))
+            .route("/keys", get(move || async move { keys.to_string() }))
+            .route("/token", post(move || async move { json!({"id_token": sign(&told.lock())}).to_string() }));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { issuer, claims, server }
+    }
+
+    async fn auth(&self, town: &Town) -> Auth {
+        // Ignored: another test of this process may have been first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let provider = Provider {
+            name: "Peer".into(),
+            issuer: self.issuer.clone(),
+            client_id: "holm-here".into(),
+            client_secret: "s".into(),
+        };
+        let settings = Settings {
+            issuer: "https://holm.example".into(),
+            feed_poll: Duration::from_secs(1),
+            outside: Some(provider),
+        };
+        Auth::new(town.store.clone(), settings, town.world.clone()).await.unwrap()
+    }
+
+    /// Goes there and back; `change` alters what the provider says.
+    async fn sign_in(&self, auth: &Auth, email: &str, change: impl FnOnce(&mut Value)) -> Result<String, OutsideError> {
+        let secret = auth.new_outside_secret();
+        let location = Url::parse(&auth.begin_outside(&secret).await?).unwrap();
+        let asked = |name: &str| location.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+        assert_eq!(asked("code_challenge_method"), "S256");
+        let mut claims = json!({
+            "iss": self.issuer, "aud": "holm-here", "exp": auth.world().now().seconds() + 60, "nonce": asked("nonce"),
+            "email": email, "email_verified": true, "given_name": "Eve",
+        });
+        change(&mut claims);
+        *self.claims.lock() = claims;
+        let answer = format!("code=c&state={}", asked("state"));
+        auth.finish_outside(&secret, &Params::from_form(answer.as_bytes()).unwrap()).await
+    }
+}
+
+#[tokio::test]
+async fn a_verified_address_signs_in_who_has_an_account() {
+    let town = Town::new().await;
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let session = peer.sign_in(&auth, &town.first.email.to_uppercase(), |_| {}).await.unwrap();
+    assert_eq!(auth.session(&session).await.unwrap().unwrap().email, town.first.email);
+}
+
+#[tokio::test]
+async fn an_invitation_lets_a_stranger_in() {
+    let town = Town::new().await;
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let stranger = peer.sign_in(&auth, "eve@holm.example", |_| {}).await;
+    assert!(matches!(stranger, Err(OutsideError::NotInvited(_))));
+    let member = town.admin_member().await;
+    town.change(move |tx| people::invite(tx, &member, "eve@holm.example", Role::Member)).await.unwrap();
+    let session = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
+    let user = auth.session(&session).await.unwrap().unwrap();
+    assert_eq!((user.given_name.as_str(), user.email_verified), ("Eve", true));
+}
+
+#[tokio::test]
+async fn what_the_provider_did_not_say_for_this_sign_in_is_refused() {
+    let town = Town::new().await;
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let email = town.first.email.clone();
+    let changes: [fn(&mut Value); 7] = [
+        |claims| claims["iss"] = json!("http://other.example"),
+        |claims| claims["aud"] = json!("somebody-else"),
+        |claims| claims["aud"] = json!(["holm-here", "somebody-else"]),
+        |claims| claims["exp"] = json!(0),
+        |claims| claims["nonce"] = json!("another"),
+        |claims| claims["email_verified"] = json!(false),
+        |claims| claims["email"] = Value::Null,
+    ];
+    for change in changes {
+        let result = peer.sign_in(&auth, &email, change).await;
+        assert!(matches!(result, Err(OutsideError::Provider(_) | OutsideError::Unverified)), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_for_another_browser_or_provider_is_refused() {
+    let town = Town::new().await;
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let secret = auth.new_outside_secret();
+    let location = Url::parse(&auth.begin_outside(&secret).await.unwrap()).unwrap();
+    let state = location.query_pairs().find(|(key, _)| key == "state").unwrap().1.into_owned();
+    let finish = |secret: String, query: String| {
+        let auth = auth.clone();
+        async move { auth.finish_outside(&secret, &Params::from_form(query.as_bytes()).unwrap()).await }
+    };
+    let other = auth.new_outside_secret();
+    assert!(matches!(finish(other, format!("code=c&state={state}")).await, Err(OutsideError::NotBegun)));
+    let mixed = finish(secret.clone(), format!("code=c&state={state}&iss=https://evil.example")).await;
+    assert!(matches!(mixed, Err(OutsideError::Provider(_))));
+    let declined = finish(secret, format!("error=access_denied&state={state}")).await;
+    assert!(matches!(declined, Err(OutsideError::Declined(_))));
+    assert!(matches!(town.auth.begin_outside("x").await, Err(OutsideError::Off)));
+}

@@ -1,0 +1,42 @@
+use super::Town;
+use crate::sessions::{LIFE_S, SignInError};
+
+#[tokio::test]
+async fn a_session_lasts_until_its_end_or_sign_out() {
+    let town = Town::new().await;
+    let (email, password) = (town.first.email.clone(), town.first.password.clone());
+    let session = town.auth.sign_in(&email.to_uppercase(), password.clone()).await.unwrap();
+    assert_eq!(town.auth.session(&session).await.unwrap().unwrap().email, email);
+    town.auth.sign_out(&session).await.unwrap();
+    assert!(town.auth.session(&session).await.unwrap().is_none());
+    let session = town.auth.sign_in(&email, password).await.unwrap();
+    town.clock.advance_s(LIFE_S);
+    assert!(town.auth.session(&session).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike() {
+    let town = Town::new().await;
+    for email in [town.first.email.as_str(), "nobody@holm.example"] {
+        for _ in 0..10 {
+            assert!(matches!(town.auth.sign_in(email, "guess".into()).await, Err(SignInError::Wrong)));
+        }
+        assert!(matches!(town.auth.sign_in(email, "guess".into()).await, Err(SignInError::Throttled(_))));
+    }
+    let right = || town.auth.sign_in(&town.first.email, town.first.password.clone());
+    assert!(matches!(right().await, Err(SignInError::Throttled(_))));
+    town.clock.advance_s(15 * 60);
+    right().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_password_ends_sessions() {
+    let town = Town::new().await;
+    let session = town.auth.sign_in(&town.first.email, town.first.password.clone()).await.unwrap();
+    town.auth.set_password(&town.first.email, "a much better one".into(), "operator").await.unwrap();
+    assert!(town.auth.session(&session).await.unwrap().is_none());
+    let old = town.auth.sign_in(&town.first.email, town.first.password.clone()).await;
+    assert!(matches!(old, Err(SignInError::Wrong)));
+    town.auth.sign_in(&town.first.email, "a much better one".into()).await.unwrap();
+    assert!(town.auth.set_password(&town.first.email, "short".into(), "operator").await.is_err());
+}
