@@ -116,3 +116,26 @@ fn the_example_is_the_file_that_is_checked_in() {
     let kept = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../holm.example.toml")).unwrap();
     assert!(printed.stdout == kept);
 }
+
+#[test]
+fn a_caller_who_sends_nothing_is_let_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder, &[("HOLM_SERVER__HEADER_TIMEOUT", "200ms")]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nX-Slow: ").unwrap();
+    let mut answer = Vec::new();
+    // Ends because the server closes; a reset is as good.
+    let _ = stream.read_to_end(&mut answer);
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_connection_too_many_waits_for_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder, &[("HOLM_SERVER__CONNECTIONS_MAX", "1")]);
+    let holder = TcpStream::connect(&server.address).unwrap();
+    let address = server.address.clone();
+    let waiting = std::thread::spawn(move || get(&address, "/health"));
+    drop(holder);
+    assert!(waiting.join().unwrap().starts_with("HTTP/1.1 200"));
+}

@@ -80,3 +80,40 @@ fn a_wrong_folder_is_not_taken_for_an_empty_server() {
     }
     assert!(!home.path().join("data").exists());
 }
+
+#[test]
+fn two_servers_share_one_database() {
+    let url = testing::postgres();
+    let key_file = tempfile::tempdir().unwrap();
+    let key_path = key_file.path().join("seal.keys");
+    let settings = [("HOLM_STORE__URL", url.as_str()), ("HOLM_STORE__KEY_FILE", key_path.to_str().unwrap())];
+    let first = Server::start_with(tempfile::tempdir().unwrap(), &settings);
+    let second = Server::start_with(tempfile::tempdir().unwrap(), &settings);
+    assert!(first.greeting().contains("API key") && !second.greeting().contains("API key"));
+    let key = first.api_key();
+    let file = write(first.folder.path(), "a.yaml", POLICY);
+    text(&first.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    assert!(text(&second.cli(&key, &["get", "policies"]), 0).contains("kept"));
+}
+
+#[test]
+fn a_backup_moves_from_sqlite_to_postgresql() {
+    let (server, key) = with_objects();
+    text(
+        &holm(server.folder.path())
+            .args(["backup", "all.backup", "--with-keys"])
+            .env("HOLM_DATA__FOLDER", "data")
+            .output()
+            .unwrap(),
+        0,
+    );
+    let backup = server.folder.path().join("all.backup");
+    let url = testing::postgres();
+    let other = tempfile::tempdir().unwrap();
+    let mut restore = holm(other.path());
+    restore.args(["restore", backup.to_str().unwrap()]);
+    restore.env("HOLM_STORE__URL", &url).env("HOLM_DATA__FOLDER", "data");
+    text(&restore.output().unwrap(), 0);
+    let restored = Server::start_with(other, &[("HOLM_STORE__URL", &url)]);
+    assert!(text(&restored.cli(&key, &["get", "policies"]), 0).contains("kept"));
+}
