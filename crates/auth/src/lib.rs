@@ -12,6 +12,8 @@ mod cache;
 pub mod clients;
 mod denied;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod identity;
 pub mod invitations;
 mod jwt;
@@ -26,8 +28,6 @@ pub mod service_accounts;
 pub mod sessions;
 pub mod setup;
 mod signing;
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;
 mod throttle;

@@ -48,7 +48,10 @@ impl Passwords {
     pub(crate) async fn matches(&self, password: String, stored: Option<String>) -> Result<bool, Crowded> {
         self.run(move || match stored {
             Some(stored) => verify(&password, &stored),
-            None => hash(&password, &[0; 16]).is_some() && false,
+            None => {
+                hash(&password, &[0; 16]);
+                false
+            }
         })
         .await
     }

@@ -48,12 +48,12 @@ pub(crate) fn same(left: &str, right: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::fixture;
     use proptest::prelude::*;
 
     #[test]
     fn an_api_key_shows_a_typing_error() {
-        let (_, world) = testing::world();
+        let (_, world) = fixture::world();
         let key = new_api_key(&world);
         assert!(is_api_key(&key));
         for position in 0..key.len() {

@@ -62,11 +62,11 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing;
+    use crate::fixture;
 
     #[test]
     fn guessing_closes_the_door_for_a_while() {
-        let (clock, world) = testing::world();
+        let (clock, world) = fixture::world();
         let throttle = Throttle::new(world, 3, 60);
         for _ in 0..3 {
             assert_eq!(throttle.attempt("a@holm.example"), Ok(()));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn success_forgives_failures() {
-        let (_, world) = testing::world();
+        let (_, world) = fixture::world();
         let throttle = Throttle::new(world, 1, 60);
         for _ in 0..5 {
             throttle.attempt("a").unwrap();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_names_is_bounded() {
-        let (_, world) = testing::world();
+        let (_, world) = fixture::world();
         let throttle = Throttle::new(world, 1, 60);
         for name in 0..WATCHED_MAX * 2 {
             throttle.attempt(&name.to_string()).unwrap();

@@ -6,6 +6,19 @@ use std::time::Duration;
 use types::Scope;
 use types::ids::ServiceAccountId;
 
+on_both!(
+    a_revoked_key_stops_at_once,
+    a_revoked_key_stops_on_other_servers_too,
+    a_key_expires_when_it_was_told_to,
+    what_is_no_credential_is_unknown,
+    a_new_role_counts_at_once,
+    a_token_may_do_what_its_scopes_and_its_role_allow,
+    a_token_ends_with_its_time_its_account_and_at_other_issuers,
+    tokens_outlive_the_rotation_of_the_key_that_signed_them,
+    a_signing_key_is_replaced_when_it_is_old,
+    the_workspace_is_the_named_one_or_the_only_one,
+);
+
 async fn token(town: &Town, scope: &str) -> String {
     let member = town.admin_member().await;
     let (account, secret) = town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
@@ -13,9 +26,7 @@ async fn token(town: &Town, scope: &str) -> String {
     town.auth.token(Params::from_form(body.as_bytes()).unwrap(), None).await.unwrap().access_token
 }
 
-#[tokio::test]
-async fn a_revoked_key_stops_at_once() {
-    let town = Town::new().await;
+async fn a_revoked_key_stops_at_once(town: Town) {
     let admin = town.admin().await;
     let who = admin.clone();
     let new = api_keys::NewKey { name: "laptop".into(), expires_in: None };
@@ -25,9 +36,7 @@ async fn a_revoked_key_stops_at_once() {
     assert!(matches!(town.auth.identify(&value).await, Err(Denied::Unknown)));
 }
 
-#[tokio::test]
-async fn a_revoked_key_stops_on_other_servers_too() {
-    let town = Town::new().await;
+async fn a_revoked_key_stops_on_other_servers_too(town: Town) {
     let other = Auth::for_test(&town.store, &town.world).await;
     let who = other.identify(&town.first.api_key).await.unwrap();
     let key = who.key.clone().unwrap();
@@ -40,9 +49,7 @@ async fn a_revoked_key_stops_on_other_servers_too() {
     tokio::time::timeout(Duration::from_secs(10), forgotten).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_key_expires_when_it_was_told_to() {
-    let town = Town::new().await;
+async fn a_key_expires_when_it_was_told_to(town: Town) {
     let who = town.admin().await;
     let new = api_keys::NewKey { name: String::new(), expires_in: Some("1h".into()) };
     let (_, value) = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
@@ -53,18 +60,14 @@ async fn a_key_expires_when_it_was_told_to() {
     assert!(matches!(town.auth.identify(&value).await.unwrap_err().blame(), Blame::Credentials));
 }
 
-#[tokio::test]
-async fn what_is_no_credential_is_unknown() {
-    let town = Town::new().await;
+async fn what_is_no_credential_is_unknown(town: Town) {
     let long = "x".repeat(100_000);
     for text in ["", "hk_", "hk_abc", "a.b.c", "Bearer x", "eyJhbGciOiJub25lIn0.e30.", &long] {
         assert!(matches!(town.auth.identify(text).await, Err(Denied::Unknown)), "{text:.40}");
     }
 }
 
-#[tokio::test]
-async fn a_new_role_counts_at_once() {
-    let town = Town::new().await;
+async fn a_new_role_counts_at_once(town: Town) {
     let key = town.join("bob@holm.example", Role::Member).await;
     let needs = [Scope::PoliciesCreate];
     assert!(matches!(town.member(&key).await.may(&needs), Err(Denied::Role { needed: Role::Admin })));
@@ -73,9 +76,7 @@ async fn a_new_role_counts_at_once() {
     town.member(&key).await.may(&needs).unwrap();
 }
 
-#[tokio::test]
-async fn a_token_may_do_what_its_scopes_and_its_role_allow() {
-    let town = Town::new().await;
+async fn a_token_may_do_what_its_scopes_and_its_role_allow(town: Town) {
     let narrow = town.member(&token(&town, "jobs:get").await).await;
     narrow.may(&[Scope::JobsGet]).unwrap();
     assert!(matches!(
@@ -88,9 +89,7 @@ async fn a_token_may_do_what_its_scopes_and_its_role_allow() {
     assert!(matches!(wide.may(&[Scope::PoliciesCreate]), Err(Denied::Role { .. })));
 }
 
-#[tokio::test]
-async fn a_token_ends_with_its_time_its_account_and_at_other_issuers() {
-    let town = Town::new().await;
+async fn a_token_ends_with_its_time_its_account_and_at_other_issuers(town: Town) {
     let access = token(&town, "").await;
     let who = town.auth.identify(&access).await.unwrap();
     let settings =
@@ -106,9 +105,7 @@ async fn a_token_ends_with_its_time_its_account_and_at_other_issuers() {
     assert!(matches!(town.auth.identify(&second).await, Err(Denied::Expired)));
 }
 
-#[tokio::test]
-async fn tokens_outlive_the_rotation_of_the_key_that_signed_them() {
-    let town = Town::new().await;
+async fn tokens_outlive_the_rotation_of_the_key_that_signed_them(town: Town) {
     let other = Auth::for_test(&town.store, &town.world).await;
     let before = token(&town, "").await;
     town.auth.rotate_signing_key().await.unwrap();
@@ -124,9 +121,7 @@ async fn tokens_outlive_the_rotation_of_the_key_that_signed_them() {
     assert_eq!(town.auth.jwks()["keys"].as_array().unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn a_signing_key_is_replaced_when_it_is_old() {
-    let town = Town::new().await;
+async fn a_signing_key_is_replaced_when_it_is_old(town: Town) {
     let before = town.auth.jwks();
     town.auth.maintain().await.unwrap();
     assert_eq!(town.auth.jwks(), before);
@@ -135,9 +130,7 @@ async fn a_signing_key_is_replaced_when_it_is_old() {
     assert_eq!(town.auth.jwks()["keys"].as_array().unwrap().len(), 2);
 }
 
-#[tokio::test]
-async fn the_workspace_is_the_named_one_or_the_only_one() {
-    let town = Town::new().await;
+async fn the_workspace_is_the_named_one_or_the_only_one(town: Town) {
     let who = town.admin().await;
     assert_eq!(town.auth.enter(&who, None).unwrap().workspace_name, "main");
     assert!(matches!(town.auth.enter(&who, Some("elsewhere")), Err(Denied::NotMember { .. })));

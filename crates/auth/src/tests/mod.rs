@@ -1,17 +1,35 @@
 //! Promises of the whole crate, on a real store.
 
+/// Runs each test on both databases, with a town of its own.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[tokio::test]
+            async fn sqlite() {
+                Box::pin(super::$name(crate::tests::Town::on_sqlite().await)).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                Box::pin(super::$name(crate::tests::Town::on_postgres().await)).await;
+            }
+        }
+    )+};
+}
+
 mod identify;
 mod manage;
 mod oauth;
 mod outside;
 mod sign_in;
 
+use crate::fixture::{self, Clock};
 use crate::setup::{FirstStart, Wishes, first_start};
-use crate::testing::{self, Clock};
 use crate::{Auth, Error, Identity, Member, people, sessions};
+use std::path::Path;
 use std::sync::Arc;
 use store::identity::users::{self, User};
-use store::{Store, Tx};
+use store::{Settings, Store, Target, Tx};
 use types::World;
 
 /// An account with one admin and one workspace, after its first start.
@@ -25,9 +43,19 @@ pub(crate) struct Town {
 }
 
 impl Town {
-    pub(crate) async fn new() -> Self {
-        let (clock, world) = testing::world();
-        let (folder, store) = testing::store(&world).await;
+    async fn on_sqlite() -> Self {
+        Self::on(|folder| Target::Sqlite { file: folder.join("holm.db") }).await
+    }
+
+    async fn on_postgres() -> Self {
+        Self::on(|_| Target::Postgres { url: testing::postgres() }).await
+    }
+
+    async fn on(target: impl FnOnce(&Path) -> Target) -> Self {
+        let (clock, world) = fixture::world();
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { connections: 2, ..Settings::new(target(folder.path()), folder.path().join("keys")) };
+        let store = Store::open(settings, world.clone()).await.unwrap();
         let first = first_start(&store, &world, Wishes::default()).await.unwrap().unwrap();
         let auth = Auth::for_test(&store, &world).await;
         Self { auth, store, world, clock, first, _folder: folder }

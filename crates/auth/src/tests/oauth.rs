@@ -9,6 +9,26 @@ use std::collections::HashMap;
 use store::identity::users::User;
 use url::Url;
 
+on_both!(
+    client_credentials_come_by_header_form_or_json,
+    a_bad_request_names_the_parameter,
+    nobody_is_sent_to_an_address_that_is_not_registered,
+    answers_to_clients_carry_state_and_issuer,
+    a_code_is_bound_to_client_address_and_verifier,
+    a_verifier_without_a_challenge_shows_a_downgrade,
+    a_code_expires,
+    the_second_use_of_a_code_revokes_what_the_first_gave,
+    the_second_use_of_a_refresh_token_revokes_the_whole_sign_in,
+    a_refresh_token_belongs_to_its_client_and_may_narrow_only,
+    revoking_one_token_ends_the_sign_in,
+    a_deleted_client_takes_its_tokens_along,
+    a_device_waits_for_its_user_and_gets_tokens_once,
+    a_steady_device_is_never_told_to_slow_down,
+    a_device_learns_of_refusal_and_expiry,
+    guessing_user_codes_is_throttled,
+    secrets_never_reach_the_log,
+);
+
 const CALLBACK: &str = "https://app.example/cb?tenant=1";
 const VERIFIER: &str = "a-verifier-of-forty-three-characters-or-more-0";
 
@@ -92,9 +112,7 @@ impl Town {
     }
 }
 
-#[tokio::test]
-async fn client_credentials_come_by_header_form_or_json() {
-    let town = Town::new().await;
+async fn client_credentials_come_by_header_form_or_json(town: Town) {
     let member = town.admin_member().await;
     let (account, secret) = town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
     let header = format!("Basic {}", STANDARD.encode(format!("{}:{secret}", account.id)));
@@ -119,9 +137,7 @@ async fn client_credentials_come_by_header_form_or_json() {
     refused(town.auth.token(form(&people_only), None).await, Code::UnauthorizedClient);
 }
 
-#[tokio::test]
-async fn a_bad_request_names_the_parameter() {
-    let town = Town::new().await;
+async fn a_bad_request_names_the_parameter(town: Town) {
     assert!(refused(town.auth.token(Params::default(), None).await, Code::InvalidRequest).contains("`grant_type`"));
     let unknown = form(&[("grant_type", "password")]);
     assert!(refused(town.auth.token(unknown, None).await, Code::UnsupportedGrantType).contains("`grant_type`"));
@@ -133,9 +149,7 @@ async fn a_bad_request_names_the_parameter() {
     assert!(refused(town.auth.begin_device(scope, None).await, Code::InvalidScope).contains("jobs:fly"));
 }
 
-#[tokio::test]
-async fn nobody_is_sent_to_an_address_that_is_not_registered() {
-    let town = Town::new().await;
+async fn nobody_is_sent_to_an_address_that_is_not_registered(town: Town) {
     let app = town.app(false).await;
     let check = |client: String, uri: String| {
         let town = &town;
@@ -159,9 +173,7 @@ async fn nobody_is_sent_to_an_address_that_is_not_registered() {
     }
 }
 
-#[tokio::test]
-async fn answers_to_clients_carry_state_and_issuer() {
-    let town = Town::new().await;
+async fn answers_to_clients_carry_state_and_issuer(town: Town) {
     let app = town.app(false).await;
     let base = [("client_id", app.client.id.as_str()), ("redirect_uri", CALLBACK), ("state", "s&=1")];
     let challenge = challenge();
@@ -191,9 +203,7 @@ async fn answers_to_clients_carry_state_and_issuer() {
     }
 }
 
-#[tokio::test]
-async fn a_code_is_bound_to_client_address_and_verifier() {
-    let town = Town::new().await;
+async fn a_code_is_bound_to_client_address_and_verifier(town: Town) {
     let (app, other) = (town.app(false).await, town.app(false).await);
     let code = town.pkce_code(&app).await;
     refused(town.exchange(&app, &code, &[]).await, Code::InvalidRequest);
@@ -208,9 +218,7 @@ async fn a_code_is_bound_to_client_address_and_verifier() {
     assert_eq!(town.auth.identify(&tokens.access_token).await.unwrap().name, town.first.email);
 }
 
-#[tokio::test]
-async fn a_verifier_without_a_challenge_shows_a_downgrade() {
-    let town = Town::new().await;
+async fn a_verifier_without_a_challenge_shows_a_downgrade(town: Town) {
     let app = town.app(true).await;
     let code = town.code(&app, &[]).await;
     refused(town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await, Code::InvalidGrant);
@@ -218,9 +226,7 @@ async fn a_verifier_without_a_challenge_shows_a_downgrade() {
     town.exchange(&app, &code, &[]).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_code_expires() {
-    let town = Town::new().await;
+async fn a_code_expires(town: Town) {
     let app = town.app(false).await;
     let code = town.pkce_code(&app).await;
     town.clock.advance_s(120);
@@ -228,9 +234,7 @@ async fn a_code_expires() {
     assert!(refused(late, Code::InvalidGrant).contains("expired"));
 }
 
-#[tokio::test]
-async fn the_second_use_of_a_code_revokes_what_the_first_gave() {
-    let town = Town::new().await;
+async fn the_second_use_of_a_code_revokes_what_the_first_gave(town: Town) {
     let app = town.app(false).await;
     let code = town.pkce_code(&app).await;
     let tokens = town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await.unwrap();
@@ -239,9 +243,7 @@ async fn the_second_use_of_a_code_revokes_what_the_first_gave() {
     assert!(town.revoked(&tokens).await);
 }
 
-#[tokio::test]
-async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in() {
-    let town = Town::new().await;
+async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in(town: Town) {
     let (_, first) = town.signed_in().await;
     let second = town.refresh(&first.refresh_token, &[]).await.unwrap();
     assert_ne!(first.refresh_token, second.refresh_token);
@@ -252,9 +254,7 @@ async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in() {
     assert!(town.revoked(&first).await && town.revoked(&second).await);
 }
 
-#[tokio::test]
-async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only() {
-    let town = Town::new().await;
+async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only(town: Town) {
     let app = town.app(false).await;
     let more = [("code_challenge", &*challenge()), ("code_challenge_method", "S256"), ("scope", "jobs:get jobs:list")];
     let code = town.code(&app, &more).await;
@@ -268,9 +268,7 @@ async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only() {
     assert!(refused(town.refresh(&narrow.refresh_token, &[]).await, Code::InvalidGrant).contains("expired"));
 }
 
-#[tokio::test]
-async fn revoking_one_token_ends_the_sign_in() {
-    let town = Town::new().await;
+async fn revoking_one_token_ends_the_sign_in(town: Town) {
     for pick in [|tokens: &Tokens| tokens.access_token.clone(), |tokens: &Tokens| tokens.refresh_token.clone()] {
         let (app, tokens) = town.signed_in().await;
         let token = pick(&tokens);
@@ -282,9 +280,7 @@ async fn revoking_one_token_ends_the_sign_in() {
     }
 }
 
-#[tokio::test]
-async fn a_deleted_client_takes_its_tokens_along() {
-    let town = Town::new().await;
+async fn a_deleted_client_takes_its_tokens_along(town: Town) {
     let (app, tokens) = town.signed_in().await;
     let who = town.admin().await;
     town.change(move |tx| clients::delete(tx, &who, &app.client.id)).await.unwrap();
@@ -296,9 +292,7 @@ async fn poll(town: &Town, code: &str) -> Result<Tokens, Fault> {
     town.auth.token(form(&[("grant_type", kind), ("client_id", "blaxel"), ("device_code", code)]), None).await
 }
 
-#[tokio::test]
-async fn a_device_waits_for_its_user_and_gets_tokens_once() {
-    let town = Town::new().await;
+async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
     let user = town.user(&town.first.email).await;
     let device =
         town.auth.begin_device(form(&[("client_id", "blaxel"), ("scope", "offline_access")]), None).await.unwrap();
@@ -322,9 +316,7 @@ async fn a_device_waits_for_its_user_and_gets_tokens_once() {
     assert!(matches!(town.auth.decide_device(&user, &typed, true).await, Err(DeviceError::Unknown)));
 }
 
-#[tokio::test]
-async fn a_steady_device_is_never_told_to_slow_down() {
-    let town = Town::new().await;
+async fn a_steady_device_is_never_told_to_slow_down(town: Town) {
     let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();
     for _ in 0..60 {
         refused(poll(&town, &device.device_code).await, Code::AuthorizationPending);
@@ -332,9 +324,7 @@ async fn a_steady_device_is_never_told_to_slow_down() {
     }
 }
 
-#[tokio::test]
-async fn a_device_learns_of_refusal_and_expiry() {
-    let town = Town::new().await;
+async fn a_device_learns_of_refusal_and_expiry(town: Town) {
     let user = town.user(&town.first.email).await;
     let device = town.auth.begin_device(form(&[("client_id", "holm")]), None).await.unwrap();
     refused(poll(&town, &device.device_code).await, Code::InvalidGrant);
@@ -349,9 +339,7 @@ async fn a_device_learns_of_refusal_and_expiry() {
     refused(poll(&town, &device.device_code).await, Code::InvalidGrant);
 }
 
-#[tokio::test]
-async fn guessing_user_codes_is_throttled() {
-    let town = Town::new().await;
+async fn guessing_user_codes_is_throttled(town: Town) {
     let user = town.user(&town.first.email).await;
     for _ in 0..10 {
         assert!(matches!(town.auth.device(&user, "BBBB-BBBB").await, Err(DeviceError::Unknown)));
@@ -359,9 +347,7 @@ async fn guessing_user_codes_is_throttled() {
     assert!(matches!(town.auth.device(&user, "BBBB-BBBB").await, Err(DeviceError::Throttled(_))));
 }
 
-#[tokio::test]
-async fn secrets_never_reach_the_log() {
-    let town = Town::new().await;
+async fn secrets_never_reach_the_log(town: Town) {
     let (_, tokens) = town.signed_in().await;
     let params = form(&[("refresh_token", "hr_secret")]);
     let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();

@@ -13,6 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
+on_both!(
+    a_verified_address_signs_in_who_has_an_account,
+    an_invitation_lets_a_stranger_in,
+    what_the_provider_did_not_say_for_this_sign_in_is_refused,
+    an_answer_for_another_browser_or_provider_is_refused,
+);
+
 /// A provider on loopback that vouches for whatever the test says.
 struct Peer {
     issuer: String,
@@ -92,18 +99,14 @@ impl Peer {
     }
 }
 
-#[tokio::test]
-async fn a_verified_address_signs_in_who_has_an_account() {
-    let town = Town::new().await;
+async fn a_verified_address_signs_in_who_has_an_account(town: Town) {
     let peer = Peer::start().await;
     let auth = peer.auth(&town).await;
     let session = peer.sign_in(&auth, &town.first.email.to_uppercase(), |_| {}).await.unwrap();
     assert_eq!(auth.session(&session).await.unwrap().unwrap().email, town.first.email);
 }
 
-#[tokio::test]
-async fn an_invitation_lets_a_stranger_in() {
-    let town = Town::new().await;
+async fn an_invitation_lets_a_stranger_in(town: Town) {
     let peer = Peer::start().await;
     let auth = peer.auth(&town).await;
     let stranger = peer.sign_in(&auth, "eve@holm.example", |_| {}).await;
@@ -115,9 +118,7 @@ async fn an_invitation_lets_a_stranger_in() {
     assert_eq!((user.given_name.as_str(), user.email_verified), ("Eve", true));
 }
 
-#[tokio::test]
-async fn what_the_provider_did_not_say_for_this_sign_in_is_refused() {
-    let town = Town::new().await;
+async fn what_the_provider_did_not_say_for_this_sign_in_is_refused(town: Town) {
     let peer = Peer::start().await;
     let auth = peer.auth(&town).await;
     let email = town.first.email.clone();
@@ -136,9 +137,7 @@ async fn what_the_provider_did_not_say_for_this_sign_in_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_for_another_browser_or_provider_is_refused() {
-    let town = Town::new().await;
+async fn an_answer_for_another_browser_or_provider_is_refused(town: Town) {
     let peer = Peer::start().await;
     let auth = peer.auth(&town).await;
     let secret = auth.new_outside_secret();

@@ -1,9 +1,13 @@
 use super::Town;
 use crate::sessions::{LIFE_S, SignInError};
 
-#[tokio::test]
-async fn a_session_lasts_until_its_end_or_sign_out() {
-    let town = Town::new().await;
+on_both!(
+    a_session_lasts_until_its_end_or_sign_out,
+    guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike,
+    a_new_password_ends_sessions,
+);
+
+async fn a_session_lasts_until_its_end_or_sign_out(town: Town) {
     let (email, password) = (town.first.email.clone(), town.first.password.clone());
     let session = town.auth.sign_in(&email.to_uppercase(), password.clone()).await.unwrap();
     assert_eq!(town.auth.session(&session).await.unwrap().unwrap().email, email);
@@ -14,9 +18,7 @@ async fn a_session_lasts_until_its_end_or_sign_out() {
     assert!(town.auth.session(&session).await.unwrap().is_none());
 }
 
-#[tokio::test]
-async fn guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike() {
-    let town = Town::new().await;
+async fn guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike(town: Town) {
     for email in [town.first.email.as_str(), "nobody@holm.example"] {
         for _ in 0..10 {
             assert!(matches!(town.auth.sign_in(email, "guess".into()).await, Err(SignInError::Wrong)));
@@ -29,9 +31,7 @@ async fn guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_a
     right().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_new_password_ends_sessions() {
-    let town = Town::new().await;
+async fn a_new_password_ends_sessions(town: Town) {
     let session = town.auth.sign_in(&town.first.email, town.first.password.clone()).await.unwrap();
     town.auth.set_password(&town.first.email, "a much better one".into(), "operator").await.unwrap();
     assert!(town.auth.session(&session).await.unwrap().is_none());

@@ -1,8 +1,7 @@
-//! A world for tests: a clock that is set by hand and repeatable randomness; and a store in a folder that goes away.
+//! A world for tests: a clock that is set by hand and repeatable randomness.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use store::{Settings, Store, Target};
 use types::{Timestamp, World};
 
 #[derive(Clone)]
@@ -26,11 +25,4 @@ pub(crate) fn world() -> (Clock, World) {
         }
     };
     (clock, World::new(move || Timestamp::from_ms(now.0.load(Ordering::SeqCst)), fill))
-}
-
-pub(crate) async fn store(world: &World) -> (tempfile::TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let target = Target::Sqlite { file: folder.path().join("holm.db") };
-    let settings = Settings { connections: 2, ..Settings::new(target, folder.path().join("keys")) };
-    (folder, Store::open(settings, world.clone()).await.unwrap())
 }
