@@ -9,9 +9,10 @@ use crate::query::NoQuery;
 use auth::{Identity, Member};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
+use http::HeaderMap;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::future::Future;
@@ -33,8 +34,7 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     pub(crate) once: Option<OnceKey>,
     /// The version that the caller has seen and means to change, from `If-Match`.
     pub(crate) if_match: Option<i64>,
-    /// The last change that a stream has delivered, when a client resumes one.
-    pub(crate) last_event: Option<String>,
+    pub(crate) headers: HeaderMap,
 }
 
 /// The values of the path, in their order.
@@ -163,6 +163,19 @@ impl Input for Guarded {
     }
 }
 
+/// The body as it came; whoever takes it checks it.
+pub(crate) struct Raw(pub Bytes);
+
+impl Input for Raw {
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        Some(json_schema!({"type": "object"}))
+    }
+
+    fn read(raw: &[u8], _: &Path, _: &World, _: &OnceLock<Checker>) -> Result<Self, Error> {
+        Ok(Self(Bytes::copy_from_slice(raw)))
+    }
+}
+
 /// A JSON body of a wire type.
 pub(crate) struct Body<T>(pub T);
 
@@ -268,16 +281,15 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
         let body = B::read(&raw, &path, &app.world, checker)?;
         let query = parse_query(query)?;
         let if_match = headers::if_match(&parts.headers)?;
-        let last_event = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        Ok(Self { app, who, path, query, body, version, needs: line.needs, once, if_match, last_event })
+        Ok(Self { app, who, path, query, body, version, needs: line.needs, once, if_match, headers: parts.headers })
     }
 }
 
 impl<W, Q, B> Call<W, Q, B> {
     /// The same call, for a handler that asks nothing of the query.
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
-        let Self { app, who, path, query: _, body, version, needs, once, if_match, last_event } = self;
-        Call { app, who, path, query: NoQuery {}, body, version, needs, once, if_match, last_event }
+        let Self { app, who, path, query: _, body, version, needs, once, if_match, headers } = self;
+        Call { app, who, path, query: NoQuery {}, body, version, needs, once, if_match, headers }
     }
 }
 

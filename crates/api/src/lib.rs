@@ -15,6 +15,7 @@ mod furnish;
 mod headers;
 mod hosts;
 mod limits;
+mod mcp;
 mod missing;
 mod oauth;
 mod once;

@@ -12,11 +12,10 @@ pub enum Missing {
     AskProvider,
     VerifyDomain,
     BillingMetrics,
-    ManagementMcp,
 }
 
 impl Missing {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::RunTasks,
         Self::Build,
         Self::ReceiveTemplate,
@@ -26,7 +25,6 @@ impl Missing {
         Self::AskProvider,
         Self::VerifyDomain,
         Self::BillingMetrics,
-        Self::ManagementMcp,
     ];
 
     /// Continues the sentence "This server cannot yet …".
@@ -41,7 +39,6 @@ impl Missing {
             Self::AskProvider => "ask a model provider: the model gateway is missing",
             Self::VerifyDomain => "verify a domain by its DNS records: the domain engine is missing",
             Self::BillingMetrics => "compute cost and usage: the meter is missing",
-            Self::ManagementMcp => "serve the management tools over MCP: the MCP endpoint is missing",
         }
     }
 }

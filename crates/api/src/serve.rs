@@ -5,27 +5,40 @@ use crate::error::Error;
 use crate::operation::{Base, Operation};
 use crate::{openapi, table};
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
 use http::{HeaderName, HeaderValue, Method, header};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 const PREFIXES: [(Base, &[&str]); 2] = [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
 
+/// The operations of the table, without an app yet: made once, because it takes a millisecond.
+static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
+
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
+    let oauth = crate::oauth::router(app.auth.clone());
+    operations(app).merge(openapi::pages()).merge(oauth).layer(axum::middleware::map_response(harden))
+}
+
+/// Only the operations of the table.
+pub(crate) fn operations(app: App) -> Router {
+    OPERATIONS.clone().with_state(app)
+}
+
+fn routes() -> Router<App> {
     let operations: Vec<Arc<Operation>> = table::operations().into_iter().map(Arc::new).collect();
     let mut router = Router::new();
     for (base, prefixes) in PREFIXES {
-        let mut paths: BTreeMap<&str, MethodRouter> = BTreeMap::new();
+        let mut paths: BTreeMap<&str, MethodRouter<App>> = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.line.base == base) {
             let routes = paths.remove(operation.line.path).unwrap_or_default();
-            paths.insert(operation.line.path, routes.on(filter(&operation.line.method), handler(&app, operation)));
+            paths.insert(operation.line.path, routes.on(filter(&operation.line.method), handler(operation)));
         }
         for (path, routes) in paths {
             let routes = routes.fallback(|| async { Error::NoMethod });
@@ -34,11 +47,7 @@ pub fn router(app: App) -> Router {
             }
         }
     }
-    router
-        .merge(openapi::pages())
-        .merge(crate::oauth::router(app.auth.clone()))
-        .fallback(|| async { Error::NoRoute })
-        .layer(axum::middleware::map_response(harden))
+    router.fallback(|| async { Error::NoRoute })
 }
 
 fn filter(method: &Method) -> MethodFilter {
@@ -46,12 +55,9 @@ fn filter(method: &Method) -> MethodFilter {
 }
 
 /// An operation as axum calls it: counted, timed and traced under its name.
-fn handler(app: &App, operation: &Arc<Operation>) -> impl Fn(Request) -> Running + Clone + Send + Sync + 'static {
-    let (app, operation) = (app.clone(), Arc::clone(operation));
-    move |request| {
-        let (app, operation) = (app.clone(), Arc::clone(&operation));
-        Box::pin(observed(app, operation, request))
-    }
+fn handler(operation: &Arc<Operation>) -> impl Fn(State<App>, Request) -> Running + Clone + Send + Sync + 'static {
+    let operation = Arc::clone(operation);
+    move |State(app), request| Box::pin(observed(app, Arc::clone(&operation), request))
 }
 
 type Running = Pin<Box<dyn Future<Output = Response> + Send>>;

@@ -384,7 +384,7 @@ fn catalogue(t: &mut Table) {
 fn watching_and_billing(t: &mut Table) {
     t.put(Base::Management, GET, "/changes", ("StreamChanges", "Streams the changes of the workspace as server-sent events"), Needs::Bearer, changes::stream);
     t.put(Base::Management, GET, "/observability/logs", ("GetLogs", "Logs of a workload and of its build"), Needs::Bearer, logs::get);
-    t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, catalogues::management_mcp);
+    t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, crate::mcp::serve);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, metrics::query);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, metrics::group_by);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/resource-types", ("ListAccountMetricsResourceTypes", "The resource types that a window has metrics of"), Needs::Bearer, metrics::resource_types);

@@ -258,6 +258,16 @@ async fn errors_are_json_that_name_the_parameter() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_is_refused_in_our_shape() {
+    let cloud = Cloud::start().await;
+    let long = vec![b'x'; 100_000];
+    cloud.raw(Method::POST, "/oauth/token", &[], long.clone()).await.refused(413);
+    cloud.raw(Method::POST, "/oauth/sign-in", &[], long).await.refused(413);
+    cloud.raw(Method::DELETE, "/oauth/token", &[], Vec::new()).await.refused(405);
+    cloud.call(Method::DELETE, "/v0/oauth/clients/%00", None).await.refused(400);
+}
+
+#[tokio::test]
 async fn discovery_leads_to_endpoints_that_exist() {
     let cloud = Cloud::start().await;
     let found = cloud.raw(Method::GET, "/.well-known/oauth-authorization-server", &[], Vec::new()).await.ok();

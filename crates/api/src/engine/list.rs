@@ -59,7 +59,12 @@ pub(crate) fn list<K: Managed>(
     require_parents::<K>(desk, tx, parents)?;
     match K::PAGING {
         Paging::Pages(size) if version.has_pages() => page(desk, tx, parents, asked, size).map(Listing::Page),
-        Paging::Pages(_) | Paging::Bare => bare(desk, tx, parents, asked).map(Listing::Bare),
+        Paging::Pages(size) => {
+            // Wrong here too, though versions without pages do not use it.
+            asked.size(size)?;
+            bare(desk, tx, parents, asked).map(Listing::Bare)
+        }
+        Paging::Bare => bare(desk, tx, parents, asked).map(Listing::Bare),
     }
 }
 

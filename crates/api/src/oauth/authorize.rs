@@ -1,12 +1,12 @@
 //! The consent page: a person allows a program to act for them.
 
+use super::Body;
 use super::browser::{Browser, sign_in_first};
 use super::page::{self, page_leading_to, see_other};
 use auth::oauth::{Params, Request, Wrong};
 use auth::{Auth, ScopeSet};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
@@ -35,7 +35,7 @@ pub(super) async fn decide(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    body: Bytes,
+    Body(body): Body,
 ) -> Response {
     let query = query.unwrap_or_default();
     let browser = Browser::of(&auth, headers);

@@ -1,5 +1,6 @@
 //! Registering the programs that may ask people for access; for account admins.
 
+use super::Body;
 use super::endpoints::json_answer;
 use crate::error::Error;
 use crate::headers;
@@ -7,7 +8,6 @@ use auth::clients::{self, NewClient, Registered};
 use auth::{Auth, Denied, Identity};
 use axum::extract::{Path, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(super) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result
     Ok(json_answer(&found.into_iter().map(ClientView::from).collect::<Vec<_>>()))
 }
 
-pub(super) async fn create(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Result<Response, Error> {
+pub(super) async fn create(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
     let wanted: ClientRequest = serde_json::from_slice(&body).map_err(|error| {
         Error::Malformed(format!("the body is not a client with `name` and `redirect_uris`: {error}"))
@@ -76,6 +76,9 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
+    if id.as_str().contains('\0') {
+        return Err(Error::Malformed("the path holds a NUL character".into()));
+    }
     auth.change(move |tx| clients::delete(tx, &who, &id)).await?;
     Ok(json_answer(&serde_json::json!({})))
 }

@@ -1,5 +1,6 @@
 //! The device page: a person signs in a program that has no browser.
 
+use super::Body;
 use super::authorize::what;
 use super::browser::{Browser, sign_in_first};
 use super::page::{self, page};
@@ -8,7 +9,6 @@ use auth::Auth;
 use auth::oauth::{Asking, DeviceError, Params};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
@@ -32,7 +32,7 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
     }
 }
 
-pub(super) async fn decide(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn decide(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let browser = Browser::of(&auth, headers);
     let form = match browser.form(&body) {
         Ok(form) => form,

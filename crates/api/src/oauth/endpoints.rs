@@ -1,17 +1,17 @@
 //! What programs call.
 
+use super::Body;
 use crate::error::Error;
 use crate::headers;
 use auth::oauth::{Code, Fault, Params};
 use auth::{Auth, Denied};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::json;
 
-pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
         Ok(params) => auth.token(params, authorization).await,
@@ -20,7 +20,7 @@ pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, body: By
     answer.map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
 }
 
-pub(super) async fn device(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn device(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
         Ok(params) => auth.begin_device(params, authorization).await,
@@ -29,7 +29,7 @@ pub(super) async fn device(State(auth): State<Auth>, headers: HeaderMap, body: B
     answer.map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
 }
 
-pub(super) async fn revoke(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn revoke(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
         Ok(params) => auth.revoke(params, authorization).await,

@@ -1,5 +1,6 @@
 //! Accepting an invitation by its link.
 
+use super::Body;
 use super::browser::{Browser, Cookie};
 use super::page::{self, page};
 use super::sign_in::sentence;
@@ -9,7 +10,6 @@ use auth::sessions::Joining;
 use auth::{Auth, Error};
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 use types::ids::InvitationId;
@@ -31,7 +31,7 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
     browser.remember(page(StatusCode::OK, TITLE, &content(&found, signed_in, &browser, None)))
 }
 
-pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let browser = Browser::of(&auth, headers);
     let form = match browser.form(&body) {
         Ok(form) => form,

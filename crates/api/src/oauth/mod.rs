@@ -13,10 +13,12 @@ mod outside;
 mod page;
 mod sign_in;
 
+use crate::error::Error;
 use auth::Auth;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::routing::{delete, get, post};
+use bytes::Bytes;
 
 /// Bytes of a token request or a form.
 const BODY_MAX: usize = 64 * 1024;
@@ -28,6 +30,7 @@ pub(crate) fn router(auth: Auth) -> Router {
         .route("/v0/oauth/authorize", get(authorize::elsewhere))
         .route("/v0/oauth/clients", get(clients::list).post(clients::create))
         .route("/v0/oauth/clients/{id}", delete(clients::remove))
+        .method_not_allowed_fallback(|| async { Error::NoMethod })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(auth)
 }
@@ -55,4 +58,19 @@ fn pages() -> Router<Auth> {
         .route("/oauth/outside/callback", get(outside::finish))
         .route("/oauth/device", get(devices::show).post(devices::decide))
         .route("/oauth/join", get(join::show).post(join::submit))
+}
+
+/// The body of a request, if it is not too long.
+struct Body(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
+        let read = Bytes::from_request(request, state).await;
+        read.map(Self).map_err(|rejection| match rejection.status() {
+            http::StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: BODY_MAX },
+            _ => Error::Malformed("the body ended before its announced length".into()),
+        })
+    }
 }

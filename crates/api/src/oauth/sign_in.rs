@@ -1,5 +1,6 @@
 //! Signing in and out.
 
+use super::Body;
 use super::browser::{Browser, Cookie, safe_next};
 use super::page::{self, page, see_other};
 use auth::Auth;
@@ -7,7 +8,6 @@ use auth::oauth::Params;
 use auth::sessions::SignInError;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
@@ -24,7 +24,7 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
     }
 }
 
-pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let browser = Browser::of(&auth, headers);
     let params = match browser.form(&body) {
         Ok(params) => params,
@@ -47,7 +47,7 @@ pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, body: B
     page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text)))
 }
 
-pub(super) async fn sign_out(State(auth): State<Auth>, headers: HeaderMap, body: Bytes) -> Response {
+pub(super) async fn sign_out(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let browser = Browser::of(&auth, headers);
     if let Err(response) = browser.form(&body) {
         return *response;

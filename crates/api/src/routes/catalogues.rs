@@ -3,7 +3,6 @@
 use crate::call::{Anyone, Call};
 use crate::engine::Desk;
 use crate::error::Error;
-use crate::missing::Missing;
 use crate::reply::Reply;
 use auth::Member;
 use schemars::JsonSchema;
@@ -114,8 +113,4 @@ pub(crate) async fn public_ips(call: Call<Member, RegionQuery>) -> Result<Reply<
         all.retain(|name, _| name == region);
     }
     Ok(Reply::of(&PublicIps(all)))
-}
-
-pub(crate) async fn management_mcp(_: Call<Member>) -> Result<Reply<types::wire::Message>, Error> {
-    Err(Error::Missing(Missing::ManagementMcp))
 }

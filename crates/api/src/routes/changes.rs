@@ -66,7 +66,8 @@ impl Answer for ChangeStream {
 pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStream, Error> {
     let kinds = kinds(call.query.kind.as_deref())?;
     let place = call.app.streams.clone().try_acquire_owned().map_err(|_| Error::TooMany { retry_after_s: 5 })?;
-    let after = match call.last_event.as_deref() {
+    let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
+    let after = match last {
         Some(id) => Some(id.parse().map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?),
         None => call.query.after,
     };

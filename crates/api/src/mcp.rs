@@ -1,0 +1,243 @@
+//! The management tools over MCP: every operation of the table is a tool.
+//!
+//! A call of a tool becomes a request to the same router with the caller's own credentials, so a tool can do exactly
+//! what its operation can. Streamable HTTP without sessions, JSON answers.
+
+use crate::app::App;
+use crate::call::{Call, Person, Raw};
+use crate::error::Error;
+use crate::openapi;
+use crate::reply::Answer;
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use tower::ServiceExt;
+
+/// A stream has no end, and the tools have no tools.
+const LEFT_OUT: [&str; 2] = ["/changes", "/mcp"];
+/// What a name may hold unescaped in a path.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// What of the outer request the inner one repeats.
+const PASSED_ON: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    HeaderName::from_static("x-blaxel-authorization"),
+    HeaderName::from_static("x-service-authorization"),
+    HeaderName::from_static("x-blaxel-workspace"),
+];
+
+/// One operation as a tool.
+struct Act {
+    tool: Tool,
+    method: Method,
+    path: String,
+}
+
+static ACTS: LazyLock<BTreeMap<String, Act>> = LazyLock::new(|| acts(&openapi::document()));
+
+fn acts(document: &Value) -> BTreeMap<String, Act> {
+    let mut acts = BTreeMap::new();
+    for (path, item) in document["paths"].as_object().into_iter().flatten() {
+        if item.get("servers").is_some() || LEFT_OUT.contains(&path.as_str()) {
+            continue;
+        }
+        for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
+            let operation = &item[method.as_str().to_ascii_lowercase()];
+            if let Some(id) = operation["operationId"].as_str() {
+                let summary = operation["summary"].as_str().unwrap_or_default().to_owned();
+                let tool = Tool::new(id.to_owned(), summary, Arc::new(input(operation, document)));
+                acts.insert(id.to_owned(), Act { tool, method, path: path.clone() });
+            }
+        }
+    }
+    acts
+}
+
+/// What a tool takes: the values of the path, the query parameters, the body, and the workspace to act in.
+fn input(operation: &Value, document: &Value) -> JsonObject {
+    let (mut properties, mut required) = (Map::new(), Vec::new());
+    properties.insert("workspace".into(), json!({"type": "string", "description": "The workspace to act in"}));
+    for parameter in operation["parameters"].as_array().into_iter().flatten() {
+        let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str()) else { continue };
+        if place == "path" {
+            required.push(json!(name));
+        }
+        properties.insert(name.to_owned(), parameter["schema"].clone());
+    }
+    if let Some(body) = operation.pointer("/requestBody/content/application~1json/schema") {
+        properties.insert("body".into(), body.clone());
+        required.push(json!("body"));
+    }
+    let mut definitions = Map::new();
+    gather(&Value::Object(properties.clone()), document, &mut definitions);
+    let schema = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        // Where the references of the published schemas point to.
+        "components": {"schemas": definitions},
+    });
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// The schemas that a schema refers to, and those that these refer to.
+fn gather(schema: &Value, document: &Value, found: &mut Map<String, Value>) {
+    match schema {
+        Value::Object(members) => {
+            let reference = members.get("$ref").and_then(Value::as_str);
+            if let Some(name) = reference.and_then(|reference| reference.strip_prefix("#/components/schemas/")) {
+                let target = &document["components"]["schemas"][name];
+                if found.insert(name.to_owned(), target.clone()).is_none() {
+                    gather(target, document, found);
+                }
+            }
+            members.values().for_each(|member| gather(member, document, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| gather(item, document, found)),
+        _ => {}
+    }
+}
+
+/// Serves one MCP request.
+#[derive(Clone)]
+struct Tools {
+    operations: Router,
+}
+
+impl ServerHandler for Tools {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("holm", env!("CARGO_PKG_VERSION")))
+            .with_instructions(
+                "Manages the workspaces of a Holm installation with the rights of the given credentials.",
+            )
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        Ok(ListToolsResult::with_all_items(ACTS.values().map(|act| act.tool.clone()).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let unknown = || rmcp::ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None);
+        let act = ACTS.get(request.name.as_ref()).ok_or_else(unknown)?;
+        let none = HeaderMap::new();
+        let headers = context.extensions.get::<Parts>().map_or(&none, |parts| &parts.headers);
+        let arguments = request.arguments.unwrap_or_default();
+        let inner = inner_request(act, &arguments, headers)
+            .map_err(|problem| rmcp::ErrorData::invalid_params(problem, None))?;
+        Ok(self.send(inner).await.into())
+    }
+}
+
+impl Tools {
+    async fn send(&self, request: Request<Body>) -> CallToolResult {
+        let Ok(response) = self.operations.clone().oneshot(request).await;
+        let failed = !response.status().is_success();
+        let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        if failed { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) }
+    }
+}
+
+/// The request that a call of a tool stands for.
+fn inner_request(act: &Act, arguments: &JsonObject, outer: &HeaderMap) -> Result<Request<Body>, String> {
+    let mut path = String::from("/v0");
+    let mut in_path = Vec::new();
+    for part in act.path.split('/').skip(1) {
+        let name = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
+        let value = match name {
+            None => part.to_owned(),
+            Some(name) => {
+                in_path.push(name);
+                let value = arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
+                let value = value.ok_or_else(|| format!("`{name}` is required"))?;
+                utf8_percent_encode(value, PLAIN).to_string()
+            }
+        };
+        path.push('/');
+        path.push_str(&value);
+    }
+    let asked = arguments
+        .iter()
+        .filter(|(name, _)| !["workspace", "body"].contains(&name.as_str()) && !in_path.contains(&name.as_str()));
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in asked {
+        query.append_pair(name, value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str());
+    }
+    let mut request = Request::builder().method(act.method.clone()).uri(format!("{path}?{}", query.finish()));
+    for name in PASSED_ON {
+        if let Some(value) = outer.get(&name) {
+            request = request.header(name, value);
+        }
+    }
+    let workspace = arguments.get("workspace").and_then(Value::as_str);
+    let body = arguments.get("body").map(Value::to_string).unwrap_or_default();
+    let mut request = request
+        .header("blaxel-version", types::ApiVersion::V2026_09_22.name())
+        .body(Body::from(body))
+        .map_err(|error| error.to_string())?;
+    if let Some(workspace) = workspace {
+        let value = workspace.parse().map_err(|_| "`workspace` is not a name".to_owned())?;
+        request.headers_mut().insert("x-blaxel-workspace", value);
+    }
+    Ok(request)
+}
+
+/// The answer of the MCP endpoint, whatever the protocol makes of it.
+pub(crate) struct Spoken(Response);
+
+impl Answer for Spoken {
+    fn into_response(self) -> Response {
+        self.0
+    }
+
+    fn describe(_: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
+        let message = json_schema!({"type": "object", "description": "A JSON-RPC message"});
+        // 202 answers a notification; the protocol's own refusals are 406 and 415.
+        vec![(200, Some(message.clone())), (202, None), (406, None), (415, None)]
+    }
+}
+
+pub(crate) async fn serve(call: Call<Person, crate::query::NoQuery, Raw>) -> Result<Spoken, Error> {
+    let service = StreamableHttpService::new(
+        {
+            let app: App = call.app.clone();
+            move || Ok(Tools { operations: crate::serve::operations(app.clone()) })
+        },
+        Arc::new(NeverSessionManager::default()),
+        // Callers show credentials that no browser adds by itself, so the host they came by does not matter.
+        StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .disable_allowed_hosts(),
+    );
+    let mut request = Request::new(Full::new(call.body.0));
+    *request.method_mut() = Method::POST;
+    *request.headers_mut() = call.headers;
+    // HTTP/2 has the host elsewhere; the service wants one in its place and, as told above, takes any.
+    request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("holm"));
+    Ok(Spoken(service.handle(request).await.map(Body::new)))
+}
