@@ -26,7 +26,7 @@ run:
 	$(call section,What the build needs)
 	@tools/need $(BUILD_NEEDS)
 	@tools/need-rust
-	$(call section,Build)
+	$(call section,Build (some minutes the first time))
 	@cargo build --release --locked --quiet --package holm
 	$(call section,Start (data in $(DATA); Ctrl-C stops))
 	@exec target/release/holm up --data "$(DATA)" --listen "$(LISTEN)"

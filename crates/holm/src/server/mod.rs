@@ -19,7 +19,7 @@ use crate::world;
 use auth::Auth;
 use observe::Observation;
 use probes::Probes;
-use serve::Listener;
+use serve::{Ending, Listener};
 use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -43,19 +43,19 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     first_start::greet(&config, &store, &world, &public_url).await?;
     let (api, auth) = assembly::api(&config, &store, &world, &public_url).await?;
 
-    let draining = CancellationToken::new();
+    let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
-        draining: draining.clone(),
+        draining: ending.draining.clone(),
         metrics: observation.metrics.clone(),
         request_timeout: config.server.request_timeout.0,
     };
     let router = probes::surround(api, probes);
-    tokio::spawn(tidy(store, auth, world, draining.clone()));
-    tokio::spawn(drain_at_signal(draining.clone()));
+    tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
+    tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
-    listener.serve(router, draining).await;
+    listener.serve(router, ending).await;
     forget_address(&config);
     tracing::info!("stopped");
     observation.finish().await;
@@ -85,12 +85,12 @@ fn forget_address(config: &Config) {
     }
 }
 
-async fn drain_at_signal(draining: CancellationToken) {
-    if let Err(error) = serve::stop_signal().await {
+/// A server that nobody can ask to stop would have to be killed, so it rather ends.
+async fn follow_signals(ending: Ending) {
+    if let Err(error) = ending.clone().follow_signals().await {
         tracing::error!(%error, "signals cannot be received; the server ends");
+        ending.draining.cancel();
     }
-    tracing::info!("stopping: no new connections, requests in flight may finish");
-    draining.cancel();
 }
 
 /// Removes what need not be kept, now and then. A failure is only late work.

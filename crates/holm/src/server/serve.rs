@@ -60,8 +60,9 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves until `draining`, then lets the requests in flight finish within the limit.
-    pub(crate) async fn serve(self, router: Router, draining: CancellationToken) {
+    /// Serves until the end begins, then lets the requests in flight finish within the limit.
+    pub(crate) async fn serve(self, router: Router, ending: Ending) {
+        let Ending { draining, hurried } = ending;
         let graceful = GracefulShutdown::new();
         while let Some((stream, place)) = self.accept(&draining).await {
             let connection = Connection {
@@ -78,8 +79,10 @@ impl Listener {
         }
         // Closes the socket: new connections are refused from here on.
         drop(self.tcp);
-        if tokio::time::timeout(self.drain_timeout, graceful.shutdown()).await.is_err() {
-            tracing::warn!(limit = ?self.drain_timeout, "requests were cut off at the drain limit");
+        let limit = hurried.run_until_cancelled(tokio::time::sleep(self.drain_timeout));
+        tokio::select! {
+            () = graceful.shutdown() => {}
+            _ = limit => tracing::warn!("requests in flight were cut off"),
         }
     }
 
@@ -161,13 +164,28 @@ fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
     Ok(TlsAcceptor::from(Arc::new(settings)))
 }
 
-/// Ends at the first SIGTERM or SIGINT.
-pub(crate) async fn stop_signal() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// How far the end of the server has come.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ending {
+    /// No new requests; those in flight may finish.
+    pub(crate) draining: CancellationToken,
+    /// Somebody asked twice: what is in flight is cut off.
+    pub(crate) hurried: CancellationToken,
+}
+
+impl Ending {
+    /// Follows SIGTERM and SIGINT.
+    pub(crate) async fn follow_signals(self) -> io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        for step in [self.draining, self.hurried] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("asked to stop: requests in flight may finish, unless asked again");
+            step.cancel();
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -40,11 +40,7 @@ impl Server {
         command.envs(settings.iter().copied());
         let mut process = command.spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
-        let mut start_log = String::new();
-        while !start_log.contains(" ready ") {
-            let read = log.read_line(&mut start_log).unwrap();
-            assert!(read > 0, "the server ended: {start_log}");
-        }
+        let start_log = read_until(&mut log, " ready ");
         let address = fs::read_to_string(folder.path().join("data/address")).unwrap().trim().to_owned();
         Self { process, log, folder, address, start_log }
     }
@@ -84,6 +80,10 @@ impl Server {
         assert!(done.success());
     }
 
+    pub(crate) fn read_log_until(&mut self, sign: &str) -> String {
+        read_until(&mut self.log, sign)
+    }
+
     /// Waits for the end; says how it ended and what the log said since the start.
     pub(crate) fn wait(mut self) -> (ExitStatus, String, TempDir) {
         let mut rest = String::new();
@@ -105,6 +105,14 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn read_until(log: &mut impl BufRead, sign: &str) -> String {
+    let mut read = String::new();
+    while !read.contains(sign) {
+        assert!(log.read_line(&mut read).unwrap() > 0, "the server ended: {read}");
+    }
+    read
 }
 
 /// One request by hand: head and body of the answer.

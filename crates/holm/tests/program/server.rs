@@ -61,6 +61,28 @@ fn streams_end_when_the_server_is_asked_to_end() {
 }
 
 #[test]
+fn asking_twice_cuts_off_what_is_in_flight() {
+    let mut server = Server::start();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let key = server.api_key();
+    write!(
+        stream,
+        "POST /v0/policies HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\nContent-Length: 9\r\n\
+         Expect: 100-continue\r\n\r\n"
+    )
+    .unwrap();
+    // The server asks for the body, so the request is in flight; the body never comes.
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 100");
+    server.signal("-TERM");
+    let log = server.read_log_until("asked to stop");
+    assert!(!log.contains("stopped"), "{log}");
+    let (status, log, _folder) = server.stop();
+    assert!(status.success() && log.contains("cut off"), "{log}");
+}
+
+#[test]
 fn a_killed_server_starts_again() {
     let server = Server::start();
     let key = server.api_key();
