@@ -57,9 +57,8 @@ pub async fn first_start(store: &Store, world: &World, wishes: Wishes) -> Result
     let email = people::check_email(&wishes.email)?;
     let password = world.random_text(20);
     let hash = Passwords::new().hash(password.clone(), world).await?;
-    store
+    let made = store
         .write(move |tx| {
-            // Another server may have been faster.
             if accounts::any(tx)? {
                 return Ok(None);
             }
@@ -67,7 +66,12 @@ pub async fn first_start(store: &Store, world: &World, wishes: Wishes) -> Result
             let (email, password, workspace) = (email.clone(), password.clone(), wishes.workspace.clone());
             Ok(Some(FirstStart { account, email, password, workspace, api_key }))
         })
-        .await
+        .await;
+    match made {
+        // Another server was faster.
+        Err(Error::Store(store::Error::Duplicate { .. })) => Ok(None),
+        made => made,
+    }
 }
 
 fn make(tx: &mut Tx<'_>, wishes: &Wishes, email: &str, hash: &str) -> Result<(AccountId, String), Error> {

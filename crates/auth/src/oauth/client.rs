@@ -41,7 +41,8 @@ fn basic(authorization: &str) -> Result<Credentials, Fault> {
         return Err(wrong());
     }
     let decoded = BASE64.decode(encoded.trim()).map_err(|_| wrong())?;
-    let text = String::from_utf8(decoded).map_err(|_| wrong())?;
+    // A NUL can be in no id of ours, and PostgreSQL does not take it.
+    let text = String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
     let (id, secret) = text.split_once(':').ok_or_else(wrong)?;
     Ok(Credentials { id: id.to_owned(), secret: Some(secret.to_owned()).filter(|secret| !secret.is_empty()) })
 }

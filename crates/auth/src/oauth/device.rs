@@ -168,7 +168,7 @@ fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
     let early = device.polled_at.is_some_and(|before| now.since(before) < least_ms);
     let interval_s = if early { device.interval_s + SLOWER_BY_S } else { device.interval_s };
     devices::polled(tx, &device.digest, interval_s)?;
-    Ok(Outcome::Refused(if early {
+    Ok(Outcome::Waiting(if early {
         Fault::new(Code::SlowDown, format!("ask every {interval_s} s at most"))
     } else {
         Fault::new(Code::AuthorizationPending, "the person has not decided yet")

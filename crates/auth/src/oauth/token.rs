@@ -20,8 +20,10 @@ const VERIFIER_CHARS: std::ops::RangeInclusive<usize> = 43..=128;
 /// What is decided within a transaction. Its writes stay in both cases; a [`Fault`] undoes them.
 pub(super) enum Outcome {
     Issued(Tokens),
-    /// Refused, and remembered: a stolen token, or a question asked too early.
-    Refused(Fault),
+    /// Refused, and what a stolen token gave has been revoked.
+    Revoked(Fault),
+    /// Not yet decided; that it was asked is remembered.
+    Waiting(Fault),
 }
 
 impl Auth {
@@ -44,7 +46,8 @@ impl Auth {
         let outcome = self.store().write(move |tx| exchange(&auth, tx, &params, credentials.as_ref())).await?;
         match outcome {
             Outcome::Issued(tokens) => Ok(tokens),
-            Outcome::Refused(fault) => {
+            Outcome::Waiting(fault) => Err(fault),
+            Outcome::Revoked(fault) => {
                 self.forget();
                 Err(fault)
             }
@@ -77,7 +80,7 @@ fn by_code(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&C
     if let Some(first) = &code.grant {
         grants::delete(tx, first)?;
         let description = "`code` was used before; what it gave has been revoked, because it may have been stolen";
-        return Ok(Outcome::Refused(Fault::grant(description)));
+        return Ok(Outcome::Revoked(Fault::grant(description)));
     }
     check_code(tx, &code, &client.id, params)?;
     let scopes = ScopeSet::parse(&code.scope).map_err(|unknown| Fault::scope(&unknown))?;
@@ -126,7 +129,7 @@ fn by_refresh(
         grants::delete(tx, &grant.id)?;
         let description = "`refresh_token` was used before; all tokens of this sign-in have been revoked, because one \
                            may have been stolen";
-        return Ok(Outcome::Refused(Fault::grant(description)));
+        return Ok(Outcome::Revoked(Fault::grant(description)));
     }
     if grant.expires_at <= tx.world().now() {
         return Err(Fault::grant("`refresh_token` has expired"));

@@ -4,7 +4,7 @@ use crate::workspaces::{self, Change, NewWorkspace};
 use crate::{Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts, sessions};
 use proptest::prelude::*;
 use types::ids::UserId;
-use types::wire::WorkspaceReason;
+use types::wire::WorkspaceReason::{ForbiddenBlaxel, ForbiddenReserved, ForbiddenVPrefix, Taken};
 
 on_both!(
     the_first_start_happens_once,
@@ -30,7 +30,6 @@ async fn the_first_start_happens_once(town: Town) {
 }
 
 async fn names_that_would_collide_are_refused(town: Town) {
-    use WorkspaceReason::*;
     for (name, reason) in [
         ("main", Some(Taken)),
         ("oauth", Some(ForbiddenReserved)),

@@ -131,6 +131,8 @@ async fn client_credentials_come_by_header_form_or_json(town: Town) {
         let proof = [("client_id", account.id.as_str()), ("client_secret", secret.as_str())];
         town.refresh(&tokens.refresh_token, &proof).await.unwrap();
     }
+    let odd = format!("Basic {}", STANDARD.encode("sva_\0:x"));
+    refused(town.auth.token(form(&[("grant_type", "client_credentials")]), Some(&odd)).await, Code::InvalidClient);
     let wrong = [("grant_type", "client_credentials"), ("client_id", account.id.as_str()), ("client_secret", "x")];
     refused(town.auth.token(form(&wrong), None).await, Code::InvalidClient);
     let people_only = [("grant_type", "client_credentials"), ("client_id", "blaxel")];
