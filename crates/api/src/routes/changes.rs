@@ -1,7 +1,9 @@
 //! The change stream of a workspace, as server-sent events: watchers need not poll.
 
+use crate::app::App;
 use crate::call::Call;
 use crate::error::Error;
+use crate::headers;
 use crate::reply::Answer;
 use auth::Member;
 use axum::body::Body;
@@ -46,13 +48,30 @@ pub(crate) struct ChangeEvent {
 pub(crate) struct ChangeStream {
     follower: Follower,
     kinds: Vec<KindName>,
+    ticket: Ticket,
     _place: OwnedSemaphorePermit,
+}
+
+/// With what the stream was asked for: it ends when that is no longer good.
+struct Ticket {
+    app: App,
+    token: String,
+    workspace: String,
+}
+
+impl Ticket {
+    async fn is_good(&self) -> bool {
+        let identity = self.app.auth.identify(&self.token).await;
+        identity.and_then(|identity| self.app.auth.enter(&identity, Some(&self.workspace))).is_ok()
+    }
 }
 
 impl Answer for ChangeStream {
     fn into_response(self) -> Response {
+        // Tells where the stream begins, so that also one without events can be resumed.
+        let hello = format!("id: {}\n\n", self.follower.position());
+        let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from(hello)) });
         let events = stream::unfold(Some(self), |stream| async { next(stream?).await });
-        let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": open\n\n")) });
         let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(hello, events)));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response
@@ -79,7 +98,12 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     };
     let after = call.app.store.read(start).await?;
     let follower = call.app.store.follow(after, call.app.settings.feed_poll).of(call.who.workspace.clone());
-    Ok(ChangeStream { follower, kinds, _place: place })
+    let ticket = Ticket {
+        app: call.app.clone(),
+        token: headers::bearer(&call.headers).unwrap_or_default().to_owned(),
+        workspace: call.who.workspace_name.clone(),
+    };
+    Ok(ChangeStream { follower, kinds, ticket, _place: place })
 }
 
 fn gone(error: store::Error) -> Error {
@@ -102,9 +126,14 @@ fn unknown_kind(name: &str) -> Error {
     Error::Malformed(format!("`kind` does not know `{shown}`; it knows {}", known.join(", ")))
 }
 
-/// Waits for the next events of the stream; the stream ends when the feed fails or has moved on too far.
+/// Waits for the next events of the stream. It ends when the feed fails or has moved on too far, and when the caller
+/// lost the right to it.
 async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
-    match tokio::time::timeout(KEEPALIVE, stream.follower.next()).await {
+    let changes = tokio::time::timeout(KEEPALIVE, stream.follower.next()).await;
+    if !stream.ticket.is_good().await {
+        return None;
+    }
+    match changes {
         Err(_) => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(stream))),
         Ok(Ok(changes)) => {
             let text: String = changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect();
