@@ -88,14 +88,20 @@ impl Who for Anyone {
     }
 }
 
+/// Who shows the credentials, counted against the rate of the key, or of the person behind a token.
+async fn identify(app: &App, asked: &Asked<'_>) -> Result<Arc<Identity>, Error> {
+    let token = asked.token.ok_or(auth::Denied::Missing)?;
+    let identity = app.auth.identify(token).await?;
+    app.limits.take_key(identity.key.as_ref().map_or(identity.subject.as_str(), |key| key.as_str()))?;
+    Ok(identity)
+}
+
 /// Somebody with valid credentials, in no particular workspace.
 pub(crate) struct Person(pub Arc<Identity>);
 
 impl Who for Person {
     async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
-        let token = asked.token.ok_or(auth::Denied::Missing)?;
-        let identity = app.auth.identify(token).await?;
-        app.limits.take_key(identity.subject.as_str())?;
+        let identity = identify(app, asked).await?;
         identity.may(needs.scopes())?;
         Ok(Self(identity))
     }
@@ -107,9 +113,7 @@ impl Who for Person {
 
 impl Who for Member {
     async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
-        let token = asked.token.ok_or(auth::Denied::Missing)?;
-        let identity = app.auth.identify(token).await?;
-        app.limits.take_key(identity.subject.as_str())?;
+        let identity = identify(app, asked).await?;
         let member = app.auth.enter(&identity, asked.workspace)?;
         app.limits.take_workspace(member.workspace.as_str())?;
         member.may(needs.scopes())?;
