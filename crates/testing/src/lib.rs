@@ -1,9 +1,15 @@
-//! What the tests of several crates need: a real PostgreSQL.
+//! What the tests of several crates need: a real PostgreSQL, and the real program as a process.
 //!
-//! The server is Debian's, listens on a socket in a folder of its own, and is shared by all test processes that run
-//! at once: each holds a shared lock on the file `users`. A keeper in the background takes the lock for itself when
+//! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all test processes that
+//! run at once: each holds a shared lock on the file `users`. A keeper in the background takes the lock for itself when
 //! nobody is left, stops the server and removes the folder, however the tests ended.
 #![expect(clippy::expect_used, reason = "a test without its database can only fail")]
+
+mod cluster;
+mod holm;
+
+pub use cluster::Cluster;
+pub use holm::{Holm, Start};
 
 use std::fs::{self, File};
 use std::io;
@@ -45,6 +51,7 @@ impl Server {
         starting.lock()?;
         let ready = run(Command::new(programs.join("pg_isready")).arg("-h").arg(&folder));
         if ready.is_err() {
+            run(script(include_str!("init.sh"), &folder, &programs))?;
             run(script(include_str!("start.sh"), &folder, &programs))?;
             keep(&folder, &programs)?;
         }

@@ -1,0 +1,100 @@
+//! A PostgreSQL of one's own, to measure, kill and start again.
+
+use crate::{programs, run, script};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A start after a crash waits for processes of the last life and replays the log.
+const START_MAX: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A server with the durability that a user has: it writes through to the disk. Killed and removed when dropped.
+pub struct Cluster {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    process: Option<Child>,
+}
+
+impl Cluster {
+    /// Makes a cluster below `parent` and starts its server.
+    pub fn start(parent: &Path) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("postgres").tempdir_in(parent)?;
+        let mut cluster = Self { folder, programs: programs()?, process: None };
+        run(script(include_str!("init.sh"), cluster.folder.path(), &cluster.programs))?;
+        cluster.restart()?;
+        run(Command::new(cluster.programs.join("createdb")).arg("-h").arg(cluster.socket()).args(["-U", USER, NAME]))?;
+        Ok(cluster)
+    }
+
+    /// The address of its database.
+    pub fn url(&self) -> String {
+        let socket = self.socket().to_string_lossy().replace('/', "%2F");
+        format!("postgres:///{NAME}?host={socket}&user={USER}")
+    }
+
+    /// What the server says of its version.
+    pub fn version(&self) -> io::Result<String> {
+        let output = Command::new(self.programs.join("postgres")).arg("--version").output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Ends the server as a crash would, if it runs.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Both fail only when it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            self.kill();
+            let process = self.process.insert(self.spawn()?);
+            while process.try_wait()?.is_none() {
+                if run(Command::new(self.programs.join("pg_isready")).arg("-h").arg(self.folder.path())).is_ok() {
+                    return Ok(());
+                }
+                within(deadline)?;
+            }
+            // It refuses to start while a process of its last life is about to end.
+            within(deadline)?;
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Child> {
+        let mut command = script(include_str!("serve.sh"), self.folder.path(), &self.programs);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    }
+
+    fn socket(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn within(deadline: Instant) -> io::Result<()> {
+    if Instant::now() > deadline {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "PostgreSQL does not start"));
+    }
+    thread::sleep(LOOK_EVERY);
+    Ok(())
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.kill();
+        // Its processes notice the end of their parent one by one, and write until then.
+        while fs::remove_dir_all(self.folder.path()).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+const USER: &str = "postgres";
+const NAME: &str = "holm";
