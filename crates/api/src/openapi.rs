@@ -42,7 +42,7 @@ pub fn document() -> Value {
     let mut paths = Map::new();
     for operation in &operations {
         let entry = paths.entry(operation.line.path).or_insert_with(|| json!({}));
-        let item = describe(operation, &operations, &mut generator, &error);
+        let item = describe(operation, &operations, &mut generator);
         if let Value::Object(methods) = entry {
             methods.insert(operation.line.method.as_str().to_ascii_lowercase(), item);
             if operation.line.base == Base::Inference {
@@ -64,6 +64,7 @@ pub fn document() -> Value {
         "components": {
             "schemas": generator.take_definitions(true),
             "parameters": {"Version": version_header(), "Workspace": workspace_header(), "IdempotencyKey": idempotency_header(), "IfMatch": if_match_header()},
+            "responses": refusals(&error),
             "securitySchemes": security_schemes(),
         },
     })
@@ -103,14 +104,14 @@ fn if_match_header() -> Value {
            "description": "The `ETag` of the object as it was read: the write happens only if nobody changed it since."})
 }
 
-fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGenerator, error: &Schema) -> Value {
+fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGenerator) -> Value {
     let (line, shape) = (&operation.line, (operation.shape)(generator));
     let mut item = json!({
         "operationId": line.id,
         "summary": line.summary,
         "tags": [line.path.split('/').nth(1).unwrap_or_default()],
         "parameters": parameters(line, &shape),
-        "responses": responses(line, &shape, all, error),
+        "responses": responses(line, &shape, all),
     });
     if let Value::Object(members) = &mut item {
         if let Some(body) = shape.body {
@@ -187,7 +188,31 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn responses(line: &Line, shape: &Shape, all: &[Operation], error: &Schema) -> Value {
+/// What any operation may answer instead, and what it means.
+const REFUSALS: &[(&str, &str)] = &[
+    ("400", "the request is wrong; the message names what"),
+    ("401", "no valid credentials"),
+    ("403", "the credentials do not allow it"),
+    ("404", "no such object"),
+    ("409", "in conflict with what is stored"),
+    ("410", "it is no longer there"),
+    ("412", "the object no longer has the version named in `If-Match`"),
+    ("413", "the body is too large"),
+    ("429", "too many requests"),
+    ("500", "the server failed"),
+    ("501", "this server cannot do it yet; the message names what is missing"),
+    ("503", "too much is waiting, or the server is ending"),
+];
+
+fn refusals(error: &Schema) -> Value {
+    let response = |(status, description): &(&str, &str)| {
+        let content = json!({"application/json": {"schema": error}});
+        ((*status).to_owned(), json!({"description": description, "content": content}))
+    };
+    REFUSALS.iter().map(response).collect()
+}
+
+fn responses(line: &Line, shape: &Shape, all: &[Operation]) -> Value {
     let mut responses = Map::new();
     for (status, schema) in &shape.answers {
         let mut response = json!({"description": "done"});
@@ -200,27 +225,11 @@ fn responses(line: &Line, shape: &Shape, all: &[Operation], error: &Schema) -> V
         }
         responses.insert(status.to_string(), response);
     }
-    let mut refusals = vec![("400", "the request is wrong; the message names what")];
-    if line.needs != Needs::Nothing {
-        refusals.push(("401", "no valid credentials"));
-        refusals.push(("403", "the credentials do not allow it"));
-    }
-    refusals.extend([
-        ("404", "no such object"),
-        ("409", "in conflict with what is stored"),
-        ("410", "it is no longer there"),
-        ("412", "the object no longer has the version named in `If-Match`"),
-        ("413", "the body is too large"),
-        ("429", "too many requests"),
-        ("500", "the server failed"),
-        ("501", "this server cannot do it yet; the message names what is missing"),
-        ("503", "too much is waiting, or the server is ending"),
-    ]);
-    for (status, description) in refusals {
-        responses.insert(
-            status.into(),
-            json!({"description": description, "content": {"application/json": {"schema": error}}}),
-        );
+    for (status, _) in REFUSALS {
+        let about_credentials = matches!(*status, "401" | "403");
+        if !about_credentials || line.needs != Needs::Nothing {
+            responses.insert((*status).into(), json!({"$ref": format!("#/components/responses/{status}")}));
+        }
     }
     Value::Object(responses)
 }
