@@ -201,7 +201,9 @@ impl Kind for Sandbox {
         fixed(&new.vpc, &old.vpc, "spec.vpc", problems);
         Generation::check_change(new.generation(), old.generation(), problems);
         let message = "cannot be changed after creation";
-        problems.require(new.volumes == old.volumes, "spec.volumes", message);
+        // Clients that know no absent lists send an empty one back.
+        let same_volumes = new.volumes.as_deref().unwrap_or_default() == old.volumes.as_deref().unwrap_or_default();
+        problems.require(same_volumes, "spec.volumes", message);
         problems.require(new.extra_args() == old.extra_args(), "spec.runtime.extraArgs", message);
         problems.require(
             new.has_proxy() == old.has_proxy(),
