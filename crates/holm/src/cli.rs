@@ -58,7 +58,7 @@ impl Cli {
             Command::Config(args) => config::run(&args),
             Command::Backup(args) => backup::run(args).await,
             Command::Restore(args) => restore::run(args).await,
-            Command::Keys(args) => keys::run(args).await,
+            Command::Keys(args) => keys::run(args, &choice).await,
             Command::User(args) => user::run(args).await,
             Command::Completion(args) => completion::run(&args),
             Command::Version(args) => version::run(&args),

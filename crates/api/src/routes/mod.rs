@@ -21,6 +21,7 @@ pub(crate) mod quotas;
 pub(crate) mod resources;
 pub(crate) mod sandboxes;
 pub(crate) mod schedules;
+pub(crate) mod seal_keys;
 pub(crate) mod service_accounts;
 pub(crate) mod snapshots;
 pub(crate) mod users;

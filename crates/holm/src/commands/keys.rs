@@ -2,10 +2,13 @@
 
 use super::config::Place;
 use super::progress;
+use crate::client::{Choice, Client};
+use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::server::setup;
 use crate::term;
+use reqwest::Method;
 
 /// Manages the keys that seal secrets in the database
 #[derive(Debug, clap::Args)]
@@ -18,20 +21,36 @@ pub(crate) struct Args {
 enum Act {
     /// Makes a new key and brings all secrets under it
     ///
-    /// With SQLite stop the server first. Keep a copy of the key file: without it no secret can be read.
+    /// A running server does it itself. Keep a copy of the key file: without it no secret can be read.
     Rotate(Place),
 }
 
-pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let Act::Rotate(place) = args.act;
     let config = place.load(&[])?;
     setup::must_have_keys(&config)?;
-    let store = setup::open_store(&config).await?;
     let spinner = progress::spinner("sealing secrets with the new key");
-    let rotated = store.rotate_keys().await;
+    let rotated = rotate(&config, choice).await;
     spinner.finish_and_clear();
-    let rotation = rotated.map_err(|source| Error::Store { act: "rotate the keys".into(), source })?;
-    term::say(format!("key {} is in use; {} rows were sealed anew", rotation.active, rotation.rows));
+    let (key, rows) = rotated?;
+    term::say(format!("key {key} is in use; {rows} rows were sealed anew"));
     term::note(format!("keep a copy of {}", config.key_file().display()));
     Ok(Exit::Success)
+}
+
+/// Rotates in the database, or asks the server that has it open.
+async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error> {
+    match setup::open_store(config).await {
+        Ok(store) => {
+            let rotated = store.rotate_keys().await;
+            let rotation = rotated.map_err(|source| Error::Store { act: "rotate the keys".into(), source })?;
+            Ok((rotation.active, rotation.rows))
+        }
+        Err(locked @ Error::Store { source: store::Error::Unusable(_), .. }) => {
+            let mut client = Client::choose(choice).map_err(|_| locked)?;
+            let answer = client.call(Method::POST, "/v0/seal_keys/rotate", &[], None).await?;
+            Ok((answer["key"].as_str().unwrap_or_default().to_owned(), answer["rows"].as_u64().unwrap_or_default()))
+        }
+        Err(other) => Err(other),
+    }
 }

@@ -60,6 +60,16 @@ fn keys_are_rotated_and_secrets_stay_readable() {
 }
 
 #[test]
+fn a_running_server_rotates_its_keys_itself() {
+    let (server, key) = with_objects();
+    let mut rotate = holm(server.folder.path());
+    rotate.args(["keys", "rotate"]).env("HOLM_DATA__FOLDER", "data");
+    rotate.env("HOLM_URL", server.url()).env("HOLM_API_KEY", &key);
+    assert!(text(&rotate.output().unwrap(), 0).contains("rows were sealed anew"));
+    text(&server.cli(&key, &["get", "ic", "slack"]), 0);
+}
+
+#[test]
 fn a_forgotten_password_is_replaced() {
     let server = Server::start();
     let (_, _, folder) = server.stop();

@@ -1,0 +1,27 @@
+//! The keys that seal secrets in the database.
+
+use crate::call::{Call, Person};
+use crate::error::Error;
+use crate::reply::Reply;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a rotation did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Rotated {
+    /// Id of the key that seals from now on.
+    key: String,
+    /// Rows that were sealed anew.
+    rows: u64,
+}
+
+/// Makes a new key and brings every stored secret under it, while the server goes on. For those who run the
+/// installation: administrators of an account.
+pub(crate) async fn rotate(call: Call<Person>) -> Result<Reply<Rotated>, Error> {
+    if call.who.0.administers.is_empty() {
+        return Err(auth::Denied::NotAccountAdmin.into());
+    }
+    let rotation = call.app.store.rotate_keys().await?;
+    tracing::info!(by = %call.who.0.name, rows = rotation.rows, "secrets were sealed with a new key");
+    Ok(Reply::of(&Rotated { key: rotation.active, rows: rotation.rows }))
+}
