@@ -4,11 +4,11 @@ use crate::call::{Body, Call};
 use crate::error::Error;
 use crate::query::NoQuery;
 use crate::reply::Reply;
-use auth::Member;
 use auth::people::{self, Invitation, Person};
+use auth::{Member, invitations};
 use store::Tx;
 use types::Timestamp;
-use types::parts::Stamped;
+use types::parts::{Sensitive, Stamped};
 use types::wire::{InviteUserRequest, Message, PendingInvitation, UserRoleRequest, WorkspaceUser};
 
 fn shown(person: Person, now: Timestamp) -> WorkspaceUser {
@@ -51,22 +51,24 @@ pub(crate) async fn invite(
 ) -> Result<Reply<PendingInvitation>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
     let email = asked.email.ok_or_else(|| Error::Malformed("`email` is required".into()))?;
-    let role = asked.role.unwrap_or_default();
+    let (role, issuer) = (asked.role.unwrap_or_default(), call.app.auth.issuer().to_owned());
     let reply = call
         .once(move |tx| {
             let invitation = people::invite(tx, &member, &email, role)?;
-            Ok(pending(invitation, &member.workspace_name))
+            let link = invitations::link(&issuer, &invitation);
+            Ok(pending(invitation, &member.workspace_name, link))
         })
         .await;
     call.app.auth.forget();
     reply
 }
 
-fn pending(invitation: Invitation, workspace: &str) -> PendingInvitation {
+fn pending(invitation: Invitation, workspace: &str, link: String) -> PendingInvitation {
     PendingInvitation {
         email: Some(invitation.email),
         expires_at: Some(invitation.expires_at),
         invited_by: Some(invitation.invited_by.clone()),
+        link: Some(Sensitive(link)),
         role: Some(invitation.role),
         stamped: Stamped {
             created_at: Some(invitation.created_at),

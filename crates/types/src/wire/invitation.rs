@@ -2,7 +2,7 @@
 
 use super::{Free, Role, Workspace};
 use crate::Timestamp;
-use crate::parts::Stamped;
+use crate::parts::{Sensitive, Stamped};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -27,6 +27,8 @@ pub struct PendingInvitation {
     pub email: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub invited_by: Option<String>,
+    /// The page on which the person joins. Whoever has it can: it goes to nobody else.
+    pub link: Option<Sensitive<String>>,
     pub role: Option<Role>,
     /// With the workspace.
     #[serde(flatten, skip_deserializing)]
