@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Version(#[from] UnknownVersion),
     #[error("{0}")]
-    Denied(#[from] Denied),
+    Denied(Denied),
     #[error("there is no {kind} `{name}` in this workspace")]
     NoResource { kind: KindName, name: String },
     #[error("{0}")]
@@ -48,6 +48,15 @@ pub enum Error {
     NoMethod,
     #[error(transparent)]
     Store(store::Error),
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Store(error) => error.into(),
+            other => Self::Denied(other),
+        }
+    }
 }
 
 impl From<store::Error> for Error {
@@ -98,6 +107,7 @@ impl Error {
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Self::Store(store::Error::Unreachable(_)) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
         }
     }
@@ -106,6 +116,7 @@ impl Error {
     fn message(&self) -> String {
         match self {
             Self::Store(store::Error::Busy { .. }) => "too much is waiting for the database; try again shortly".into(),
+            Self::Store(store::Error::Unreachable(_)) => "the database cannot be reached; try again shortly".into(),
             Self::Store(_) => "something failed inside the server; the operator finds the cause in its log".into(),
             other => other.to_string(),
         }

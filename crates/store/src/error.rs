@@ -17,6 +17,9 @@ pub enum Error {
     /// Too much work is waiting for the database. Try again later.
     #[error("more than {limit} requests wait for the database")]
     Busy { limit: usize },
+    /// There is no connection to the database now. Nothing of what was asked happened. Try again later.
+    #[error("the database cannot be reached{}", if .0.is_some() { "" } else { "; trying again shortly" })]
+    Unreachable(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
     /// A secret cannot be opened: its key is missing or the text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),

@@ -9,6 +9,8 @@ use super::work::Job;
 use super::{Access, Settings, Shared, Tx};
 use crate::{Error, feed, migrations};
 use link::Connector;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,11 +36,12 @@ impl Engine {
         let connector = Connector::new(url, settings)?;
         let mut link = connector.connect()?;
         prepare(&mut link, shared)?;
-        let mut first = Some(link);
+        let (mut first, outage) = (Some(link), Outage::default());
         let (queue, inbox) = crossbeam_channel::bounded::<Work>(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
             let (shared, inbox) = (shared.clone(), inbox.clone());
-            let mut thread = Thread { connector: connector.clone(), link: first.take(), retry: None, shared };
+            let (connector, outage) = (connector.clone(), outage.clone());
+            let mut thread = Thread { connector, link: first.take(), outage, shared };
             let run = move || inbox.iter().for_each(|(access, job)| thread.serve(access, job));
             thread::Builder::new().name("store-postgres".into()).spawn(run).map_err(Error::database)?;
         }
@@ -69,8 +72,7 @@ fn alone(link: &mut Link, shared: &Shared, step: fn(&mut Tx<'_>) -> Result<(), E
 struct Thread {
     connector: Connector,
     link: Option<Link>,
-    /// After a failure: when to try again, and the pause that led there.
-    retry: Option<(Instant, Duration)>,
+    outage: Outage,
     shared: Shared,
 }
 
@@ -94,7 +96,7 @@ impl Thread {
         loop {
             self.begin(access)?;
             let Some(link) = self.link.as_mut() else {
-                return Err(Error::Unusable("there is no connection".into()));
+                return Err(Error::Unreachable(None));
             };
             let mut tx = Tx::new(Conn::Postgres(link), &self.shared);
             let keep = job.run(&mut tx) && access == Access::Write;
@@ -121,19 +123,35 @@ impl Thread {
                 begun => return begun,
             }
         }
-        let link = self.link.insert(connect(&self.connector, &mut self.retry)?);
+        let link = self.link.insert(self.outage.connect(&self.connector)?);
         link.begin(access)
     }
 }
 
-fn connect(connector: &Connector, retry: &mut Option<(Instant, Duration)>) -> Result<Link, Error> {
-    if retry.is_some_and(|(at, _)| Instant::now() < at) {
-        return Err(Error::Unusable("the database cannot be reached; trying again shortly".into()));
+/// What the threads know of a database that cannot be reached: when to try again, and the pause that led there.
+/// They share it, so that the first that gets through ends the outage for all.
+#[derive(Clone, Default)]
+struct Outage(Arc<Mutex<Option<(Instant, Duration)>>>);
+
+impl Outage {
+    fn connect(&self, connector: &Connector) -> Result<Link, Error> {
+        let before = *self.0.lock();
+        if before.is_some_and(|(at, _)| Instant::now() < at) {
+            return Err(Error::Unreachable(None));
+        }
+        let connected = connector.connect();
+        let mut now = self.0.lock();
+        match &connected {
+            Ok(_) => *now = None,
+            // Threads that fail at the same time count as one failure.
+            Err(_) if *now == before => {
+                let pause = before.map_or(RECONNECT_MIN, |(_, pause)| (pause * 2).min(RECONNECT_MAX));
+                *now = Some((Instant::now() + pause, pause));
+            }
+            Err(_) => {}
+        }
+        connected.map_err(|error| Error::Unreachable(Some(Box::new(error))))
     }
-    let connected = connector.connect();
-    let pause = retry.map_or(RECONNECT_MIN, |(_, pause)| (pause * 2).min(RECONNECT_MAX));
-    *retry = connected.is_err().then(|| (Instant::now() + pause, pause));
-    connected
 }
 
 fn pause(shared: &Shared, attempt: u32) -> Duration {
