@@ -12,6 +12,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+/// Pages of the database that a connection keeps in memory. Readers find most in the kernel's cache anyway, and
+/// there are several of them.
+const WRITER_CACHE_KIB: u32 = 16_384;
+const READER_CACHE_KIB: u32 = 2_048;
+
 type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
 type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
 
@@ -32,7 +37,7 @@ impl Engine {
             None
         } else {
             let lock = lock(file)?;
-            let writer = connect(file)?;
+            let writer = connect(file, WRITER_CACHE_KIB)?;
             migrate(&writer, shared)?;
             let (to_writer, batch_max) = (shared.clone(), settings.batch_max);
             spawn("store-writer", move || write_loop(&writer, &to_writer, &inbox, batch_max))?;
@@ -40,7 +45,7 @@ impl Engine {
         };
         let (reads, inbox) = crossbeam_channel::bounded(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
-            let (reader, shared, inbox) = (connect(file)?, shared.clone(), inbox.clone());
+            let (reader, shared, inbox) = (connect(file, READER_CACHE_KIB)?, shared.clone(), inbox.clone());
             spawn("store-reader", move || read_loop(&reader, &shared, &inbox))?;
         }
         Ok(Self { writes, reads, waiting_max: settings.waiting_max, _lock: lock })
@@ -99,15 +104,15 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(Error::database)
 }
 
-fn connect(file: &Path) -> Result<Connection, Error> {
+fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> {
     let conn = Connection::open(file)?;
     conn.busy_timeout(Duration::from_secs(10))?;
     conn.set_prepared_statement_cache_capacity(256);
     // FULL: a commit in WAL mode has reached the disk before it is answered.
-    conn.execute_batch(
+    conn.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-         PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY;",
-    )?;
+         PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY;",
+    ))?;
     Ok(conn)
 }
 
