@@ -68,6 +68,21 @@ impl Cluster {
         }
     }
 
+    /// Waits until it has ended the work of clients that were killed. Until then it may still commit for them.
+    pub fn wait_for_orphans(&self) {
+        let left =
+            format!("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{NAME}' AND pid <> pg_backend_pid()");
+        let deadline = Instant::now() + START_MAX;
+        while self.ask(&left).is_ok_and(|count| count != "0") && within(deadline).is_ok() {}
+    }
+
+    fn ask(&self, sql: &str) -> io::Result<String> {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.arg("-h").arg(self.socket()).args(["-U", USER, "-d", NAME, "-Atc", sql]);
+        let output = psql.output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
     fn spawn(&self) -> io::Result<Child> {
         let mut command = script(include_str!("serve.sh"), self.folder.path(), &self.programs);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()

@@ -1,0 +1,79 @@
+//! A place with a database in it, servers on it, and chances that can be repeated.
+
+use crate::client::Client;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use testing::{Cluster, Holm, Start};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
+
+/// Removed with everything in it when dropped; the servers on it must be gone by then.
+pub(crate) struct Place {
+    data: TempDir,
+    pub(crate) cluster: Option<Cluster>,
+    key: Option<String>,
+}
+
+impl Place {
+    pub(crate) fn new(database: Database) -> Self {
+        let cluster = || Cluster::start(&std::env::temp_dir()).expect("PostgreSQL starts");
+        let cluster = (database == Database::Postgres).then(cluster);
+        Self { data: tempfile::tempdir().unwrap(), cluster, key: None }
+    }
+
+    /// Starts a server and says how long it took until it answered a request from the database.
+    pub(crate) fn start(&mut self) -> (Holm, Client, Duration) {
+        let begun = Instant::now();
+        let limits = ["KEY_PER_SECOND", "KEY_BURST", "WORKSPACE_PER_SECOND", "WORKSPACE_BURST"];
+        let names = limits.map(|limit| format!("HOLM_LIMITS__{limit}"));
+        let start = Start {
+            program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
+            data: self.data.path(),
+            database: self.cluster.as_ref().map(Cluster::url),
+            settings: names.iter().map(|name| (name.as_str(), "1000000".to_owned())).collect(),
+        };
+        let mut server = start.run().expect("the server starts");
+        self.key = self.key.take().or(server.key.take());
+        let client = Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
+        client.get("/quotas");
+        (server, client, begun.elapsed())
+    }
+}
+
+/// How often a test breaks something.
+pub(crate) fn times(short: usize, long: usize) -> usize {
+    if is_long() { long } else { short }
+}
+
+pub(crate) fn is_long() -> bool {
+    std::env::var("HOLM_FAULTS").is_ok_and(|form| form == "long")
+}
+
+/// Chances of a test. Shown when it fails, so that they can be repeated.
+pub(crate) struct Chances {
+    seed: u64,
+}
+
+impl Chances {
+    pub(crate) fn new() -> Self {
+        let told = std::env::var("HOLM_SEED").ok().map(|seed| seed.parse().expect("HOLM_SEED is a number"));
+        Self { seed: told.unwrap_or_else(|| fastrand::u64(..)) }
+    }
+
+    /// Those of one part of the test, which do not depend on how far the others are.
+    pub(crate) fn of(&self, part: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+impl Drop for Chances {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("HOLM_SEED={} repeats the chances of this test", self.seed);
+        }
+    }
+}
