@@ -1,0 +1,29 @@
+// The page of the management API.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { browse, picture, server } from "./support.mjs";
+
+test("the API page lists every operation, and sends one", async (t) => {
+  const { paths } = await (await fetch(`${server}/v0/openapi.json`)).json();
+  const methods = ["get", "post", "put", "delete"];
+  const count = Object.values(paths).flatMap((path) => Object.keys(path)).filter((key) => methods.includes(key)).length;
+  await browse(t, { javaScriptEnabled: true }, async (page) => {
+    const failures = [];
+    page.on("pageerror", (error) => failures.push(String(error)));
+    await page.goto(`${server}/v0/docs`);
+    await page.locator("details").first().waitFor();
+    assert.equal(await page.locator("details").count(), count);
+    await page.getByLabel("API key or token").fill(process.env.HOLM_KEY);
+    await page.getByLabel("Workspace").first().fill("main");
+    await page.getByLabel("Find").fill("listlocations");
+    await page.locator("details:visible summary").click();
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.locator("pre", { hasText: '"region": "local"' }).waitFor();
+    await picture(page, "docs-sent");
+    await page.getByLabel("Find").fill("createsandbox");
+    await page.locator("details:visible summary").first().click();
+    await page.locator("details:visible textarea").first().waitFor();
+    await picture(page, "docs-create");
+    assert.deepEqual(failures, []);
+  });
+});

@@ -1,0 +1,18 @@
+"""Wrong queries that the interface takes on purpose, and which are therefore not tried as wrong ones."""
+
+import schemathesis
+
+# Of most lists; a larger limit counts as the largest.
+LIMIT_MAX = 100
+
+
+@schemathesis.hook
+def filter_case(context, case):
+    query = case.query or {}
+    try:
+        clamped = int(query.get("limit", 0)) > LIMIT_MAX
+    except (TypeError, ValueError):
+        clamped = False
+    # Published clients send empty values for what is not asked for.
+    empty = any(value in ("", [], {}, None) for value in query.values())
+    return not clamped and not empty
