@@ -88,6 +88,9 @@ pub(crate) const PAGE: PageSize = PageSize { default: 50, max: 200 };
 /// Of executions and schedules.
 pub(crate) const SMALL_PAGE: PageSize = PageSize { default: 20, max: 100 };
 
+/// Characters of an id that a caller gave to an object.
+const EXTERNAL_ID_MAX: usize = 64;
+
 /// What a list may be asked for.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -107,7 +110,7 @@ pub(crate) struct ListQuery {
     /// Statuses, separated by commas.
     pub status: Option<String>,
     /// The caller's own id.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = "EXTERNAL_ID_MAX"))]
     pub external_id: Option<String>,
     /// Lists terminated objects too. `status` wins over it.
     #[serde(default)]
@@ -121,6 +124,15 @@ impl ListQuery {
             None | Some("") => Ok(None),
             Some(text) if (2..=200).contains(&text.chars().count()) => Ok(Some(text.to_lowercase())),
             Some(_) => Err(crate::Error::Malformed("`q` must have 2 to 200 characters".into())),
+        }
+    }
+
+    /// The caller's own id to look for.
+    pub(crate) fn external_id(&self) -> Result<Option<String>, crate::Error> {
+        match self.external_id.as_deref() {
+            None | Some("") => Ok(None),
+            Some(id) if id.chars().count() <= EXTERNAL_ID_MAX => Ok(Some(id.to_owned())),
+            Some(_) => Err(crate::Error::Malformed(format!("`externalId` has at most {EXTERNAL_ID_MAX} characters"))),
         }
     }
 

@@ -121,7 +121,7 @@ impl Selection {
             impossible: statuses.as_ref().is_some_and(Vec::is_empty),
             statuses: statuses.unwrap_or_default(),
             hidden: if hides { vec![Status::Terminated] } else { Vec::new() },
-            external_id: asked.external_id.clone().filter(|id| !id.is_empty()),
+            external_id: asked.external_id()?,
             text: asked.text()?,
         })
     }
