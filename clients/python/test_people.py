@@ -75,3 +75,10 @@ def test_catalogues_answer():
     # This client makes nothing of an empty array.
     assert call("images.list_images") is None
     assert status("images.get_image", resource_type="agent", image_name="none") == 404
+
+
+def test_the_example_of_the_guide_works():
+    guide = Path(os.environ["HOLM_GUIDE"]).read_text()
+    program = guide.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8700", os.environ["BL_RUN_URL"])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "box" in done.stdout.split()

@@ -1,8 +1,10 @@
 // The helpers that the client builds on top of the generated calls.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fresh, names, ok, thrown } from "./support.mjs";
+import { fresh, names, ok, refused, thrown } from "./support.mjs";
 
 const { ApplicationInstance, DriveInstance, SandboxInstance, VolumeInstance, blJob } = bl;
 
@@ -165,5 +167,34 @@ test("executions of a job", async () => {
   // What runs executions comes with a later release, which then has to change this line.
   await thrown(job.createExecution({ tasks: [{ n: 1 }] }), 501);
   await thrown(blJob(fresh("nobody")).createExecution({ tasks: [] }), 404);
+  await refused(bl.listJobExecutionTasks({ path: { jobId: name, executionId: "none" } }), 404);
   await ok(bl.deleteJob({ path: { jobId: name } }));
+});
+
+test("snapshots and forks are refused until sandboxes run", async (t) => {
+  const path = { sandboxName: (await sandbox(t)).metadata.name };
+  assert.deepEqual(await ok(bl.listSandboxSnapshots({ path })), []);
+  await refused(bl.createSandboxSnapshot({ path, body: {} }), 501);
+  await refused(bl.forkSandbox({ path, body: { targetName: fresh("fork"), targetType: "sandbox" } }), 501);
+  await refused(bl.deleteSandboxSnapshot({ path: { ...path, snapshotId: "none" } }), 404);
+});
+
+test("a domain belongs to one application, is verified, and cannot be shared before", async () => {
+  const name = fresh("application");
+  await ok(bl.createApplication({ body: { metadata: { name }, spec: { image: "app/web:1" } } }));
+  const domainName = `${fresh("shop")}.example.org`;
+  const body = { metadata: { name: domainName }, spec: { domainType: "applications", region: "local" } };
+  const made = await ok(bl.createApplicationCustomDomain({ path: { applicationName: name }, body }));
+  assert.equal(made.spec.status, "pending");
+  assert.deepEqual(await ok(bl.listCustomDomainShares({ path: { domainName } })), []);
+  await refused(bl.shareCustomDomain({ path: { domainName }, body: { targetWorkspace: "elsewhere" } }), 400);
+  await refused(bl.unshareCustomDomain({ path: { domainName, targetWorkspace: "elsewhere" } }), 404);
+  await ok(bl.deleteCustomDomain({ path: { domainName } }));
+  await ok(bl.deleteApplication({ path: { applicationName: name } }));
+});
+
+test("the example of the guide works", () => {
+  const guide = readFileSync(process.env.HOLM_GUIDE, "utf8");
+  const [, program] = guide.match(/```js\n([\s\S]*?)```/);
+  assert.equal(execFileSync(process.execPath, ["--input-type=module", "--eval", program], { encoding: "utf8" }).includes("box"), true);
 });
