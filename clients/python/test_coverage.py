@@ -1,0 +1,34 @@
+"""That nothing which the client can call was forgotten in the server."""
+
+import json
+import os
+import re
+import urllib.request
+from pathlib import Path
+
+from blaxel.core.client import api
+
+# Calls of a newer interface than the one that is served; see docs/clients.md.
+NEWER = {
+    "archive_sandbox", "create_snapshot", "delete_drive_folder", "delete_secret", "delete_secret_by_query", "delete_snapshot",
+    "fork_snapshot", "get_sandbox_schedule_metrics", "get_snapshot", "list_image_tags", "list_schedule_executions",
+    "list_schedules", "list_secrets", "list_snapshots", "restore_sandbox_snapshot", "unarchive_sandbox", "upsert_secret",
+}
+
+
+def anonymous(path):
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def test_every_call_of_the_client_is_served_but_for_those_of_a_newer_interface():
+    with urllib.request.urlopen(f"{os.environ['BL_API_URL']}/openapi.json") as answer:
+        paths = json.load(answer)["paths"]
+    served = {(method, anonymous(path)) for path, item in paths.items() for method in item}
+    missing = set()
+    for module in Path(api.__path__[0]).glob("*/[a-z]*.py"):
+        text = module.read_text()
+        method = re.search(r'"method": "(\w+)"', text)[1]
+        path = re.search(r'"url": "([^"]+)"', text)[1]
+        if (method, anonymous(path)) not in served:
+            missing.add(module.stem)
+    assert missing == NEWER
