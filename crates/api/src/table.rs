@@ -74,19 +74,13 @@ impl Table {
     /// Adds the reads and the deletion of a kind, which are the same for nearly all.
     fn reads<K: Managed>(&mut self, words: &Words) {
         let Words { path, item, noun, plural, what, list, get, .. } = *words;
+        let lists = format!("Lists {}", several(what));
         match K::PAGING {
             crate::engine::Paging::Pages(_) => {
-                self.add(GET, path, &format!("List{plural}"), &format!("Lists {what}s"), list, resources::list::<K>);
+                self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list::<K>);
             }
             crate::engine::Paging::Bare => {
-                self.add(
-                    GET,
-                    path,
-                    &format!("List{plural}"),
-                    &format!("Lists {what}s"),
-                    list,
-                    resources::list_bare::<K>,
-                );
+                self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list_bare::<K>);
             }
         }
         self.add(GET, item, &format!("Get{noun}"), &format!("Reads one {what}"), get, resources::get::<K>);
@@ -152,6 +146,16 @@ struct Words {
     create: &'static [Scope],
     update: &'static [Scope],
     delete: &'static [Scope],
+}
+
+/// Several of what `Words` calls one.
+fn several(what: &str) -> String {
+    let (one, of) = what.find(" of ").map_or((what, ""), |at| what.split_at(at));
+    match one.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies{of}"),
+        None if one.ends_with('x') => format!("{one}es{of}"),
+        None => format!("{one}s{of}"),
+    }
 }
 
 /// All operations.
