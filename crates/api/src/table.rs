@@ -225,10 +225,12 @@ fn sandboxes_and_below(t: &mut Table) {
     t.add(GET, "/sandboxes/{sandboxName}/snapshots", "ListSandboxSnapshots", "Lists the snapshots of a sandbox", words.list, snapshots::list);
     t.add(POST, "/sandboxes/{sandboxName}/snapshots", "CreateSandboxSnapshot", "Takes a snapshot", words.update, snapshots::create);
     t.add(DELETE, "/sandboxes/{sandboxName}/snapshots/{snapshotId}", "DeleteSandboxSnapshot", "Removes a snapshot", words.delete, snapshots::remove);
-    t.kind::<Schedule>(&Words {
-        path: "/sandboxes/{sandboxName}/schedules", item: "/sandboxes/{sandboxName}/schedules/{scheduleId}",
-        noun: "SandboxSchedule", plural: "SandboxSchedules", what: "schedule of a sandbox", list: words.get, ..words
-    });
+    let (schedules_path, schedule_path) = ("/sandboxes/{sandboxName}/schedules", "/sandboxes/{sandboxName}/schedules/{scheduleId}");
+    t.add(GET, schedules_path, "ListSandboxSchedules", "Lists the schedules of a sandbox", words.get, schedules::list);
+    t.add(POST, schedules_path, "CreateSandboxSchedule", "Makes one schedule of a sandbox", words.create, resources::create::<Schedule>);
+    t.add(GET, schedule_path, "GetSandboxSchedule", "Reads one schedule of a sandbox", words.get, resources::get::<Schedule>);
+    t.add(PUT, schedule_path, "UpdateSandboxSchedule", "Replaces one schedule of a sandbox", words.update, resources::replace::<Schedule>);
+    t.add(DELETE, schedule_path, "DeleteSandboxSchedule", "Removes one schedule of a sandbox", words.delete, resources::remove::<Schedule>);
     t.add(GET, "/sandboxes/{sandboxName}/schedule-executions", "ListSandboxScheduleExecutions", "Lists what schedules did, newest first", words.get, schedules::executions);
     let previews_words = Words {
         path: "/sandboxes/{sandboxName}/previews", item: "/sandboxes/{sandboxName}/previews/{previewName}",

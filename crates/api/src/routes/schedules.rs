@@ -1,14 +1,17 @@
 //! Schedules of sandboxes and the history of their firings.
 
 use crate::call::Call;
-use crate::engine::{Desk, Draft, Held, Managed, Page, Paging};
+use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Page, Paging};
 use crate::error::Error;
-use crate::query::{ListQuery, SMALL_PAGE};
+use crate::query::{ListQuery, SMALL_PAGE, Sort};
 use crate::reply::Reply;
 use auth::Member;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use store::Tx;
 use store::resources::{Order, Query, total};
 use types::KindName;
+use types::kinds::schedule::ScheduleType;
 use types::kinds::{Sandbox, Schedule};
 use types::parts::PaginationMeta;
 use types::wire::SandboxScheduleExecution;
@@ -25,6 +28,84 @@ impl Managed for Schedule {
         }
         Ok(())
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TypeFilter {
+    Cron,
+    At,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct ScheduleQuery {
+    /// Items of a page. More than the maximum counts as the maximum.
+    #[schemars(range(min = 1, max = 100))]
+    pub limit: Option<i64>,
+    /// Where to go on: `meta.nextCursor` of the page before.
+    pub cursor: Option<String>,
+    #[serde(default)]
+    pub sort: Sort,
+    /// Text that ids contain.
+    #[schemars(length(max = 200))]
+    pub q: Option<String>,
+    /// Only schedules of this type.
+    #[serde(rename = "type")]
+    pub kind: Option<TypeFilter>,
+}
+
+impl ScheduleQuery {
+    fn common(&self) -> ListQuery {
+        let (cursor, q) = (self.cursor.clone(), self.q.clone());
+        ListQuery { limit: self.limit, cursor, sort: self.sort, q, ..ListQuery::default() }
+    }
+
+    fn takes(&self, schedule: &Schedule) -> bool {
+        match self.kind {
+            None => true,
+            Some(TypeFilter::Cron) => schedule.kind == Some(ScheduleType::Cron),
+            Some(TypeFilter::At) => schedule.kind == Some(ScheduleType::At),
+        }
+    }
+}
+
+pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Schedule>, Error> {
+    let (desk, parents, query, version) = (call.desk(), call.path.all(), call.query.clone(), call.version);
+    let work = move |tx: &mut Tx<'_>| match query.kind {
+        None => engine::list(&desk, tx, &parents, &query.common(), version),
+        Some(_) => {
+            // A sandbox has few: all are read, and the type is told apart here.
+            let whole = ListQuery { limit: Some(SCHEDULES_MAX), cursor: None, ..query.common() };
+            let mut all = match engine::list::<Schedule>(&desk, tx, &parents, &whole, version)? {
+                Listing::Bare(all) => all,
+                Listing::Page(page) => page.data,
+            };
+            all.retain(|schedule| query.takes(schedule));
+            if version.has_pages() {
+                cut(&desk, &parents, all, &query).map(Listing::Page)
+            } else {
+                Ok(Listing::Bare(all))
+            }
+        }
+    };
+    call.app.store.read(work).await
+}
+
+/// The page that a query asks for, out of all matches. Its cursor counts matches.
+fn cut(desk: &Desk, parents: &[String], all: Vec<Schedule>, query: &ScheduleQuery) -> Result<Page<Schedule>, Error> {
+    let (cursors, now) = (&desk.app.cursors, desk.world().now());
+    let (workspace, sandbox) = (&desk.member.workspace, parents.join("/"));
+    let bound = format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
+    let start = match query.cursor.as_deref() {
+        Some(cursor) => cursors.open(&bound, cursor, now)?.parse().unwrap_or(usize::MAX),
+        None => 0,
+    };
+    let size = usize::try_from(query.common().size(SMALL_PAGE)?).unwrap_or(usize::MAX);
+    let (total, end) = (all.len(), start.saturating_add(size));
+    let has_more = end < total;
+    let next_cursor = if has_more { cursors.sign(&bound, &end.to_string(), now) } else { String::new() };
+    let meta = PaginationMeta { has_more, next_cursor, total: i64::try_from(total).unwrap_or(i64::MAX) };
+    Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
 }
 
 fn count(desk: &Desk, tx: &mut Tx<'_>, sandbox: &str) -> Result<i64, Error> {
