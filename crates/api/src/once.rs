@@ -26,7 +26,7 @@ impl OnceKey {
     pub(crate) fn read(parts: &Parts, body: &Bytes) -> Result<Option<Self>, Error> {
         let Some(key) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
         let key = key.to_str().unwrap_or_default();
-        if key.is_empty() || key.len() > KEY_MAX {
+        if key.is_empty() || key.len() > KEY_MAX || !key.as_bytes().iter().all(u8::is_ascii_graphic) {
             return Err(Error::Malformed(format!("`Idempotency-Key` must be 1 to {KEY_MAX} visible ASCII characters")));
         }
         let mut digest = Sha256::new();
