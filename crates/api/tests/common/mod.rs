@@ -3,6 +3,9 @@
 #![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
+pub mod people;
+pub mod samples;
+
 use api::{App, Catalogue, Parts, Rate, Settings};
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
@@ -14,9 +17,11 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use store::{Store, Target};
+use store::identity::workspaces;
+use store::{Store, Target, resources};
+use types::parts::Status;
 use types::wire::Region;
-use types::{Timestamp, World};
+use types::{KindName, Timestamp, World};
 
 /// Time stands still until a test moves it; randomness counts up from the seed of the test.
 #[derive(Clone)]
@@ -101,6 +106,17 @@ impl Cloud {
     pub async fn start_with(settings: Settings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Sqlite { file: folder.path().join("holm.db") };
+        Self::start_on(target, folder, settings).await
+    }
+
+    /// One control plane on each database.
+    pub async fn on_both() -> [Self; 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = Target::Postgres { url: testing::postgres() };
+        [Self::start().await, Self::start_on(target, folder, settings()).await]
+    }
+
+    async fn start_on(target: Target, folder: tempfile::TempDir, settings: Settings) -> Self {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
         let store = Store::open(store_settings, world.clone()).await.expect("a store");
@@ -112,6 +128,29 @@ impl Cloud {
         let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings };
         let router = api::router(App::new(parts).await.expect("an app"));
         Self { router, store, auth, clock, first, _folder: folder }
+    }
+
+    /// The id of a workspace.
+    pub async fn workspace(&self, name: &'static str) -> types::ids::WorkspaceId {
+        let find = move |tx: &mut store::Tx<'_>| workspaces::find_by_name(tx, name);
+        self.store.read(find).await.expect("an answer").expect("the workspace").id
+    }
+
+    /// Changes what the server knows of an object of the first workspace, as an engine will.
+    pub async fn tell(&self, kind: KindName, parent: &'static str, name: &'static str, state: Value) {
+        let workspace = self.workspace("main").await;
+        let work = move |tx: &mut store::Tx<'_>| {
+            let mut row = resources::lock(tx, &workspace, kind, parent, name)?.expect("the object");
+            let mut known: Value = serde_json::from_str(&row.state).expect("a state");
+            for (member, value) in state.as_object().into_iter().flatten() {
+                known[member] = value.clone();
+            }
+            row.status =
+                state.pointer("/events/0/status").and_then(Value::as_str).and_then(Status::parse).or(row.status);
+            row.state = known.to_string();
+            resources::update(tx, row).map(drop)
+        };
+        self.store.write(work).await.expect("it is stored");
     }
 
     /// Sends a request with the first key and the newest version but one.

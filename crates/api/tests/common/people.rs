@@ -1,0 +1,84 @@
+//! People beside the first one, and requests of theirs.
+
+use super::{Answer, Cloud};
+use auth::api_keys::NewKey;
+use auth::{Grant, Identity, Subject};
+use http::Method;
+use serde_json::Value;
+use store::Tx;
+use store::identity::accounts::{self, Account};
+use store::identity::users::{self, User};
+use types::ids::{AccountId, UserId};
+
+/// Somebody with a key of their own.
+pub struct Guest<'c> {
+    cloud: &'c Cloud,
+    pub email: &'static str,
+    pub id: UserId,
+    key: String,
+}
+
+impl Cloud {
+    /// A person who belongs nowhere yet.
+    pub async fn guest(&self, email: &'static str) -> Guest<'_> {
+        let work = move |tx: &mut Tx<'_>| {
+            let user = User {
+                id: UserId::new(tx.world()),
+                email: email.into(),
+                given_name: String::new(),
+                family_name: String::new(),
+                email_verified: true,
+                created_at: tx.world().now(),
+            };
+            users::create(tx, &user, None)?;
+            let identity = Identity {
+                subject: Subject::User(user.id.clone()),
+                name: email.into(),
+                grant: Grant::Key,
+                key: None,
+                memberships: Vec::new(),
+                administers: Vec::new(),
+            };
+            let (_, key) = auth::api_keys::create(tx, &identity, NewKey::default())?;
+            Ok::<_, auth::Error>((user.id, key))
+        };
+        let (id, key) = self.store.write(work).await.expect("a person");
+        Guest { cloud: self, email, id, key }
+    }
+
+    /// A person with an account of their own, and its id.
+    pub async fn stranger(&self, email: &'static str) -> (Guest<'_>, String) {
+        let guest = self.guest(email).await;
+        let user = guest.id.clone();
+        let work = move |tx: &mut Tx<'_>| {
+            let now = tx.world().now();
+            let account =
+                Account { id: AccountId::new(tx.world()), name: email.into(), plan: "free".into(), created_at: now };
+            accounts::create(tx, &account)?;
+            accounts::add_admin(tx, &account.id, &user, email)?;
+            Ok::<_, store::Error>(account.id.to_string())
+        };
+        let account = self.store.write(work).await.expect("an account");
+        self.auth.forget();
+        (guest, account)
+    }
+}
+
+impl Guest<'_> {
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let bearer = format!("Bearer {}", self.key);
+        self.cloud.call_with(method, path, &[("authorization", bearer.as_str())], body).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.call(Method::DELETE, path, None).await
+    }
+}
