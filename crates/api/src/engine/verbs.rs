@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::reply::Reply;
 use http::{HeaderValue, header};
 use serde::Serialize;
-use serde_json::Value;
 use store::resources::{self, Stored};
 use store::{Tx, references};
 use types::ids::ResourceId;
@@ -139,7 +138,7 @@ pub(crate) fn replace<K: Managed>(
     let mut state = wish.next_state(Some((&old, &held.state)), now);
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), parents })?;
     let kept = revisions::apply(desk, tx, &held, &mut wish, deploy)?;
-    if json(&wish) == json(&old) && json(&state) == json(&held.state) {
+    if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         return Ok(Shown { object: present(desk, tx, &held, &Secrets::Masked)?, version: held.row.version });
     }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
@@ -177,7 +176,7 @@ pub(crate) fn change_state<K: Managed>(
 ) -> Result<Held<K>, Error> {
     held.state = state;
     held.row.status = K::status(&held.state);
-    held.row.state = json(&held.state).to_string();
+    held.row.state = text(&held.state);
     held.row.updated_at = desk.world().now();
     desk.actor().clone_into(&mut held.row.updated_by);
     held.row = resources::update(tx, held.row)?;
@@ -196,17 +195,17 @@ pub(crate) fn remove<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
 /// Fills the columns of the row from the typed parts, with secrets sealed.
 fn write_row<K: Managed>(desk: &Desk, held: &mut Held<K>) -> Result<(), Error> {
     held.row.seal_key = secrets::seal(&mut held.wish, &desk.app.store.keyring().read(), &context(&held.row.id))?;
-    held.row.wish = json(&held.wish).to_string();
-    held.row.state = json(&held.state).to_string();
+    held.row.wish = text(&held.wish);
+    held.row.state = text(&held.state);
     held.row.status = K::status(&held.state);
     held.row.external_id = held.wish.external_id().filter(|id| !id.is_empty()).map(str::to_owned);
     held.row.search = search_text(&held.wish);
     Ok(())
 }
 
-fn json(value: &impl serde::Serialize) -> Value {
+fn text(value: &impl serde::Serialize) -> String {
     // Our types have text keys only; this cannot fail.
-    serde_json::to_value(value).unwrap_or_default()
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// What the text filter of lists looks at.

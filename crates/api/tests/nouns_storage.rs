@@ -1,0 +1,230 @@
+//! Volumes, templates, drives and images.
+
+mod common;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use common::Cloud;
+use http::Method;
+use serde_json::{Value, json};
+use store::resources;
+use types::ids::ResourceId;
+use types::{KindName, Timestamp};
+
+fn named(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {}})
+}
+
+fn holder(name: &str, volume: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"volumes": [{"name": volume, "mountPath": "/data"}]}})
+}
+
+impl Cloud {
+    /// An image with two tags, as a build leaves it.
+    async fn image(&self, name: &'static str) {
+        let workspace = self.workspace("main").await;
+        let work = move |tx: &mut store::Tx<'_>| {
+            let now = Timestamp::from_ms(1_776_300_000_000);
+            let tags = json!({"tags": [{"name": "v1"}, {"name": "v2"}], "size": 10});
+            let wish = json!({"metadata": {"name": name, "resourceType": "agent"}, "spec": {}});
+            let image = resources::Stored {
+                id: ResourceId::new(tx.world()),
+                workspace: workspace.clone(),
+                kind: KindName::Image,
+                parent: "agent".into(),
+                name: name.into(),
+                external_id: None,
+                status: None,
+                search: name.into(),
+                wish: wish.to_string(),
+                state: json!({"tags": tags["tags"], "size": 10}).to_string(),
+                seal_key: None,
+                version: 0,
+                created_at: now,
+                updated_at: now,
+                created_by: "a build".into(),
+                updated_by: "a build".into(),
+            };
+            resources::insert(tx, image).map(drop)
+        };
+        self.store.write(work).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_volume_belongs_to_one_sandbox_as_long_as_that_lives() {
+    for cloud in Cloud::on_both().await {
+        cloud.post("/v0/volumes", named("disk")).await.ok();
+        let attached_to = async || cloud.get("/v0/volumes/disk").await.ok()["state"]["attachedTo"].clone();
+        assert!(attached_to().await.is_null());
+        cloud.post("/v0/sandboxes", holder("one", "none")).await.refused(400);
+        cloud.post("/v0/sandboxes", holder("one", "disk")).await.ok();
+        assert_eq!(attached_to().await, "sandbox:one");
+        let message = cloud.post("/v0/sandboxes", holder("two", "disk")).await.refused(409);
+        assert!(message.contains("sandbox:one"), "{message}");
+        cloud.get("/v0/sandboxes/two").await.refused(404);
+        cloud.delete("/v0/volumes/disk").await.refused(409);
+        let read = cloud.get("/v0/sandboxes/one").await.ok();
+        cloud.put("/v0/sandboxes/one", read).await.ok();
+        cloud.delete("/v0/sandboxes/one").await.ok();
+        assert!(attached_to().await.is_null());
+        cloud.post("/v0/sandboxes", holder("two", "disk")).await.ok();
+        cloud.delete("/v0/sandboxes/two").await.ok();
+        cloud.delete("/v0/volumes/disk").await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_volume_only_grows() {
+    let cloud = Cloud::start().await;
+    let sized = |size: i64| json!({"metadata": {"name": "disk", "externalId": "d-1"}, "spec": {"size": size}});
+    cloud.post("/v0/volumes", sized(2048)).await.ok();
+    let message = cloud.put("/v0/volumes/disk", sized(1024)).await.refused(400);
+    assert!(message.contains("`spec.size`"), "{message}");
+    assert_eq!(cloud.put("/v0/volumes/disk", sized(4096)).await.ok()["spec"]["size"], 4096);
+    for bad in [0, -1, i64::MAX] {
+        cloud.put("/v0/volumes/disk", sized(bad)).await.refused(400);
+    }
+    assert_eq!(cloud.get("/v0/volumes/by-external-id/d-1").await.ok()["metadata"]["name"], "disk");
+    cloud.get("/v0/volumes/by-external-id/d-2").await.refused(404);
+    let refusal = cloud.post("/v0/volumes", sized(2048)).await;
+    assert_eq!(refusal.body["error"], "VOLUME_ALREADY_EXISTS");
+}
+
+#[tokio::test]
+async fn a_volume_takes_the_size_of_its_template() {
+    let cloud = Cloud::start().await;
+    cloud
+        .put("/v0/volume_templates/base", json!({"metadata": {"name": "base"}, "spec": {"defaultSize": 3072}}))
+        .await
+        .ok();
+    let from = |template: &str| json!({"metadata": {"name": "disk"}, "spec": {"template": template}});
+    cloud.post("/v0/volumes", from("none:latest")).await.refused(400);
+    assert_eq!(cloud.post("/v0/volumes", from("base:latest")).await.ok()["spec"]["size"], 3072);
+    cloud.delete("/v0/volume_templates/base").await.ok();
+    cloud.get("/v0/volumes/disk").await.ok();
+    assert_eq!(cloud.post("/v0/volumes", named("plain")).await.ok()["spec"]["size"], 1024);
+}
+
+#[tokio::test]
+async fn the_last_version_of_a_template_stays() {
+    let cloud = Cloud::start().await;
+    cloud.put("/v0/volume_templates/base", named("base")).await.ok();
+    let versions = json!({"versions": [{"name": "1", "status": "READY"}, {"name": "2", "status": "READY"}]});
+    cloud.tell(KindName::VolumeTemplate, "", "base", versions).await;
+    let deleted = cloud.delete("/v0/volume_templates/base/versions/1").await.ok();
+    assert_eq!(deleted["template"]["versions"].as_array().unwrap().len(), 1, "{deleted}");
+    assert_eq!(deleted["template"]["state"]["versionCount"], 1, "{deleted}");
+    cloud.delete("/v0/volume_templates/base/versions/1").await.refused(404);
+    cloud.delete("/v0/volume_templates/base/versions/2").await.refused(400);
+    cloud.put("/v0/volume_templates/base?upload=true", named("base")).await.refused(501);
+    cloud.post("/v0/volume_templates?upload=true&version=3", named("new")).await.refused(501);
+}
+
+#[tokio::test]
+async fn a_drive_token_is_signed_with_the_published_key() {
+    let cloud = Cloud::start().await;
+    cloud.post("/v0/drives", json!({"metadata": {"name": "files", "externalId": "f-1"}, "spec": {}})).await.ok();
+    let answer = cloud.call(Method::POST, "/v0/drives/files/access-token", None).await.ok();
+    assert_eq!((&answer["token_type"], &answer["expires_in"]), (&json!("Bearer"), &json!(3600)));
+    let keys = cloud.raw(Method::GET, "/v0/drives/jwks.json", &[], Vec::new()).await.ok();
+    let key = URL_SAFE_NO_PAD.decode(keys["keys"][0]["x"].as_str().unwrap()).unwrap();
+    let (signed, signature) = answer["access_token"].as_str().unwrap().rsplit_once('.').unwrap();
+    let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    ring::signature::UnparsedPublicKey::new(&ring::signature::ED25519, key)
+        .verify(signed.as_bytes(), &signature)
+        .unwrap();
+    let claims = URL_SAFE_NO_PAD.decode(signed.split_once('.').unwrap().1).unwrap();
+    let claims: Value = serde_json::from_slice(&claims).unwrap();
+    assert_eq!((&claims["drive"], &claims["workspace"]), (&json!("files"), &json!("main")));
+    cloud.call(Method::POST, "/v0/drives/none/access-token", None).await.refused(404);
+    assert_eq!(cloud.get("/v0/drives/by-external-id/f-1").await.ok()["metadata"]["name"], "files");
+    let deleted = cloud.delete("/v0/drives/files").await.ok();
+    assert_eq!(deleted["name"], "files");
+    assert!(deleted["message"].is_string());
+    let four = json!([{}, {}, {}, {}]);
+    cloud.post("/v0/drives", json!({"metadata": {"name": "x"}, "spec": {"permissions": four}})).await.refused(400);
+}
+
+#[tokio::test]
+async fn an_image_that_runs_is_not_removed() {
+    for cloud in Cloud::on_both().await {
+        cloud.image("bot").await;
+        let runs = |image: &str| json!({"metadata": {"name": "bot"}, "spec": {"runtime": {"image": image}}});
+        cloud.post("/v0/agents", runs("agent/bot:v1")).await.ok();
+        let image = cloud.get("/v0/images/agent/bot").await.ok();
+        assert_eq!(image["spec"]["tags"].as_array().unwrap().len(), 2);
+        assert_eq!(cloud.get("/v0/images/_/bot").await.ok(), image, "the command line does not know the kind");
+        assert_eq!(cloud.get("/v0/images").await.ok(), json!([image]));
+        cloud.delete("/v0/images/agent/bot").await.refused(400);
+        cloud.delete("/v0/images/agent/bot/tags/v1").await.refused(400);
+        cloud.delete("/v0/images/agent/bot:v1").await.refused(400);
+        let rest = cloud.delete("/v0/images/agent/bot:v2").await.ok();
+        assert_eq!(rest["spec"]["tags"].as_array().unwrap().len(), 1);
+        cloud.delete("/v0/images/agent/bot/tags/v2").await.refused(404);
+        assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 0);
+        cloud.delete("/v0/agents/bot").await.ok();
+        assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 1);
+        cloud.get("/v0/images/agent/bot").await.refused(404);
+    }
+}
+
+#[tokio::test]
+async fn an_image_is_shared_within_the_account_at_once() {
+    let cloud = Cloud::start().await;
+    cloud.image("bot").await;
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    let path = |path: &str| format!("/v0/images/agent/bot{path}?workspace=main");
+    for (target, status) in [("nobody", 404), ("main", 404)] {
+        cloud.post(&path("/share"), json!({"targetWorkspace": target})).await.refused(status);
+    }
+    cloud.post(&path("/share"), json!({"targetWorkspace": "team"})).await.ok();
+    cloud.post(&path("/share"), json!({"targetWorkspace": "team"})).await.refused(409);
+    let shares = cloud.get(&path("/share")).await.ok();
+    assert_eq!((&shares[0]["workspace"], &shares[0]["status"]), (&json!("team"), &json!("active")));
+    let copy = cloud.get("/v0/images/agent/bot?workspace=team").await.ok();
+    assert_eq!(copy["metadata"]["sourceWorkspace"], "main");
+    let again = cloud.post("/v0/images/agent/bot/share?workspace=team", json!({"targetWorkspace": "main"})).await;
+    again.refused(400);
+    cloud.delete(&path("")).await.refused(400);
+    cloud.delete(&path("/share/team")).await.ok();
+    cloud.delete(&path("/share/team")).await.refused(404);
+    cloud.get("/v0/images/agent/bot?workspace=team").await.refused(404);
+    cloud.delete(&path("")).await.ok();
+}
+
+#[tokio::test]
+async fn an_image_for_another_account_waits_until_it_is_accepted() {
+    for cloud in Cloud::on_both().await {
+        cloud.image("bot").await;
+        let (friend, account) = cloud.stranger("friend@example.com").await;
+        friend.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
+        let offer = json!({"targetWorkspace": "theirs", "targetAccountId": account});
+        cloud.post("/v0/images/agent/bot/share", json!({"targetWorkspace": "theirs"})).await.refused(404);
+        let share = async || {
+            let pending = cloud.post("/v0/images/agent/bot/share", offer.clone()).await;
+            assert_eq!(pending.status, 202, "{}", pending.body);
+            format!("/v0/pending-image-shares/{}", pending.body["id"].as_str().unwrap())
+        };
+        let declined = share().await;
+        assert_eq!(cloud.get("/v0/images/agent/bot/share").await.ok()[0]["status"], "pending");
+        friend.get("/v0/images/agent/bot").await.refused(404);
+        assert_eq!(friend.get("/v0/pending-image-shares?direction=outgoing").await.ok(), json!([]));
+        assert_eq!(cloud.get("/v0/pending-image-shares?direction=incoming").await.ok(), json!([]));
+        let incoming = friend.get("/v0/pending-image-shares").await.ok();
+        assert_eq!((&incoming[0]["imageName"], &incoming[0]["hasConflict"]), (&json!("bot"), &json!(false)));
+        cloud.call(Method::POST, &format!("{declined}/accept"), None).await.refused(404);
+        assert_eq!(friend.call(Method::POST, &format!("{declined}/decline"), None).await.status, 204);
+        assert_eq!(cloud.get("/v0/images/agent/bot/share").await.ok(), json!([]));
+        let late = share().await;
+        cloud.clock.advance_s(8 * 24 * 3600);
+        friend.call(Method::POST, &format!("{late}/accept"), None).await.refused(410);
+        cloud.delete("/v0/images/agent/bot/share/theirs").await.ok();
+        let good = share().await;
+        let copy = friend.call(Method::POST, &format!("{good}/accept"), None).await.ok();
+        assert_eq!(copy["metadata"]["sourceWorkspace"], "main");
+        assert_eq!(friend.get("/v0/images/agent/bot").await.ok(), copy);
+        assert_eq!(cloud.get("/v0/images/agent/bot/share").await.ok()[0]["status"], "active");
+        friend.call(Method::POST, &format!("{good}/accept"), None).await.refused(404);
+    }
+}
