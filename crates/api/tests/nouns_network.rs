@@ -1,0 +1,148 @@
+//! Custom domains, VPCs, egress gateways and their addresses.
+
+mod common;
+
+use common::Cloud;
+use http::Method;
+use serde_json::{Value, json};
+use types::KindName;
+
+const DOMAIN: &str = "/v0/customdomains/example.com";
+
+fn domain(spec: Value) -> Value {
+    json!({"metadata": {"name": "example.com"}, "spec": spec})
+}
+
+/// Two workspaces, `main` with a domain.
+async fn two_workspaces(cloud: &Cloud) {
+    cloud.post("/v0/customdomains", domain(json!({"domainType": "previews"}))).await.ok();
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+}
+
+async fn share(cloud: &Cloud, target: &str, status: u16) {
+    let answer = cloud.post(&format!("{DOMAIN}/share?workspace=main"), json!({"targetWorkspace": target})).await;
+    assert_eq!(answer.status, status, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
+    let cloud = Cloud::start().await;
+    let made = cloud.post("/v0/customdomains", domain(json!({"type": "applications"}))).await.ok();
+    let spec = &made["spec"];
+    assert_eq!((&spec["status"], &spec["domainType"]), (&json!("pending"), &json!("applications")), "{made}");
+    assert!(spec["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap().len() > 32, "{made}");
+    assert!(spec["cnameRecords"].is_string());
+    cloud.call(Method::POST, &format!("{DOMAIN}/verify"), None).await.refused(501);
+    cloud.call(Method::POST, "/v0/customdomains/none.example/verify", None).await.refused(404);
+    for bad in ["nodots", "UPPER.example", "-x.example", "a b.example", "x..example"] {
+        cloud.post("/v0/customdomains", json!({"metadata": {"name": bad}, "spec": {}})).await.refused(400);
+    }
+    let sent = json!({"status": "verified", "txtRecords": {"a": "b"}, "domainType": "applications"});
+    let kept = cloud.put(DOMAIN, domain(sent)).await.ok();
+    assert_eq!(kept["spec"]["status"], "pending", "what is read-only is ignored");
+    assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
+}
+
+#[tokio::test]
+async fn a_domain_has_one_owner_in_an_account() {
+    for cloud in Cloud::on_both().await {
+        two_workspaces(&cloud).await;
+        let message = cloud.post("/v0/customdomains?workspace=team", domain(json!({}))).await.refused(409);
+        assert!(message.contains("`main`"), "{message}");
+        let (other, _) = cloud.stranger("other@example.com").await;
+        other.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
+        other.post("/v0/customdomains", domain(json!({}))).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn a_verified_domain_is_shared_and_taken_back() {
+    for cloud in Cloud::on_both().await {
+        two_workspaces(&cloud).await;
+        share(&cloud, "team", 400).await;
+        cloud.tell(KindName::CustomDomain, "", "example.com", json!({"status": "verified"})).await;
+        share(&cloud, "nobody", 404).await;
+        share(&cloud, "team", 200).await;
+        share(&cloud, "team", 409).await;
+        let targets = cloud.get(&format!("{DOMAIN}/share?workspace=main")).await.ok();
+        assert_eq!((&targets[0]["workspace"], &targets[0]["status"]), (&json!("team"), &json!("active")));
+        let there = format!("{DOMAIN}?workspace=team");
+        let copy = cloud.get(&there).await.ok();
+        assert_eq!(copy["metadata"]["sharedFromWorkspace"], "main");
+        assert_eq!(copy["spec"]["status"], "verified");
+        cloud.put(&there, domain(json!({}))).await.refused(403);
+        cloud.delete(&there).await.refused(403);
+        cloud.delete(&format!("{DOMAIN}/share/team?workspace=main")).await.ok();
+        cloud.delete(&format!("{DOMAIN}/share/team?workspace=main")).await.refused(404);
+        cloud.get(&there).await.refused(404);
+        share(&cloud, "account", 200).await;
+        cloud.get(&there).await.ok();
+        cloud.delete(&format!("{DOMAIN}?workspace=main")).await.ok();
+        cloud.get(&there).await.refused(404);
+    }
+}
+
+#[tokio::test]
+async fn unmatched_hosts_go_to_a_preview_of_the_same_workspace() {
+    let cloud = Cloud::start().await;
+    cloud.post("/v0/sandboxes", json!({"metadata": {"name": "one"}, "spec": {}})).await.ok();
+    cloud.post("/v0/sandboxes/one/previews", json!({"metadata": {"name": "web"}, "spec": {"port": 3000}})).await.ok();
+    cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "none"}))).await.refused(400);
+    let made = cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "web"}))).await.ok();
+    assert_eq!(made["spec"]["fallbackPreviewId"], "web");
+    let without = cloud.put(DOMAIN, domain(json!({"fallbackPreviewId": ""}))).await.ok();
+    assert!(without["spec"].get("fallbackPreviewId").is_none(), "{without}");
+}
+
+#[tokio::test]
+async fn an_application_registers_a_domain_of_its_kind() {
+    let cloud = Cloud::start().await;
+    let path = "/v0/applications/shop/customdomains";
+    cloud.post(path, domain(json!({}))).await.refused(404);
+    cloud.post("/v0/applications", json!({"metadata": {"name": "shop"}, "spec": {}})).await.ok();
+    let made = cloud.post(path, domain(json!({"domainType": "previews"}))).await.ok();
+    assert_eq!(made["spec"]["domainType"], "applications");
+    cloud.tell(KindName::CustomDomain, "", "example.com", json!({"status": "verified"})).await;
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    share(&cloud, "team", 400).await;
+}
+
+#[tokio::test]
+async fn the_default_vpc_stays() {
+    let cloud = Cloud::start().await;
+    let vpcs = cloud.get("/v0/vpcs").await.ok();
+    assert_eq!((vpcs.as_array().unwrap().len(), &vpcs[0]["metadata"]["name"]), (1, &json!("default")));
+    cloud.delete("/v0/vpcs/default").await.refused(400);
+    cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    cloud.get("/v0/vpcs/default?workspace=team").await.ok();
+}
+
+#[tokio::test]
+async fn a_gateway_in_use_stays_and_takes_its_addresses_along() {
+    for cloud in Cloud::on_both().await {
+        let gateways = "/v0/vpcs/default/egressgateways";
+        let gateway = json!({"metadata": {"name": "out"}, "spec": {"region": "local"}});
+        cloud.post("/v0/vpcs/none/egressgateways", gateway.clone()).await.refused(404);
+        let made = cloud.post(gateways, gateway).await.ok();
+        assert_eq!(made["metadata"]["vpcName"], "default");
+        cloud.post(gateways, json!({"metadata": {"name": "far"}, "spec": {"region": "moon"}})).await.refused(400);
+        cloud.post(gateways, json!({"metadata": {"name": "nowhere"}, "spec": {}})).await.refused(400);
+        let ip = json!({"metadata": {"name": "a"}, "spec": {"ipFamily": "IPv4"}});
+        let ip = cloud.post(&format!("{gateways}/out/ips"), ip).await.ok();
+        assert_eq!((&ip["metadata"]["gatewayName"], &ip["metadata"]["vpcName"]), (&json!("out"), &json!("default")));
+        assert_eq!(cloud.get("/v0/egressips").await.ok(), json!([ip]));
+        let leaves_by = |gateway: &str| {
+            json!({"metadata": {"name": "one"},
+            "spec": {"network": {"egress": {"mode": "dedicated", "gateway": gateway}}}})
+        };
+        cloud.post("/v0/sandboxes", leaves_by("none")).await.refused(400);
+        assert_eq!(cloud.get("/v0/egressgateways/usage").await.ok(), json!({"out": []}));
+        cloud.post("/v0/sandboxes", leaves_by("out")).await.ok();
+        assert_eq!(cloud.get("/v0/egressgateways/usage").await.ok(), json!({"out": ["one"]}));
+        cloud.delete(&format!("{gateways}/out")).await.refused(409);
+        cloud.delete("/v0/sandboxes/one").await.ok();
+        cloud.delete(&format!("{gateways}/out")).await.ok();
+        assert_eq!(cloud.get("/v0/egressips").await.ok(), json!([]));
+        assert_eq!(cloud.get("/v0/egressgateways").await.ok(), json!([]));
+    }
+}
