@@ -1,9 +1,10 @@
-# serve.sh FOLDER PROGRAMS: becomes the server of the cluster in FOLDER. It ends with whoever started it.
+# serve.sh FOLDER PROGRAMS: becomes the server of the cluster in FOLDER. It ends with whoever started it, and
+# gives its shared memory back.
 folder=$1
 programs=$2
 cd "$folder"
 user=
 [ "$(id -u)" != 0 ] || user="--reuid=postgres --regid=postgres --init-groups"
 # shellcheck disable=SC2086 # a list of words
-exec setpriv $user --pdeathsig=KILL -- "$programs/postgres" -D "$folder/data" -k "$folder" \
+exec setpriv $user --pdeathsig=QUIT -- "$programs/postgres" -D "$folder/data" -k "$folder" \
     -c listen_addresses= -c max_connections=200
