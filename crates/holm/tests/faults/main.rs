@@ -5,11 +5,19 @@
 //! build of the program, such as the one to be released. Each test prints the seed of its
 //! chances when it fails; `HOLM_SEED` repeats them, as far as the timing of processes can be repeated.
 
+#[cfg(test)]
 mod client;
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod database;
+#[cfg(test)]
 mod history;
+#[cfg(test)]
 mod servers;
+#[cfg(test)]
 mod setup;
+#[cfg(test)]
 mod watcher;
+#[cfg(test)]
 mod writers;

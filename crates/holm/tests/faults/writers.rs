@@ -82,9 +82,7 @@ impl Writer {
     /// Sends one write. Without success both outcomes are possible, and `open` remembers it.
     pub(crate) fn write_once(&mut self) -> Answer {
         let chosen = self.chances.usize(..self.objects.len());
-        let Some((name, state)) = self.objects.iter().nth(chosen).map(|(name, state)| (name.clone(), *state)) else {
-            unreachable!("the choice is among the objects");
-        };
+        let (name, state) = self.objects.iter().nth(chosen).map(|(name, state)| (name.clone(), *state)).unwrap();
         self.round += 1;
         let (path, round) = (format!("/agents/{name}"), self.round);
         let (method, path, next) = match state {
