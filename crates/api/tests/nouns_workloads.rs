@@ -229,7 +229,8 @@ async fn a_job_without_an_engine_has_no_executions() {
     }
     cloud.get("/v0/jobs/one/executions/x/tasks").await.refused(404);
     cloud.put("/v0/jobs/one", json!({"metadata": {"name": "one"}, "spec": {"enabled": false}})).await.ok();
-    cloud.post("/v0/jobs/one/executions", json!({})).await.refused(400);
+    let message = cloud.post("/v0/jobs/one/executions", json!({"tasks": [{}]})).await.refused(400);
+    assert!(message.contains("disabled"), "{message}");
 }
 
 #[tokio::test]

@@ -1,0 +1,189 @@
+//! What the operator offers, what is known of providers, metrics and logs, and what is not there yet.
+
+mod common;
+
+use api::{Catalogue, Missing, Settings};
+use common::samples::samples;
+use common::{Cloud, settings};
+use http::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use types::wire::Region;
+
+fn catalogue() -> Settings {
+    let file = json!({
+        "templates": [{"name": "chat", "url": "https://git.example/chat", "topics": ["agent"]}],
+        "sandboxes": [{"name": "base", "image": "blaxel/base-image:latest", "memory": 4096}],
+        "servers": [{"name": "search", "integration": "search", "image": "x"}],
+        "changelog": [{"title": "First", "date": "2026-04-16", "content": "It begins."}],
+        "features": {"dark": true, "slow": false},
+        "public_ips": {"local": {"ipv4Cidrs": ["192.0.2.0/24"]}, "far": {"ipv4Cidrs": ["198.51.100.0/24"]}},
+    });
+    let region = |name: &str, country: &str| Region {
+        name: Some(name.into()),
+        country: Some(country.into()),
+        continent: Some("eu".into()),
+        ..Region::default()
+    };
+    let catalogue: Catalogue = serde_json::from_value(file).unwrap();
+    Settings { catalogue, regions: vec![region("local", "de"), region("far", "fr")], ..settings() }
+}
+
+#[tokio::test]
+async fn what_the_operator_offers_is_readable() {
+    let cloud = Cloud::start_with(catalogue()).await;
+    let configuration = cloud.get("/v0/configuration").await.ok();
+    assert_eq!(configuration["regions"].as_array().unwrap().len(), 2);
+    assert_eq!(configuration["countries"][1]["name"], "fr");
+    assert_eq!(
+        (configuration["continents"].as_array().unwrap().len(), &configuration["detectedRegion"]),
+        (1, &json!("local"))
+    );
+    let locations = cloud.get("/v0/locations").await.ok();
+    assert_eq!((&locations[0]["region"], &locations[0]["status"]), (&json!("local"), &json!("healthy")));
+    assert_eq!(cloud.get("/v0/features").await.ok(), json!({"features": {"dark": true}}));
+    assert_eq!(cloud.get("/v0/features/slow").await.ok()["enabled"], false);
+    assert!(cloud.get("/v0/features/dark").await.ok()["evaluatedAt"].is_string());
+    cloud.get("/v0/features/none").await.refused(404);
+    assert_eq!(cloud.get("/v0/templates/chat").await.ok(), cloud.get("/v0/templates").await.ok()[0]);
+    cloud.get("/v0/templates/none").await.refused(404);
+    assert_eq!(cloud.get("/v0/sandbox/hub").await.ok()[0]["name"], "base");
+    assert_eq!(cloud.get("/v0/mcp/hub").await.ok()[0]["integration"], "search");
+    assert_eq!(cloud.get("/v0/publicIps").await.ok().as_object().unwrap().len(), 2);
+    assert_eq!(cloud.get("/v0/publicIps?region=far").await.ok()["far"]["ipv4Cidrs"][0], "198.51.100.0/24");
+    let news = cloud.raw(Method::GET, "/v0/changelog", &[], Vec::new()).await.ok();
+    assert_eq!(news["entries"][0]["title"], "First");
+}
+
+#[tokio::test]
+async fn what_is_known_of_providers_is_readable() {
+    let cloud = Cloud::start().await;
+    let openai = cloud.get("/v0/integrations/openai").await.ok();
+    let endpoints = openai["endpoints"].as_object().unwrap();
+    assert!(endpoints.values().any(|endpoint| endpoint["token"]["total"].is_string()), "{openai}");
+    cloud.get("/v0/integrations/none").await.refused(404);
+    let connection = |integration: &str| json!({"metadata": {"name": "key"}, "spec": {"integration": integration}});
+    cloud.post("/v0/integrations/connections", connection("none")).await.refused(400);
+    cloud.post("/v0/integrations/connections", connection("openai")).await.ok();
+    let path = "/v0/integrations/connections/key";
+    assert_eq!(cloud.get(&format!("{path}/endpointConfigurations")).await.ok(), openai["endpoints"]);
+    cloud.get(&format!("{path}/models")).await.refused(501);
+    cloud.get(&format!("{path}/models/m")).await.refused(501);
+    cloud.get("/v0/integrations/connections/none/models").await.refused(404);
+}
+
+#[tokio::test]
+async fn questions_about_cost_are_checked() {
+    let cloud = Cloud::start().await;
+    let metrics = format!("/v0/accounts/{}/metrics", cloud.first.account);
+    let window = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:00Z";
+    for (query, status) in [
+        ("", 400),
+        ("startTime=2026-04-01T00:00:00Z", 400),
+        ("startTime=yesterday&endTime=2026-04-08T00:00:00Z", 400),
+        ("startTime=2026-04-01T02:00:00%2B02:00&endTime=2026-04-08T00:00:00Z", 400),
+        ("startTime=2026-04-08T00:00:00Z&endTime=2026-04-08T00:00:00Z", 400),
+        (&format!("{window}&resolution=hourly"), 501),
+        ("startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:01Z&resolution=hourly", 400),
+        ("startTime=2026-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=daily", 400),
+        ("startTime=2024-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=weekly", 400),
+        ("startTime=2020-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=monthly", 501),
+        (&format!("{window}&resolution=yearly"), 400),
+        (&format!("{window}&groupBy=workspace,resource_type,resource_name"), 501),
+        (&format!("{window}&groupBy=workspace,resource_type,resource_name,resource_uuid"), 400),
+        (&format!("{window}&groupBy=workspace,workspace"), 400),
+        (&format!("{window}&groupBy=color"), 400),
+        (&format!("{window}&label=a"), 400),
+        (&format!("{window}&unit=b"), 400),
+        (&format!("{window}&limit=0"), 400),
+        (&format!("{window}&limit=5000&workspace=main"), 501),
+    ] {
+        cloud.get(&format!("{metrics}?{query}")).await.refused(status);
+    }
+    let dimensions = cloud.get(&format!("{metrics}/enums/group-by")).await.ok();
+    assert_eq!(dimensions["values"].as_array().unwrap().len(), 5);
+    assert_eq!(cloud.get(&format!("{metrics}/enums/resource-types?{window}")).await.ok(), json!({"values": []}));
+    cloud.get(&format!("{metrics}/enums/resource-types")).await.refused(400);
+    cloud.get(&format!("/v0/accounts/acc_none/metrics?{window}")).await.refused(404);
+    let accounts = cloud.get("/v0/accounts").await.ok();
+    assert_eq!((&accounts[0]["id"], &accounts[0]["admin"]), (&json!(cloud.first.account.to_string()), &json!(true)));
+}
+
+#[tokio::test]
+async fn only_admins_of_the_account_see_its_workspaces_apart() {
+    let cloud = Cloud::start().await;
+    let guest = cloud.guest("guest@example.com").await;
+    let metrics = format!(
+        "/v0/accounts/{}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z",
+        cloud.first.account
+    );
+    guest.get(&metrics).await.refused(404);
+    cloud.post("/v0/users", json!({"email": guest.email, "role": "admin"})).await.ok();
+    let received = guest.get("/v0/invitations").await.ok();
+    let path = format!("/v0/invitations/{}/accept", received[0]["invitationId"].as_str().unwrap());
+    guest.call(Method::POST, &path, None).await.ok();
+    guest.get(&metrics).await.refused(501);
+    guest.get(&format!("{metrics}&workspace=main")).await.refused(403);
+    guest.get(&format!("{metrics}&groupBy=resource_type,workspace")).await.refused(403);
+}
+
+#[tokio::test]
+async fn logs_answer_in_the_shape_that_the_command_line_reads() {
+    let cloud = Cloud::start().await;
+    let logs = "/v0/observability/logs?resourceType=agents&workloadIds=bot";
+    let range = "start=2026-04-16T09:30:00&end=2026-04-18T09:30:00";
+    let answer = cloud.get(&format!("{logs}&{range}&limit=1000&severity=INFO,ERROR")).await.ok();
+    assert_eq!(answer["bot"]["logs"], json!([]), "{answer}");
+    for bad in [
+        "start=2026-04-16T09:30:00&end=2026-04-20T09:30:00",
+        "start=2026-04-16T09:30:00&end=2026-04-15T09:30:00",
+        "start=noon",
+        "limit=0",
+        "limit=1001",
+        "offset=-1",
+    ] {
+        cloud.get(&format!("{logs}&{bad}")).await.refused(400);
+    }
+    cloud.get("/v0/observability/logs?resourceType=agents").await.refused(400);
+}
+
+/// A request that meets each missing act.
+fn missing_acts(account: &str) -> BTreeMap<&'static str, (Method, String, Value)> {
+    let post = |path: &str, body: Value| (Method::POST, path.to_owned(), body);
+    let named = json!({"metadata": {"name": "new"}, "spec": {}});
+    let metrics = format!("/v0/accounts/{account}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z");
+    let request = |missing: Missing| match missing {
+        Missing::RunTasks => post("/v0/jobs/one/executions", json!({"tasks": [{}]})),
+        Missing::Build => post("/v0/agents?upload=true", named.clone()),
+        Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
+        Missing::RegisterImage => {
+            post("/v0/images", json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}))
+        }
+        Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
+        Missing::Fork => post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"})),
+        Missing::AskProvider => (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null),
+        Missing::VerifyDomain => post("/v0/customdomains/one.example.com/verify", Value::Null),
+        Missing::BillingMetrics => (Method::GET, metrics.clone(), Value::Null),
+    };
+    Missing::ALL.into_iter().map(|missing| (missing.act(), request(missing))).collect()
+}
+
+#[tokio::test]
+async fn what_is_missing_says_so() {
+    let cloud = Cloud::start().await;
+    for sample in samples() {
+        cloud.post(sample.path, sample.body).await.ok();
+    }
+    for (act, (method, path, body)) in missing_acts(cloud.first.account.as_str()) {
+        let body = Some(body).filter(|body| !body.is_null());
+        let answer = cloud.call(method, &path, body).await;
+        assert_eq!(answer.body["error"], "not_implemented", "{path}: {}", answer.body);
+        let message = answer.refused(501);
+        assert!(message.ends_with(act), "{message}");
+    }
+    for path in ["/v0/agents", "/v0/functions", "/v0/jobs", "/v0/applications", "/v0/sandboxes", "/v0/images"] {
+        let body = json!({"metadata": {"name": "new"}, "spec": {}, "name": "new", "resourceType": "agent"});
+        cloud.post(&format!("{path}?upload=true"), body).await.refused(501);
+    }
+    cloud.post("/v0/images?skip-build=true", json!({"name": "x", "resourceType": "agent"})).await.refused(400);
+}
