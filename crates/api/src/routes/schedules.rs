@@ -35,6 +35,10 @@ impl Managed for Schedule {
 pub(crate) enum TypeFilter {
     Cron,
     At,
+    /// The interface ignores a type that it does not know.
+    #[serde(other)]
+    #[schemars(skip)]
+    Any,
 }
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -62,7 +66,7 @@ impl ScheduleQuery {
 
     fn takes(&self, schedule: &Schedule) -> bool {
         match self.kind {
-            None => true,
+            None | Some(TypeFilter::Any) => true,
             Some(TypeFilter::Cron) => schedule.kind == Some(ScheduleType::Cron),
             Some(TypeFilter::At) => schedule.kind == Some(ScheduleType::At),
         }
@@ -72,7 +76,7 @@ impl ScheduleQuery {
 pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Schedule>, Error> {
     let (desk, parents, query, version) = (call.desk(), call.path.all(), call.query.clone(), call.version);
     let work = move |tx: &mut Tx<'_>| match query.kind {
-        None => engine::list(&desk, tx, &parents, &query.common(), version),
+        None | Some(TypeFilter::Any) => engine::list(&desk, tx, &parents, &query.common(), version),
         Some(_) => {
             // A sandbox has few: all are read, and the type is told apart here.
             let whole = ListQuery { limit: Some(SCHEDULES_MAX), cursor: None, ..query.common() };
