@@ -82,3 +82,13 @@ def test_the_example_of_the_guide_works():
     program = guide.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8700", os.environ["BL_RUN_URL"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "box" in done.stdout.split()
+
+
+def test_a_secret_of_the_workspace_is_written_listed_and_deleted():
+    name = fresh("secret")
+    for value in ("one", "two"):
+        call("secrets.upsert_secret", body=models.Secret.from_dict({"name": name, "value": value}))
+    listed = [secret for secret in call("secrets.list_secrets") if secret.name == name]
+    assert len(listed) == 1 and not listed[0].value
+    call("secrets.delete_secret", secret_name=name)
+    assert name not in [secret.name for secret in call("secrets.list_secrets")]

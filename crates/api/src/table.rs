@@ -9,7 +9,7 @@ use crate::reply::Answer;
 use crate::routes::{
     accounts, api_keys, catalogues, changes, custom_domains, drives, egress, executions, image_shares, images,
     integrations, invitations, jobs, logs, metrics, policies, previews, quotas, resources, sandboxes, schedules,
-    seal_keys, service_accounts, snapshots, users, volume_templates, workspaces,
+    seal_keys, secrets, service_accounts, snapshots, users, volume_templates, workspaces,
 };
 use http::Method;
 use std::future::Future;
@@ -17,7 +17,7 @@ use types::Scope;
 use types::Scope as S;
 use types::kinds::{
     Agent, Application, CustomDomain, Drive, EgressGateway, EgressIp, Function, IntegrationConnection, Job, Model,
-    Policy, Preview, PreviewToken, Sandbox, Schedule, Volume, VolumeTemplate, Vpc,
+    Policy, Preview, PreviewToken, Sandbox, Schedule, Secret, Volume, VolumeTemplate, Vpc,
 };
 
 const GET: Method = Method::GET;
@@ -315,6 +315,10 @@ fn integrations_and_policies(t: &mut Table) {
     t.add(GET, "/integrations/connections/{connectionName}/models", "ListIntegrationConnectionModels", "Lists the models that a connection reaches", &[S::IntegrationsList], integrations::models);
     t.add(GET, "/integrations/connections/{connectionName}/models/{modelId}", "GetIntegrationConnectionModel", "Reads one model that a connection reaches", &[S::IntegrationsGet], integrations::model);
     t.add(GET, "/integrations/{integrationName}", "GetIntegration", "Reads what is known of a provider", &[S::IntegrationsList], integrations::get);
+    t.add(GET, "/secrets", "ListSecrets", "Lists the secrets of the workspace, without their values", &[S::IntegrationsList], resources::list_bare::<Secret>);
+    t.add(POST, "/secrets", "UpsertSecret", "Makes a secret, or gives it a new value", &[S::IntegrationsUpdate], secrets::upsert);
+    t.add(DELETE, "/secrets", "DeleteSecretByQuery", "Removes the secret that the query names", &[S::IntegrationsDelete], secrets::remove_by_query);
+    t.add(DELETE, "/secrets/{secretName}", "DeleteSecret", "Removes one secret", &[S::IntegrationsDelete], resources::remove::<Secret>);
     t.kind::<Policy>(&Words {
         path: "/policies", item: "/policies/{policyName}", noun: "Policy", plural: "Policies", what: "policy",
         list: &[S::PoliciesList], get: &[S::PoliciesGet], create: &[S::PoliciesCreate], update: &[S::PoliciesUpdate], delete: &[S::PoliciesDelete],

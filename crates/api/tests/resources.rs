@@ -173,3 +173,16 @@ async fn a_write_that_names_the_version_it_saw_loses_to_a_faster_one() {
     let seen = now.headers["etag"].to_str().unwrap().to_owned();
     cloud.call_with(Method::PUT, "/v0/agents/one", &[("if-match", seen.as_str())], Some(mine)).await.ok();
 }
+
+#[tokio::test]
+async fn a_secret_of_the_workspace_is_written_and_never_read() {
+    let cloud = Cloud::start().await;
+    let made = cloud.post("/v0/secrets", json!({"name": "Api_Key", "value": "hunter2"})).await.ok();
+    assert_eq!((&made["name"], made.get("value")), (&json!("Api_Key"), None));
+    cloud.post("/v0/secrets", json!({"name": "Api_Key", "value": "hunter3"})).await.ok();
+    let all = cloud.get("/v0/secrets").await.ok();
+    assert!(all.as_array().unwrap().len() == 1 && !all.to_string().contains("hunter"), "{all}");
+    cloud.post("/v0/secrets", json!({"name": "Api_Key"})).await.refused(400);
+    cloud.delete("/v0/secrets?name=Api_Key").await.ok();
+    cloud.delete("/v0/secrets/Api_Key").await.refused(404);
+}

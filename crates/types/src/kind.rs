@@ -47,6 +47,7 @@ kind_names! {
     PreviewToken = "preview-token" / "tokens",
     Sandbox = "sandbox" / "sandboxes",
     Schedule = "schedule" / "schedules",
+    Secret = "secret" / "secrets",
     Snapshot = "snapshot" / "snapshots",
     Volume = "volume" / "volumes",
     VolumeTemplate = "volume-template" / "volume_templates",

@@ -22,6 +22,7 @@ pub(crate) mod resources;
 pub(crate) mod sandboxes;
 pub(crate) mod schedules;
 pub(crate) mod seal_keys;
+pub(crate) mod secrets;
 pub(crate) mod service_accounts;
 pub(crate) mod snapshots;
 pub(crate) mod users;
