@@ -1,5 +1,7 @@
 //! What the operator offers, what is known of providers, metrics and logs, and what is not there yet.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use api::{Catalogue, Missing, Settings};

@@ -1,5 +1,7 @@
 //! The change stream: nothing is missed, and nothing is told to those who may not know it.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use api::Settings;

@@ -1,5 +1,7 @@
 //! Volumes, templates, drives and images.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use base64::Engine;

@@ -1,5 +1,7 @@
 //! Agents, functions, jobs, models and applications, and what all kinds have in common.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use common::Cloud;
