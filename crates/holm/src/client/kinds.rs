@@ -179,6 +179,7 @@ pub(crate) const KINDS: &[Kind] = &[
         "service_accounts",
         &[column("CLIENT ID", &["/client_id"]), NAME, DESCRIPTION, CREATED],
     ),
+    shown(&["secrets", "secret"], "secrets", &[NAME, CREATED]),
     shown(&["workspaces", "workspace", "ws"], "workspaces", &[NAME, DISPLAY, column("STATUS", &["/status"]), CREATED]),
     shown(
         &["locations", "location"],
