@@ -3,7 +3,7 @@
 use crate::etcd::Etcd;
 use crate::grpc::Grpc;
 use crate::http1::{Http1, Requests};
-use crate::load::{self, Caller, Mix, Seen};
+use crate::load::{self, Act, Caller, Mix, Seen};
 use crate::machine;
 use crate::report::{Goal, Report};
 use anyhow::{Context as _, ensure};
@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use testing::{Cluster, Start};
+use testing::{Cluster, Holm, Start};
 
+const DATABASES: [&str; 2] = ["sqlite", "postgres"];
 const PARTS: [&str; 3] = ["sqlite", "postgres", "etcd"];
 const OBJECTS: usize = 100_000;
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
+const REPETITIONS: usize = 3;
 const CONNECTIONS_MAX: usize = 64;
 const MIXES: [(Mix, &str); 2] = [(Mix::Put, "put"), (Mix::Get, "get")];
 /// The largest page, and how many of them lead to the middle of all objects.
@@ -42,19 +44,26 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let program = build()?;
     let mut report = Report::default();
     println!("Closed loop: each connection sends its next request when the last one is answered. 1 s to warm up,");
-    println!("then the median of 3 times 4 s, over {OBJECTS} objects. Server and callers share the machine.");
+    println!(
+        "then 4 s; all in turns, {REPETITIONS} times, and the median of each, over {OBJECTS} objects. Server and callers share the machine."
+    );
     machine::describe(place.path());
 
+    let cluster = if chosen("postgres") { Some(Cluster::start(place.path())?) } else { None };
+    let mut servers = Vec::new();
     if chosen("sqlite") {
-        measure_holm(&mut report, &program, place.path(), "sqlite", None).await?;
+        servers.push(Server::start(&program, place.path(), "sqlite", None)?);
     }
-    if chosen("postgres") {
-        let cluster = Cluster::start(place.path())?;
+    if let Some(cluster) = &cluster {
         println!("postgres   {}", cluster.version()?);
-        measure_holm(&mut report, &program, place.path(), "postgres", Some(cluster.url())).await?;
+        servers.push(Server::start(&program, place.path(), "postgres", Some(cluster.url()))?);
     }
-    if chosen("etcd") {
-        measure_etcd(&mut report, place.path()).await?;
+    let etcd = if chosen("etcd") { Some(Etcd::start(place.path())?) } else { None };
+    let etcd_contender = etcd.iter().map(|etcd| Contender { name: "etcd", way: Way::Etcd(etcd.address.clone()) });
+    let contenders: Vec<_> = servers.iter().map(Server::contender).chain(etcd_contender).collect();
+    race(&mut report, &contenders).await?;
+    for server in servers {
+        server.finish(&mut report).await?;
     }
 
     for (name, metric) in [
@@ -110,62 +119,128 @@ fn start<'a>(program: &Path, data: &'a Path, database: Option<String>) -> Start<
     Start { program: program.to_owned(), data, database, settings }
 }
 
-async fn measure_holm(
-    report: &mut Report,
-    program: &Path,
-    place: &Path,
-    database: &str,
-    url: Option<String>,
-) -> anyhow::Result<()> {
-    let data = tempfile::Builder::new().prefix("holm").tempdir_in(place)?;
-    let start = start(program, data.path(), url);
-    let server = start.run()?;
-    let key = server.key.clone().context("the first start shows a key")?;
-    let mut requests = Requests {
-        address: server.address.clone(),
-        headers: format!(
-            "authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\ncontent-type: application/json\r\n"
-        ),
-        lists: Vec::new(),
-    };
-    let shared = Rc::new(requests.clone());
-    let filled = load::fill(&mut connect(&shared, CONNECTIONS_MAX).await?, OBJECTS).await?;
-    report.add(format!("create_rps_{database}_c{CONNECTIONS_MAX}"), filled, "1/s");
-    for (mix, name) in MIXES {
-        for connections in CONNECTIONS {
-            // New ones each time: the server closes those that were idle meanwhile.
-            let seen = load::measure(&mut connect(&shared, connections).await?, mix, OBJECTS).await?;
-            add(report, &format!("{name}_{{}}_{database}_c{connections}"), seen);
+/// One of those that are measured side by side.
+struct Contender {
+    name: &'static str,
+    way: Way,
+}
+
+enum Way {
+    Holm(Rc<Requests>),
+    Etcd(String),
+}
+
+enum Connection {
+    Holm(Http1),
+    Etcd(Grpc),
+}
+
+impl Caller for Connection {
+    async fn call(&mut self, act: Act) -> anyhow::Result<()> {
+        match self {
+            Self::Holm(caller) => caller.call(act).await,
+            Self::Etcd(caller) => caller.call(act).await,
         }
     }
-    let (names, lists) = lists(&mut Http1::connect(&shared).await?).await?;
-    requests.lists = lists;
-    let mut caller = [Http1::connect(&Rc::new(requests.clone())).await?];
-    for (query, name) in names.into_iter().enumerate() {
-        let seen = load::measure(&mut caller, Mix::List { query }, OBJECTS).await?;
-        report.add(format!("list_{name}_p50_ms_{database}"), seen.p50_us / 1e3, "ms");
-        report.add(format!("list_{name}_p99_ms_{database}"), seen.p99_us / 1e3, "ms");
+}
+
+impl Contender {
+    /// New connections each time: servers close those that are idle while others are measured.
+    async fn connect(&self, connections: usize) -> anyhow::Result<Vec<Connection>> {
+        let mut made = Vec::new();
+        for _ in 0..connections {
+            made.push(match &self.way {
+                Way::Holm(requests) => Connection::Holm(Http1::connect(requests).await?),
+                Way::Etcd(address) => Connection::Etcd(Grpc::connect(address).await?),
+            });
+        }
+        Ok(made)
     }
-    drop(caller);
-    tokio::time::sleep(REST).await;
-    report.add(format!("rss_idle_mib_{database}"), server.resident_bytes()? as f64 / MIB, "MiB");
-    drop(server);
-    report.add(format!("start_ms_{database}"), starts(&start, &requests).await?, "ms");
+
+    /// Adds what was seen of one of ours; what was seen of a peer goes beside both of ours.
+    fn tell(&self, report: &mut Report, metric: impl Fn(&str) -> String, value: f64, unit: &'static str) {
+        match self.way {
+            Way::Holm(_) => report.add(metric(self.name), value, unit),
+            Way::Etcd(_) => {
+                DATABASES.iter().for_each(|database| report.set_peer(&metric(database), self.name, value));
+            }
+        }
+    }
+}
+
+/// Fills all and measures them in turns, so that whatever else the machine does meets all alike.
+async fn race(report: &mut Report, contenders: &[Contender]) -> anyhow::Result<()> {
+    for contender in contenders {
+        let filled = load::fill(&mut contender.connect(CONNECTIONS_MAX).await?, OBJECTS).await?;
+        contender.tell(report, |database| format!("create_rps_{database}_c{CONNECTIONS_MAX}"), filled, "1/s");
+    }
+    for (mix, name) in MIXES {
+        for connections in CONNECTIONS {
+            let mut seen = vec![Vec::new(); contenders.len()];
+            for _ in 0..REPETITIONS {
+                for (contender, seen) in contenders.iter().zip(&mut seen) {
+                    seen.push(load::measure(&mut contender.connect(connections).await?, mix, OBJECTS).await?);
+                }
+            }
+            for (contender, seen) in contenders.iter().zip(&seen) {
+                let Seen { rps, p50_us, p99_us } = load::medians(seen);
+                for (what, value, unit) in [("rps", rps, "1/s"), ("p50_us", p50_us, "us"), ("p99_us", p99_us, "us")] {
+                    let metric = |database: &str| format!("{name}_{what}_{database}_c{connections}");
+                    contender.tell(report, metric, value, unit);
+                }
+            }
+        }
+    }
     Ok(())
 }
 
-fn add(report: &mut Report, pattern: &str, seen: Seen) {
-    report.add(pattern.replace("{}", "rps"), seen.rps, "1/s");
-    report.add(pattern.replace("{}", "p50_us"), seen.p50_us, "us");
-    report.add(pattern.replace("{}", "p99_us"), seen.p99_us, "us");
+/// A Holm with a database of its own.
+struct Server {
+    database: &'static str,
+    program: PathBuf,
+    url: Option<String>,
+    data: tempfile::TempDir,
+    process: Holm,
+    requests: Rc<Requests>,
 }
 
-async fn connect(requests: &Rc<Requests>, connections: usize) -> anyhow::Result<Vec<Http1>> {
-    let mut callers = Vec::new();
-    for _ in 0..connections {
-        callers.push(Http1::connect(requests).await?);
+impl Server {
+    fn start(program: &Path, place: &Path, database: &'static str, url: Option<String>) -> anyhow::Result<Self> {
+        let data = tempfile::Builder::new().prefix("holm").tempdir_in(place)?;
+        let process = start(program, data.path(), url.clone()).run()?;
+        let key = process.key.as_deref().context("the first start shows a key")?;
+        let headers =
+            format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\ncontent-type: application/json\r\n");
+        let requests = Rc::new(Requests { address: process.address.clone(), headers, lists: Vec::new() });
+        Ok(Self { database, program: program.to_owned(), url, data, process, requests })
     }
-    Ok(callers)
+
+    fn contender(&self) -> Contender {
+        Contender { name: self.database, way: Way::Holm(Rc::clone(&self.requests)) }
+    }
+
+    /// Measures what has no peer: lists, memory and starts.
+    async fn finish(self, report: &mut Report) -> anyhow::Result<()> {
+        let database = self.database;
+        let (names, lists) = lists(&mut Http1::connect(&self.requests).await?).await?;
+        let requests = Rc::new(Requests { lists, ..(*self.requests).clone() });
+        for (query, name) in names.into_iter().enumerate() {
+            let mut seen = Vec::new();
+            for _ in 0..REPETITIONS {
+                let mut caller = [Http1::connect(&requests).await?];
+                seen.push(load::measure(&mut caller, Mix::List { query }, OBJECTS).await?);
+            }
+            let seen = load::medians(&seen);
+            report.add(format!("list_{name}_p50_ms_{database}"), seen.p50_us / 1e3, "ms");
+            report.add(format!("list_{name}_p99_ms_{database}"), seen.p99_us / 1e3, "ms");
+        }
+        tokio::time::sleep(REST).await;
+        report.add(format!("rss_idle_mib_{database}"), self.process.resident_bytes()? as f64 / MIB, "MiB");
+        drop(self.process);
+        let start = start(&self.program, self.data.path(), self.url);
+        report.add(format!("start_ms_{database}"), starts(&start, &requests).await?, "ms");
+        Ok(())
+    }
 }
 
 /// The lists of 50 that are measured: names and query strings.
@@ -197,30 +272,9 @@ async fn starts(start: &Start<'_>, requests: &Requests) -> anyhow::Result<f64> {
         let begun = Instant::now();
         let server = start.run()?;
         let requests = Rc::new(Requests { address: server.address.clone(), ..requests.clone() });
-        Http1::connect(&requests).await?.call(load::Act::Get { object: 0 }).await?;
+        Http1::connect(&requests).await?.call(Act::Get { object: 0 }).await?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
-}
-
-async fn measure_etcd(report: &mut Report, place: &Path) -> anyhow::Result<()> {
-    let etcd = Etcd::start(place)?;
-    let mut callers = Vec::new();
-    for _ in 0..CONNECTIONS_MAX {
-        callers.push(Grpc::connect(&etcd.address).await?);
-    }
-    load::fill(&mut callers, OBJECTS).await?;
-    for (mix, name) in MIXES {
-        for connections in CONNECTIONS {
-            let seen = load::measure(&mut callers[..connections], mix, OBJECTS).await?;
-            for database in ["sqlite", "postgres"] {
-                let peer = |what: &str| format!("{name}_{what}_{database}_c{connections}");
-                report.set_peer(&peer("rps"), "etcd", seen.rps);
-                report.set_peer(&peer("p50_us"), "etcd", seen.p50_us);
-                report.set_peer(&peer("p99_us"), "etcd", seen.p99_us);
-            }
-        }
-    }
-    Ok(())
 }

@@ -49,21 +49,21 @@ pub(crate) struct Seen {
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const REPETITION: Duration = Duration::from_secs(4);
-const REPETITIONS: usize = 3;
 
-/// Warms up, measures, repeats, and gives the medians.
+/// Warms up and measures once.
 pub(crate) async fn measure<C: Caller>(callers: &mut [C], mix: Mix, objects: usize) -> anyhow::Result<Seen> {
     repeat(callers, mix, objects, WARM_UP).await?;
-    let mut seen = Vec::new();
-    for _ in 0..REPETITIONS {
-        seen.push(repeat(callers, mix, objects, REPETITION).await?);
-    }
+    repeat(callers, mix, objects, REPETITION).await
+}
+
+/// The medians of several repetitions, each number for itself.
+pub(crate) fn medians(seen: &[Seen]) -> Seen {
     let median = |of: fn(&Seen) -> f64| {
         let mut values: Vec<f64> = seen.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        values.get(values.len() / 2).copied().unwrap_or_default()
     };
-    Ok(Seen { rps: median(|s| s.rps), p50_us: median(|s| s.p50_us), p99_us: median(|s| s.p99_us) })
+    Seen { rps: median(|s| s.rps), p50_us: median(|s| s.p50_us), p99_us: median(|s| s.p99_us) }
 }
 
 async fn repeat<C: Caller>(callers: &mut [C], mix: Mix, objects: usize, time: Duration) -> anyhow::Result<Seen> {
