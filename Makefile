@@ -12,7 +12,7 @@ LISTEN ?= 127.0.0.1:8700
 NAME ?= api
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
-TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium
+TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static
 BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
 
 section = @printf '\n== %s\n' "$(1)"

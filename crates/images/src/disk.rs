@@ -1,0 +1,56 @@
+//! What must be true on disk before it is true for anyone: written, flushed, then named.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use crate::error::Error;
+
+pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(Error::io("make the folder", path))
+}
+
+/// Replaces a small file as a whole.
+pub(crate) fn write(path: &Path, scratch: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let mut file = File::create(scratch).map_err(Error::io("write", scratch))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io("write", scratch))?;
+    rename(scratch, path)
+}
+
+/// Gives something that is flushed its final name.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::rename(from, to).map_err(Error::io("rename", from))?;
+    let Some(folder) = to.parent() else { return Ok(()) };
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("flush", folder))
+}
+
+/// Flushes a tree of many files at once, and with it the file system that it is on.
+pub(crate) fn flush_tree(folder: &Path) -> Result<(), Error> {
+    let flush = || rustix::fs::syncfs(File::open(folder)?).map_err(std::io::Error::from);
+    flush().map_err(Error::io("flush", folder))
+}
+
+pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn remove_tree(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// The names in a folder that are a digest's digits; whatever else lies there is not ours.
+pub(crate) fn digests_in(folder: &Path) -> Result<Vec<crate::Digest>, Error> {
+    let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        found.extend(entry.file_name().to_str().and_then(|name| crate::Digest::from_hex(name).ok()));
+    }
+    Ok(found)
+}

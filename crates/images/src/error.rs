@@ -1,0 +1,70 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Digest;
+
+/// What a store refuses or fails at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("failed to {what} {}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("failed to read or to unpack the image")]
+    Read(#[source] io::Error),
+    #[error("the image has more than {max} {what}")]
+    Limit { what: &'static str, max: u64 },
+    #[error("the digest of the {what} is {found}, not {wanted}")]
+    Digest { what: &'static str, wanted: Digest, found: Digest },
+    #[error("the archive is refused: {why}: {entry}")]
+    Hostile { entry: String, why: &'static str },
+    #[error("not a sound {what}: {why}")]
+    Malformed { what: &'static str, why: String },
+    #[error("no image for {0} is in there")]
+    NoPlatform(String),
+    #[error("another process uses the image store {}", .0.display())]
+    InUse(PathBuf),
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
+
+    pub(crate) fn malformed(what: &'static str, why: impl ToString) -> Self {
+        Self::Malformed { what, why: why.to_string() }
+    }
+
+    pub(crate) fn hostile(entry: &[u8], why: &'static str) -> Self {
+        Self::Hostile { entry: entry.escape_ascii().to_string(), why }
+    }
+}
+
+/// A limit that was met inside a reader, on its way through `io::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {max} {what}")]
+pub(crate) struct Exceeded {
+    pub(crate) what: &'static str,
+    pub(crate) max: u64,
+}
+
+impl From<Exceeded> for Error {
+    fn from(Exceeded { what, max }: Exceeded) -> Self {
+        Self::Limit { what, max }
+    }
+}
+
+/// Errors of the readers that an image comes through.
+impl From<io::Error> for Error {
+    fn from(source: io::Error) -> Self {
+        match source.downcast::<Exceeded>() {
+            Ok(exceeded) => exceeded.into(),
+            Err(source) => Self::Read(source),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for Error {
+    fn from(source: rustix::io::Errno) -> Self {
+        Self::Read(source.into())
+    }
+}

@@ -1,0 +1,149 @@
+//! Brings images in from files: OCI layouts, what `docker save` writes, and plain root filesystems.
+
+mod docker;
+mod layout;
+mod rootfs;
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::blobs::Writer;
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::manifest::Descriptor;
+use crate::packing;
+use crate::reference::Reference;
+use crate::settings::{Overlay, Settings};
+use crate::store::{Parts, Store};
+use crate::unpack::{Tree, plain_path, unpack};
+
+/// An image that came in, and the name that it has now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    pub name: Reference,
+    pub digest: Digest,
+}
+
+/// Which names the images of an archive get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// Those that the archive says.
+    Own,
+    /// This one; the archive must then hold one image.
+    As(Reference),
+}
+
+impl Store {
+    /// Imports all images of an OCI layout or of an unpacked `docker save`.
+    pub fn import_folder(&self, folder: &Path, naming: &Naming) -> Result<Vec<Imported>, Error> {
+        let lease = self.0.leases.take();
+        let source = Source { tree: Tree::open(folder)?, settings: &self.0.settings };
+        let found = if source.has("index.json") {
+            layout::import(&self.0, &source, &lease)?
+        } else if source.has("manifest.json") {
+            docker::import(&self.0, &source, &lease)?
+        } else {
+            return Err(Error::malformed("image archive", "it has neither `index.json` nor `manifest.json`"));
+        };
+        self.0.name_all(found, naming)
+    }
+
+    /// Imports the same from a tar archive, packed or not.
+    pub fn import_archive(&self, archive: impl Read, naming: &Naming) -> Result<Vec<Imported>, Error> {
+        let folder = self.0.scratch();
+        disk::make_folder(&folder)?;
+        // The archive of an image is read like a layer, only that it may be as large as all of them.
+        let mut settings = Settings { overlay: Overlay::User, ..self.0.settings.clone() };
+        settings.limits.layer_bytes_max = settings.limits.image_bytes_max;
+        let unpacked = packing::unpacked(archive, &settings.limits).map_err(Error::from);
+        let imported = unpacked
+            .and_then(|archive| unpack(archive, &folder, &settings))
+            .and_then(|_| self.import_folder(&folder, naming));
+        disk::remove_tree(&folder)?;
+        imported
+    }
+}
+
+/// An image whose blobs and layers are stored, and the names that its archive gives it.
+pub(super) struct Found {
+    digest: Digest,
+    names: Vec<Reference>,
+}
+
+impl Parts {
+    fn name_all(&self, found: Vec<Found>, naming: &Naming) -> Result<Vec<Imported>, Error> {
+        let named: Vec<Imported> = match (naming, found.as_slice()) {
+            (Naming::As(name), [one]) => vec![Imported { name: name.clone(), digest: one.digest }],
+            (Naming::As(_), several) => {
+                let why = format!("it has {} images, which cannot all have one name", several.len());
+                return Err(Error::malformed("image archive", why));
+            }
+            (Naming::Own, several) => several
+                .iter()
+                .flat_map(|found| found.names.iter().map(|name| Imported { name: name.clone(), digest: found.digest }))
+                .collect(),
+        };
+        if named.is_empty() {
+            return Err(Error::malformed("image archive", "it names no image; give it a name"));
+        }
+        named.iter().try_for_each(|image| self.name(&image.name, image.digest))?;
+        Ok(named)
+    }
+
+    /// Stores a small document that an import has made.
+    pub(crate) fn store_document(&self, media_type: &str, bytes: &[u8], lease: &Lease) -> Result<Descriptor, Error> {
+        let (digest, size) = self.store_blob(bytes, None, self.settings.limits.document_bytes_max, lease)?;
+        Ok(Descriptor::new(media_type, digest, size))
+    }
+
+    /// Stores a blob, unless it is there already.
+    pub(crate) fn store_blob(
+        &self,
+        mut bytes: impl Read,
+        wanted: Option<&Digest>,
+        bytes_max: u64,
+        lease: &Lease,
+    ) -> Result<(Digest, u64), Error> {
+        if let Some(wanted) = wanted {
+            lease.hold(Held::Blob(*wanted));
+            if let Some(size) = self.blobs.size(wanted) {
+                return Ok((*wanted, size));
+            }
+        }
+        let mut writer = self.blob_writer(bytes_max)?;
+        io::copy(&mut bytes, &mut writer)?;
+        self.blobs.finish(writer, wanted, lease)
+    }
+
+    fn blob_writer(&self, bytes_max: u64) -> Result<Writer, Error> {
+        self.blobs.write(self.scratch(), bytes_max)
+    }
+}
+
+/// A folder with an archive's files. Links in it lead nowhere else.
+pub(super) struct Source<'a> {
+    tree: Tree,
+    settings: &'a Settings,
+}
+
+impl Source<'_> {
+    fn has(&self, path: &str) -> bool {
+        self.tree.read(Path::new(path)).is_ok()
+    }
+
+    fn open(&self, path: &str) -> Result<std::fs::File, Error> {
+        let plain = plain_path(path.as_bytes(), &self.settings.limits)?;
+        let file = self.tree.read(&plain).map_err(|error| Error::io("open", &plain)(error.into()))?;
+        let is_file = file.metadata().is_ok_and(|data| data.is_file());
+        if is_file { Ok(file) } else { Err(Error::hostile(path.as_bytes(), "not a file")) }
+    }
+
+    fn document(&self, path: &str) -> Result<Vec<u8>, Error> {
+        let max = self.settings.limits.document_bytes_max;
+        let mut bytes = Vec::new();
+        self.open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > max { Err(Error::Limit { what: "bytes in one document", max }) } else { Ok(bytes) }
+    }
+}

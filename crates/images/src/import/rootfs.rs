@@ -1,0 +1,70 @@
+//! A plain root filesystem as an image of one layer.
+
+use std::io::{self, BufReader, Read, Write as _};
+
+use crate::digest::{Digest, Hasher};
+use crate::error::Error;
+use crate::layers::Hashed;
+use crate::leases::Lease;
+use crate::manifest::{self, Config, Descriptor, Manifest, OCI_CONFIG, OCI_MANIFEST, Platform, Setup};
+use crate::packing::{self, Packing};
+use crate::reference::Reference;
+use crate::store::{Parts, Store};
+
+/// Fast enough to keep up with a disk; the higher levels save little on programs.
+const ZSTD_LEVEL: i32 = 3;
+
+pub(crate) struct StoredLayer {
+    pub(crate) packed: Descriptor,
+    pub(crate) unpacked: Digest,
+}
+
+impl Store {
+    /// Makes an image of a root filesystem's tar archive (plain, gzip or zstd).
+    pub fn import_rootfs(&self, archive: impl Read, config: &Config, name: &Reference) -> Result<Digest, Error> {
+        let lease = self.0.leases.take();
+        let digest = self.0.store_rootfs(archive, config, &lease)?;
+        self.0.name(name, digest)?;
+        Ok(digest)
+    }
+}
+
+impl Parts {
+    pub(crate) fn store_rootfs(&self, archive: impl Read, config: &Config, lease: &Lease) -> Result<Digest, Error> {
+        let layer = self.store_layer(archive, lease)?;
+        let setup = Setup::new(Platform::here(), config.clone(), vec![layer.unpacked]);
+        let config = self.store_document(OCI_CONFIG, &manifest::write("configuration", &setup)?, lease)?;
+        let manifest = manifest::write("manifest", &Manifest::new(config, vec![layer.packed]))?;
+        let image = self.store_document(OCI_MANIFEST, &manifest, lease)?;
+        self.unpack(&image.digest, lease)?;
+        Ok(image.digest)
+    }
+
+    /// Stores a layer that may be packed or not. Plain ones are packed on the way.
+    pub(crate) fn store_layer(&self, archive: impl Read, lease: &Lease) -> Result<StoredLayer, Error> {
+        let limits = &self.settings.limits;
+        let mut archive = BufReader::new(archive);
+        let packing = Packing::of(io::BufRead::fill_buf(&mut archive)?);
+        if packing != Packing::Plain {
+            let (digest, size) = self.store_blob(archive, None, limits.blob_bytes_max, lease)?;
+            let mut unpacked = packing::unpacked(self.blobs.open_blob(&digest)?, limits)?;
+            let unpacked = digest_of(&mut unpacked)?;
+            return Ok(StoredLayer { packed: Descriptor::new(packing.media_type(), digest, size), unpacked });
+        }
+        let writer = self.blob_writer(limits.blob_bytes_max)?;
+        let mut packed = zstd::Encoder::new(writer, ZSTD_LEVEL)?;
+        let mut hashed = Hashed { inner: packing::unpacked(archive, limits)?, hasher: Hasher::default() };
+        io::copy(&mut hashed, &mut packed)?;
+        let mut writer = packed.finish()?;
+        writer.flush()?;
+        let unpacked = hashed.hasher.finish();
+        let (digest, size) = self.blobs.finish(writer, None, lease)?;
+        Ok(StoredLayer { packed: Descriptor::new(Packing::Zstd.media_type(), digest, size), unpacked })
+    }
+}
+
+fn digest_of(bytes: &mut impl Read) -> Result<Digest, Error> {
+    let mut hashed = Hashed { inner: bytes, hasher: Hasher::default() };
+    io::copy(&mut hashed, &mut io::sink())?;
+    Ok(hashed.hasher.finish())
+}

@@ -1,0 +1,115 @@
+//! Unpacked layers, named by the digest of their archive. A layer under its final name is whole and flushed.
+//!
+//! ```text
+//! layers/<form>/<digest>/root    what overlayfs mounts
+//! layers/<form>/<digest>/bytes   the size of its files
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::digest::{Digest, Hasher};
+use crate::disk;
+use crate::error::Error;
+use crate::packing;
+use crate::settings::Settings;
+use crate::unpack;
+
+pub(crate) struct Layers {
+    folder: PathBuf,
+    /// One lock for each layer that is being unpacked, so that two images that share it do not both work.
+    busy: Mutex<HashMap<Digest, Arc<Mutex<()>>>>,
+}
+
+impl Layers {
+    pub(crate) fn open(store: &Path, settings: &Settings) -> Result<Self, Error> {
+        let folder = store.join("layers").join(settings.overlay.name());
+        disk::make_folder(&folder)?;
+        Ok(Self { folder, busy: Mutex::default() })
+    }
+
+    pub(crate) fn root(&self, layer: &Digest) -> PathBuf {
+        self.folder.join(layer.hex()).join("root")
+    }
+
+    /// The size of the layer's files, if it is unpacked.
+    pub(crate) fn bytes(&self, layer: &Digest) -> Result<Option<u64>, Error> {
+        let path = self.folder.join(layer.hex()).join("bytes");
+        match fs::read_to_string(&path) {
+            Ok(text) => text.parse().map(Some).map_err(|error| Error::malformed("layer", error)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed.
+    pub(crate) fn ensure(
+        &self,
+        layer: &Digest,
+        packed: impl FnOnce() -> Result<fs::File, Error>,
+        scratch: &Path,
+        settings: &Settings,
+    ) -> Result<u64, Error> {
+        let lock = self.busy.lock().entry(*layer).or_default().clone();
+        let turn = lock.lock();
+        let result = match self.bytes(layer)? {
+            Some(bytes) => Ok(bytes),
+            None => {
+                let done = packed().and_then(|packed| self.unpack(layer, packed, scratch, settings));
+                disk::remove_tree(scratch)?;
+                done
+            }
+        };
+        drop(turn);
+        self.busy.lock().retain(|_, lock| Arc::strong_count(lock) > 1);
+        result
+    }
+
+    fn unpack(&self, layer: &Digest, packed: fs::File, scratch: &Path, settings: &Settings) -> Result<u64, Error> {
+        let root = scratch.join("root");
+        disk::make_folder(&root)?;
+        // Whoever must not see a file is kept out further up; this is the root of an instance.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&root, open).map_err(Error::io("open up", &root))?;
+        let mut hashed = Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
+        let bytes = unpack::unpack(&mut hashed, &root, settings)?;
+        let found = hashed.hasher.finish();
+        if found != *layer {
+            return Err(Error::Digest { what: "unpacked layer", wanted: *layer, found });
+        }
+        let size = scratch.join("bytes");
+        fs::write(&size, bytes.to_string()).map_err(Error::io("write", &size))?;
+        disk::flush_tree(scratch)?;
+        disk::rename(scratch, &self.folder.join(layer.hex()))?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Digest>, Error> {
+        disk::digests_in(&self.folder)
+    }
+
+    /// Takes a layer out of use in one step; removing its files takes longer.
+    pub(crate) fn retire(&self, layer: &Digest, scratch: &Path) -> Result<u64, Error> {
+        let bytes = self.bytes(layer)?.unwrap_or(0);
+        disk::rename(&self.folder.join(layer.hex()), scratch)?;
+        Ok(bytes)
+    }
+}
+
+pub(crate) struct Hashed<R> {
+    pub(crate) inner: R,
+    pub(crate) hasher: Hasher,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}

@@ -1,0 +1,50 @@
+//! Images on this machine: a content-addressed store of layers, unpacked once and shared, and the ways in and out.
+//!
+//! - In: OCI layouts, `docker save` archives and plain root filesystems ([`Store::import_folder`],
+//!   [`Store::import_archive`], [`Store::import_rootfs`]).
+//! - From registries: [`Puller::pull`]. Made here: [`Store::make`].
+//! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`] writes a layout.
+//! - [`Store::pin`] keeps what runs; [`Store::collect`] removes what nothing needs.
+//!
+//! ```text
+//! blobs/sha256/<digest>   as they came, each verified while it was written
+//! partial/<digest>        downloads that can be continued
+//! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
+//! names/<digest>          which image a name means
+//! scratch/                work in progress, emptied at each start
+//! ```
+//!
+//! Whatever has its final name is whole and on disk, so a crash at any moment leaves nothing but `scratch`, a
+//! download to continue, or blobs that the next collection removes.
+
+mod blobs;
+mod collect;
+mod digest;
+mod disk;
+mod error;
+mod export;
+mod import;
+mod layers;
+mod leases;
+mod manifest;
+mod names;
+mod packing;
+mod pull;
+mod recipe;
+mod reference;
+mod settings;
+mod store;
+mod tar;
+mod unpack;
+
+pub use collect::Collected;
+pub use digest::{Digest, InvalidDigest};
+pub use error::Error;
+pub use import::{Imported, Naming};
+pub use leases::Lease;
+pub use manifest::{Config, Platform};
+pub use pull::{Credentials, Patience, Progress, PullError, Puller};
+pub use recipe::{Kitchen, Recipe, RecipeError};
+pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
+pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
+pub use store::{Image, Listed, Store};

@@ -1,0 +1,67 @@
+//! Which image a name means. One small file for each name, because names are longer than file names may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::manifest;
+use crate::reference::Reference;
+
+pub(crate) struct Names(PathBuf);
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Named {
+    pub(crate) name: Reference,
+    /// Of the manifest.
+    pub(crate) image: Digest,
+}
+
+impl Names {
+    pub(crate) fn open(store: &Path) -> Result<Self, Error> {
+        let folder = store.join("names");
+        disk::make_folder(&folder)?;
+        Ok(Self(folder))
+    }
+
+    fn path(&self, name: &Reference) -> PathBuf {
+        self.0.join(Digest::of(name.to_string().as_bytes()).hex())
+    }
+
+    pub(crate) fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(manifest::read::<Named>("name", &bytes)?.image)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    pub(crate) fn set(&self, name: &Reference, image: Digest, scratch: &Path) -> Result<(), Error> {
+        let bytes = manifest::write("name", &Named { name: name.clone(), image })?;
+        disk::write(&self.path(name), scratch, &bytes)
+    }
+
+    pub(crate) fn remove(&self, name: &Reference) -> Result<(), Error> {
+        disk::remove_file(&self.path(name))
+    }
+
+    /// In the order of the names.
+    pub(crate) fn list(&self) -> Result<Vec<Named>, Error> {
+        let mut all = Vec::new();
+        for file in disk::digests_in(&self.0)? {
+            let path = self.0.join(file.hex());
+            match fs::read(&path) {
+                Ok(bytes) => all.push(manifest::read::<Named>("name", &bytes)?),
+                // Removed since the folder was listed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("read", &path)(error)),
+            }
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+}

@@ -1,0 +1,215 @@
+//! Brings images in from registries that speak the OCI distribution protocol.
+
+mod blob;
+mod challenge;
+mod credentials;
+mod registry;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::sync::OwnedMutexGuard;
+
+pub use credentials::Credentials;
+
+use registry::Registry;
+
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::leases::Lease;
+use crate::manifest::{self, DOCKER_INDEX, DOCKER_MANIFEST, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup};
+use crate::reference::{DEFAULT_TAG, Reference};
+use crate::store::{Store, check};
+
+const INDEX_DEPTH_MAX: usize = 3;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    #[error("the registry does not let us have the image")]
+    Unauthorized,
+    #[error("the registry does not have the image")]
+    NotFound,
+    #[error("the registry has too many requests")]
+    Busy,
+    #[error("the registry answers with status {0}")]
+    Registry(u16),
+    #[error("the registry names an address that we do not go to")]
+    Address,
+    #[error("the registry was silent for too long")]
+    Stalled,
+    #[error("the download ended before its end")]
+    Cut,
+    #[error("the registry cannot be reached")]
+    Network(#[source] reqwest::Error),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl PullError {
+    /// Addresses of downloads carry signatures that nobody else should read.
+    fn network(error: reqwest::Error) -> Self {
+        Self::Network(error.without_url())
+    }
+
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Stalled | Self::Cut | Self::Network(_))
+    }
+}
+
+/// How long and how often a registry is asked.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    pub layers_at_once: usize,
+    pub attempts_max: u32,
+    /// Doubled with each attempt.
+    pub pause: Duration,
+    pub pause_max: Duration,
+    /// Without a byte.
+    pub stall: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            layers_at_once: 4,
+            attempts_max: 5,
+            pause: Duration::from_millis(250),
+            pause_max: Duration::from_secs(30),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// What the image consists of, some of which may be here already.
+    Found {
+        layers: usize,
+        bytes: u64,
+    },
+    Received {
+        bytes: u64,
+    },
+    Unpacking,
+}
+
+/// Pulls images. Where connections may go is decided by the client that is passed in.
+#[derive(Clone, Debug)]
+pub struct Puller {
+    http: reqwest::Client,
+    patience: Patience,
+}
+
+impl Puller {
+    pub fn new(http: reqwest::Client, patience: Patience) -> Self {
+        Self { http, patience }
+    }
+
+    /// Pulls the image for this machine and gives it its name here. What is stored already is not asked for again.
+    pub async fn pull(
+        &self,
+        store: &Store,
+        image: &Reference,
+        credentials: &Credentials,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<Digest, PullError> {
+        let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
+        let lease = Arc::new(store.0.leases.take());
+        let (digest, manifest) = find(&registry, store, image, &lease).await?;
+        let bytes = manifest.layers.iter().map(|layer| layer.size).fold(0, u64::saturating_add);
+        progress(Progress::Found { layers: manifest.layers.len(), bytes });
+        blob::fetch(&registry, store, &manifest.config, &lease, &progress).await?;
+        refuse_early(store, &manifest).await?;
+        futures_util::stream::iter(&manifest.layers)
+            .map(|layer| blob::fetch(&registry, store, layer, &lease, &progress))
+            .buffer_unordered(self.patience.layers_at_once.max(1))
+            .try_collect::<()>()
+            .await?;
+        progress(Progress::Unpacking);
+        let (store, image) = (store.clone(), image.clone());
+        blocking(move || {
+            store.0.unpack(&digest, &lease)?;
+            store.0.name(&image, digest)?;
+            Ok(digest)
+        })
+        .await
+    }
+}
+
+/// Finds the manifest for this machine behind a name.
+async fn find(
+    registry: &Registry<'_>,
+    store: &Store,
+    image: &Reference,
+    lease: &Arc<Lease>,
+) -> Result<(Digest, Manifest), PullError> {
+    let accept = [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX].join(", ");
+    let mut wanted = image.digest().copied();
+    for _ in 0..INDEX_DEPTH_MAX {
+        let name = wanted.map_or_else(|| image.tag().unwrap_or(DEFAULT_TAG).to_owned(), |digest| digest.to_string());
+        let answer = registry.get(&format!("manifests/{name}"), &accept, 0).await?;
+        let bytes = registry.document(answer, store.0.settings.limits.document_bytes_max).await?;
+        let found = Digest::of(&bytes);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            return Err(Error::Digest { what: "manifest", wanted, found }.into());
+        }
+        if is_index(&bytes)? {
+            wanted = Some(manifest::read::<Index>("index", &bytes)?.choose(&Platform::here())?.digest);
+            continue;
+        }
+        let read = manifest::read("manifest", &bytes)?;
+        let (store, lease) = (store.clone(), lease.clone());
+        blocking(move || store.0.store_document(OCI_MANIFEST, &bytes, &lease)).await?;
+        return Ok((found, read));
+    }
+    Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 }.into())
+}
+
+/// By its members: the type that is sent along can be another than the one that was meant.
+fn is_index(bytes: &[u8]) -> Result<bool, Error> {
+    #[derive(Deserialize)]
+    struct Shape {
+        manifests: Option<IgnoredAny>,
+        layers: Option<IgnoredAny>,
+    }
+    match manifest::read("manifest", bytes)? {
+        Shape { manifests: Some(_), layers: None } => Ok(true),
+        Shape { manifests: None, layers: Some(_) } => Ok(false),
+        _ => Err(Error::malformed("manifest", "it is not exactly one of manifest and index")),
+    }
+}
+
+/// Before its layers are downloaded for nothing.
+async fn refuse_early(store: &Store, manifest: &Manifest) -> Result<(), PullError> {
+    let (config, limits) = (manifest.config.digest, store.0.settings.limits.clone());
+    let store = store.clone();
+    let bytes = blocking(move || store.0.blobs.document("configuration", &config, limits.document_bytes_max)).await?;
+    let setup: Setup = manifest::read("configuration", &bytes)?;
+    Ok(check(manifest, &setup, limits.layers_max)?)
+}
+
+/// Runs disk work where it may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, PullError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    Ok(done.map_err(|error| Error::Read(std::io::Error::other(error)))??)
+}
+
+/// One download of each blob at a time, whichever images want it.
+#[derive(Default)]
+pub(crate) struct Downloads(Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Downloads {
+    async fn turn(&self, blob: Digest) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.0.lock();
+            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            locks.entry(blob).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+}

@@ -1,0 +1,298 @@
+//! Names of images: `holm/base`, `ghcr.io/org/name:1.2`, `localhost:5000/name@sha256:…`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+
+/// Where an image without a host in its name is pulled from.
+pub const DEFAULT_HOST: &str = "docker.io";
+pub const DEFAULT_TAG: &str = "latest";
+
+const REPOSITORY_BYTES_MAX: usize = 255;
+const HOST_BYTES_MAX: usize = 255;
+const TAG_BYTES_MAX: usize = 128;
+
+/// The name of an image. Two names are equal when they mean the same image: `docker.io/library/x:latest` is `x`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Reference {
+    host: Option<String>,
+    path: String,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of an image: {0}")]
+pub struct InvalidReference(&'static str);
+
+impl Reference {
+    /// The registry that the name says, if it says one.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    /// Without host, tag and digest.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// `None` only beside a digest.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
+    /// Host and path: all that the tags of one image have in common.
+    pub fn repository(&self) -> String {
+        match &self.host {
+            Some(host) => format!("{host}/{}", self.path),
+            None => self.path.clone(),
+        }
+    }
+
+    pub fn with_tag(&self, tag: &str) -> Result<Self, InvalidReference> {
+        check_tag(tag)?;
+        Ok(Self { tag: Some(tag.into()), digest: None, ..self.clone() })
+    }
+
+    /// The name on this machine of an image of the public hub.
+    pub fn local(&self) -> Option<Self> {
+        let name = self.path.strip_prefix(PUBLIC_HUB).filter(|_| self.host.is_none())?;
+        let (_, local) = LOCAL_NAMES.iter().find(|(public, _)| *public == name)?;
+        Some(Self { path: (*local).into(), ..self.clone() })
+    }
+}
+
+const PUBLIC_HUB: &str = "blaxel/";
+
+/// What the clients ask the public hub for, and what that is here.
+const LOCAL_NAMES: [(&str, &str); 7] = [
+    ("base-image", "holm/base"),
+    ("node", "holm/node"),
+    ("py-app", "holm/py-app"),
+    ("ts-app", "holm/ts-app"),
+    ("nextjs", "holm/nextjs"),
+    ("vite", "holm/vite"),
+    ("jupyter-server", "holm/jupyter-server"),
+];
+
+impl FromStr for Reference {
+    type Err = InvalidReference;
+
+    fn from_str(text: &str) -> Result<Self, InvalidReference> {
+        let (rest, digest) = match text.split_once('@') {
+            Some((rest, digest)) => {
+                (rest, Some(digest.parse().map_err(|_| InvalidReference("the digest is not a sha256"))?))
+            }
+            None => (text, None),
+        };
+        let (host, rest) = split_host(rest)?;
+        let (path, tag) = match rest.split_once(':') {
+            Some((path, tag)) => (path, Some(tag)),
+            None => (rest, None),
+        };
+        check_path(path)?;
+        tag.map_or(Ok(()), check_tag)?;
+        let tag = tag.or(digest.is_none().then_some(DEFAULT_TAG)).map(Into::into);
+        let path = match path.strip_prefix("library/") {
+            Some(name) if host.is_none() && !name.contains('/') => name,
+            _ => path,
+        };
+        Ok(Self { host, path: path.into(), tag, digest })
+    }
+}
+
+/// The first part is a host if no path could look like it; the default host is as good as none.
+fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
+    let Some((first, rest)) = text.split_once('/') else { return Ok((None, text)) };
+    if first != "localhost" && !first.contains(['.', ':']) {
+        return Ok((None, text));
+    }
+    check_host(first)?;
+    let host = first.to_ascii_lowercase();
+    let is_default = matches!(host.as_str(), DEFAULT_HOST | "index.docker.io" | "registry-1.docker.io");
+    Ok(((!is_default).then_some(host), rest))
+}
+
+fn check_host(host: &str) -> Result<(), InvalidReference> {
+    let refused = Err(InvalidReference("the host is not one"));
+    let (name, port) = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((address, port))) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("ipv6", port),
+        Some(_) => return refused,
+        None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
+    };
+    let label = |label: &str| {
+        let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        plain && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let port_is_one = match port.strip_prefix(':') {
+        Some(port) => port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => port.is_empty(),
+    };
+    if host.len() <= HOST_BYTES_MAX && name.split('.').all(label) && port_is_one { Ok(()) } else { refused }
+}
+
+fn check_path(path: &str) -> Result<(), InvalidReference> {
+    if path.len() > REPOSITORY_BYTES_MAX {
+        return Err(InvalidReference("the path is longer than 255 characters"));
+    }
+    if path.split('/').all(is_path_part) {
+        return Ok(());
+    }
+    Err(InvalidReference("the path is lower-case letters and digits, with single `.`, `_`, `__` or `-` between"))
+}
+
+/// Letters and digits with separators between them: one dot, one or two underscores, or any number of dashes.
+fn is_path_part(part: &str) -> bool {
+    let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = part.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    word(*first)
+        && word(*last)
+        && bytes.split(|byte| word(*byte)).all(|separator| {
+            matches!(separator, b"" | b"." | b"_" | b"__") || separator.iter().all(|byte| *byte == b'-')
+        })
+}
+
+fn check_tag(tag: &str) -> Result<(), InvalidReference> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let first = tag.bytes().next().is_some_and(word);
+    if first && tag.len() <= TAG_BYTES_MAX && tag.bytes().all(|byte| word(byte) || matches!(byte, b'.' | b'-')) {
+        return Ok(());
+    }
+    Err(InvalidReference("the tag is up to 128 letters, digits, `.`, `_` and `-`"))
+}
+
+impl TryFrom<String> for Reference {
+    type Error = InvalidReference;
+
+    fn try_from(text: String) -> Result<Self, InvalidReference> {
+        text.parse()
+    }
+}
+
+impl From<Reference> for String {
+    fn from(reference: Reference) -> Self {
+        reference.to_string()
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(host) = &self.host {
+            write!(f, "{host}/")?;
+        }
+        f.write_str(&self.path)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Reference {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        let digest = format!("sha256:{}", "a".repeat(64));
+        for (text, host, path, tag) in [
+            ("holm/base", None, "holm/base", Some("latest")),
+            ("blaxel/base-image:latest", None, "blaxel/base-image", Some("latest")),
+            ("docker.io/library/debian:12", None, "debian", Some("12")),
+            ("library/debian", None, "debian", Some("latest")),
+            ("localhost/x", Some("localhost"), "x", Some("latest")),
+            ("Host.example:5000/org/name:v1", Some("host.example:5000"), "org/name", Some("v1")),
+            ("[::1]:5000/name", Some("[::1]:5000"), "name", Some("latest")),
+            (&format!("host:1/org/name:tag@{digest}"), Some("host:1"), "org/name", Some("tag")),
+            (&format!("name@{digest}"), None, "name", None),
+        ] {
+            let found = parse(text);
+            assert_eq!((found.host(), found.path(), found.tag()), (host, path, tag), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_name_is_refused() {
+        let long_path = "a".repeat(256);
+        let long_tag = format!("a:{}", "b".repeat(129));
+        for text in [
+            "",
+            "/",
+            "a/",
+            "/a",
+            "A",
+            "a:",
+            "a:-",
+            "a@sha256:1",
+            "a//b",
+            "a/../b",
+            "a..b",
+            "a___b",
+            "-a",
+            "a-",
+            "a b",
+            "a\n",
+            "host:0/a",
+            "host:99999/a",
+            "host:+1/a",
+            "[::g]/a",
+            "[::1/a",
+            "-host.x/a",
+            "é/a",
+            "http://host.x/a",
+            &long_path,
+            &long_tag,
+        ] {
+            assert!(text.parse::<Reference>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_public_hub_is_served_by_local_images() {
+        assert_eq!(parse("blaxel/base-image:v1").local(), Some(parse("holm/base:v1")));
+        assert_eq!(parse("blaxel/unheard-of").local(), None);
+        assert_eq!(parse("host.example/blaxel/base-image").local(), None);
+        for (_, local) in LOCAL_NAMES {
+            assert_eq!(parse(local).path(), local);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(text in "([a-z]{1,5}(\\.[a-z]{1,5}|:[1-9]{1,3})/)?[a-z0-9]{1,4}((_|__|-{1,3})[a-z0-9]{1,4}){0,2}(/[a-z0-9]{1,4}(\\.[a-z0-9]{1,4})?){0,2}(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,9})?(@sha256:[0-9a-f]{64})?") {
+            let reference: Reference = text.parse().map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
+            prop_assert_eq!(reference.to_string().parse::<Reference>(), Ok(reference));
+        }
+
+        #[test]
+        fn no_text_panics_and_nothing_leaves_the_path(text in "[a-z./:@\\[\\]_ -]{0,40}") {
+            if let Ok(reference) = text.parse::<Reference>() {
+                prop_assert!(reference.path().split('/').all(|part| !part.is_empty() && part != ".." && part != "."));
+                prop_assert_eq!(reference.to_string().parse::<Reference>(), Ok(reference));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The store itself: where things lie, and what images there are.
+
+use std::collections::BTreeMap;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::blobs::Blobs;
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::layers::Layers;
+use crate::leases::{Held, Lease, Leases};
+use crate::manifest::{self, Config, Manifest, Platform, Setup};
+use crate::names::Names;
+use crate::pull::Downloads;
+use crate::reference::Reference;
+use crate::settings::Settings;
+
+/// All images of this machine. Clones are the same store. All of it blocks: call it from threads that may.
+#[derive(Clone)]
+pub struct Store(pub(crate) Arc<Parts>);
+
+pub(crate) struct Parts {
+    pub(crate) settings: Settings,
+    pub(crate) blobs: Blobs,
+    pub(crate) layers: Layers,
+    pub(crate) names: Names,
+    pub(crate) leases: Leases,
+    pub(crate) downloads: Downloads,
+    scratch: PathBuf,
+    scratch_count: AtomicU64,
+    /// Held as long as the store is open; the kernel lets go of it when the process ends, however it ends.
+    _lock: File,
+}
+
+/// An image that is ready to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Of the manifest.
+    pub digest: Digest,
+    pub config: Config,
+    /// Unpacked, the lowest first.
+    pub layers: Vec<PathBuf>,
+    /// The files of all layers, each layer once.
+    pub size_bytes: u64,
+}
+
+/// An image and all its names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub digest: Digest,
+    pub names: Vec<Reference>,
+    pub size_bytes: u64,
+}
+
+impl Store {
+    /// Opens the store in `folder`, which is made if it is missing, and clears away what a crash has left.
+    pub fn open(folder: &Path, settings: Settings) -> Result<Self, Error> {
+        disk::make_folder(folder)?;
+        // Files in layers have owners and modes of their own that mean nothing to the users of this machine.
+        std::fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("close off", folder))?;
+        let lock = lock(folder)?;
+        let scratch = folder.join("scratch");
+        disk::remove_tree(&scratch)?;
+        disk::make_folder(&scratch)?;
+        Ok(Self(Arc::new(Parts {
+            blobs: Blobs::open(folder)?,
+            layers: Layers::open(folder, &settings)?,
+            names: Names::open(folder)?,
+            leases: Leases::default(),
+            downloads: Downloads::default(),
+            scratch,
+            scratch_count: AtomicU64::new(0),
+            settings,
+            _lock: lock,
+        })))
+    }
+
+    /// Finds an image by its name, by the local name of an image of the public hub, or by its digest beside the
+    /// name of a repository.
+    pub fn resolve(&self, name: &Reference) -> Result<Option<Image>, Error> {
+        for name in [Some(name.clone()), name.local()].into_iter().flatten() {
+            if let Some(digest) = self.find(&name)? {
+                return self.image(digest).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
+        if let Some(digest) = self.0.names.find(name)? {
+            return Ok(Some(digest));
+        }
+        let Some(wanted) = name.digest() else { return Ok(None) };
+        let mut names = self.0.names.list()?.into_iter();
+        let same = |named: &crate::names::Named| named.image == *wanted && named.name.repository() == name.repository();
+        Ok(names.find(same).map(|named| named.image))
+    }
+
+    /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is gone already.
+    pub fn pin(&self, digest: &Digest) -> Result<Option<(Image, Lease)>, Error> {
+        let lease = self.0.leases.take();
+        lease.hold(Held::Image(*digest));
+        if self.0.blobs.size(digest).is_none() {
+            return Ok(None);
+        }
+        Ok(Some((self.image(*digest)?, lease)))
+    }
+
+    pub fn list(&self) -> Result<Vec<Listed>, Error> {
+        let mut names: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
+        for named in self.0.names.list()? {
+            names.entry(named.image).or_default().push(named.name);
+        }
+        names
+            .into_iter()
+            .map(|(digest, names)| Ok(Listed { digest, names, size_bytes: self.image(digest)?.size_bytes }))
+            .collect()
+    }
+
+    /// Gives an image one more name.
+    pub fn tag(&self, name: &Reference, more: &Reference) -> Result<Option<Digest>, Error> {
+        let Some(image) = self.resolve(name)? else { return Ok(None) };
+        let Some((image, _lease)) = self.pin(&image.digest)? else { return Ok(None) };
+        self.0.name(more, image.digest)?;
+        Ok(Some(image.digest))
+    }
+
+    /// Removes a name. What no name and no lease needs any more goes with the next [`Store::collect`].
+    pub fn remove(&self, name: &Reference) -> Result<bool, Error> {
+        let existed = self.0.names.find(name)?.is_some();
+        self.0.names.remove(name)?;
+        Ok(existed)
+    }
+
+    pub(crate) fn image(&self, digest: Digest) -> Result<Image, Error> {
+        let (_, setup) = self.0.documents(&digest)?;
+        let mut layers = Vec::with_capacity(setup.rootfs.diff_ids.len());
+        let mut sizes = BTreeMap::new();
+        for layer in &setup.rootfs.diff_ids {
+            let bytes = self.0.layers.bytes(layer)?;
+            sizes.insert(*layer, bytes.ok_or_else(|| Error::malformed("image", format!("layer {layer} is missing")))?);
+            let root = self.0.layers.root(layer);
+            // Overlayfs refuses a layer twice. The higher one covers all of the lower one, whatever is between.
+            layers.retain(|lower| *lower != root);
+            layers.push(root);
+        }
+        Ok(Image { digest, config: setup.config.into(), layers, size_bytes: sizes.values().sum() })
+    }
+}
+
+impl Parts {
+    /// The manifest and the configuration of a stored image.
+    pub(crate) fn documents(&self, image: &Digest) -> Result<(Manifest, Setup), Error> {
+        let bytes_max = self.settings.limits.document_bytes_max;
+        let found: Manifest = manifest::read("manifest", &self.blobs.document("manifest", image, bytes_max)?)?;
+        let setup =
+            manifest::read("configuration", &self.blobs.document("configuration", &found.config.digest, bytes_max)?)?;
+        Ok((found, setup))
+    }
+
+    /// A name in the scratch folder that nobody else uses. The folder is emptied at each start.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.scratch.join(self.scratch_count.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+
+    pub(crate) fn name(&self, name: &Reference, image: Digest) -> Result<(), Error> {
+        self.names.set(name, image, &self.scratch())
+    }
+
+    /// Unpacks what an image is made of, whose blobs are all there.
+    pub(crate) fn unpack(&self, image: &Digest, lease: &Lease) -> Result<(), Error> {
+        let (manifest, setup) = self.documents(image)?;
+        check(&manifest, &setup, self.settings.limits.layers_max)?;
+        let max = self.settings.limits.image_bytes_max;
+        let mut bytes = 0u64;
+        for (packed, layer) in manifest.layers.iter().zip(&setup.rootfs.diff_ids) {
+            lease.hold(Held::Layer(*layer));
+            let open = || self.blobs.open_blob(&packed.digest);
+            bytes = bytes.saturating_add(self.layers.ensure(layer, open, &self.scratch(), &self.settings)?);
+            if bytes > max {
+                return Err(Error::Limit { what: "bytes in all layers", max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what could not run here.
+pub(crate) fn check(manifest: &Manifest, setup: &Setup, layers_max: usize) -> Result<(), Error> {
+    if manifest.layers.len() != setup.rootfs.diff_ids.len() {
+        return Err(Error::malformed("image", "manifest and configuration name different numbers of layers"));
+    }
+    if manifest.layers.len() > layers_max {
+        return Err(Error::Limit { what: "layers", max: layers_max as u64 });
+    }
+    if manifest.layers.is_empty() {
+        return Err(Error::malformed("image", "it has no layers"));
+    }
+    let here = Platform::here();
+    let other = |found: &str, wanted: &str| !found.is_empty() && found != wanted;
+    if other(&setup.os, &here.os) || other(&setup.architecture, &here.architecture) {
+        return Err(Error::NoPlatform(here.to_string()));
+    }
+    Ok(())
+}
+
+fn lock(folder: &Path) -> Result<File, Error> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(Error::io("open", &path))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse(folder.to_owned())),
+        Err(error) => Err(Error::io("lock", &path)(error.into())),
+    }
+}

@@ -1,0 +1,21 @@
+//! The promises of the image store, tried on real folders and against a registry on loopback.
+
+#[cfg(test)]
+mod archive;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod import;
+#[cfg(test)]
+mod pull;
+#[cfg(test)]
+mod recipe;
+#[cfg(test)]
+mod store;
+#[cfg(test)]
+mod unpack;
+
+#[cfg(test)]
+use fixture::{Fixture, digest_of, reference};
