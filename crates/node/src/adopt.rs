@@ -1,0 +1,87 @@
+//! Finding the instances of an earlier node again.
+
+use crate::cgroup::Groups;
+use crate::console;
+use crate::facts::Happened;
+use crate::instance::{Body, Book, Instance, Origin};
+use crate::process::Identity;
+use crate::records::{End, Record};
+use crate::spec::Id;
+use crate::state::{Exit, State};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+/// Takes over what lives, keeps what has ended, and removes what was half made and what nobody knows.
+pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
+    let mut found = Vec::new();
+    let mut known = HashSet::new();
+    for (id, record) in book.records.list()? {
+        let origin = match record {
+            Some(record) if record.boot == boot => of_this_boot(book, groups, &id, &record)?,
+            record => Some(of_earlier_boot(book, groups, &id, record)?),
+        };
+        if let Some(origin) = origin {
+            known.insert(id);
+            found.push(Instance::new(origin, Arc::clone(book)));
+        }
+    }
+    for id in groups.list()? {
+        if !known.contains(&id) {
+            groups.find(&id).sweep()?;
+        }
+    }
+    Ok(found)
+}
+
+fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::Result<Option<Origin>> {
+    let group = groups.find(id);
+    let Some(identity) = &record.process else {
+        group.sweep()?;
+        book.journal.record(book.world.now(), id, Happened::Destroyed)?;
+        book.records.remove(id)?;
+        return Ok(None);
+    };
+    let body = if record.end.is_none() { body(identity) } else { None };
+    let state = match (&body, record.end) {
+        (Some(_), _) => {
+            let since = book.world.now();
+            let frozen = group.frozen()?;
+            book.journal.record(since, id, if frozen { Happened::Paused } else { Happened::Resumed })?;
+            if frozen { State::Paused { since } } else { State::Running { since } }
+        }
+        (None, Some(End { at, exit })) => State::Exited { at, exit },
+        (None, None) => gone(book, id, record.clone(), Exit::Unknown)?,
+    };
+    Ok(Some(Origin { id: id.clone(), seat: record.seat, memory_mb: record.memory_mb, group, body, state }))
+}
+
+/// The machine was started anew since, so whatever it was is gone. Even a record that cannot be read tells so much.
+fn of_earlier_boot(book: &Book, groups: &Groups, id: &Id, record: Option<Record>) -> io::Result<Origin> {
+    let unreadable = Record { boot: String::new(), seat: 0, memory_mb: 0, process: None, end: None };
+    let record = record.unwrap_or(unreadable);
+    let (seat, memory_mb) = (record.seat, record.memory_mb);
+    let state = match record.end {
+        Some(End { at, exit }) => State::Exited { at, exit },
+        None => gone(book, id, record, Exit::Lost)?,
+    };
+    Ok(Origin { id: id.clone(), seat, memory_mb, group: groups.find(id), body: None, state })
+}
+
+fn gone(book: &Book, id: &Id, mut record: Record, exit: Exit) -> io::Result<State> {
+    let at = book.world.now();
+    book.journal.record(at, id, Happened::Exited(exit))?;
+    record.end = Some(End { at, exit });
+    book.records.put(id, &record)?;
+    Ok(State::Exited { at, exit })
+}
+
+fn body(identity: &Identity) -> Option<Body> {
+    let pidfd = identity.open()?;
+    let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
+    let console = console::reopen(identity.pid).ok();
+    // The descriptors above are of the right process only if it still lives now.
+    identity.open()?;
+    Some(Body { pid: identity.pid, pidfd, network, console })
+}

@@ -1,0 +1,240 @@
+//! Control groups: the limits of an instance, its freezing, and what it used. One module per version of the interface.
+
+mod v1;
+mod v2;
+
+use crate::spec::{Id, Spec};
+use rustix::fd::OwnedFd;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where a machine mounts its control groups.
+pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
+
+/// How long the kernel may take to freeze, thaw, or let go of a group; far more than it needs.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(200);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V2,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub memory_bytes: u64,
+    pub cpu_us: u64,
+    pub processes: u64,
+    /// How often the kernel ended a process of the instance for want of memory.
+    pub oom_kills: u64,
+}
+
+/// The groups of all instances of one node.
+#[derive(Debug, Clone)]
+pub(crate) struct Groups {
+    version: Version,
+    name: String,
+}
+
+/// The group of one instance.
+#[derive(Debug)]
+pub(crate) struct Group {
+    version: Version,
+    /// Below each mount: the name of the node, then that of the instance.
+    name: PathBuf,
+}
+
+/// Which version this machine offers with all that is needed.
+pub(crate) fn version() -> Option<Version> {
+    let root = Path::new(MOUNT);
+    if v2::offered(root) {
+        Some(Version::V2)
+    } else if v1::offered(root) {
+        Some(Version::V1)
+    } else {
+        None
+    }
+}
+
+impl Groups {
+    pub(crate) fn open(name: &str) -> io::Result<Self> {
+        let version = version().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "no control groups with memory, cpu, pids and freezer")
+        })?;
+        match version {
+            Version::V1 => v1::prepare(name)?,
+            Version::V2 => v2::prepare(name)?,
+        }
+        Ok(Self { version, name: name.to_owned() })
+    }
+
+    pub(crate) fn make(&self, spec: &Spec) -> io::Result<Group> {
+        let group = self.find(&spec.id);
+        let made = match self.version {
+            Version::V1 => v1::make(&group.name, spec),
+            Version::V2 => v2::make(&group.name, spec),
+        };
+        if let Err(error) = made {
+            group.remove()?;
+            return Err(error);
+        }
+        Ok(group)
+    }
+
+    pub(crate) fn find(&self, id: &Id) -> Group {
+        Group { version: self.version, name: Path::new(&self.name).join(id.as_str()) }
+    }
+
+    /// The instances that have a group, known or not.
+    pub(crate) fn list(&self) -> io::Result<Vec<Id>> {
+        let folder = match self.version {
+            Version::V1 => v1::folder("pids", Path::new(&self.name)),
+            Version::V2 => v2::folder(Path::new(&self.name)),
+        };
+        let mut ids = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir()
+                && let Some(id) = entry.file_name().to_str().and_then(|name| Id::new(name).ok())
+            {
+                ids.push(id);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Removes the groups of the node itself. Fails while an instance is left.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => v1::remove_all(Path::new(&self.name), true),
+            Version::V2 => v2::remove(Path::new(&self.name)),
+        }
+    }
+}
+
+impl Group {
+    /// Files into which a process writes `0` to join.
+    pub(crate) fn entrances(&self) -> io::Result<Vec<OwnedFd>> {
+        match self.version {
+            Version::V1 => v1::entrances(&self.name),
+            Version::V2 => v2::entrances(&self.name),
+        }
+    }
+
+    pub(crate) fn freeze(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => v1::set_frozen(&self.name, true)?,
+            Version::V2 => v2::set_frozen(&self.name, true)?,
+        }
+        wait_until("freeze", || self.frozen())
+    }
+
+    pub(crate) fn thaw(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => v1::set_frozen(&self.name, false)?,
+            Version::V2 => v2::set_frozen(&self.name, false)?,
+        }
+        wait_until("thaw", || self.frozen().map(|frozen| !frozen))
+    }
+
+    pub(crate) fn frozen(&self) -> io::Result<bool> {
+        match self.version {
+            Version::V1 => v1::frozen(&self.name),
+            Version::V2 => v2::frozen(&self.name),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> io::Result<Usage> {
+        match self.version {
+            Version::V1 => v1::usage(&self.name),
+            Version::V2 => v2::usage(&self.name),
+        }
+    }
+
+    pub(crate) fn oom_kills(&self) -> io::Result<u64> {
+        match self.version {
+            Version::V1 => v1::oom_kills(&self.name),
+            Version::V2 => v2::oom_kills(&self.name),
+        }
+    }
+
+    /// Asks the kernel to write out or drop what memory it can.
+    pub(crate) fn reclaim(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => v1::reclaim(&self.name),
+            Version::V2 => v2::reclaim(&self.name),
+        }
+    }
+
+    /// Ends every process in the group, whoever it is, and removes the group.
+    pub(crate) fn sweep(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => v1::kill(&self.name)?,
+            Version::V2 => v2::kill(&self.name)?,
+        }
+        self.remove()
+    }
+
+    /// Removes the group. The processes in it must be about to end.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        wait_until("let go of a control group", || {
+            let removed = match self.version {
+                Version::V1 => v1::remove_all(&self.name, false),
+                Version::V2 => v2::remove(&self.name),
+            };
+            match removed {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !done()? {
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("the kernel did not {what}")));
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+/// The number in a file that holds nothing else.
+fn read_number(file: &Path) -> io::Result<u64> {
+    let text = std::fs::read_to_string(file)?;
+    text.trim().parse().map_err(|_| unexpected(file))
+}
+
+/// The number behind a word in a file of `word number` lines.
+fn read_field(file: &Path, field: &str) -> io::Result<u64> {
+    let text = std::fs::read_to_string(file)?;
+    text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok()).ok_or_else(|| unexpected(file))
+}
+
+fn unexpected(file: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{}` does not say what it should", file.display()))
+}
+
+fn open_for_writing(file: &Path) -> io::Result<OwnedFd> {
+    Ok(std::fs::OpenOptions::new().write(true).open(file)?.into())
+}

@@ -1,0 +1,108 @@
+//! The older interface: one tree per controller.
+
+use super::{MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder};
+use crate::spec::Spec;
+use rustix::fd::OwnedFd;
+use std::fs::{read_to_string, write};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Each instance has a group of its own here.
+const CONTROLLERS: [&str; 5] = ["freezer", "memory", "cpu", "cpuacct", "pids"];
+/// All instances share one group here: the rules are the same for all, and a group costs time.
+const DEVICES: &str = "devices";
+/// The devices that every instance has, as type, number and rights.
+const DEVICE_RULES: [&str; 9] =
+    ["c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:* rwm", "c 136:* rwm"];
+const PERIOD_US: u64 = 100_000;
+
+pub(super) fn offered(root: &Path) -> bool {
+    CONTROLLERS.iter().all(|controller| root.join(controller).join("tasks").exists())
+}
+
+pub(super) fn folder(controller: &str, name: &Path) -> PathBuf {
+    Path::new(MOUNT).join(controller).join(name)
+}
+
+pub(super) fn prepare(name: &str) -> io::Result<()> {
+    let name = Path::new(name);
+    for controller in CONTROLLERS {
+        make_folder(&folder(controller, name))?;
+    }
+    if !Path::new(MOUNT).join(DEVICES).join("tasks").exists() {
+        return Ok(());
+    }
+    let devices = folder(DEVICES, name);
+    make_folder(&devices)?;
+    write(devices.join("devices.deny"), "a")?;
+    DEVICE_RULES.iter().try_for_each(|rule| write(devices.join("devices.allow"), rule))
+}
+
+pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
+    for controller in CONTROLLERS {
+        // Not an error: where `cpu` and `cpuacct` are one tree, the second finds the folder of the first.
+        make_folder(&folder(controller, name))?;
+    }
+    let bytes = u64::from(spec.memory_mb) << 20;
+    write(folder("memory", name).join("memory.limit_in_bytes"), bytes.to_string())?;
+    let quota = u64::from(spec.cpu_millicores) * PERIOD_US / 1_000;
+    write(folder("cpu", name).join("cpu.cfs_quota_us"), quota.to_string())?;
+    write(folder("pids", name).join("pids.max"), spec.pids_max.to_string())
+}
+
+pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
+    let mut files: Vec<PathBuf> = CONTROLLERS.iter().map(|controller| folder(controller, name)).collect();
+    let shared = name.parent().map(|node| folder(DEVICES, node)).filter(|folder| folder.exists());
+    files.extend(shared);
+    files.iter().map(|folder| open_for_writing(&folder.join("tasks"))).collect()
+}
+
+pub(super) fn set_frozen(name: &Path, frozen: bool) -> io::Result<()> {
+    write(folder("freezer", name).join("freezer.state"), if frozen { "FROZEN" } else { "THAWED" })
+}
+
+pub(super) fn frozen(name: &Path) -> io::Result<bool> {
+    Ok(read_to_string(folder("freezer", name).join("freezer.state"))?.trim() == "FROZEN")
+}
+
+pub(super) fn usage(name: &Path) -> io::Result<Usage> {
+    Ok(Usage {
+        memory_bytes: read_number(&folder("memory", name).join("memory.usage_in_bytes"))?,
+        cpu_us: read_number(&folder("cpuacct", name).join("cpuacct.usage"))? / 1_000,
+        processes: read_number(&folder("pids", name).join("pids.current"))?,
+        oom_kills: oom_kills(name)?,
+    })
+}
+
+pub(super) fn oom_kills(name: &Path) -> io::Result<u64> {
+    read_field(&folder("memory", name).join("memory.oom_control"), "oom_kill ")
+}
+
+pub(super) fn reclaim(name: &Path) -> io::Result<()> {
+    write(folder("memory", name).join("memory.force_empty"), "0")
+}
+
+pub(super) fn kill(name: &Path) -> io::Result<()> {
+    let processes = folder("freezer", name).join("cgroup.procs");
+    if !processes.exists() {
+        return Ok(());
+    }
+    // Frozen processes do not die.
+    set_frozen(name, false)?;
+    super::wait_until("end the processes of a control group", || {
+        let text = read_to_string(&processes)?;
+        let pids = text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?));
+        for pid in pids {
+            // It may have ended since it was listed.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        Ok(text.trim().is_empty())
+    })
+}
+
+pub(super) fn remove_all(name: &Path, with_shared: bool) -> io::Result<()> {
+    for controller in CONTROLLERS {
+        remove_folder(&folder(controller, name))?;
+    }
+    if with_shared { remove_folder(&folder(DEVICES, name)) } else { Ok(()) }
+}

@@ -1,0 +1,28 @@
+//! What the first process of an instance printed. It is kept in memory, within a limit of its own.
+
+use crate::disk::CONSOLE_BYTES;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Finds the console of a process that an earlier node started: it still is that process's output.
+pub(crate) fn reopen(pid: i32) -> io::Result<OwnedFd> {
+    // The instance may have put anything there since, such as a pipe that nobody writes to: do not wait for it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(open(format!("/proc/{pid}/fd/1"), flags, Mode::empty())?)
+}
+
+pub(crate) fn tail(console: &OwnedFd) -> io::Result<Vec<u8>> {
+    let status = fstat(console)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Ok(Vec::new());
+    }
+    let size = u64::try_from(status.st_size).unwrap_or(0);
+    let start = size.saturating_sub(CONSOLE_BYTES);
+    let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
+    let file = std::fs::File::from(rustix::io::fcntl_dupfd_cloexec(console.as_fd(), 0)?);
+    let length = file.read_at(&mut bytes, start)?;
+    bytes.truncate(length);
+    Ok(bytes)
+}

@@ -1,0 +1,137 @@
+//! The file systems of an instance that the node makes: its writable layer, the views of its image, its devices.
+//!
+//! None of them is attached anywhere on the machine. They are gone when the last process and descriptor are.
+
+use crate::seats::IDS_PER_INSTANCE;
+use crate::sys;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, makedev, mkdirat, mknodat, openat, symlinkat,
+};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    open_tree,
+};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A file takes at least one page, so this many fit into each MB anyway.
+const FILES_PER_MB: u64 = 256;
+const FILES_AT_LEAST: u64 = 1_024;
+
+/// Character devices with their numbers.
+const DEVICES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("/proc/self/fd", "fd"),
+    ("/proc/self/fd/0", "stdin"),
+    ("/proc/self/fd/1", "stdout"),
+    ("/proc/self/fd/2", "stderr"),
+    ("pts/ptmx", "ptmx"),
+];
+const DEVICE_FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
+
+/// What an instance may print.
+pub(crate) const CONSOLE_BYTES: u64 = 1 << 20;
+
+const FOLDER: Mode = Mode::from_raw_mode(0o755);
+
+/// Makes the writable layer of an instance: memory with a limit. `files` are written into it before anything runs, as path
+/// and text.
+pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
+    let inodes = FILES_AT_LEAST + u64::from(size_mb) * FILES_PER_MB;
+    let owner = root.to_string();
+    let options = [
+        ("size", format!("{size_mb}m")),
+        ("nr_inodes", inodes.to_string()),
+        ("mode", "0755".to_owned()),
+        ("uid", owner.clone()),
+        ("gid", owner),
+    ];
+    let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    for folder in ["upper", "work"] {
+        make_owned_folder(mount.as_fd(), folder, root)?;
+    }
+    for (path, text) in files {
+        put(mount.as_fd(), &Path::new("upper").join(path), text, root)?;
+    }
+    Ok(mount)
+}
+
+/// Makes the file for what the first process prints. It is apart from the writable layer, so that a full disk silences
+/// nobody; when it is full itself, printing fails.
+pub(crate) fn make_console(root: u32) -> io::Result<OwnedFd> {
+    let mount = make_tmpfs(&[("size", CONSOLE_BYTES.to_string())], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
+    let console = openat(&mount, "console", flags, Mode::from_raw_mode(0o600))?;
+    chown(mount.as_fd(), "console", root)?;
+    Ok(console)
+}
+
+/// Shows an unpacked layer to the instance: read-only, and owned by the ids that its user namespace has.
+pub(crate) fn view_layer(folder: &Path, users: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let view = open_tree(CWD, folder, flags)?;
+    sys::shift_owners(view.as_fd(), users)?;
+    Ok(view)
+}
+
+/// The devices of an instance. They belong to the machine's root, so the instance can use but not change them.
+pub(crate) fn make_devices() -> io::Result<OwnedFd> {
+    let options = [("size", "64k".to_owned()), ("mode", "0755".to_owned())];
+    let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+    for (name, major, minor) in DEVICES {
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(&mount, name, FileType::CharacterDevice, mode, makedev(major, minor))?;
+        // The mask of this process took bits away.
+        chmodat(&mount, name, mode, AtFlags::empty())?;
+    }
+    for (target, name) in DEVICE_LINKS {
+        symlinkat(target, &mount, name)?;
+    }
+    for folder in DEVICE_FOLDERS {
+        mkdirat(&mount, folder, FOLDER)?;
+    }
+    Ok(mount)
+}
+
+fn make_tmpfs(options: &[(&str, String)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(context.as_fd(), *key, value.as_str())?;
+    }
+    fsconfig_create(context.as_fd())?;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+fn make_owned_folder(at: BorrowedFd<'_>, path: impl AsRef<Path>, root: u32) -> io::Result<()> {
+    let path = path.as_ref();
+    match mkdirat(at, path, FOLDER) {
+        Ok(()) => {
+            chmodat(at, path, FOLDER, AtFlags::empty())?;
+            chown(at, path, root)
+        }
+        Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes a file into the fresh layer, in which nobody else can have made anything yet.
+fn put(at: BorrowedFd<'_>, path: &Path, text: &str, root: u32) -> io::Result<()> {
+    let folders: Vec<&Path> = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    for folder in folders.into_iter().rev() {
+        make_owned_folder(at, folder, root)?;
+    }
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o644);
+    File::from(openat(at, path, flags, mode)?).write_all(text.as_bytes())?;
+    chmodat(at, path, mode, AtFlags::empty())?;
+    chown(at, path, root)
+}
+
+fn chown(at: BorrowedFd<'_>, path: impl AsRef<Path>, root: u32) -> io::Result<()> {
+    debug_assert!(root.checked_add(IDS_PER_INSTANCE).is_some());
+    let (uid, gid) = (Uid::from_raw(root), Gid::from_raw(root));
+    Ok(chownat(at, path.as_ref(), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
+}

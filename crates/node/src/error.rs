@@ -1,0 +1,76 @@
+//! What callers can learn from a failure. One type per boundary, one variant per decision that a caller may take.
+
+use crate::launch::LaunchError;
+use crate::spec::{Id, SpecError};
+use crate::state::Refused;
+use std::io;
+
+/// The node cannot work on this machine as it is set.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("failed to {what}")]
+    Machine { what: &'static str, source: io::Error },
+    #[error("another node uses this folder")]
+    InUse,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("this instance cannot be made")]
+    Spec(#[from] SpecError),
+    #[error("there is an instance `{0}` already")]
+    Exists(Id),
+    #[error("there are {0} instances, and no more are allowed")]
+    Full(u32),
+    #[error("nobody has taken note of the last {0} facts, so nothing new is started")]
+    Unheard(usize),
+    #[error("failed to {what}")]
+    Machine { what: &'static str, source: io::Error },
+    #[error("failed to start the instance")]
+    Launch(#[from] LaunchError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no instance `{0}`")]
+    Missing(Id),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("failed to {what} the instance `{id}`")]
+    Machine { what: &'static str, id: Id, source: io::Error },
+}
+
+pub(crate) trait Doing<T> {
+    /// Says what was attempted on the machine.
+    fn doing(self, what: &'static str) -> Result<T, Attempt>;
+}
+
+/// A failed attempt, before a boundary has made it its own.
+pub(crate) struct Attempt {
+    what: &'static str,
+    source: io::Error,
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: &'static str) -> Result<T, Attempt> {
+        self.map_err(|source| Attempt { what, source: source.into() })
+    }
+}
+
+impl From<Attempt> for OpenError {
+    fn from(Attempt { what, source }: Attempt) -> Self {
+        Self::Machine { what, source }
+    }
+}
+
+impl From<Attempt> for CreateError {
+    fn from(Attempt { what, source }: Attempt) -> Self {
+        Self::Machine { what, source }
+    }
+}
+
+impl Attempt {
+    pub(crate) fn on(self, id: &Id) -> Error {
+        Error::Machine { what: self.what, id: id.clone(), source: self.source }
+    }
+}

@@ -1,0 +1,202 @@
+//! One instance and what can be done to it.
+
+use crate::cgroup::{Group, Usage};
+use crate::error::{Doing, Error};
+use crate::facts::{Happened, Journal};
+use crate::process;
+use crate::records::{End, Records};
+use crate::spec::Id;
+use crate::state::{Event, Exit, State};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Signal, pidfd_send_signal};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use types::World;
+
+/// How long the kernel may take to end a killed process. A process that waits for a disk may need all of it.
+const KILL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is known of an instance at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    pub id: Id,
+    pub state: State,
+    /// The first process, as the machine numbers it.
+    pub pid: Option<i32>,
+    pub memory_mb: u32,
+    pub address: std::net::Ipv4Addr,
+}
+
+pub(crate) struct Instance {
+    pub(crate) id: Id,
+    pub(crate) seat: u32,
+    pub(crate) memory_mb: u32,
+    pub(crate) group: Group,
+    pub(crate) body: Option<Body>,
+    state: Mutex<State>,
+    changed: Condvar,
+    book: Arc<Book>,
+}
+
+/// What all instances write into.
+pub(crate) struct Book {
+    pub(crate) journal: Journal,
+    pub(crate) records: Records,
+    pub(crate) world: World,
+}
+
+/// The process of an instance and what belongs to it. One that was lost with its machine has none.
+pub(crate) struct Body {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+    pub(crate) network: OwnedFd,
+    pub(crate) console: Option<OwnedFd>,
+}
+
+/// Where an instance comes from.
+pub(crate) struct Origin {
+    pub(crate) id: Id,
+    pub(crate) seat: u32,
+    pub(crate) memory_mb: u32,
+    pub(crate) group: Group,
+    pub(crate) body: Option<Body>,
+    pub(crate) state: State,
+}
+
+impl Instance {
+    pub(crate) fn new(origin: Origin, book: Arc<Book>) -> Self {
+        let Origin { id, seat, memory_mb, group, body, state } = origin;
+        Self { id, seat, memory_mb, group, body, state: Mutex::new(state), changed: Condvar::new(), book }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        *self.state.lock()
+    }
+
+    pub(crate) fn pause(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.step(Event::Paused, self.book.world.now())?.is_none() {
+            return Ok(());
+        }
+        if let Err(error) = self.group.freeze() {
+            // Some may stand still already; the instance is running as a whole or it is not.
+            self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))?;
+            return Err(error).doing("freeze").map_err(|attempt| attempt.on(&self.id));
+        }
+        self.apply(&mut state, Event::Paused, Some(Happened::Paused))
+    }
+
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.step(Event::Resumed, self.book.world.now())?.is_none() {
+            return Ok(());
+        }
+        // Written before the thaw: what runs is paid for, even if this process is killed in between.
+        self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
+        self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))
+    }
+
+    /// Asks the first process to end, and ends it after `grace`.
+    pub(crate) fn stop(&self, grace: Duration) -> Result<Exit, Error> {
+        let deadline = Instant::now() + grace;
+        let mut state = self.state.lock();
+        let was_paused = matches!(*state, State::Paused { .. });
+        self.apply(&mut state, Event::StopRequested, None)?;
+        if was_paused {
+            self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))?;
+        }
+        if !grace.is_zero() {
+            self.signal(Signal::TERM)?;
+            if let Some(exit) = self.wait_for_exit(&mut state, deadline) {
+                return Ok(exit);
+            }
+        }
+        self.kill(state)
+    }
+
+    /// Ends the first process, and with it all others of its process namespace.
+    pub(crate) fn end(&self) -> Result<Exit, Error> {
+        self.stop(Duration::ZERO)
+    }
+
+    /// How the first process ended, once it has. `None` after `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> Option<Exit> {
+        self.wait_for_exit(&mut self.state.lock(), Instant::now() + patience)
+    }
+
+    fn kill(&self, mut state: MutexGuard<'_, State>) -> Result<Exit, Error> {
+        if !matches!(*state, State::Exited { .. }) {
+            self.signal(Signal::KILL)?;
+        }
+        self.wait_for_exit(&mut state, Instant::now() + KILL_PATIENCE)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))
+            .doing("end")
+            .map_err(|attempt| attempt.on(&self.id))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let Some(body) = &self.body else { return Ok(()) };
+        match pidfd_send_signal(&body.pidfd, signal) {
+            // It has just ended by itself.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            failed => failed.doing("signal").map_err(|attempt| attempt.on(&self.id)),
+        }
+    }
+
+    fn wait_for_exit(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Option<Exit> {
+        loop {
+            if let State::Exited { exit, .. } = **state {
+                return Some(exit);
+            }
+            if self.changed.wait_until(state, deadline).timed_out() {
+                return match **state {
+                    State::Exited { exit, .. } => Some(exit),
+                    _ => None,
+                };
+            }
+        }
+    }
+
+    /// The watch has seen the end of the first process.
+    pub(crate) fn ended(&self) {
+        let Some(body) = &self.body else { return };
+        let exit = process::exit_of(body.pidfd.as_fd());
+        let mut state = self.state.lock();
+        let exit = match (exit, *state) {
+            (exit, State::Stopping { .. }) => exit,
+            (Exit::Signal(9), _) if self.group.oom_kills().is_ok_and(|kills| kills > 0) => Exit::OutOfMemory,
+            (exit, _) => exit,
+        };
+        if let Err(error) = self.apply(&mut state, Event::Ended(exit), Some(Happened::Exited(exit))) {
+            tracing::error!(%error, instance = %self.id, "cannot record the end of an instance");
+        }
+        if let State::Exited { at, exit } = *state
+            && let Err(error) = self.book.records.put_end(&self.id, End { at, exit })
+        {
+            tracing::error!(%error, instance = %self.id, "cannot keep how an instance ended");
+        }
+    }
+
+    /// Changes the state if `event` does, and records the fact that goes with it.
+    fn apply(&self, state: &mut State, event: Event, happened: Option<Happened>) -> Result<(), Error> {
+        let now = self.book.world.now();
+        let Some(next) = state.step(event, now)? else { return Ok(()) };
+        *state = next;
+        self.changed.notify_all();
+        match happened {
+            Some(happened) => self
+                .book
+                .journal
+                .record(now, &self.id, happened)
+                .doing("record what happened to")
+                .map_err(|attempt| attempt.on(&self.id)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage, Error> {
+        self.group.usage().doing("measure").map_err(|attempt| attempt.on(&self.id))
+    }
+}

@@ -1,0 +1,261 @@
+//! What a new process does between clone and exec.
+//!
+//! It runs in the memory of the node, beside threads that may hold any lock. So there is one rule: system calls on data
+//! that the node has laid out before, and nothing else. No allocation, no formatting, no panic.
+
+use super::step::{Mapping, Step};
+use crate::launch::Report;
+use crate::sys;
+use libc::{c_int, c_long, c_void};
+use rustix::fd::RawFd;
+use rustix::io;
+use rustix::process::Pid;
+
+/// What a process is to do, and where it says what became of it.
+pub(super) struct Task {
+    pub(super) steps: *const [Step],
+    pub(super) report: *mut Report,
+    /// Tells apart the steps of the two processes.
+    pub(super) first_step: usize,
+}
+
+/// Starts the first process and waits until it has ended.
+pub(super) fn spawn_held(task: &Task, stack: *mut c_void) -> io::Result<Pid> {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: CLONE_VFORK holds this thread, and so the task and the stack, until the process has ended.
+    // Needed: std and rustix start processes only by fork or exec.
+    let pid = unsafe { libc::clone(run, stack, flags, std::ptr::from_ref(task).cast_mut().cast()) };
+    Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(sys::last_error)
+}
+
+/// The entry of both processes. Returns only when something failed.
+pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
+    // SAFETY: the node passes a `Task` that outlives this process's use of the shared memory, because CLONE_VFORK holds
+    // the node's thread until exec or exit.
+    let (steps, report, first) = unsafe {
+        let task = &*task.cast::<Task>();
+        (&*task.steps, task.report, task.first_step)
+    };
+    let mut number = first;
+    for step in steps {
+        // SAFETY: every pointer in a step was laid out by the node and lives as long as the task.
+        let result = unsafe { perform(step, report) };
+        if result < 0 {
+            // SAFETY: only one process at a time runs on this memory: the node and the first process are held by VFORK.
+            unsafe {
+                if (*report).errno == 0 {
+                    (*report).step = number;
+                    (*report).errno = sys::last_errno();
+                }
+            }
+            return 127;
+        }
+        number = number.wrapping_add(1);
+    }
+    0
+}
+
+/// Does one step. Negative means that errno says why not.
+unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
+    // SAFETY: as said by the caller; each arm is one or a few system calls on data of the step.
+    unsafe {
+        match step {
+            Step::JoinGroup { tasks } => libc::syscall(libc::SYS_write, *tasks, c"0".as_ptr(), 1_usize),
+            Step::Enter { namespace, kind } => libc::syscall(libc::SYS_setns, *namespace, *kind),
+            Step::BecomeRoot => become_root(),
+            Step::Spawn { task, flags, stack } => {
+                let pid = &raw mut (*report).second;
+                c_long::from(libc::clone(run, *stack, *flags, (*task).cast_mut().cast(), pid))
+            }
+            Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
+            Step::Mount(mapping) => mount(mapping),
+            Step::NewMount { kind, options, flags, into } => new_mount(kind.as_ptr(), options, *flags, *into),
+            Step::ChangeFolder { to } => libc::syscall(libc::SYS_chdir, to.as_ptr()),
+            Step::ChangeFolderTo { fd } => libc::syscall(libc::SYS_fchdir, *fd),
+            Step::PivotHere => libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()),
+            Step::DropOldRoot => libc::syscall(libc::SYS_umount2, c".".as_ptr(), libc::MNT_DETACH),
+            Step::MakeFolder { path } => {
+                exists_is_fine(libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o755_u32))
+            }
+            Step::Hide { path, under } => missing_is_fine(mount_call(under, path, None, libc::MS_BIND)),
+            Step::HideFolder { path } => missing_is_fine(mount_call(
+                c"tmpfs",
+                path,
+                Some(c"tmpfs"),
+                libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+            )),
+            Step::Freeze { path } => freeze(path),
+            Step::SetHostname { name } => libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.count_bytes()),
+            Step::NewSession => libc::syscall(libc::SYS_setsid),
+            Step::Pass { fd, as_number } => libc::syscall(libc::SYS_dup3, *fd, *as_number, 0),
+            Step::CloseOnExecFrom { first } => {
+                libc::syscall(libc::SYS_close_range, *first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+            }
+            Step::Limit { resource, soft, hard } => {
+                let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
+                let none = std::ptr::null::<c_void>();
+                libc::syscall(libc::SYS_prlimit64, 0, *resource, &raw const limit, none)
+            }
+            Step::KeepCapabilities { set } => keep_capabilities(*set),
+            Step::BecomeUser { uid, gid } => become_user(*uid, *gid),
+            Step::NoNewPrivileges => libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            Step::Filter { program } => {
+                libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program.0)
+            }
+            Step::RestoreSignals => restore_signals(),
+            Step::Execute { program, arguments, environment } => libc::syscall(
+                libc::SYS_execveat,
+                *program,
+                c"".as_ptr(),
+                arguments.as_ptr(),
+                environment.as_ptr(),
+                libc::AT_EMPTY_PATH,
+            ),
+        }
+    }
+}
+
+unsafe fn become_root() -> c_long {
+    // SAFETY: three calls without memory but a null list.
+    unsafe {
+        let result = libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<c_void>());
+        if result < 0 {
+            return result;
+        }
+        let result = libc::syscall(libc::SYS_setresgid, 0, 0, 0);
+        if result < 0 { result } else { libc::syscall(libc::SYS_setresuid, 0, 0, 0) }
+    }
+}
+
+unsafe fn become_user(uid: u32, gid: u32) -> c_long {
+    // SAFETY: two calls without memory.
+    unsafe {
+        let result = libc::syscall(libc::SYS_setresgid, gid, gid, gid);
+        if result < 0 { result } else { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }
+    }
+}
+
+unsafe fn attach(mount: RawFd, at: *const libc::c_char) -> c_long {
+    // SAFETY: both paths are C strings.
+    unsafe {
+        libc::syscall(libc::SYS_move_mount, mount, c"".as_ptr(), libc::AT_FDCWD, at, libc::MOVE_MOUNT_F_EMPTY_PATH)
+    }
+}
+
+unsafe fn mount(mapping: &Mapping) -> c_long {
+    let none = std::ptr::null::<c_void>();
+    // SAFETY: the paths are C strings; no data is passed.
+    unsafe { libc::syscall(libc::SYS_mount, mapping.from.as_ptr(), mapping.at.as_ptr(), none, mapping.flags, none) }
+}
+
+unsafe fn mount_call(
+    from: &std::ffi::CStr,
+    at: &std::ffi::CStr,
+    kind: Option<&std::ffi::CStr>,
+    flags: libc::c_ulong,
+) -> c_long {
+    let none = std::ptr::null::<c_void>();
+    let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
+    // SAFETY: all pointers are C strings or null.
+    unsafe { libc::syscall(libc::SYS_mount, from.as_ptr(), at.as_ptr(), kind, flags, none) }
+}
+
+/// A bind mount takes its flags only when it is mounted again.
+unsafe fn freeze(path: &std::ffi::CStr) -> c_long {
+    let flags = libc::MS_BIND | libc::MS_REC;
+    // SAFETY: all pointers are C strings.
+    unsafe {
+        let result = mount_call(path, path, None, flags);
+        if result < 0 {
+            return missing_is_fine(result);
+        }
+        let again =
+            libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        mount_call(path, path, None, again)
+    }
+}
+
+unsafe fn new_mount(
+    kind: *const libc::c_char,
+    options: &[super::step::MountOption],
+    flags: c_long,
+    into: RawFd,
+) -> c_long {
+    // SAFETY: all pointers are C strings or null.
+    unsafe {
+        let context = libc::syscall(libc::SYS_fsopen, kind, 1_u32);
+        if context < 0 {
+            return context;
+        }
+        for option in options {
+            let value = option.value.as_ref().map_or(std::ptr::null(), |value| value.as_ptr());
+            let command: c_long = if value.is_null() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
+            let result = libc::syscall(libc::SYS_fsconfig, context, command, option.key.as_ptr(), value, 0);
+            if result < 0 {
+                return result;
+            }
+        }
+        let none = std::ptr::null::<c_void>();
+        let result = libc::syscall(libc::SYS_fsconfig, context, FSCONFIG_CMD_CREATE, none, none, 0);
+        if result < 0 {
+            return result;
+        }
+        let mount = libc::syscall(libc::SYS_fsmount, context, 1_u32, flags);
+        if mount < 0 {
+            return mount;
+        }
+        libc::syscall(libc::SYS_dup3, mount, into, libc::O_CLOEXEC)
+    }
+}
+
+const FSCONFIG_SET_FLAG: c_long = 0;
+const FSCONFIG_SET_STRING: c_long = 1;
+const FSCONFIG_CMD_CREATE: c_long = 6;
+const LAST_CAPABILITY: c_long = 63;
+
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+unsafe fn keep_capabilities(set: u64) -> c_long {
+    let mut capability: c_long = 0;
+    while capability <= LAST_CAPABILITY {
+        if set >> capability & 1 == 0 {
+            // SAFETY: a call without memory. EINVAL means that this kernel does not have the capability.
+            let result = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+            if result < 0 && sys::last_errno() != libc::EINVAL {
+                return result;
+            }
+        }
+        capability = capability.wrapping_add(1);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the set")]
+    let (low, high) = (set as u32, (set >> 32) as u32);
+    let header = CapabilityHeader { version: 0x2008_0522, pid: 0 };
+    let data = [low, low, 0, high, high, 0];
+    // SAFETY: version 3 of the interface reads the header and two times three words.
+    unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) }
+}
+
+/// Handlers of the node do not exist in the new program, but signals that the node ignores or blocks would stay so.
+unsafe fn restore_signals() -> c_long {
+    let action = [0_u64; 4];
+    let nothing = 0_u64;
+    let none = std::ptr::null::<c_void>();
+    let size = size_of::<u64>();
+    // SAFETY: a zeroed kernel sigaction (four words) means the default action; sets are one word.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, libc::SIGPIPE, action.as_ptr(), none, size);
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const nothing, none, size)
+    }
+}
+
+fn exists_is_fine(result: c_long) -> c_long {
+    if result < 0 && sys::last_errno() == libc::EEXIST { 0 } else { result }
+}
+
+fn missing_is_fine(result: c_long) -> c_long {
+    if result < 0 && sys::last_errno() == libc::ENOENT { 0 } else { result }
+}

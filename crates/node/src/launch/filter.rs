@@ -1,0 +1,278 @@
+//! The seccomp filter, made once when the node opens.
+//!
+//! The kernel works through a filter for every known call number when it is loaded, so its cost grows with its length:
+//! a list of 300 comparisons costs a millisecond at every start, a decision tree over ranges a tenth of that.
+
+use super::calls::{COMMON, OLDER};
+use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
+use libc::{c_long, sock_filter};
+
+const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+/// What a kernel says that does not have the call: libraries then take the older way.
+const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+/// Set in the numbers of x32, a second set of calls on x86_64.
+const X32: u32 = 0x4000_0000;
+
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCHITECTURE: u32 = 4;
+/// The lower halves of the arguments; both architectures are little-endian.
+const OFFSET_FIRST: u32 = 16;
+const OFFSET_SECOND: u32 = 24;
+
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP)
+    .unsigned_abs();
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Always(u32),
+    /// `clone`: not with new namespaces.
+    Clone,
+    /// `socket`: not the families that reach the hypervisor or the kernel's crypto.
+    Socket,
+    /// `ioctl`: not the ones that type into somebody's terminal.
+    Ioctl,
+    /// `personality`: only what changes nothing but the reported name.
+    Personality,
+}
+
+/// From `start` up to the start of the next range, all calls have this verdict.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    start: u32,
+    verdict: Verdict,
+}
+
+/// The finished program.
+pub(crate) struct Filter {
+    code: Vec<sock_filter>,
+}
+
+impl Filter {
+    pub(crate) fn new() -> Self {
+        let mut code = vec![
+            load(OFFSET_ARCHITECTURE),
+            jump(BPF_JEQ, ARCHITECTURE, 1, 0),
+            finish(KILL),
+            load(OFFSET_NUMBER),
+            jump(BPF_JSET, X32, 0, 1),
+            finish(REFUSE),
+        ];
+        code.extend(tree(&ranges()));
+        Self { code }
+    }
+
+    /// A view for the kernel, valid as long as `self`.
+    pub(super) fn program(&self) -> libc::sock_fprog {
+        libc::sock_fprog { len: u16::try_from(self.code.len()).unwrap_or(0), filter: self.code.as_ptr().cast_mut() }
+    }
+}
+
+fn number(call: c_long) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+fn verdict(call: u32) -> Verdict {
+    let newest = COMMON.iter().chain(OLDER).map(|call| number(*call)).max().unwrap_or(0);
+    match c_long::from(call) {
+        libc::SYS_clone => Verdict::Clone,
+        libc::SYS_clone3 => Verdict::Always(UNKNOWN),
+        libc::SYS_socket => Verdict::Socket,
+        libc::SYS_ioctl => Verdict::Ioctl,
+        libc::SYS_personality => Verdict::Personality,
+        known if COMMON.contains(&known) || OLDER.contains(&known) => Verdict::Always(ALLOW),
+        _ if call > newest => Verdict::Always(UNKNOWN),
+        _ => Verdict::Always(REFUSE),
+    }
+}
+
+fn ranges() -> Vec<Range> {
+    const END: u32 = 1024;
+    let mut ranges: Vec<Range> = Vec::new();
+    for call in 0..END {
+        let verdict = verdict(call);
+        if ranges.last().is_none_or(|last| last.verdict != verdict) {
+            ranges.push(Range { start: call, verdict });
+        }
+    }
+    ranges
+}
+
+/// Halves the ranges until one is left.
+fn tree(ranges: &[Range]) -> Vec<sock_filter> {
+    match ranges {
+        [] => vec![finish(REFUSE)],
+        [only] => leaf(only.verdict),
+        _ => {
+            let (lower, upper) = ranges.split_at(ranges.len() / 2);
+            let start = upper.first().map_or(0, |range| range.start);
+            let (lower, upper) = (tree(lower), tree(upper));
+            let mut code = match u8::try_from(lower.len()) {
+                Ok(distance) => vec![jump(BPF_JGE, start, distance, 0)],
+                // A conditional jump reaches 255 instructions; beyond, it needs a stepping stone.
+                Err(_) => vec![jump(BPF_JGE, start, 0, 1), skip(lower.len())],
+            };
+            code.extend(lower);
+            code.extend(upper);
+            code
+        }
+    }
+}
+
+fn leaf(verdict: Verdict) -> Vec<sock_filter> {
+    match verdict {
+        Verdict::Always(action) => vec![finish(action)],
+        Verdict::Clone => {
+            vec![load(OFFSET_FIRST), jump(BPF_JSET, NAMESPACES, 0, 1), finish(REFUSE), finish(ALLOW)]
+        }
+        Verdict::Socket => refuse_if_equal(OFFSET_FIRST, &[libc::AF_VSOCK.unsigned_abs(), libc::AF_ALG.unsigned_abs()]),
+        Verdict::Ioctl => {
+            let (sti, linux) = (number_of_ioctl(libc::TIOCSTI), number_of_ioctl(libc::TIOCLINUX));
+            refuse_if_equal(OFFSET_SECOND, &[sti, linux])
+        }
+        Verdict::Personality => allow_if_equal(OFFSET_FIRST, &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX]),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the numbers of these calls have 16 bits")]
+fn number_of_ioctl(call: libc::Ioctl) -> u32 {
+    call as u32
+}
+
+fn refuse_if_equal(offset: u32, values: &[u32]) -> Vec<sock_filter> {
+    compare(offset, values, REFUSE, ALLOW)
+}
+
+fn allow_if_equal(offset: u32, values: &[u32]) -> Vec<sock_filter> {
+    compare(offset, values, ALLOW, REFUSE)
+}
+
+fn compare(offset: u32, values: &[u32], equal: u32, otherwise: u32) -> Vec<sock_filter> {
+    let mut code = vec![load(offset)];
+    for value in values {
+        code.extend([jump(BPF_JEQ, *value, 0, 1), finish(equal)]);
+    }
+    code.push(finish(otherwise));
+    code
+}
+
+fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
+}
+
+fn load(offset: u32) -> sock_filter {
+    instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, offset)
+}
+
+fn jump(condition: u32, value: u32, if_true: u8, if_false: u8) -> sock_filter {
+    instruction(BPF_JMP | condition | BPF_K, if_true, if_false, value)
+}
+
+fn skip(count: usize) -> sock_filter {
+    instruction(BPF_JMP | BPF_JA, 0, 0, u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn finish(action: u32) -> sock_filter {
+    instruction(BPF_RET | BPF_K, 0, 0, action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    static FILTER: LazyLock<Vec<sock_filter>> = LazyLock::new(|| Filter::new().code);
+
+    /// Works through the filter as the kernel does.
+    fn decide(filter: &[sock_filter], architecture: u32, call: u32, arguments: [u32; 2]) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = filter[at];
+            at += 1;
+            let jump = |taken: bool| usize::from(if taken { step.jt } else { step.jf });
+            match u32::from(step.code) {
+                code if code == BPF_LD | BPF_W | BPF_ABS => {
+                    value = match step.k {
+                        OFFSET_NUMBER => call,
+                        OFFSET_ARCHITECTURE => architecture,
+                        OFFSET_FIRST => arguments[0],
+                        OFFSET_SECOND => arguments[1],
+                        other => panic!("offset {other}"),
+                    }
+                }
+                code if code == BPF_JMP | BPF_JEQ => at += jump(value == step.k),
+                code if code == BPF_JMP | BPF_JGE => at += jump(value >= step.k),
+                code if code == BPF_JMP | BPF_JSET => at += jump(value & step.k != 0),
+                code if code == BPF_JMP | BPF_JA => at += step.k as usize,
+                code if code == BPF_RET => return step.k,
+                other => panic!("instruction {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_call_gets_the_verdict_of_the_list() {
+        for call in 0..2048 {
+            if let Verdict::Always(action) = verdict(call) {
+                assert_eq!(decide(&FILTER, ARCHITECTURE, call, [0, 0]), action, "call {call}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_stays_short() {
+        assert!(FILTER.len() < 250, "{} instructions", FILTER.len());
+    }
+
+    #[test]
+    fn calls_of_other_architectures_are_refused() {
+        assert_eq!(decide(&FILTER, 0x4000_0003, 0, [0, 0]), KILL);
+        assert_eq!(decide(&FILTER, ARCHITECTURE, X32 | number(libc::SYS_read), [0, 0]), REFUSE);
+    }
+
+    #[test]
+    fn what_reaches_for_the_machine_is_refused() {
+        let refused = [
+            libc::SYS_mount,
+            libc::SYS_unshare,
+            libc::SYS_setns,
+            libc::SYS_bpf,
+            libc::SYS_keyctl,
+            libc::SYS_init_module,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_io_uring_setup,
+            libc::SYS_userfaultfd,
+            libc::SYS_pivot_root,
+        ];
+        for call in refused {
+            assert_eq!(decide(&FILTER, ARCHITECTURE, number(call), [0, 0]), REFUSE, "call {call}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_clone_with_any_namespace_is_refused(flags: u32) {
+            let expected = if flags & NAMESPACES == 0 { ALLOW } else { REFUSE };
+            prop_assert_eq!(decide(&FILTER, ARCHITECTURE, number(libc::SYS_clone), [flags, 0]), expected);
+        }
+
+        #[test]
+        fn no_number_leaves_the_program(call: u32, first: u32, second: u32) {
+            decide(&FILTER, ARCHITECTURE, call, [first, second]);
+        }
+    }
+}

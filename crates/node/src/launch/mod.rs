@@ -1,0 +1,91 @@
+//! Starting the first process of an instance.
+//!
+//! ```text
+//! node ── clone(VM, VFORK) ──▶ first: joins the control groups, the network and the user namespace
+//!  │ held until first ends       └─ clone(VM, VFORK, PARENT, new mount, pid, ipc, uts, cgroup) ──▶ second, pid 1
+//!  │                                 held until second execs         mounts, pivots, drops rights, execs the program
+//!  └─ reaps first; second is the node's own child
+//! ```
+//!
+//! Both share the node's memory, so the start costs the same however large the node is. What they do is a list of
+//! [`step::Step`]s that [`plan`] lays out; [`child`] works through it.
+
+mod calls;
+#[expect(unsafe_code, reason = "a process between clone and exec may only make raw system calls")]
+mod child;
+pub(crate) mod filter;
+mod plan;
+mod step;
+
+pub use plan::{CONFIG_FD, LISTENER_FD};
+pub(crate) use plan::{Fds, Launch, Words, keep};
+
+use crate::sys::{self, SignalsBlocked};
+use child::Task;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use step::Step;
+
+/// Steps of the second process count from here in a report.
+const SECOND: usize = 1_000;
+
+/// Where the processes say what became of them, in shared memory.
+#[derive(Default)]
+struct Report {
+    step: usize,
+    errno: i32,
+    second: i32,
+}
+
+/// A started first process.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("the new process failed to {what}")]
+    Step { what: String, source: Errno },
+    #[error("failed to start a process")]
+    Clone(#[source] Errno),
+    #[error("a text for the new process contains a zero byte")]
+    ZeroByte(#[from] std::ffi::NulError),
+    #[error("failed to prepare the new process")]
+    Prepare(#[from] Errno),
+}
+
+/// Starts what `launch` describes and returns when the program runs.
+pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
+    let mut report = Report::default();
+    let second_steps = launch.inside()?;
+    let mut stacks = (vec![0_u8; sys::STACK_BYTES], vec![0_u8; sys::STACK_BYTES]);
+    let report_at = &raw mut report;
+    let second = Task { steps: &raw const *second_steps, report: report_at, first_step: SECOND };
+    let first_steps = launch.outside(&raw const second, sys::stack_top(&mut stacks.1));
+    let first = Task { steps: &raw const *first_steps, report: report_at, first_step: 0 };
+
+    let blocked = SignalsBlocked::new();
+    let first_pid = child::spawn_held(&first, sys::stack_top(&mut stacks.0));
+    drop(blocked);
+    sys::reap(first_pid.map_err(LaunchError::Clone)?);
+
+    let pid = Pid::from_raw(report.second).filter(|_| report.second > 0);
+    if report.errno != 0 {
+        if let Some(pid) = pid {
+            sys::reap(pid);
+        }
+        let what = describe(&first_steps, &second_steps, report.step);
+        return Err(LaunchError::Step { what, source: Errno::from_raw_os_error(report.errno) });
+    }
+    let pid = pid.ok_or(LaunchError::Clone(Errno::CHILD))?;
+    // The process cannot be reaped by anyone else before this, so the number is still its own.
+    Ok(Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? })
+}
+
+fn describe(first: &[Step], second: &[Step], number: usize) -> String {
+    let step = number.checked_sub(SECOND).map_or_else(|| first.get(number), |number| second.get(number));
+    step.map_or_else(|| format!("do step {number}"), Step::describe)
+}

@@ -1,0 +1,273 @@
+//! The fixed list of what is done between clone and exec. Nothing of it depends on what a tenant sent but names and numbers.
+
+use super::LaunchError;
+use super::child::Task;
+use super::filter::Filter;
+use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step};
+use crate::spec::User;
+use libc::c_void;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::io;
+use std::ffi::{CString, NulError};
+
+/// Descriptors of the node that the new processes use have at least this number, so that the small ones are free.
+const LOWEST: RawFd = 32;
+const ROOT: RawFd = 5;
+const PROC: RawFd = 6;
+const TERMINALS: RawFd = 7;
+const SHARED: RawFd = 8;
+const QUEUES: RawFd = 9;
+
+/// Where the program finds its listening socket and its configuration.
+pub const LISTENER_FD: RawFd = 3;
+pub const CONFIG_FD: RawFd = 4;
+
+/// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are attached here until
+/// the old root goes, with everything on it.
+const WORKBENCH: &str = "/sys";
+
+const NODEV: i64 = 0x4;
+const PLAIN: i64 = 0x2 | 0x4 | 0x8;
+
+/// What a program in an instance may do as root: what Debian's package and user tools need, nothing of the machine.
+const CAPABILITIES: [u32; 10] = [
+    0,  // CHOWN
+    1,  // DAC_OVERRIDE
+    3,  // FOWNER
+    4,  // FSETID
+    5,  // KILL
+    6,  // SETGID
+    7,  // SETUID
+    8,  // SETPCAP
+    18, // SYS_CHROOT
+    31, // SETFCAP
+];
+
+const HIDDEN_FILES: [&str; 6] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/timer_list",
+    "/proc/sysrq-trigger",
+];
+const HIDDEN_FOLDERS: [&str; 3] = ["/proc/acpi", "/proc/asound", "/proc/scsi"];
+const FROZEN: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
+
+/// Everything that a start needs. The descriptors are copies that the new processes inherit.
+pub(crate) struct Launch<'a> {
+    fds: Fds,
+    words: Words<'a>,
+    filter: &'a Filter,
+}
+
+/// The descriptors of a start.
+pub(crate) struct Fds {
+    pub(crate) groups: Vec<OwnedFd>,
+    pub(crate) network: OwnedFd,
+    pub(crate) users: OwnedFd,
+    /// Topmost first.
+    pub(crate) layers: Vec<OwnedFd>,
+    pub(crate) disk: OwnedFd,
+    pub(crate) devices: OwnedFd,
+    pub(crate) program: OwnedFd,
+    pub(crate) null: OwnedFd,
+    pub(crate) output: OwnedFd,
+    pub(crate) listener: Option<OwnedFd>,
+    pub(crate) config: Option<OwnedFd>,
+}
+
+/// The texts and numbers of a start.
+pub(crate) struct Words<'a> {
+    pub(crate) arguments: &'a [String],
+    pub(crate) environment: &'a [String],
+    pub(crate) hostname: &'a str,
+    pub(crate) workdir: &'a str,
+    pub(crate) user: User,
+    pub(crate) open_files: u64,
+    pub(crate) shared_memory_mb: u32,
+}
+
+/// A copy of a descriptor that has a number out of the way of the ones that the new processes choose.
+pub(crate) fn keep(fd: impl AsFd) -> io::Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, LOWEST)
+}
+
+impl<'a> Launch<'a> {
+    /// All of `fds` must come from [`keep`].
+    pub(crate) fn new(fds: Fds, words: Words<'a>, filter: &'a Filter) -> Self {
+        Self { fds, words, filter }
+    }
+
+    /// What the first process does, still with the rights of the node.
+    pub(super) fn outside(&self, second: *const Task, stack: *mut c_void) -> Vec<Step> {
+        let mut steps: Vec<Step> =
+            self.fds.groups.iter().map(|group| Step::JoinGroup { tasks: group.as_raw_fd() }).collect();
+        let flags = libc::CLONE_VM
+            | libc::CLONE_VFORK
+            | libc::CLONE_PARENT
+            | libc::CLONE_PARENT_SETTID
+            | libc::CLONE_NEWNS
+            | libc::CLONE_NEWPID
+            | libc::CLONE_NEWIPC
+            | libc::CLONE_NEWUTS
+            | libc::CLONE_NEWCGROUP
+            | libc::SIGCHLD;
+        steps.extend([
+            Step::Enter { namespace: self.fds.network.as_raw_fd(), kind: libc::CLONE_NEWNET },
+            Step::Enter { namespace: self.fds.users.as_raw_fd(), kind: libc::CLONE_NEWUSER },
+            Step::BecomeRoot,
+            Step::Spawn { task: second, flags, stack },
+        ]);
+        steps
+    }
+
+    /// What the second process does, inside its namespaces.
+    pub(super) fn inside(&self) -> Result<Vec<Step>, LaunchError> {
+        let mut steps = self.make_file_systems()?;
+        steps.extend(enter_root()?);
+        steps.extend(self.furnish()?);
+        steps.extend(mask()?);
+        steps.extend(self.settle()?);
+        steps.extend(self.drop_rights());
+        steps.push(Step::Execute {
+            program: self.fds.program.as_raw_fd(),
+            arguments: pointers(self.words.arguments)?,
+            environment: pointers(self.words.environment)?,
+        });
+        Ok(steps)
+    }
+
+    /// All of them before the old root goes: a new proc is only granted beside a full one, and layers must be attached
+    /// somewhere to become part of an overlay.
+    fn make_file_systems(&self) -> Result<Vec<Step>, NulError> {
+        let private =
+            Mapping { from: CString::new("none")?, at: CString::new("/")?, flags: libc::MS_REC | libc::MS_PRIVATE };
+        let mut steps = vec![Step::Mount(private)];
+        let mut options = vec![option("source", "holm")?];
+        for layer in &self.fds.layers {
+            steps.push(Step::Attach { mount: layer.as_raw_fd(), at: CString::new(WORKBENCH)? });
+            options.push(option("lowerdir+", &format!("/proc/self/fd/{}", layer.as_raw_fd()))?);
+        }
+        let disk = self.fds.disk.as_raw_fd();
+        steps.push(Step::Attach { mount: disk, at: CString::new(WORKBENCH)? });
+        options.push(option("upperdir", &format!("/proc/self/fd/{disk}/upper"))?);
+        options.push(option("workdir", &format!("/proc/self/fd/{disk}/work"))?);
+        options.push(MountOption { key: CString::new("userxattr")?, value: None });
+        let size = format!("{}m", self.words.shared_memory_mb);
+        let terminals = vec![option("mode", "0620")?, option("gid", "5")?, option("ptmxmode", "0666")?];
+        steps.extend([
+            new_mount("overlay", options, NODEV, ROOT)?,
+            new_mount("proc", vec![], PLAIN, PROC)?,
+            new_mount("devpts", terminals, 0x2 | 0x8, TERMINALS)?,
+            new_mount("tmpfs", vec![option("mode", "1777")?, option("size", &size)?], PLAIN, SHARED)?,
+            new_mount("mqueue", vec![], PLAIN, QUEUES)?,
+        ]);
+        Ok(steps)
+    }
+
+    /// From here on, paths are the instance's own: no link in an image can lead to the machine.
+    fn furnish(&self) -> Result<Vec<Step>, NulError> {
+        let mut steps = Vec::new();
+        for folder in ["/proc", "/dev", "/sys", "/tmp"] {
+            steps.push(Step::MakeFolder { path: CString::new(folder)? });
+        }
+        let devices = self.fds.devices.as_raw_fd();
+        let mounts = [
+            (PROC, "/proc"),
+            (devices, "/dev"),
+            (TERMINALS, "/dev/pts"),
+            (SHARED, "/dev/shm"),
+            (QUEUES, "/dev/mqueue"),
+        ];
+        for (mount, at) in mounts {
+            steps.push(Step::Attach { mount, at: CString::new(at)? });
+        }
+        Ok(steps)
+    }
+
+    fn settle(&self) -> Result<Vec<Step>, NulError> {
+        let mut steps = vec![Step::SetHostname { name: CString::new(self.words.hostname)? }, Step::NewSession];
+        for (at, _) in self.words.workdir.match_indices('/').skip(1).chain([(self.words.workdir.len(), "")]) {
+            if let Some(prefix) = self.words.workdir.get(..at).filter(|prefix| !prefix.is_empty()) {
+                steps.push(Step::MakeFolder { path: CString::new(prefix)? });
+            }
+        }
+        steps.push(Step::ChangeFolder { to: CString::new(self.words.workdir)? });
+        Ok(steps)
+    }
+
+    fn drop_rights(&self) -> Vec<Step> {
+        let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number };
+        let limit = |resource, most| Step::Limit { resource, soft: most, hard: most };
+        let set = CAPABILITIES.iter().fold(0_u64, |set, capability| set | 1 << capability);
+        let mut steps = vec![pass(&self.fds.null, 0), pass(&self.fds.output, 1), pass(&self.fds.output, 2)];
+        if let Some(listener) = &self.fds.listener {
+            steps.push(pass(listener, LISTENER_FD));
+        }
+        if let Some(config) = &self.fds.config {
+            steps.push(pass(config, CONFIG_FD));
+        }
+        // Whatever else has a number is closed by exec: 3 and 4 too, unless they were passed.
+        let first = match (&self.fds.listener, &self.fds.config) {
+            (_, Some(_)) => 5,
+            (Some(_), None) => 4,
+            (None, None) => 3,
+        };
+        steps.extend([
+            Step::CloseOnExecFrom { first },
+            limit(resource(libc::RLIMIT_CORE), 0),
+            limit(resource(libc::RLIMIT_NOFILE), self.words.open_files),
+            Step::KeepCapabilities { set },
+        ]);
+        if self.words.user != User::ROOT {
+            steps.push(Step::BecomeUser { uid: self.words.user.uid, gid: self.words.user.gid });
+        }
+        steps.extend([
+            Step::NoNewPrivileges,
+            Step::RestoreSignals,
+            Step::Filter { program: FilterProgram(self.filter.program()) },
+        ]);
+        steps
+    }
+}
+
+fn enter_root() -> Result<Vec<Step>, NulError> {
+    Ok(vec![
+        Step::Attach { mount: ROOT, at: CString::new(WORKBENCH)? },
+        Step::ChangeFolderTo { fd: ROOT },
+        Step::PivotHere,
+        Step::DropOldRoot,
+        Step::ChangeFolder { to: CString::new("/")? },
+    ])
+}
+
+fn mask() -> Result<Vec<Step>, NulError> {
+    let mut steps = Vec::new();
+    for path in HIDDEN_FILES {
+        steps.push(Step::Hide { path: CString::new(path)?, under: CString::new("/dev/null")? });
+    }
+    for path in HIDDEN_FOLDERS {
+        steps.push(Step::HideFolder { path: CString::new(path)? });
+    }
+    for path in FROZEN {
+        steps.push(Step::Freeze { path: CString::new(path)? });
+    }
+    Ok(steps)
+}
+
+fn option(key: &str, value: &str) -> Result<MountOption, NulError> {
+    Ok(MountOption { key: CString::new(key)?, value: Some(CString::new(value)?) })
+}
+
+fn new_mount(kind: &str, options: Vec<MountOption>, flags: i64, into: RawFd) -> Result<Step, NulError> {
+    Ok(Step::NewMount { kind: CString::new(kind)?, options, flags, into })
+}
+
+fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
+    Ok(Pointers::new(texts.iter().map(|text| CString::new(text.as_str())).collect::<Result<_, _>>()?))
+}
+
+fn resource(which: libc::__rlimit_resource_t) -> i32 {
+    i32::try_from(which).unwrap_or(i32::MAX)
+}

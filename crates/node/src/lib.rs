@@ -1,0 +1,55 @@
+//! Instances on this machine: programs that run apart from the machine and from each other, and the kernel beneath them.
+//!
+//! An [`Instance`](View) is one container now; callers name it by an [`Id`] and never see how it is kept apart, so that
+//! other kinds can stand beside containers. The node knows nothing of what an instance is for.
+//!
+//! ```text
+//! Node ── Seats      networks, users and devices, made before they are needed
+//!      ├─ Groups     control groups: limits, freezing, usage
+//!      ├─ launch     from clone to exec
+//!      ├─ Watch      one thread that learns of every exit
+//!      ├─ records    one small file per instance, by which the next node finds it again
+//!      └─ Journal    what happened, until somebody has taken note of it
+//! ```
+//!
+//! **What keeps an instance apart:** namespaces for processes, mounts, network, ipc, names, control groups and users (its
+//! root is nobody outside); a root file system of read-only layers under a writable one of limited size; limits of
+//! memory, cpu and processes; no capability over the machine, no new privileges, a filter of system calls; a network that
+//! reaches the internet but neither the machine nor its neighbours. The kernel is shared: whoever can break it from a
+//! program's place breaks out. That is what machines of their own are for.
+//!
+//! **Instances outlive the node.** Whatever it holds of them is found again through the process of the instance. An
+//! instance whose record is older than the machine's start is reported as lost.
+
+mod adopt;
+mod cgroup;
+mod console;
+mod disk;
+mod error;
+mod facts;
+mod instance;
+mod launch;
+mod making;
+mod net;
+mod node;
+mod probe;
+mod process;
+mod records;
+mod seats;
+mod settings;
+mod spec;
+mod state;
+#[expect(unsafe_code, reason = "system calls that no safe interface offers")]
+mod sys;
+mod watch;
+
+pub use cgroup::Usage;
+pub use error::{CreateError, Error, OpenError};
+pub use facts::{Fact, Happened};
+pub use instance::View;
+pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
+pub use node::Node;
+pub use probe::{Finding, probe};
+pub use settings::{Egress, Limits, Settings, Subnet};
+pub use spec::{FirstProcess, Id, Program, Spec, SpecError, User};
+pub use state::{Exit, State};

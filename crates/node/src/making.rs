@@ -1,0 +1,123 @@
+//! Making an instance: the order of things, and how they are undone when one fails.
+
+use crate::cgroup::Group;
+use crate::disk;
+use crate::error::{CreateError, Doing};
+use crate::facts::Happened;
+use crate::instance::{Body, Instance, Origin};
+use crate::launch::{self, Fds, Launch, Started, Words, keep};
+use crate::node::Node;
+use crate::process::Identity;
+use crate::records::Record;
+use crate::seats::Seat;
+use crate::spec::{Spec, sealed};
+use crate::state::State;
+use rustix::fd::{AsFd, OwnedFd};
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
+    let seat = node.seats.take().doing("prepare a network and users")?;
+    let number = seat.number;
+    let made = on_seat(node, spec, seat);
+    if made.is_err() {
+        undo(node, spec);
+        node.seats.give_back(number);
+    }
+    made
+}
+
+/// In this order: the record comes before anything that would outlive a kill of this process, and the process is recorded
+/// only after its start was; a record without a process is swept, whatever it got to.
+fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, CreateError> {
+    let book = &node.book;
+    let mut record =
+        Record { boot: node.boot.clone(), seat: seat.number, memory_mb: spec.memory_mb, process: None, end: None };
+    book.records.put(&spec.id, &record).doing("record the instance")?;
+    let group = node.groups.make(spec).doing("make its control groups")?;
+    let disk = disk::make_layer(spec.disk_mb, seat.root, &files(node, spec)).doing("make its writable layer")?;
+    let started = start(node, spec, &seat, &group, &disk)?;
+    record.process = Some(Identity::of(started.pid).doing("identify its process")?);
+
+    let now = book.world.now();
+    let pid = started.pid.as_raw_nonzero().get();
+    let body = Body { pid, pidfd: started.pidfd, network: seat.network, console: Some(seat.console) };
+    let origin = Origin {
+        id: spec.id.clone(),
+        seat: seat.number,
+        memory_mb: spec.memory_mb,
+        group,
+        body: Some(body),
+        state: State::Running { since: now },
+    };
+    let instance = Arc::new(Instance::new(origin, Arc::clone(book)));
+    let happened = Happened::Started { memory_mb: spec.memory_mb };
+    book.journal.record(now, &spec.id, happened).doing("record its start")?;
+    book.records.put(&spec.id, &record).doing("record its process")?;
+    node.admit(Arc::clone(&instance)).doing("watch its process")?;
+    Ok(instance)
+}
+
+fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> Result<Started, CreateError> {
+    let fds = descriptors(node, spec, seat, group, disk).doing("prepare what it inherits")?;
+    let words = Words {
+        arguments: &spec.first.arguments,
+        environment: &spec.first.environment,
+        hostname: &spec.hostname,
+        workdir: &spec.workdir,
+        user: spec.user,
+        open_files: node.open_files,
+        shared_memory_mb: node.settings.limits.shared_memory_mb,
+    };
+    Ok(launch::start(&Launch::new(fds, words, &node.filter))?)
+}
+
+fn descriptors(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> io::Result<Fds> {
+    let layer = |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, seat.users.as_fd())?)?);
+    let listener = spec.first.listen.map(|port| node.home.listener(&seat.network, port)).transpose()?;
+    let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
+    let keep_some = |fd: Option<OwnedFd>| fd.map(keep).transpose();
+    Ok(Fds {
+        groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
+        network: keep(&seat.network)?,
+        users: keep(&seat.users)?,
+        layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
+        disk: keep(disk)?,
+        devices: keep(&seat.devices)?,
+        program: keep(spec.first.program.fd())?,
+        null: keep(&node.null)?,
+        output: keep(&seat.console)?,
+        listener: keep_some(listener)?,
+        config: keep_some(config)?,
+    })
+}
+
+/// What an instance finds under `/etc` that is its own and not its image's.
+fn files(node: &Node, spec: &Spec) -> [(&'static str, String); 3] {
+    let host = &spec.hostname;
+    let mut resolvers = String::new();
+    for address in &node.settings.nameservers {
+        let _ = writeln!(resolvers, "nameserver {address}");
+    }
+    [
+        ("etc/hostname", format!("{host}\n")),
+        ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
+        ("etc/resolv.conf", resolvers),
+    ]
+}
+
+/// Whatever cannot be undone now is left to the next start of the node, which sweeps records without a process.
+fn undo(node: &Node, spec: &Spec) {
+    node.dismiss(&spec.id);
+    let undone = node
+        .groups
+        .find(&spec.id)
+        .sweep()
+        .and_then(|()| node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed))
+        .and_then(|()| node.book.records.remove(&spec.id));
+    if let Err(error) = undone {
+        tracing::error!(%error, instance = %spec.id, "cannot undo a failed start");
+    }
+}

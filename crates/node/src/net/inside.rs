@@ -1,0 +1,29 @@
+//! What is set up within the network of an instance, before anything runs there.
+
+use super::netlink::Netlink;
+use super::{GATEWAY, INNER_INDEX, LOOPBACK_INDEX, Wire};
+use std::fs::write;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// In the namespace: loopback, and what a program without rights over the network may do.
+pub(super) fn prepare() -> io::Result<()> {
+    // The root of an instance has no rights over its network, so ports below 1024 and `ping` are opened to everybody.
+    write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
+    write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647")?;
+    // Only loopback speaks IPv6.
+    let default = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    if std::path::Path::new(default).exists() {
+        write(default, "1")?;
+    }
+    Netlink::open()?.set_up(LOOPBACK_INDEX)
+}
+
+pub(super) fn configure(wire: &Wire) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.add_address(INNER_INDEX, wire.address)?;
+    netlink.set_up(INNER_INDEX)?;
+    netlink.add_neighbour(INNER_INDEX, GATEWAY, wire.outer_hardware)?;
+    netlink.add_route(INNER_INDEX, GATEWAY, 32, None)?;
+    netlink.add_route(INNER_INDEX, Ipv4Addr::UNSPECIFIED, 0, Some(GATEWAY))
+}

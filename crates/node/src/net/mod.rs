@@ -1,0 +1,160 @@
+//! The network of an instance: a namespace with one interface, a route to the machine, and rules on the machine's side that
+//! the instance's root cannot touch, because the namespace does not belong to its user namespace.
+//!
+//! There is no bridge: every instance has an address of its own and a route to it, so neighbours share no wire. Hardware
+//! addresses are fixed on both ends and nobody has to ask for them.
+
+mod inside;
+mod netlink;
+mod rules;
+
+pub(crate) use rules::{NFT, Rules};
+
+use crate::settings::{Egress, Settings, Subnet};
+use crate::sys;
+use netlink::Netlink;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// The network of the machine, from which the ones of the instances are made.
+#[derive(Debug)]
+pub(crate) struct Home {
+    namespace: OwnedFd,
+    interfaces: String,
+    subnet: Subnet,
+    connected: bool,
+}
+
+/// Both ends of the wire of one instance.
+#[derive(Debug, Clone)]
+struct Wire {
+    outer_name: String,
+    address: Ipv4Addr,
+    outer_hardware: [u8; 6],
+    inner_hardware: [u8; 6],
+}
+
+/// The machine's address on every wire. It is link-local, so nothing else uses it, and the machine does not answer to it.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+/// The first interface of a new namespace besides loopback gets this number.
+const INNER_INDEX: u32 = 2;
+const LOOPBACK_INDEX: u32 = 1;
+
+impl Home {
+    /// Takes the namespace of the calling thread as the machine's.
+    pub(crate) fn open(settings: &Settings) -> io::Result<Self> {
+        Ok(Self {
+            namespace: File::open("/proc/thread-self/ns/net")?.into(),
+            interfaces: rules::interface_prefix(&settings.name),
+            subnet: settings.subnet,
+            connected: matches!(settings.egress, Egress::Internet { .. }),
+        })
+    }
+
+    /// Makes the network of the instance on this seat.
+    pub(crate) fn make(&self, seat: u32) -> io::Result<OwnedFd> {
+        let namespace = self.make_namespace()?;
+        if self.connected {
+            let wire = self.wire(seat);
+            wire.lay(&namespace)?;
+            self.within(&namespace, || inside::configure(&wire))??;
+        }
+        Ok(namespace)
+    }
+
+    fn make_namespace(&self) -> io::Result<OwnedFd> {
+        let _way_home = WayHome(self);
+        sys::leave_network()?;
+        let namespace = File::open("/proc/thread-self/ns/net")?.into();
+        inside::prepare()?;
+        Ok(namespace)
+    }
+
+    /// Does something in another network. Sockets that are made there stay there.
+    pub(crate) fn within<T>(&self, namespace: impl AsFd, act: impl FnOnce() -> T) -> io::Result<T> {
+        let _way_home = WayHome(self);
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(act())
+    }
+
+    fn wire(&self, seat: u32) -> Wire {
+        let [a, b, c, d] = seat.to_be_bytes();
+        Wire {
+            outer_name: format!("{}{seat:x}", self.interfaces),
+            address: self.subnet.address(seat),
+            outer_hardware: [0x02, 0x48, a, b, c, d],
+            inner_hardware: [0x02, 0x49, a, b, c, d],
+        }
+    }
+}
+
+/// Brings the thread back into the machine's network.
+struct WayHome<'a>(&'a Home);
+
+impl Drop for WayHome<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = move_into_link_name_space(self.0.namespace.as_fd(), Some(LinkNameSpaceType::Network)) {
+            // A thread that stays in a tenant's network would serve and dial there. Starting anew is the safe way out:
+            // instances outlive this process.
+            tracing::error!(%error, "a thread cannot return to the machine's network");
+            std::process::abort();
+        }
+    }
+}
+
+impl Wire {
+    fn lay(&self, namespace: &OwnedFd) -> io::Result<()> {
+        let mut netlink = Netlink::open()?;
+        netlink.add_pair(&self.outer_name, self.outer_hardware, self.inner_hardware, namespace)?;
+        let index = netlink.index(&self.outer_name)?;
+        netlink.set_up(index)?;
+        netlink.add_neighbour(index, self.address, self.inner_hardware)?;
+        netlink.add_route(index, self.address, 32, None)
+    }
+}
+
+impl Home {
+    /// A TCP socket that belongs to another network. Only making it needs to happen there: it stays where it was made.
+    pub(crate) fn socket(&self, namespace: impl AsFd) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(self.within(namespace, || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None))??)
+    }
+
+    /// A listening socket in another network, on all its addresses.
+    pub(crate) fn listener(&self, namespace: impl AsFd, port: u16) -> io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = self.within(namespace, || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None))??;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+        listen(&socket, BACKLOG)?;
+        Ok(socket)
+    }
+}
+
+/// Connections that wait for the first process of an instance.
+const BACKLOG: i32 = 1_024;
+
+/// Connects a socket that does not block to loopback, and makes it block.
+pub(crate) fn connect(socket: OwnedFd, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    match rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS) => {
+            let limit = Timespec::try_from(patience).map_err(|_| io::ErrorKind::InvalidInput)?;
+            if poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&limit))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sockopt::socket_error(&socket)??;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}

@@ -1,0 +1,188 @@
+//! The few messages of rtnetlink that a wire needs. Running `ip` would cost a millisecond for each.
+
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use std::io;
+use std::net::Ipv4Addr;
+
+const HEADER_BYTES: usize = 16;
+
+pub(super) struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Speaks to the network that the thread is in now.
+    pub(super) fn open() -> io::Result<Self> {
+        // No protocol is protocol 0, which is rtnetlink.
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// A wire whose far end is in another network from the start. Neither end may be up yet: the kernel refuses that.
+    pub(super) fn add_pair(&mut self, name: &str, near: [u8; 6], far: [u8; 6], network: &OwnedFd) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, create());
+        message.link(0, 0);
+        message.text(libc::IFLA_IFNAME, name);
+        message.bytes(libc::IFLA_ADDRESS, &near);
+        message.nest(libc::IFLA_LINKINFO, |info| {
+            info.text(libc::IFLA_INFO_KIND, "veth");
+            info.nest(libc::IFLA_INFO_DATA, |data| {
+                data.nest(VETH_INFO_PEER, |peer| {
+                    peer.link(super::INNER_INDEX, 0);
+                    peer.text(libc::IFLA_IFNAME, "eth0");
+                    peer.bytes(libc::IFLA_ADDRESS, &far);
+                    peer.number(libc::IFLA_NET_NS_FD, network.as_raw_fd().unsigned_abs());
+                });
+            });
+        });
+        self.ask(message)
+    }
+
+    pub(super) fn index(&self, name: &str) -> io::Result<u32> {
+        Ok(rustix::net::netdevice::name_to_index(&self.socket, name)?)
+    }
+
+    pub(super) fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, 0);
+        message.link(index, libc::IFF_UP.unsigned_abs());
+        self.ask(message)
+    }
+
+    pub(super) fn add_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWADDR, create());
+        message.raw(&[byte(libc::AF_INET), 32, 0, libc::RT_SCOPE_UNIVERSE]);
+        message.raw(&index.to_ne_bytes());
+        message.bytes(libc::IFA_LOCAL, &address.octets());
+        message.bytes(libc::IFA_ADDRESS, &address.octets());
+        self.ask(message)
+    }
+
+    pub(super) fn add_route(
+        &mut self,
+        index: u32,
+        to: Ipv4Addr,
+        bits: u8,
+        gateway: Option<Ipv4Addr>,
+    ) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWROUTE, create());
+        let scope = if gateway.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+        message.raw(&[byte(libc::AF_INET), bits, 0, 0]);
+        message.raw(&[libc::RT_TABLE_MAIN, libc::RTPROT_STATIC, scope, libc::RTN_UNICAST]);
+        message.raw(&0_u32.to_ne_bytes());
+        if bits > 0 {
+            message.bytes(libc::RTA_DST, &to.octets());
+        }
+        if let Some(gateway) = gateway {
+            message.bytes(libc::RTA_GATEWAY, &gateway.octets());
+        }
+        message.number(libc::RTA_OIF, index);
+        self.ask(message)
+    }
+
+    pub(super) fn add_neighbour(&mut self, index: u32, address: Ipv4Addr, hardware: [u8; 6]) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWNEIGH, create());
+        message.raw(&[byte(libc::AF_INET), 0, 0, 0]);
+        message.raw(&index.to_ne_bytes());
+        message.raw(&libc::NUD_PERMANENT.to_ne_bytes());
+        message.raw(&[0, 0]);
+        message.bytes(libc::NDA_DST, &address.octets());
+        message.bytes(libc::NDA_LLADDR, &hardware);
+        self.ask(message)
+    }
+
+    fn ask(&mut self, message: Message) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        send(&self.socket, &message.finish(self.sequence), SendFlags::empty())?;
+        let mut answer = [0_u8; 4096];
+        let (_, length) = recv(&self.socket, &mut answer, RecvFlags::empty())?;
+        let code = answer.get(..length).and_then(|answer| answer.get(HEADER_BYTES..HEADER_BYTES + 4));
+        match code.and_then(|code| <[u8; 4]>::try_from(code).ok()).map(i32::from_ne_bytes) {
+            Some(0) => Ok(()),
+            Some(code) => Err(Errno::from_raw_os_error(code.saturating_neg()).into()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+const VETH_INFO_PEER: u16 = 1;
+
+fn create() -> u16 {
+    flags(libc::NLM_F_CREATE | libc::NLM_F_EXCL)
+}
+
+fn flags(flags: i32) -> u16 {
+    u16::try_from(flags).unwrap_or(0)
+}
+
+fn byte(number: i32) -> u8 {
+    u8::try_from(number).unwrap_or(0)
+}
+
+/// A message: a header, a fixed part, and attributes that may nest. Everything is padded to four bytes.
+struct Message {
+    kind: u16,
+    flags: u16,
+    body: Vec<u8>,
+}
+
+impl Message {
+    fn new(kind: u16, extra: u16) -> Self {
+        Self { kind, flags: flags(libc::NLM_F_REQUEST | libc::NLM_F_ACK) | extra, body: Vec::with_capacity(256) }
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+    }
+
+    /// The fixed part of messages about interfaces.
+    fn link(&mut self, index: u32, up: u32) {
+        self.raw(&[0; 4]);
+        self.raw(&index.to_ne_bytes());
+        self.raw(&up.to_ne_bytes());
+        self.raw(&up.to_ne_bytes());
+    }
+
+    fn bytes(&mut self, kind: u16, value: &[u8]) {
+        self.nest(kind, |inner| inner.raw(value));
+    }
+
+    fn text(&mut self, kind: u16, value: &str) {
+        self.nest(kind, |inner| {
+            inner.raw(value.as_bytes());
+            inner.raw(&[0]);
+        });
+    }
+
+    fn number(&mut self, kind: u16, value: u32) {
+        self.bytes(kind, &value.to_ne_bytes());
+    }
+
+    fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
+        let start = self.body.len();
+        self.raw(&[0; 4]);
+        fill(self);
+        let length = u16::try_from(self.body.len() - start).unwrap_or(u16::MAX);
+        if let Some(header) = self.body.get_mut(start..start + 4) {
+            header[..2].copy_from_slice(&length.to_ne_bytes());
+            header[2..].copy_from_slice(&kind.to_ne_bytes());
+        }
+        self.body.resize(self.body.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(self, sequence: u32) -> Vec<u8> {
+        let length = u32::try_from(HEADER_BYTES + self.body.len()).unwrap_or(u32::MAX);
+        let mut message = Vec::with_capacity(HEADER_BYTES + self.body.len());
+        message.extend(length.to_ne_bytes());
+        message.extend(self.kind.to_ne_bytes());
+        message.extend(self.flags.to_ne_bytes());
+        message.extend(sequence.to_ne_bytes());
+        message.extend(0_u32.to_ne_bytes());
+        message.extend(self.body);
+        message
+    }
+}

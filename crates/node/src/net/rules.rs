@@ -1,0 +1,108 @@
+//! The firewall rules of a node: one table for all instances, written once when the node opens. Instances come and go without
+//! touching it, because they are known by the names of their interfaces.
+
+use crate::settings::{Egress, Settings, Subnet};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+/// Interface names have at most 15 characters; a seat takes up to 8 of them.
+const PREFIX_CHARS: usize = 7;
+
+/// Where Debian keeps the program; it is not on everybody's path.
+pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
+
+pub(super) fn interface_prefix(name: &str) -> String {
+    // The end of a name tells more than its beginning when several nodes are called alike.
+    let plain: Vec<char> = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let kept = &plain[plain.len().saturating_sub(PREFIX_CHARS - 2)..];
+    format!("h{}-", kept.iter().collect::<String>())
+}
+
+pub(crate) struct Rules {
+    table: String,
+}
+
+impl Rules {
+    /// Puts the rules in place, all at once, instead of the ones that were there.
+    pub(crate) fn write(settings: &Settings) -> io::Result<Option<Self>> {
+        let Egress::Internet { closed } = &settings.egress else { return Ok(None) };
+        let table = format!("holm-{}", settings.name);
+        let prefix = interface_prefix(&settings.name);
+        run_nft(&text(&table, &prefix, settings.subnet, closed, &settings.nameservers))?;
+        if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
+            std::fs::write(FORWARDING, "1")?;
+        }
+        Ok(Some(Self { table }))
+    }
+
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        run_nft(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
+    }
+}
+
+fn run_nft(script: &str) -> io::Result<()> {
+    let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, "the program nft (package nftables) is not installed")
+    })?;
+    let mut child = Command::new(program)
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(script.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("nft refused the rules: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+fn text(table: &str, prefix: &str, subnet: Subnet, closed: &[Subnet], nameservers: &[IpAddr]) -> String {
+    let mut resolvers = String::new();
+    for address in nameservers {
+        let family = if address.is_ipv4() { "ip" } else { "ip6" };
+        for protocol in ["udp", "tcp"] {
+            let _ = writeln!(resolvers, "    {family} daddr {address} {protocol} dport 53 accept");
+        }
+    }
+    let mut refusals = String::new();
+    for network in closed {
+        let _ = writeln!(refusals, "    ip daddr {network} drop");
+    }
+    format!(
+        r#"add table inet {table}
+delete table inet {table}
+table inet {table} {{
+  chain input {{
+    type filter hook input priority -10; policy accept;
+    iifname "{prefix}*" drop
+  }}
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    iifname "{prefix}*" jump leave
+    oifname "{prefix}*" ct state established,related accept
+    oifname "{prefix}*" drop
+  }}
+  chain leave {{
+    oifname "{prefix}*" drop
+    meta nfproto != ipv4 drop
+    ip saddr != {subnet} drop
+    fib saddr . iif oif missing drop
+    ct state invalid drop
+{resolvers}{refusals}    accept
+  }}
+  chain translate {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {subnet} oifname != "{prefix}*" masquerade
+  }}
+}}
+"#
+    )
+}

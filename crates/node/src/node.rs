@@ -1,0 +1,288 @@
+//! The node: what callers can ask for.
+
+use crate::cgroup::{Groups, Usage};
+use crate::console;
+use crate::error::{CreateError, Doing, Error, OpenError};
+use crate::facts::{Fact, Happened, Journal};
+use crate::instance::{Book, Instance, View};
+use crate::launch::filter::Filter;
+use crate::net::{Home, Rules};
+use crate::records::Records;
+use crate::seats::Seats;
+use crate::settings::Settings;
+use crate::spec::{Id, Spec};
+use crate::state::Exit;
+use crate::watch::Watch;
+use crate::{adopt, making};
+use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, getrlimit};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+use types::World;
+
+/// All instances of one machine that go by one name. Its calls block, most for a few milliseconds; any number of threads may
+/// make them.
+pub struct Node {
+    pub(crate) settings: Settings,
+    pub(crate) book: Arc<Book>,
+    pub(crate) groups: Groups,
+    pub(crate) home: Arc<Home>,
+    pub(crate) filter: Filter,
+    pub(crate) null: OwnedFd,
+    pub(crate) boot: String,
+    /// Within what this process may have itself; only another right could raise that.
+    pub(crate) open_files: u64,
+    pub(crate) seats: Seats,
+    pub(crate) watch: Watch,
+    registry: Arc<Mutex<Registry>>,
+    rules: Option<Rules>,
+    _lock: File,
+}
+
+/// The instances there are. An instance that is being made has its name taken, and nothing else.
+#[derive(Default)]
+pub(crate) struct Registry {
+    making: HashSet<Id>,
+    by_id: HashMap<Id, Arc<Instance>>,
+    by_seat: HashMap<u32, Arc<Instance>>,
+}
+
+impl Node {
+    /// Takes charge of the instances of an earlier node of this name and folder, and removes what it left half made.
+    ///
+    /// The network of the calling thread is taken as the machine's.
+    pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
+        std::fs::create_dir_all(&settings.folder).doing("make the folder of the node")?;
+        let lock = lock(&settings)?;
+        let journal =
+            Journal::open(&settings.folder, settings.limits.facts_kept, world.clone()).doing("open the journal")?;
+        let records = Records::open(&settings.folder).doing("open the records of instances")?;
+        let book = Arc::new(Book { journal, records, world });
+        let groups = Groups::open(&settings.name).doing("prepare control groups")?;
+        let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
+        let rules = Rules::write(&settings).doing("write the firewall rules")?;
+        let boot = crate::process::boot().doing("learn when the machine was started")?;
+        let found = adopt::find(&book, &groups, &boot).doing("find the instances of an earlier node")?;
+
+        let registry = Arc::new(Mutex::new(Registry::default()));
+        let watched = Arc::clone(&registry);
+        let watch = Watch::start(move |seat| ended(&watched, seat)).doing("watch processes")?;
+        let taken = found.iter().filter(|instance| instance.body.is_some()).map(|instance| instance.seat).collect();
+        let seats = Seats::open(Arc::clone(&home), &settings, taken).doing("prepare seats")?;
+        let null = File::options().read(true).write(true).open("/dev/null").doing("open /dev/null")?.into();
+        let filter = Filter::new();
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let open_files = settings.limits.open_files.min(most);
+        let node = Self {
+            settings,
+            book,
+            groups,
+            home,
+            filter,
+            null,
+            boot,
+            open_files,
+            seats,
+            watch,
+            registry,
+            rules,
+            _lock: lock,
+        };
+        for instance in found {
+            node.admit(Arc::new(instance)).doing("watch an instance")?;
+        }
+        Ok(node)
+    }
+
+    /// Starts an instance. When this returns, its first process runs.
+    pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
+        spec.check()?;
+        if let Some(kept) = self.book.journal.full() {
+            return Err(CreateError::Unheard(kept));
+        }
+        self.registry.lock().reserve(&spec.id, self.settings.limits.instances)?;
+        let made = making::make(self, spec);
+        self.registry.lock().making.remove(&spec.id);
+        let instance = made?;
+        Ok(self.view(&instance))
+    }
+
+    /// Holds all processes of an instance where they are. Connections to it queue meanwhile.
+    pub fn pause(&self, id: &Id) -> Result<(), Error> {
+        self.find(id)?.pause()
+    }
+
+    pub fn resume(&self, id: &Id) -> Result<(), Error> {
+        self.find(id)?.resume()
+    }
+
+    /// Writes out or drops what memory of an instance can be, which makes sense while it is paused. Takes as long as the
+    /// disk needs.
+    pub fn reclaim(&self, id: &Id) -> Result<(), Error> {
+        self.find(id)?.group.reclaim().doing("reclaim the memory of").map_err(|attempt| attempt.on(id))
+    }
+
+    /// Asks the first process to end and ends it after `grace`. What the instance was made of stays until it is destroyed.
+    pub fn stop(&self, id: &Id, grace: Duration) -> Result<Exit, Error> {
+        self.find(id)?.stop(grace)
+    }
+
+    /// Waits for the end of the first process, but not longer than `patience`.
+    pub fn wait(&self, id: &Id, patience: Duration) -> Result<Option<Exit>, Error> {
+        Ok(self.find(id)?.wait(patience))
+    }
+
+    /// Ends an instance and removes everything that was its own.
+    pub fn destroy(&self, id: &Id) -> Result<(), Error> {
+        let instance = self.find(id)?;
+        instance.end()?;
+        let attempt = |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
+        attempt(instance.group.remove(), "remove the control groups of")?;
+        let Some(instance) = self.registry.lock().remove(id) else { return Err(Error::Missing(id.clone())) };
+        let now = self.book.world.now();
+        attempt(self.book.journal.record(now, id, Happened::Destroyed), "record the end of")?;
+        attempt(self.book.records.remove(id), "remove the record of")?;
+        if instance.body.is_some() {
+            self.seats.give_back(instance.seat);
+        }
+        Ok(())
+    }
+
+    pub fn inspect(&self, id: &Id) -> Result<View, Error> {
+        Ok(self.view(&*self.find(id)?))
+    }
+
+    /// In the order of their names.
+    pub fn list(&self) -> Vec<View> {
+        let instances: Vec<_> = self.registry.lock().by_id.values().cloned().collect();
+        let mut views: Vec<_> = instances.iter().map(|instance| self.view(instance)).collect();
+        views.sort_by(|one, other| one.id.cmp(&other.id));
+        views
+    }
+
+    pub fn usage(&self, id: &Id) -> Result<Usage, Error> {
+        self.find(id)?.usage()
+    }
+
+    /// The end of what the first process printed.
+    pub fn console(&self, id: &Id) -> Result<Vec<u8>, Error> {
+        let instance = self.find(id)?;
+        match instance.body.as_ref().and_then(|body| body.console.as_ref()) {
+            Some(console) => console::tail(console).doing("read the output of").map_err(|attempt| attempt.on(id)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Connects to a port of an instance, on its loopback interface. No port of an instance can be reached otherwise.
+    pub fn dial(&self, id: &Id, port: u16, patience: Duration) -> Result<TcpStream, Error> {
+        let socket = self.socket(id)?;
+        crate::net::connect(socket, port, patience).doing("connect to").map_err(|attempt| attempt.on(id))
+    }
+
+    /// A TCP socket in the network of an instance, to be connected by the caller. It does not block.
+    pub fn socket(&self, id: &Id) -> Result<OwnedFd, Error> {
+        let instance = self.find(id)?;
+        let Some(body) = &instance.body else { return Err(Error::Missing(id.clone())) };
+        self.home.socket(&body.network).doing("enter the network of").map_err(|attempt| attempt.on(id))
+    }
+
+    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for the first. The same facts
+    /// come again until [`Node::forget`] is called. A node that finds instances of an earlier one says again whether each is
+    /// paused or running.
+    pub fn facts(&self, limit: usize, patience: Duration) -> Vec<Fact> {
+        self.book.journal.oldest(limit, patience)
+    }
+
+    /// Lets go of all facts up to the one with this number.
+    pub fn forget(&self, through: u64) -> io::Result<()> {
+        self.book.journal.forget(through)
+    }
+
+    /// Removes what the node itself put on the machine: control groups and firewall rules. For when it will not be opened
+    /// again; fails while there is an instance.
+    pub fn leave(self) -> io::Result<()> {
+        self.groups.remove()?;
+        self.rules.as_ref().map_or(Ok(()), Rules::remove)
+    }
+
+    /// Takes an instance among those there are.
+    pub(crate) fn admit(&self, instance: Arc<Instance>) -> io::Result<()> {
+        self.registry.lock().insert(&instance);
+        match &instance.body {
+            Some(body) => self.watch.add(&body.pidfd, u64::from(instance.seat)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn dismiss(&self, id: &Id) {
+        self.registry.lock().remove(id);
+    }
+
+    fn find(&self, id: &Id) -> Result<Arc<Instance>, Error> {
+        self.registry.lock().by_id.get(id).cloned().ok_or_else(|| Error::Missing(id.clone()))
+    }
+
+    fn view(&self, instance: &Instance) -> View {
+        View {
+            id: instance.id.clone(),
+            state: instance.state(),
+            pid: instance.body.as_ref().map(|body| body.pid),
+            memory_mb: instance.memory_mb,
+            address: self.settings.subnet.address(instance.seat),
+        }
+    }
+}
+
+impl Registry {
+    fn reserve(&mut self, id: &Id, limit: u32) -> Result<(), CreateError> {
+        if self.by_id.contains_key(id) || self.making.contains(id) {
+            return Err(CreateError::Exists(id.clone()));
+        }
+        if self.by_id.len() + self.making.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+            return Err(CreateError::Full(limit));
+        }
+        self.making.insert(id.clone());
+        Ok(())
+    }
+
+    fn insert(&mut self, instance: &Arc<Instance>) {
+        self.by_id.insert(instance.id.clone(), Arc::clone(instance));
+        if instance.body.is_some() {
+            self.by_seat.insert(instance.seat, Arc::clone(instance));
+        }
+    }
+
+    fn remove(&mut self, id: &Id) -> Option<Arc<Instance>> {
+        let instance = self.by_id.remove(id)?;
+        if instance.body.is_some() {
+            self.by_seat.remove(&instance.seat);
+        }
+        Some(instance)
+    }
+}
+
+fn ended(registry: &Mutex<Registry>, seat: u64) {
+    let instance = u32::try_from(seat).ok().and_then(|seat| registry.lock().by_seat.get(&seat).cloned());
+    if let Some(instance) = instance {
+        instance.ended();
+    }
+}
+
+/// Two nodes in one folder would fight over its instances.
+fn lock(settings: &Settings) -> Result<File, OpenError> {
+    let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse),
+        Err(error) => Err(Err::<File, _>(error)
+            .doing("lock the folder of the node")
+            .err()
+            .map_or(OpenError::InUse, OpenError::from)),
+    }
+}

@@ -1,0 +1,116 @@
+//! Processes by an identity that lasts: a number alone is given out again, a number with a start time is not.
+
+use crate::state::Exit;
+use crate::sys;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) pid: i32,
+    /// In the kernel's ticks since the machine started.
+    started: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(pid: Pid) -> io::Result<Self> {
+        let pid = pid.as_raw_nonzero().get();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        Ok(Self { pid, started: start_time(&text).ok_or(io::ErrorKind::InvalidData)? })
+    }
+
+    /// The process, if it still is the same one.
+    pub(crate) fn open(&self) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(self.pid)?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        // In this order: the descriptor pins the process whose start time is read next.
+        (Self::of(pid).ok()? == *self).then_some(pidfd)
+    }
+}
+
+/// The 22nd field. The second one is a name in parentheses, which may contain anything.
+fn start_time(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A name of the time since the machine was started.
+pub(crate) fn boot() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+const REAPING_TRIES: u32 = 1_000;
+const REAPING_PAUSE: Duration = Duration::from_millis(1);
+
+/// How a process ended that is known to have ended.
+pub(crate) fn exit_of(pidfd: BorrowedFd<'_>) -> Exit {
+    loop {
+        match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
+            Ok(Some(status)) => {
+                return match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => Exit::Code(code),
+                    (None, Some(signal)) => Exit::Signal(signal),
+                    (None, None) => Exit::Unknown,
+                };
+            }
+            Err(Errno::INTR) => {}
+            // Started by an earlier node, so it is the machine's first process that reaps it, in its own time.
+            Ok(None) | Err(_) => return exit_after_reaping(pidfd),
+        }
+    }
+}
+
+fn exit_after_reaping(pidfd: BorrowedFd<'_>) -> Exit {
+    for _ in 0..REAPING_TRIES {
+        if let Some(status) = sys::status_after_reaping(pidfd) {
+            return from_wait_status(status);
+        }
+        if rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::CONT) == Err(Errno::SRCH)
+            && sys::status_after_reaping(pidfd).is_none()
+        {
+            return Exit::Unknown;
+        }
+        thread::sleep(REAPING_PAUSE);
+    }
+    Exit::Unknown
+}
+
+fn from_wait_status(status: i32) -> Exit {
+    match status & 0x7f {
+        0 => Exit::Code(status >> 8 & 0xff),
+        signal => Exit::Signal(signal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_name_hides_the_start_time(name in "\\PC{0,20}", started: u64) {
+            let middle = "0 ".repeat(18);
+            let stat = format!("7 ({name}) S {middle}{started} 5 6");
+            prop_assert_eq!(start_time(&stat), Some(started));
+        }
+
+        #[test]
+        fn no_text_is_trouble(text in ".{0,80}") {
+            let _ = start_time(&text);
+        }
+    }
+
+    #[test]
+    fn this_process_is_itself_and_another_start_is_not() {
+        let mut me = Identity::of(rustix::process::getpid()).unwrap();
+        assert!(me.open().is_some());
+        me.started += 1;
+        assert!(me.open().is_none());
+    }
+}

@@ -1,0 +1,179 @@
+//! Seats: the parts of an instance that take longest to make, made before somebody waits for them.
+//!
+//! A seat has a number. Its address and its user ids follow from that number, so no two instances share either. Numbers are
+//! given out in a circle, because the kernel takes a moment to let go of the network of an instance that is gone.
+
+use crate::disk;
+use crate::net::Home;
+use crate::settings::Settings;
+use crate::sys::Sleeper;
+use parking_lot::{Condvar, Mutex};
+use rustix::fd::OwnedFd;
+use std::collections::{HashSet, VecDeque};
+use std::fs::{File, write};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+pub(crate) const IDS_PER_INSTANCE: u32 = 65_536;
+/// Numbers that are tried when the kernel still holds the network of the one before.
+const TRIES: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) number: u32,
+    pub(crate) network: OwnedFd,
+    pub(crate) users: OwnedFd,
+    pub(crate) devices: OwnedFd,
+    pub(crate) console: OwnedFd,
+    /// The id that root of the instance has outside.
+    pub(crate) root: u32,
+}
+
+pub(crate) struct Seats {
+    shared: Arc<Shared>,
+    maker: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    home: Arc<Home>,
+    first_uid: u32,
+    wanted: usize,
+    state: Mutex<Free>,
+    changed: Condvar,
+}
+
+/// Which numbers are in use, and the seats that are ready.
+struct Free {
+    ready: VecDeque<Seat>,
+    taken: HashSet<u32>,
+    next: u32,
+    count: u32,
+    open: bool,
+}
+
+impl Seats {
+    /// `taken` are the numbers of instances that live on from an earlier node.
+    pub(crate) fn open(home: Arc<Home>, settings: &Settings, taken: HashSet<u32>) -> io::Result<Self> {
+        let ready = settings.limits.seats_ready;
+        let ids = (u32::MAX - settings.first_uid) / IDS_PER_INSTANCE;
+        let count =
+            settings.subnet.seats().min(ids).min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
+        // Begin behind the numbers that an earlier node gave out.
+        let next = taken.iter().max().map_or(0, |last| last + 1);
+        let free = Free { ready: VecDeque::new(), taken, next, count, open: true };
+        let shared = Arc::new(Shared {
+            home,
+            first_uid: settings.first_uid,
+            wanted: usize::try_from(ready).unwrap_or(usize::MAX),
+            state: Mutex::new(free),
+            changed: Condvar::new(),
+        });
+        let maker = Arc::clone(&shared);
+        let maker = std::thread::Builder::new().name("seats".into()).spawn(move || maker.keep_ready())?;
+        Ok(Self { shared, maker: Some(maker) })
+    }
+
+    /// A ready seat, or a new one.
+    pub(crate) fn take(&self) -> io::Result<Seat> {
+        let ready = self.shared.state.lock().ready.pop_front();
+        self.shared.changed.notify_all();
+        ready.map_or_else(|| self.shared.make(), Ok)
+    }
+
+    /// Gives the number of a seat back whose instance is gone.
+    pub(crate) fn give_back(&self, number: u32) {
+        self.shared.state.lock().taken.remove(&number);
+    }
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        self.shared.state.lock().open = false;
+        self.shared.changed.notify_all();
+        if let Some(maker) = self.maker.take() {
+            let _ = maker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn keep_ready(&self) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                while state.open && state.ready.len() >= self.wanted {
+                    self.changed.wait(&mut state);
+                }
+                if !state.open {
+                    return;
+                }
+            }
+            match self.make() {
+                Ok(seat) => self.state.lock().ready.push_back(seat),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot make a seat ahead");
+                    // The next one who takes a seat makes it and sees the error; then it is tried again.
+                    let mut state = self.state.lock();
+                    if state.open {
+                        self.changed.wait(&mut state);
+                    }
+                }
+            }
+        }
+    }
+
+    fn make(&self) -> io::Result<Seat> {
+        let mut failure = io::Error::new(io::ErrorKind::StorageFull, "all seats are taken");
+        for _ in 0..TRIES {
+            let Some(number) = self.state.lock().draw() else { break };
+            match self.furnish(number) {
+                Ok(seat) => return Ok(seat),
+                Err(error) => {
+                    self.state.lock().taken.remove(&number);
+                    let busy = error.kind() == io::ErrorKind::AlreadyExists;
+                    failure = error;
+                    if !busy {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    fn furnish(&self, number: u32) -> io::Result<Seat> {
+        let root = self.first_uid + number * IDS_PER_INSTANCE;
+        Ok(Seat {
+            number,
+            network: self.home.make(number)?,
+            users: make_users(root)?,
+            devices: disk::make_devices()?,
+            console: disk::make_console(root)?,
+            root,
+        })
+    }
+}
+
+impl Free {
+    fn draw(&mut self) -> Option<u32> {
+        for offset in 0..self.count {
+            let number = (self.next + offset) % self.count;
+            if self.taken.insert(number) {
+                self.next = (number + 1) % self.count;
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// A user namespace whose ids are the ones from `root` on outside.
+pub(crate) fn make_users(root: u32) -> io::Result<OwnedFd> {
+    let sleeper = Sleeper::start()?;
+    let process = format!("/proc/{}", sleeper.pid.as_raw_nonzero());
+    let map = format!("0 {root} {IDS_PER_INSTANCE}");
+    write(format!("{process}/uid_map"), &map)?;
+    write(format!("{process}/gid_map"), &map)?;
+    Ok(File::open(format!("{process}/ns/user"))?.into())
+}

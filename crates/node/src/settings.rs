@@ -1,0 +1,163 @@
+//! What the owner of a machine decides about its node.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// For the records; nobody else may write there.
+    pub folder: PathBuf,
+    /// Names the control groups, the table of firewall rules and, with its first letters, the network interfaces of this
+    /// node. Two nodes on one machine need two names.
+    pub name: String,
+    /// Addresses of the instances. They are seen only on this machine.
+    pub subnet: Subnet,
+    pub egress: Egress,
+    /// Resolvers for the instances. They may be asked even when their addresses are closed.
+    pub nameservers: Vec<IpAddr>,
+    /// The user ids from here on, 65,536 for each instance, must belong to nobody else.
+    pub first_uid: u32,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone)]
+pub enum Egress {
+    /// The internet, but nothing in `closed`. Needs the program `nft`.
+    Internet { closed: Vec<Subnet> },
+    /// Nothing but the instance itself.
+    Nothing,
+}
+
+impl Egress {
+    /// Networks that are not the internet: private ones, link-local ones with the metadata services of clouds, the ones
+    /// that providers keep for such services, and what is no destination at all.
+    pub fn internet_only() -> Self {
+        const CLOSED: [(Ipv4Addr, u8); 13] = [
+            (Ipv4Addr::new(0, 0, 0, 0), 8),
+            (Ipv4Addr::new(10, 0, 0, 0), 8),
+            (Ipv4Addr::new(100, 64, 0, 0), 10),
+            (Ipv4Addr::new(127, 0, 0, 0), 8),
+            (Ipv4Addr::new(168, 63, 129, 16), 32),
+            (Ipv4Addr::new(169, 254, 0, 0), 16),
+            (Ipv4Addr::new(172, 16, 0, 0), 12),
+            (Ipv4Addr::new(192, 0, 0, 0), 24),
+            (Ipv4Addr::new(192, 0, 2, 0), 24),
+            (Ipv4Addr::new(192, 168, 0, 0), 16),
+            (Ipv4Addr::new(198, 18, 0, 0), 15),
+            (Ipv4Addr::new(224, 0, 0, 0), 4),
+            (Ipv4Addr::new(240, 0, 0, 0), 4),
+        ];
+        Self::Internet {
+            closed: CLOSED.iter().map(|(address, bits)| Subnet { address: *address, bits: *bits }).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Instances that exist at once.
+    pub instances: u32,
+    /// Networks and users kept ready.
+    pub seats_ready: u32,
+    /// Facts that nobody has taken note of. Nothing is started beyond that.
+    pub facts_kept: usize,
+    /// Files that a process may have open.
+    pub open_files: u64,
+    /// Size of `/dev/shm`.
+    pub shared_memory_mb: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { instances: 4_000, seats_ready: 16, facts_kept: 1_000_000, open_files: 65_536, shared_memory_mb: 64 }
+    }
+}
+
+/// A range of IPv4 addresses, written like `10.64.0.0/16`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Subnet {
+    address: Ipv4Addr,
+    bits: u8,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a range of IPv4 addresses, like 10.64.0.0/16")]
+pub struct NotASubnet(String);
+
+impl Subnet {
+    /// How many addresses there are for instances: all but the first two and the last.
+    pub(crate) fn seats(self) -> u32 {
+        let size = 1_u64 << (32 - u32::from(self.bits));
+        u32::try_from(size.saturating_sub(3)).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn address(self, seat: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(seat).wrapping_add(2))
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = NotASubnet;
+
+    fn from_str(text: &str) -> Result<Self, NotASubnet> {
+        let wrong = || NotASubnet(text.to_owned());
+        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+        let (address, bits) =
+            (address.parse::<Ipv4Addr>().map_err(|_| wrong())?, bits.parse::<u8>().map_err(|_| wrong())?);
+        let host_bits = u32::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
+        if bits > 32 || address.to_bits() & host_bits != 0 {
+            return Err(wrong());
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+impl TryFrom<String> for Subnet {
+    type Error = NotASubnet;
+
+    fn try_from(text: String) -> Result<Self, NotASubnet> {
+        text.parse()
+    }
+}
+
+impl From<Subnet> for String {
+    fn from(subnet: Subnet) -> Self {
+        subnet.to_string()
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_first_seat_is_behind_the_gateway() {
+        let subnet: Subnet = "10.64.0.0/30".parse().unwrap();
+        assert_eq!((subnet.seats(), subnet.address(0)), (1, Ipv4Addr::new(10, 64, 0, 2)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_the_same(address: u32, bits in 0_u8..=32) {
+            let network = address & !u32::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
+            let text = format!("{}/{bits}", Ipv4Addr::from_bits(network));
+            prop_assert_eq!(text.parse::<Subnet>().unwrap().to_string(), text);
+        }
+
+        #[test]
+        fn no_text_is_trouble(text in ".{0,40}") {
+            let _ = text.parse::<Subnet>();
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a caller wants to run.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The name of an instance: 1 to 63 lower-case letters, digits and hyphens. It names files and control groups.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Id(String);
+
+impl Id {
+    pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
+        let text = text.into();
+        let fits = (1..=63).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !text.starts_with('-');
+        if fits { Ok(Self(text)) } else { Err(SpecError::Id(text)) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        Self::new(text)
+    }
+}
+
+impl From<Id> for String {
+    fn from(id: Id) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A program in memory that nobody can change any more, so that no instance can reach the file it came from.
+#[derive(Debug, Clone)]
+pub struct Program(Arc<OwnedFd>);
+
+impl Program {
+    /// The program must not need a file to be interpreted or linked that the instance does not have.
+    pub fn new(bytes: &[u8]) -> io::Result<Self> {
+        Ok(Self(Arc::new(sealed("program", bytes)?)))
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+/// A file in memory that is complete and stays as it is.
+pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(fd);
+    file.write_all(bytes)?;
+    io::Seek::rewind(&mut file)?;
+    let fd = OwnedFd::from(file);
+    fcntl_add_seals(&fd, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    Ok(fd)
+}
+
+/// Process 1 of an instance.
+#[derive(Clone)]
+pub struct FirstProcess {
+    pub program: Program,
+    /// With the program's name as the first.
+    pub arguments: Vec<String>,
+    /// `NAME=value`.
+    pub environment: Vec<String>,
+    /// A port of the instance whose listening socket the program finds as descriptor [`crate::LISTENER_FD`]. It takes
+    /// connections before the program runs, and while it is paused.
+    pub listen: Option<u16>,
+    /// What the program reads from descriptor [`crate::CONFIG_FD`]. It is never on a disk.
+    pub config: Option<Vec<u8>>,
+}
+
+/// Arguments, environment and configuration may hold secrets.
+impl fmt::Debug for FirstProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FirstProcess").field("listen", &self.listen).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl User {
+    pub const ROOT: Self = Self { uid: 0, gid: 0 };
+}
+
+#[derive(Debug, Clone)]
+pub struct Spec {
+    pub id: Id,
+    /// Folders with the unpacked layers of an image, lowest first. They must not change while the instance exists.
+    pub layers: Vec<PathBuf>,
+    pub memory_mb: u32,
+    /// Thousandths of a core.
+    pub cpu_millicores: u32,
+    pub pids_max: u32,
+    /// Size of the writable layer. It is memory of the instance, so it must be below `memory_mb`.
+    pub disk_mb: u32,
+    pub hostname: String,
+    pub workdir: String,
+    pub user: User,
+    pub first: FirstProcess,
+}
+
+impl Spec {
+    /// The share of the machine that goes with an amount of memory: one core for each 2048 MB.
+    pub const fn cpu_for(memory_mb: u32) -> u32 {
+        let millicores = memory_mb.saturating_mul(125) / 256;
+        if millicores < 10 { 10 } else { millicores }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        let ids = self.user.uid.max(self.user.gid);
+        let host = (1..=63).contains(&self.hostname.len())
+            && self.hostname.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+        match self {
+            _ if self.layers.is_empty() || self.layers.len() > LAYERS_MAX => Err(SpecError::Layers(self.layers.len())),
+            _ if self.memory_mb < 16 => Err(SpecError::Memory(self.memory_mb)),
+            _ if self.cpu_millicores < 10 => Err(SpecError::Cpu(self.cpu_millicores)),
+            _ if self.pids_max < 4 => Err(SpecError::Pids(self.pids_max)),
+            _ if self.disk_mb == 0 || self.disk_mb >= self.memory_mb => Err(SpecError::Disk(self.disk_mb)),
+            _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
+            _ if ids >= crate::seats::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
+            _ if !host => Err(SpecError::Hostname(self.hostname.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// More than any image has; the kernel takes 500.
+const LAYERS_MAX: usize = 400;
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
+    Id(String),
+    #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
+    Layers(usize),
+    #[error("{0} MB of memory: there must be at least 16")]
+    Memory(u32),
+    #[error("{0} thousandths of a core: there must be at least 10")]
+    Cpu(u32),
+    #[error("{0} processes: there must be at least 4")]
+    Pids(u32),
+    #[error("{0} MB of disk: there must be some, and less than the memory that it is part of")]
+    Disk(u32),
+    #[error("`{0}` is not an absolute path")]
+    Workdir(String),
+    #[error("user or group {0} does not exist in an instance, which has 65536")]
+    User(u32),
+    #[error("`{0}` cannot name a host")]
+    Hostname(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_id_is_one_plain_file_name(text in ".{0,70}") {
+            if let Ok(id) = Id::new(text) {
+                let path = std::path::Path::new(id.as_str());
+                prop_assert_eq!(path.components().count(), 1);
+                prop_assert!(path.file_name().is_some() && !id.as_str().starts_with('.'));
+            }
+        }
+    }
+
+    #[test]
+    fn cpu_follows_memory() {
+        assert_eq!([512, 2048, 4096, 0].map(Spec::cpu_for), [250, 1000, 2000, 10]);
+    }
+}

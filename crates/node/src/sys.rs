@@ -1,0 +1,156 @@
+//! System calls that rustix does not wrap, or wraps as unsafe. Every other module reaches the kernel through safe functions.
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io;
+use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::thread::UnshareFlags;
+use std::ffi::c_void;
+
+/// Size of the stack of a process that only makes a few system calls before it ends or becomes another program.
+/// Unoptimised builds need far more than the 2 KiB of an optimised one.
+pub(crate) const STACK_BYTES: usize = 256 * 1024;
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(last_error()) } else { Ok(result) }
+}
+
+pub(crate) fn last_error() -> io::Errno {
+    io::Errno::from_raw_os_error(last_errno())
+}
+
+/// The error number of this thread, without anything that a process between clone and exec must not do.
+pub(crate) fn last_errno() -> i32 {
+    // SAFETY: the C library promises a valid pointer to an integer of this thread. Needed: std wraps it in a larger type.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Shows a detached mount read-only and without devices, its owners shifted as `users` maps them.
+pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: u64::from(users.as_raw_fd().unsigned_abs()),
+    };
+    // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own size.
+    // Needed: rustix has no mount_setattr.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    check(result).map(drop)
+}
+
+/// Gives the calling thread a network namespace of its own.
+pub(crate) fn leave_network() -> io::Result<()> {
+    // SAFETY: a new network namespace changes no memory and no descriptor table of this process.
+    // Needed: rustix marks all of unshare unsafe because of CLONE_FILES, which is not used here.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
+/// What the kernel still knows of a process that somebody else has reaped.
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 12],
+    exit_code: i32,
+    coredump_mask: u32,
+    reserved: u32,
+}
+
+const PIDFD_INFO_EXIT: u64 = 1 << 3;
+/// `_IOWR(0xFF, 11, struct pidfd_info)` with the first published size of the structure, which every kernel takes.
+const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
+
+/// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps it.
+pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the size in the number of the call (64 bytes) is below that of the structure, so nothing is written outside it.
+    // Needed: no crate wraps this call.
+    let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+    (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Waits for the end of a child of this process.
+pub(crate) fn reap(pid: Pid) {
+    while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(io::Errno::INTR)) {}
+}
+
+/// A process in a user namespace of its own, for as long as it takes to name that namespace.
+pub(crate) struct Sleeper {
+    pub(crate) pid: Pid,
+    stack: Vec<u8>,
+}
+
+impl Sleeper {
+    /// Starts it. It shares the memory of this process, so its cost does not grow with the heap.
+    pub(crate) fn start() -> io::Result<Self> {
+        let _blocked = SignalsBlocked::new();
+        let mut stack = vec![0_u8; STACK_BYTES];
+        let flags = libc::CLONE_VM | libc::CLONE_NEWUSER | libc::SIGCHLD;
+        // SAFETY: the stack belongs to the returned value, which waits for the process before it frees it.
+        // Needed: user namespaces are made by processes, and std cannot start one without exec.
+        let pid = unsafe { libc::clone(sleep, stack_top(&mut stack), flags, std::ptr::null_mut()) };
+        let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(last_error)?;
+        Ok(Self { pid, stack })
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
+        // The stack may only go after the process.
+        reap(self.pid);
+        self.stack.clear();
+    }
+}
+
+/// Ends by itself, in case that the process which should end it was killed.
+extern "C" fn sleep(_: *mut c_void) -> i32 {
+    let limit = libc::timespec { tv_sec: 5, tv_nsec: 0 };
+    let (none, size) = (std::ptr::null::<c_void>(), 8_usize);
+    // SAFETY: one raw system call on local data; no allocation and no lock, which other threads of this memory may hold.
+    // Needed: the memory is shared, so nothing of std may run here.
+    unsafe { libc::syscall(libc::SYS_ppoll, none, 0_usize, &raw const limit, none, size) };
+    0
+}
+
+/// The upper end of a stack, aligned as the call convention wants it.
+pub(crate) fn stack_top(stack: &mut [u8]) -> *mut c_void {
+    let end = stack.as_mut_ptr_range().end;
+    end.wrapping_sub(end.addr() % 16).cast()
+}
+
+/// Blocks all signals of the calling thread until it is dropped, so that no handler runs in a child that shares memory.
+pub(crate) struct SignalsBlocked {
+    before: libc::sigset_t,
+}
+
+impl SignalsBlocked {
+    pub(crate) fn new() -> Self {
+        // SAFETY: both sets are plain data that the calls fill; a zeroed set is valid.
+        // Needed: rustix keeps signal masks out of its public interface.
+        unsafe {
+            let mut all = std::mem::zeroed::<libc::sigset_t>();
+            let mut before = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        // SAFETY: `before` was filled by `new`. Needed: as above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,72 @@
+//! Everything that an instance was is gone after it.
+
+use crate::machine::{Machine, await_that};
+use node::Exit;
+use std::fs::read_dir;
+
+/// `make test` takes the small number; a thorough run sets `HOLM_LEAK_ROUNDS=1000`.
+fn rounds() -> usize {
+    std::env::var("HOLM_LEAK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(200)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Traces {
+    descriptors: usize,
+    mounts: usize,
+    records: usize,
+    children: usize,
+    groups: usize,
+}
+
+fn traces(machine: &Machine) -> Traces {
+    let count = |path: &str| read_dir(path).map(Iterator::count).unwrap_or(0);
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let children = read_dir("/proc/self/task")
+        .unwrap()
+        .map(|task| text(&format!("{}/children", task.unwrap().path().display())).split_whitespace().count())
+        .sum();
+    let groups = ["", "memory/", "cpu/", "cpuacct/", "pids/", "freezer/"].iter().map(|controller| {
+        let folder = format!("/sys/fs/cgroup/{controller}{}", machine.settings.name);
+        read_dir(folder).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count())
+    });
+    Traces {
+        descriptors: count("/proc/self/fd"),
+        mounts: text("/proc/self/mountinfo").lines().count(),
+        records: read_dir(machine.settings.folder.join("instances")).unwrap().count(),
+        children,
+        groups: groups.sum(),
+    }
+}
+
+fn interfaces() -> usize {
+    std::fs::read_to_string("/proc/thread-self/net/dev").unwrap().lines().count()
+}
+
+#[test]
+fn many_instances_leave_no_trace() {
+    let machine = Machine::new();
+    let node = machine.open();
+    for _ in 0..8 {
+        machine.outcome(&node, "true");
+    }
+    let ready = usize::try_from(machine.settings.limits.seats_ready).unwrap();
+    // Two lines of heading, loopback, and one wire for each seat that is ready.
+    let settled = || await_that("the kernel to let go of networks", || interfaces() == 3 + ready);
+    settled();
+    let before = traces(&machine);
+    for round in 0..rounds() {
+        let spec =
+            machine.shell(&format!("round-{round}"), "sleep 100 & echo x > /tmp/file; while :; do sleep 0.01; done");
+        node.create(&spec).unwrap();
+        if round % 3 == 0 {
+            node.pause(&spec.id).unwrap();
+        }
+        node.destroy(&spec.id).unwrap();
+        if round % 50 == 0 {
+            assert_eq!(machine.outcome(&node, "exit 4").0, Exit::Code(4));
+        }
+    }
+    settled();
+    await_that("all traces to go", || traces(&machine) == before);
+    assert_eq!(node.list(), []);
+}

@@ -1,0 +1,183 @@
+//! The life of an instance, from its start to its last trace.
+
+use crate::machine::{Machine, PATIENCE, await_console, run, world};
+use node::{CreateError, Error, Exit, Happened, Id, SpecError, State, User};
+use std::io::{Read, Write};
+use std::time::Duration;
+
+#[test]
+fn an_instance_runs_what_it_was_given() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let (exit, text) = machine.outcome(&node, "echo $GREETING from $(hostname) as $(id -u); exit 7");
+    assert_eq!((exit, text.as_str()), (Exit::Code(7), "hello from box as 0\n"));
+}
+
+#[test]
+fn the_first_process_gets_its_folder_its_user_its_socket_and_its_configuration() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("given", "pwd; id -u; id -g; readlink /proc/self/fd/3 | cut -d: -f1; cat <&4");
+    spec.workdir = "/srv/work".into();
+    spec.user = User { uid: 1000, gid: 1001 };
+    spec.first.listen = Some(8080);
+    spec.first.config = Some(b"{\"secret\":1}".to_vec());
+    let (exit, text) = run(&node, &spec);
+    assert_eq!((exit, text.as_str()), (Exit::Code(0), "/srv/work\n1000\n1001\nsocket\n{\"secret\":1}"));
+}
+
+#[test]
+fn a_paused_instance_stands_still_takes_connections_and_goes_on() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("still", "nc -ll -p 80 -e cat & while :; do :; done");
+    node.create(&spec).unwrap();
+    let dial = || node.dial(&spec.id, 80, PATIENCE);
+    crate::machine::await_that("a listening port", || dial().is_ok());
+
+    node.pause(&spec.id).unwrap();
+    assert!(matches!(node.inspect(&spec.id).unwrap().state, State::Paused { .. }));
+    let used = node.usage(&spec.id).unwrap().cpu_us;
+    let mut waiting = dial().unwrap();
+    waiting.write_all(b"ping").unwrap();
+    assert_eq!(node.usage(&spec.id).unwrap().cpu_us, used, "a paused instance uses no processor");
+
+    node.resume(&spec.id).unwrap();
+    let mut answer = [0; 4];
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    waiting.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ping");
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn stopping_waits_for_a_program_that_cleans_up() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("clean", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
+    node.create(&spec).unwrap();
+    await_console(&node, &spec.id, "ready");
+    assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Code(3));
+    assert_eq!(node.console(&spec.id).unwrap(), b"ready\nbye\n");
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn stopping_ends_a_program_that_does_not_listen_even_when_paused() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("deaf", "trap '' TERM; echo ready; while :; do sleep 0.01; done");
+    node.create(&spec).unwrap();
+    await_console(&node, &spec.id, "ready");
+    node.pause(&spec.id).unwrap();
+    assert_eq!(node.stop(&spec.id, Duration::from_millis(20)).unwrap(), Exit::Signal(9));
+    assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Signal(9), "asking again is harmless");
+    assert!(node.pause(&spec.id).is_err());
+    node.destroy(&spec.id).unwrap();
+    assert!(matches!(node.inspect(&spec.id), Err(Error::Missing(_))));
+}
+
+#[test]
+fn facts_tell_the_life_of_an_instance_in_order() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("told", "while :; do sleep 0.01; done");
+    node.create(&spec).unwrap();
+    node.pause(&spec.id).unwrap();
+    node.pause(&spec.id).unwrap();
+    node.resume(&spec.id).unwrap();
+    node.destroy(&spec.id).unwrap();
+    let facts = node.facts(100, Duration::ZERO);
+    let happened: Vec<_> = facts.iter().map(|fact| fact.happened).collect();
+    let expected = [
+        Happened::Started { memory_mb: 64 },
+        Happened::Paused,
+        Happened::Resumed,
+        Happened::Exited(Exit::Signal(9)),
+        Happened::Destroyed,
+    ];
+    assert_eq!(happened, expected);
+    node.forget(facts[4].number).unwrap();
+    assert_eq!(node.facts(100, Duration::ZERO), []);
+}
+
+#[test]
+fn a_name_belongs_to_one_instance_and_a_limit_holds() {
+    let mut machine = Machine::new();
+    machine.settings.limits.instances = 1;
+    let node = machine.open();
+    let spec = machine.shell("only", "while :; do sleep 0.01; done");
+    node.create(&spec).unwrap();
+    assert!(matches!(node.create(&spec), Err(CreateError::Exists(_))));
+    assert!(matches!(node.create(&machine.shell("other", "true")), Err(CreateError::Full(1))));
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn what_cannot_be_started_leaves_nothing() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("bad", "true");
+    spec.layers = vec![machine.folder.path().join("missing")];
+    assert!(matches!(node.create(&spec), Err(CreateError::Machine { .. })));
+
+    let not_a_program = node::Program::new(b"#!no\n").unwrap();
+    spec = machine.shell("bad", "true");
+    spec.first.program = not_a_program;
+    let error = node.create(&spec).unwrap_err();
+    assert!(matches!(error, CreateError::Launch(_)), "{error}");
+    spec = machine.shell("bad", "true");
+    spec.disk_mb = spec.memory_mb;
+    assert!(matches!(node.create(&spec), Err(CreateError::Spec(SpecError::Disk(_)))));
+    assert_eq!(node.list(), []);
+    assert_eq!(machine.outcome(&node, "exit 0").0, Exit::Code(0));
+}
+
+#[test]
+fn layers_lie_on_each_other_and_stay_as_they_are() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let upper = machine.folder.path().join("upper");
+    std::fs::create_dir(&upper).unwrap();
+    std::fs::write(upper.join("note"), "from above\n").unwrap();
+    std::fs::write(machine.root().join("note"), "from below\n").unwrap();
+    let script = "cat /note; stat -c %u /note; echo changed > /note; rm /bin/vi; cat /note /etc/resolv.conf";
+    let mut spec = machine.shell("layered", script);
+    spec.layers.push(upper.clone());
+    let (exit, text) = run(&node, &spec);
+    assert_eq!((exit, text.as_str()), (Exit::Code(0), "from above\n0\nchanged\nnameserver 192.0.2.53\n"));
+    assert_eq!(std::fs::read_to_string(upper.join("note")).unwrap(), "from above\n");
+    assert!(machine.root().join("bin/vi").is_symlink());
+}
+
+#[test]
+fn four_threads_create_at_once() {
+    let machine = Machine::new();
+    let node = machine.open();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let (node, machine) = (&node, &machine);
+                scope.spawn(move || {
+                    for round in 0..8 {
+                        let word = format!("{thread}-{round}-{}", world().random_text(4));
+                        let (exit, text) = machine.outcome(node, &format!("echo {word}; exit {round}"));
+                        assert_eq!((exit, text), (Exit::Code(round), format!("{word}\n")));
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    assert_eq!(node.list(), []);
+}
+
+#[test]
+fn an_unknown_instance_is_missing() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let id = Id::new("nobody").unwrap();
+    assert!(matches!(node.pause(&id), Err(Error::Missing(_))));
+    assert!(matches!(node.destroy(&id), Err(Error::Missing(_))));
+    assert!(matches!(node.dial(&id, 80, PATIENCE), Err(Error::Missing(_))));
+}

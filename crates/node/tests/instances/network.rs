@@ -1,0 +1,113 @@
+//! What an instance reaches, and what it does not.
+
+use crate::machine::{BUSYBOX, Machine, await_console, await_that, run};
+use node::Node;
+use std::process::{Child, Command, Stdio};
+
+/// A process that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sh(script: &str) {
+    let output = Command::new("sh").args(["-ec", script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Serves one page on this port, in a network of its own or in this one.
+fn serve(folder: &std::path::Path, port: u16, apart: bool) -> Ended {
+    std::fs::write(folder.join("index.html"), "reached\n").unwrap();
+    let mut command = if apart { Command::new("unshare") } else { Command::new(BUSYBOX) };
+    if apart {
+        command.args(["-n", BUSYBOX]);
+    }
+    command.args(["httpd", "-f", "-p", &port.to_string(), "-h"]).arg(folder);
+    Ended(command.stdin(Stdio::null()).spawn().unwrap())
+}
+
+/// The internet: a server behind a wire, with an address of the internet, one of a private network and one where clouds keep
+/// their metadata.
+fn make_internet(machine: &Machine) -> Ended {
+    let server = serve(machine.folder.path(), 80, true);
+    let pid = server.0.id();
+    await_that("a network apart", || {
+        std::fs::read_link(format!("/proc/{pid}/ns/net")).ok() != std::fs::read_link("/proc/thread-self/ns/net").ok()
+    });
+    sh(&format!(
+        "PATH=$PATH:/usr/sbin
+        ip link set lo up
+        ip link add wire type veth peer name far netns {pid}
+        ip addr add 203.0.113.2/24 dev wire
+        ip link set wire up
+        ip route add 169.254.169.254/32 via 203.0.113.1
+        ip route add 10.1.1.1/32 via 203.0.113.1
+        ip route add 192.0.2.53/32 via 203.0.113.1
+        nsenter -t {pid} -n sh -ec '
+            ip link set lo up
+            ip addr add 203.0.113.1/24 dev far
+            ip addr add 169.254.169.254/32 dev lo
+            ip addr add 10.1.1.1/32 dev lo
+            ip addr add 192.0.2.53/32 dev lo
+            ip link set far up'"
+    ));
+    server
+}
+
+fn fetch(machine: &Machine, node: &Node, url: &str) -> String {
+    machine.outcome(node, &format!("timeout 2 wget -q -O- {url} 2>/dev/null || echo no")).1
+}
+
+#[test]
+fn the_internet_is_open_and_the_rest_is_closed() {
+    let machine = Machine::new();
+    let _internet = make_internet(&machine);
+    let _host = serve(machine.folder.path(), 8088, false);
+    let node = machine.open();
+    let reach = |url: &str| fetch(&machine, &node, url);
+    for open in ["http://203.0.113.1/", "http://10.1.1.1/", "http://169.254.169.254/", "http://203.0.113.2:8088/"] {
+        await_that(open, || {
+            Command::new(BUSYBOX).args(["wget", "-q", "-O-", open]).output().unwrap().stdout == b"reached\n"
+        });
+    }
+
+    assert_eq!(reach("http://203.0.113.1/"), "reached\n", "the internet");
+    assert_eq!(reach("http://169.254.169.254/"), "no\n", "metadata");
+    assert_eq!(reach("http://10.1.1.1/"), "no\n", "a private network");
+    assert_eq!(reach("http://192.0.2.53/"), "no\n", "another port of the resolver");
+    for host in ["203.0.113.2", "169.254.1.1", "127.0.0.1", "10.199.0.1"] {
+        assert_eq!(reach(&format!("http://{host}:8088/")), "no\n", "the machine as {host}");
+    }
+}
+
+#[test]
+fn neighbours_do_not_reach_each_other_and_the_node_reaches_both() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let one = machine.shell("one", "mkdir /www; echo hi > /www/index.html; exec httpd -f -p 80 -h /www");
+    let view = node.create(&one).unwrap();
+    await_that("the server", || node.dial(&one.id, 80, crate::machine::PATIENCE).is_ok());
+    assert_eq!(fetch(&machine, &node, &format!("http://{}/", view.address)), "no\n");
+    assert_eq!(fetch(&machine, &node, "http://127.0.0.1/"), "no\n");
+    node.destroy(&one.id).unwrap();
+}
+
+#[test]
+fn without_egress_there_is_only_loopback() {
+    let mut machine = Machine::new();
+    machine.settings.egress = node::Egress::Nothing;
+    let node = machine.open();
+    let script = "ip -o link | wc -l; ping -c 1 -W 1 127.0.0.1 >/dev/null && echo alive; nc -l -p 80 </dev/null";
+    let spec = machine.shell("alone", script);
+    node.create(&spec).unwrap();
+    await_console(&node, &spec.id, "alive");
+    await_that("its port", || node.dial(&spec.id, 80, crate::machine::PATIENCE).is_ok());
+    assert!(node.console(&spec.id).unwrap().starts_with(b"1\n"));
+    node.destroy(&spec.id).unwrap();
+    let (_, text) = run(&node, &machine.shell("resolver", "cat /etc/resolv.conf"));
+    assert_eq!(text, "nameserver 192.0.2.53\n");
+}
