@@ -5,6 +5,7 @@
 //! the first check of what callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
 
 pub mod error;
+pub mod edge;
 pub mod ids;
 pub mod kind;
 pub mod kinds;

@@ -1,0 +1,93 @@
+//! What the data plane is told: which workloads answer where, and what guards them.
+//!
+//! The management side makes these out of its rows and hands them over as changes; whoever holds all of them can route
+//! and guard without asking anybody.
+
+use crate::Timestamp;
+use crate::ids::{ResourceId, WorkspaceId};
+use crate::parts::TextMap;
+use serde::{Deserialize, Serialize};
+
+/// One change of what the data plane knows. Said twice, it changes nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteChange {
+    Sandbox(SandboxRoute),
+    Preview(PreviewRoute),
+    Domain(DomainRoute),
+    /// The resource, of whatever kind, is no more.
+    Gone(ResourceId),
+}
+
+/// How a sandbox is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxRoute {
+    pub id: ResourceId,
+    pub workspace: WorkspaceId,
+    pub workspace_name: String,
+    pub name: String,
+    pub serving: Serving,
+}
+
+/// Whether there is an instance to send requests to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Serving {
+    /// There will be: requests wait.
+    Starting,
+    /// The instance of this name on this machine.
+    By { machine: String, instance: String },
+    /// There is none and none is coming. The text completes "the sandbox …".
+    Off { why: String },
+}
+
+/// One address under which one port of a sandbox answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PreviewRoute {
+    pub id: ResourceId,
+    pub workspace: WorkspaceId,
+    pub name: String,
+    pub sandbox: ResourceId,
+    pub at: PreviewAddress,
+    pub port: u16,
+    pub opens: Opens,
+    /// Set on requests to the workload.
+    pub request_headers: TextMap,
+    /// Set on its answers.
+    pub response_headers: TextMap,
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PreviewAddress {
+    /// In front of `.preview.` and the server's own name.
+    Label(String),
+    /// A whole host name, below a custom domain.
+    Host(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Opens {
+    ToAll,
+    /// To who shows one of these tokens, or the credentials of a member of the workspace.
+    ToTokens(Vec<TokenRoute>),
+}
+
+/// A token by its digest, so that the data plane cannot give it away.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRoute {
+    /// SHA-256.
+    pub digest: [u8; 32],
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A verified custom domain: hosts below it are the previews that name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainRoute {
+    pub id: ResourceId,
+    pub name: String,
+    /// Answers for hosts of the domain that no preview has.
+    pub fallback: Option<ResourceId>,
+}
