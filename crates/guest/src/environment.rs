@@ -1,0 +1,98 @@
+//! The environment that processes get, and its renewal from the metadata document.
+
+use crate::guest::Guest;
+use crate::http::{Answer, Error};
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    generation: i64,
+    environment: BTreeMap<String, String>,
+}
+
+pub(crate) struct Environment {
+    given: BTreeMap<OsString, OsString>,
+    from_document: BTreeMap<String, String>,
+}
+
+/// What a renewal has done.
+#[derive(Debug, PartialEq, Eq)]
+struct Renewal {
+    applied: usize,
+    removed: usize,
+}
+
+impl Environment {
+    pub(crate) fn new(given: BTreeMap<OsString, OsString>) -> Self {
+        Self { given, from_document: BTreeMap::new() }
+    }
+
+    /// All variables; the document wins.
+    pub(crate) fn all(&self) -> BTreeMap<OsString, OsString> {
+        let mut all = self.given.clone();
+        all.extend(self.from_document.iter().map(|(name, value)| (name.into(), value.into())));
+        all
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<OsString> {
+        let from_document = self.from_document.get(name).map(OsString::from);
+        from_document.or_else(|| self.given.get(OsStr::new(name)).cloned())
+    }
+
+    /// Takes what a document says. What an earlier one said, and this one does not, goes.
+    fn renew(&mut self, document: BTreeMap<String, String>) -> Renewal {
+        let usable =
+            |name: &String, value: &String| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+        let document: BTreeMap<_, _> = document.into_iter().filter(|(name, value)| usable(name, value)).collect();
+        let removed = self.from_document.keys().filter(|name| !document.contains_key(*name)).count();
+        let applied = document.iter().filter(|(name, value)| self.from_document.get(*name) != Some(*value)).count();
+        self.from_document = document;
+        Renewal { applied, removed }
+    }
+}
+
+pub(crate) fn reload(guest: &Guest) -> Result<Answer, Error> {
+    let document = read(&guest.settings.metadata)?;
+    let Renewal { applied, removed } = guest.environment.lock().renew(document.environment);
+    Answer::json(&json!({"generation": document.generation, "applied": applied, "removed": removed}))
+}
+
+fn read(path: &Path) -> Result<Document, Error> {
+    let file = fs::File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NotFound("there is no metadata document".into()),
+        _ => Error::Internal(format!("failed to open the metadata document: {error}")),
+    })?;
+    let mut text = Vec::new();
+    let read = file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text);
+    read.map_err(|error| Error::Internal(format!("failed to read the metadata document: {error}")))?;
+    // The reason of the parser could quote a secret.
+    serde_json::from_slice(&text).map_err(|_| Error::Internal("the metadata document is not what it should be".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(text: &str) -> BTreeMap<String, String> {
+        text.split_whitespace().filter_map(|pair| pair.split_once(':')).map(|(a, b)| (a.into(), b.into())).collect()
+    }
+
+    #[test]
+    fn a_renewal_replaces_what_the_last_one_said_and_uncovers_what_was_given() {
+        let mut environment = Environment::new(BTreeMap::from([("A".into(), "given".into())]));
+        assert_eq!(environment.renew(document("A:1 B:2 =:x")), Renewal { applied: 2, removed: 0 });
+        assert_eq!(environment.renew(document("B:3")), Renewal { applied: 1, removed: 1 });
+        assert_eq!(environment.get("A"), Some("given".into()));
+        assert_eq!(environment.get("B"), Some("3".into()));
+        assert_eq!(environment.all().len(), 2);
+    }
+}

@@ -1,0 +1,264 @@
+//! Writing a file such that readers see the old content or the new one, never a half.
+//!
+//! The content goes to a draft beside the target, which then takes the target's name. A link is followed first, so that
+//! it stays a link. Where no draft can be put beside (a read-only directory) or cannot take the name (a file that is a
+//! mount of its own, as `/etc/hosts` often is), the file is written in place instead.
+
+use super::refuse;
+use crate::http::Error;
+use crate::settings::User;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+pub(crate) const FILE_MODE: u32 = 0o644;
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
+const LINKS_MAX: usize = 40;
+/// Two prefixes, so that a watch can tell from the name alone whether a draft replaces a file.
+const NEW_PREFIX: &str = ".holm-draft-new-";
+const REPLACING_PREFIX: &str = ".holm-draft-over-";
+
+pub(crate) fn is_draft(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(NEW_PREFIX.as_bytes()) || is_replacing(name)
+}
+
+pub(crate) fn is_replacing(name: &[u8]) -> bool {
+    name.starts_with(REPLACING_PREFIX.as_bytes())
+}
+
+/// Reads permissions from octal digits such as `644` or `0755`. No digits mean that the caller leaves it open.
+pub(crate) fn parse_mode(text: Option<&str>) -> Result<Option<u32>, Error> {
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let digits = text.strip_prefix("0o").unwrap_or(text);
+    match u32::from_str_radix(digits, 8) {
+        Ok(mode) if mode <= 0o7777 && !digits.starts_with('+') => Ok(Some(mode)),
+        _ => Err(Error::BadRequest(format!("`{text}` are not permissions in octal digits"))),
+    }
+}
+
+/// Where the content of a file goes until it is whole.
+pub(crate) struct Draft {
+    place: Place,
+    target: PathBuf,
+    owner: Option<(u32, u32)>,
+    mode: u32,
+}
+
+enum Place {
+    Beside(NamedTempFile),
+    /// Opened for writing already; a failure from here on leaves a half.
+    InPlace(File),
+}
+
+impl Place {
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::Beside(temporary) => temporary.as_file_mut(),
+            Self::InPlace(file) => file,
+        }
+    }
+}
+
+impl Draft {
+    /// Opens a draft of the file at `path`, making the directories above it.
+    pub(crate) fn open(path: &Path, user: Option<&User>) -> Result<Self, Error> {
+        let fail = |error| refuse(path, &error);
+        let target = follow(path).map_err(fail)?;
+        let existing = match target.metadata() {
+            Ok(metadata) => Some(writable(metadata, path)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(fail(error)),
+        };
+        let parent = target.parent().unwrap_or(Path::new("/")).to_path_buf();
+        if existing.is_none() {
+            make_directories(&parent, DIRECTORY_MODE, user).map_err(fail)?;
+        }
+        let owner = existing.as_ref().map(|metadata| (metadata.uid(), metadata.gid()));
+        let place = match (beside(&parent, existing.is_some()), &existing) {
+            (Ok(temporary), _) => Place::Beside(temporary),
+            (Err(_), Some(_)) => Place::InPlace(in_place(&target).map_err(fail)?),
+            (Err(error), None) => return Err(fail(error)),
+        };
+        Ok(Self {
+            place,
+            target,
+            owner: owner.or_else(|| user.map(|user| (user.uid, user.gid))),
+            mode: existing.map_or(FILE_MODE, |metadata| metadata.mode() & 0o7777),
+        })
+    }
+
+    /// Adds a whole file; file to file, so that the kernel does the copying.
+    pub(crate) fn append(&mut self, part: &mut File) -> io::Result<u64> {
+        io::copy(part, self.place.file())
+    }
+
+    /// Makes the draft the file. Without `mode` an existing file keeps its own.
+    pub(crate) fn finish(self, mode: Option<u32>) -> Result<(), Error> {
+        let fail = |error| refuse(&self.target, &error);
+        let temporary = match self.place {
+            Place::Beside(temporary) => temporary,
+            Place::InPlace(file) => {
+                return mode.map_or(Ok(()), |mode| set_mode(&file, mode)).map_err(fail);
+            }
+        };
+        if let Some((uid, gid)) = self.owner {
+            // Without the right to give files away, the file belongs to whom this program runs as.
+            let _ = std::os::unix::fs::fchown(temporary.as_file(), Some(uid), Some(gid));
+        }
+        set_mode(temporary.as_file(), mode.unwrap_or(self.mode)).map_err(fail)?;
+        match temporary.persist(&self.target) {
+            Ok(_) => Ok(()),
+            Err(refused) if refused.error.kind() == io::ErrorKind::ResourceBusy => {
+                copy_over(refused.file, &self.target, mode).map_err(fail)
+            }
+            Err(refused) => Err(fail(refused.error)),
+        }
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.place.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn writable(metadata: Metadata, path: &Path) -> Result<Metadata, Error> {
+    let kind = if metadata.is_dir() { "is a directory" } else { "is not a regular file" };
+    if metadata.is_file() { Ok(metadata) } else { Err(Error::Unprocessable(format!("{} {kind}", path.display()))) }
+}
+
+fn beside(parent: &Path, replacing: bool) -> io::Result<NamedTempFile> {
+    let prefix = if replacing { REPLACING_PREFIX } else { NEW_PREFIX };
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o600)).tempfile_in(parent)
+}
+
+fn in_place(target: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(target)
+}
+
+fn copy_over(mut draft: NamedTempFile, target: &Path, mode: Option<u32>) -> io::Result<()> {
+    let from = draft.as_file_mut();
+    from.rewind()?;
+    let mut file = in_place(target)?;
+    io::copy(from, &mut file)?;
+    mode.map_or(Ok(()), |mode| set_mode(&file, mode))
+}
+
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Where a chain of links ends, whether or not anything is there yet.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        match path.read_link() {
+            Ok(link) => path = path.parent().unwrap_or(Path::new("/")).join(link),
+            // Not a link, or not there.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
+/// Makes a directory and those above it. Only what is made gets the mode and the owner.
+pub(crate) fn make_directories(path: &Path, mode: u32, user: Option<&User>) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.is_dir()).collect();
+    for directory in missing.into_iter().rev() {
+        match DirBuilder::new().mode(mode).create(directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => continue,
+            Err(error) => return Err(error),
+        }
+        // Again, because the mask of the process took bits away.
+        std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
+        if let Some(user) = user {
+            std::os::unix::fs::lchown(directory, Some(user.uid), Some(user.gid))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, content: &str, mode: Option<u32>) -> Result<(), Error> {
+        let mut draft = Draft::open(path, None)?;
+        draft.write_all(content.as_bytes()).unwrap();
+        draft.finish(mode)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_file_keeps_its_mode_unless_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/file");
+        write(&path, "one", None).unwrap();
+        assert_eq!(mode(&path), FILE_MODE);
+        write(&path, "two", Some(0o750)).unwrap();
+        write(&path, "three", None).unwrap();
+        assert_eq!((mode(&path), std::fs::read_to_string(&path).unwrap()), (0o750, "three".into()));
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_its_target_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("there/target"));
+        std::os::unix::fs::symlink("there/target", &link).unwrap();
+        write(&link, "x", None).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(target).unwrap(), "x");
+    }
+
+    #[test]
+    fn links_in_a_circle_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("link", &link).unwrap();
+        assert!(matches!(write(&link, "x", None), Err(Error::Unprocessable(_))));
+    }
+
+    #[test]
+    fn an_abandoned_draft_leaves_the_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        write(&path, "old", None).unwrap();
+        let mut draft = Draft::open(&path, None).unwrap();
+        draft.write_all(b"half").unwrap();
+        drop(draft);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
+    fn devices_and_directories_are_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(write(Path::new("/dev/null"), "x", None), Err(Error::Unprocessable(_))));
+        assert!(matches!(write(folder.path(), "x", None), Err(Error::Unprocessable(_))));
+    }
+
+    #[test]
+    fn permissions_are_octal_or_refused() {
+        assert_eq!(parse_mode(Some("0644")).unwrap(), Some(0o644));
+        assert_eq!(parse_mode(Some("755")).unwrap(), Some(0o755));
+        assert_eq!(parse_mode(Some(" ")).unwrap(), None);
+        assert_eq!(parse_mode(None).unwrap(), None);
+        for text in ["888", "rwx", "-1", "+7", "77777", "99999999999"] {
+            assert!(parse_mode(Some(text)).is_err(), "{text}");
+        }
+    }
+}

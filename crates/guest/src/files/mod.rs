@@ -1,0 +1,102 @@
+//! Files: reading, writing, deleting, uploads, search, watch and edits.
+//!
+//! Paths are bytes. Where JSON has to show one that is not UTF-8, the odd bytes become U+FFFD; the file is reached by
+//! its percent-encoded bytes. All work on files happens on the threads for blocking work, never on the one that serves.
+
+mod codegen;
+mod contents;
+mod draft;
+mod entry;
+mod find;
+mod form;
+mod glob;
+mod intake;
+mod json_text;
+mod kind;
+mod path;
+mod range;
+mod read;
+mod remove;
+mod search;
+mod tree;
+mod uploads;
+mod walk;
+mod watch;
+mod write;
+
+use crate::guest::Guest;
+use crate::http::{Answer, Error, Request};
+use crate::route::Files;
+use http::Method;
+use serde::Serialize;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use walk::{Stop, StopOnDrop};
+
+pub(crate) async fn handle(guest: &Arc<Guest>, route: Files, request: Request) -> Result<Answer, Error> {
+    match route {
+        Files::Entry(path) => match request.method {
+            Method::PUT => write::put(guest, &path, request).await,
+            Method::DELETE => remove::delete(guest, &path, request).await,
+            _ => read::get(guest, &path, request).await,
+        },
+        Files::Tree(path) => match request.method {
+            Method::PUT => write::put_tree(guest, &path, request).await,
+            Method::DELETE => remove::delete(guest, &path, request).await,
+            _ => tree::get(guest, &path, request).await,
+        },
+        Files::Uploads => uploads::list().await,
+        Files::UploadStart(path) => uploads::start(guest, &path, request).await,
+        Files::UploadPart(id) => uploads::put_part(id, request).await,
+        Files::UploadParts(id) => uploads::parts(id).await,
+        Files::UploadComplete(id) => uploads::complete(guest, id, request).await,
+        Files::UploadAbort(id) => uploads::abort(id).await,
+        Files::Find(path) => find::get(guest, &path, request).await,
+        Files::Search(query) => search::get(guest, &query, request).await,
+        Files::ContentSearch(path) => contents::get(guest, &path, request).await,
+        Files::Watch(path) => watch::get(guest, &path, request).await,
+        Files::FastApply(path) => codegen::put_edit(guest, &path, request).await,
+        Files::Reranking(path) => codegen::get_ranking(guest, &path, request).await,
+    }
+}
+
+/// The answer of operations that change something.
+#[derive(Serialize)]
+pub(crate) struct Done {
+    message: &'static str,
+    path: String,
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
+}
+
+/// Like `blocking`, for work that takes long and should end when its caller has gone.
+async fn blocking_until<T: Send + 'static>(
+    work: impl FnOnce(&Stop) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let stop = Stop::default();
+    let _on_drop = StopOnDrop(stop.clone());
+    blocking(move || work(&stop)).await
+}
+
+/// What a caller hears of a failure of the file system.
+fn refuse(path: &Path, error: &io::Error) -> Error {
+    let text = format!("{}: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NotFound(text),
+        _ => Error::Unprocessable(text),
+    }
+}
+
+/// Opens a regular file for reading. Pipes and devices are refused, as reading them may never end.
+fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(io::Error::other("not a regular file")) }
+}

@@ -1,0 +1,91 @@
+//! Going through a tree in order, without following links, until somebody has seen enough.
+
+use super::entry;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::FileType;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What nobody wants to find: what tools make, fetch or keep for themselves.
+const EXCLUDED: &str = "node_modules,vendor,.git,dist,build,target,__pycache__,.venv,.next,coverage";
+
+/// What a walk leaves out. The directory it begins in is never left out.
+pub(crate) struct Exclusions {
+    directories: HashSet<Vec<u8>>,
+    hidden: bool,
+}
+
+impl Exclusions {
+    /// `directories` is a list of names, separated by commas. Nothing means the usual list; an empty list, no names.
+    pub(crate) fn new(directories: Option<&str>, hidden: bool) -> Self {
+        let names = directories.unwrap_or(EXCLUDED).split(',').map(str::trim);
+        Self { directories: names.map(|name| name.as_bytes().to_vec()).collect(), hidden }
+    }
+
+    fn leaves_out(&self, name: &OsStr, directory: bool) -> bool {
+        let hidden = self.hidden && name.as_bytes().starts_with(b".");
+        hidden || directory && self.directories.contains(name.as_bytes())
+    }
+}
+
+/// Tells a long piece of work that nobody waits for it any more.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Asks for the stop when it is dropped, as happens to the future of a request whose caller has gone.
+pub(crate) struct StopOnDrop(pub(crate) Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(crate) struct Found<'a> {
+    pub(crate) path: PathBuf,
+    pub(crate) relative: &'a Path,
+    pub(crate) name: &'a OsStr,
+    pub(crate) kind: FileType,
+}
+
+/// Shows everything below `root`, each directory before what it holds. What cannot be read is passed over, but `root`
+/// itself has to be readable.
+pub(crate) fn walk(
+    root: &Path,
+    exclusions: &Exclusions,
+    stop: &Stop,
+    mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut levels = vec![(PathBuf::new(), entry::entries(root)?.into_iter())];
+    while let Some((inside, entries)) = levels.last_mut() {
+        let Some((name, kind)) = entries.next() else {
+            levels.pop();
+            continue;
+        };
+        if stop.is_asked() {
+            return Ok(());
+        }
+        if exclusions.leaves_out(&name, kind.is_dir()) {
+            continue;
+        }
+        let relative = inside.join(&name);
+        let path = root.join(&relative);
+        let below = if kind.is_dir() { entry::entries(&path).ok() } else { None };
+        if visit(Found { path, relative: &relative, name: &name, kind }).is_break() {
+            return Ok(());
+        }
+        levels.extend(below.map(|below| (relative, below.into_iter())));
+    }
+    Ok(())
+}

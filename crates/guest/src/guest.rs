@@ -1,0 +1,55 @@
+//! What all operations share.
+
+use crate::environment::Environment;
+use crate::network::Monitors;
+use crate::processes::Processes;
+use crate::reaper::Reaper;
+use crate::settings::Settings;
+use crate::terminals::Terminals;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use types::{Timestamp, World};
+
+pub(crate) struct Guest {
+    pub(crate) world: World,
+    pub(crate) settings: Settings,
+    pub(crate) started_at: Timestamp,
+    pub(crate) environment: Mutex<Environment>,
+    pub(crate) processes: Processes,
+    pub(crate) monitors: Monitors,
+    pub(crate) terminals: Terminals,
+    pub(crate) reaper: Arc<Reaper>,
+}
+
+impl Guest {
+    pub(crate) fn new(world: World, settings: Settings, reaper: Arc<Reaper>) -> Self {
+        Self {
+            started_at: world.now(),
+            environment: Mutex::new(Environment::new(settings.environment.clone())),
+            processes: Processes::default(),
+            monitors: Monitors::default(),
+            terminals: Terminals::default(),
+            reaper,
+            world,
+            settings,
+        }
+    }
+
+    /// The environment that a process started now gets.
+    pub(crate) fn environment(&self) -> BTreeMap<OsString, OsString> {
+        self.environment.lock().all()
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        self.environment.lock().get(name)
+    }
+
+    /// What `~` stands for.
+    pub(crate) fn home(&self) -> PathBuf {
+        let of_user = || self.settings.user.as_ref().and_then(|user| user.home.clone());
+        self.variable("HOME").map(PathBuf::from).or_else(of_user).unwrap_or_else(|| "/root".into())
+    }
+}

@@ -1,0 +1,217 @@
+//! Requests and answers as the operations see them, and the limits on both.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+
+/// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts, which are not.
+pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
+/// How many pieces of a streamed answer wait for a slow reader before the writer has to.
+const STREAM_PIECES_MAX: usize = 8;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+/// The writing end of a streamed answer. Sending fails once the reader has gone.
+pub(crate) type StreamSender = Sender<Bytes, io::Error>;
+
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    query: String,
+    body: Incoming,
+    upgrade: Option<OnUpgrade>,
+}
+
+impl Request {
+    pub(crate) fn new(request: http::Request<Incoming>) -> Self {
+        let (mut parts, body) = request.into_parts();
+        Self {
+            method: parts.method,
+            headers: parts.headers,
+            query: parts.uri.query().unwrap_or_default().to_owned(),
+            body,
+            upgrade: parts.extensions.remove(),
+        }
+    }
+
+    /// The first value of a query parameter.
+    pub(crate) fn query(&self, name: &str) -> Option<String> {
+        let mut pairs = form_urlencoded::parse(self.query.as_bytes());
+        pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// A query parameter that is yes or no, in the spelling of any language's client.
+    pub(crate) fn query_flag(&self, name: &str) -> Result<Option<bool>, Error> {
+        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        match value.to_ascii_lowercase().as_str() {
+            "true" | "1" | "t" => Ok(Some(true)),
+            "false" | "0" | "f" => Ok(Some(false)),
+            _ => Err(Error::BadRequest(format!("`{name}` is neither true nor false"))),
+        }
+    }
+
+    pub(crate) fn query_number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Error> {
+        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        value.parse().map(Some).map_err(|_| Error::BadRequest(format!("`{name}` is not a number that fits")))
+    }
+
+    pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The body as it comes in, for what is too large to be held.
+    pub(crate) fn into_body(self) -> Incoming {
+        self.body
+    }
+
+    /// The whole body, if it is within the limit.
+    pub(crate) async fn bytes(&mut self, limit: usize) -> Result<Bytes, Error> {
+        let mut whole = BytesMut::new();
+        while let Some(frame) = self.body.frame().await {
+            let frame = frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if whole.len() + data.len() > limit {
+                return Err(Error::TooLarge { limit });
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    }
+
+    pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        let bytes = self.bytes(JSON_BODY_BYTES_MAX).await?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
+    }
+
+    /// Like `json`, for operations whose body may be left out.
+    pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(&mut self) -> Result<T, Error> {
+        let bytes = self.bytes(JSON_BODY_BYTES_MAX).await?;
+        if bytes.trim_ascii().is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
+    }
+
+    /// The connection itself, for protocols that replace HTTP on it.
+    pub(crate) fn take_upgrade(&mut self) -> Option<OnUpgrade> {
+        self.upgrade.take()
+    }
+}
+
+pub(crate) struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Body,
+}
+
+impl Answer {
+    pub(crate) fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let body = Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
+        Self { status, headers: HeaderMap::new(), body }.with(header::CONTENT_TYPE, content_type)
+    }
+
+    pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
+        let text = serde_json::to_vec(value).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(Self::new(StatusCode::OK, "application/json; charset=utf-8", text))
+    }
+
+    pub(crate) fn empty(status: StatusCode) -> Self {
+        let body = Full::default().map_err(|never| match never {}).boxed_unsync();
+        Self { status, headers: HeaderMap::new(), body }
+    }
+
+    /// An answer whose body another task goes on writing.
+    pub(crate) fn stream(content_type: &'static str) -> (StreamSender, Self) {
+        let (sender, body) = Channel::new(STREAM_PIECES_MAX);
+        let answer = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: body.boxed_unsync() };
+        (sender, answer.with(header::CONTENT_TYPE, content_type))
+    }
+
+    pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn with(self, name: header::HeaderName, value: &'static str) -> Self {
+        self.with_value(name, HeaderValue::from_static(value))
+    }
+
+    pub(crate) fn with_value(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// Adds what every answer carries.
+    pub(crate) fn into_response(self) -> Response<Body> {
+        const COMMON: [(header::HeaderName, &str); 7] = [
+            (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Authorization"),
+            (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
+            (header::PRAGMA, "no-cache"),
+            (header::EXPIRES, "0"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ];
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        for (name, value) in COMMON {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// Why an operation is refused. The text goes to the caller.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("this path does not serve that method")]
+    Method,
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    #[error("the range cannot be served: the file has {length} bytes")]
+    Range { length: u64 },
+    #[error("{0}")]
+    Unprocessable(String),
+    #[error("{0}")]
+    Internal(String),
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl Error {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Range { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(crate) fn into_answer(self) -> Answer {
+        let body = serde_json::json!({"error": self.to_string()}).to_string();
+        let answer = Answer::new(self.status(), "application/json; charset=utf-8", body);
+        match self {
+            Self::Range { length } => match HeaderValue::from_str(&format!("bytes */{length}")) {
+                Ok(value) => answer.with_value(header::CONTENT_RANGE, value),
+                Err(_) => answer,
+            },
+            _ => answer,
+        }
+    }
+}

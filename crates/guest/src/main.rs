@@ -1,0 +1,83 @@
+//! The small static program inside each instance: it serves the sandbox API and is the parent of everything that runs.
+//!
+//! It is started in one of two ways. `holm-guest --listen ADDRESS` opens its own socket and prints the address that it
+//! got. With `HOLM_GUEST_FD=3` in the environment it serves the listening socket that is its descriptor 3; then it can
+//! be dialled before it runs. With `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
+
+mod environment;
+mod files;
+mod guest;
+mod http;
+mod network;
+mod processes;
+mod raw;
+mod reaper;
+mod route;
+mod serve;
+mod settings;
+mod system;
+mod terminals;
+mod world;
+
+use raw::HandedOver;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+const USAGE: &str = "usage: holm-guest --listen ADDRESS, or HOLM_GUEST_FD=3 with a listening socket as descriptor 3";
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{USAGE}")]
+    Usage,
+    #[error("failed to listen")]
+    Listen(#[source] std::io::Error),
+    #[error("failed to start")]
+    Start(#[source] std::io::Error),
+    #[error(transparent)]
+    Settings(#[from] settings::Error),
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            // Nothing can be done about an error stream that is closed.
+            let _ = writeln!(std::io::stderr(), "holm-guest: {error}{cause}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Error> {
+    let handed_over = HandedOver::Listener.take().map(TcpListener::from);
+    let settings = settings::Settings::take()?;
+    let listener = match handed_over {
+        Some(listener) => listener,
+        None => listen()?,
+    };
+    listener.set_nonblocking(true).map_err(Error::Listen)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
+        let reaper = reaper::Reaper::start().map_err(Error::Start)?;
+        let guest = Arc::new(guest::Guest::new(world::real(), settings, reaper));
+        serve::run(guest, listener).await;
+        Ok(())
+    })
+}
+
+/// Opens the socket that the command line asks for. The address is printed, so that port 0 can be asked for.
+fn listen() -> Result<TcpListener, Error> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some("--listen"), Some(address), None) = (arguments.next().as_deref(), arguments.next(), arguments.next())
+    else {
+        return Err(Error::Usage);
+    };
+    let listener = TcpListener::bind(address).map_err(Error::Listen)?;
+    let local = listener.local_addr().map_err(Error::Listen)?;
+    writeln!(std::io::stdout(), "{local}").map_err(Error::Listen)?;
+    Ok(listener)
+}

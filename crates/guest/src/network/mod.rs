@@ -1,0 +1,41 @@
+//! Which process listens where, and watching for more.
+
+mod monitor;
+mod proc;
+
+pub(crate) use monitor::Monitors;
+pub(crate) use proc::{is_alive, reachable_ports};
+
+use crate::guest::Guest;
+use crate::http::{Answer, Error, Request};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MonitorAsk {
+    callback: String,
+}
+
+pub(crate) fn ports(pid: &str) -> Result<Answer, Error> {
+    let pid = number(pid)?;
+    Answer::json(&json!({"pid": pid, "ports": proc::ports_of(pid)}))
+}
+
+pub(crate) async fn start_monitor(guest: &Arc<Guest>, pid: &str, mut request: Request) -> Result<Answer, Error> {
+    let pid = number(pid)?;
+    let ask: MonitorAsk = request.json().await?;
+    guest.monitors.start(pid, &ask.callback)?;
+    Answer::json(&json!({"message": "Port monitoring started"}))
+}
+
+pub(crate) fn stop_monitor(guest: &Guest, pid: &str) -> Result<Answer, Error> {
+    guest.monitors.stop(number(pid)?);
+    Answer::json(&json!({"message": "Port monitoring stopped"}))
+}
+
+fn number(pid: &str) -> Result<i32, Error> {
+    let number = pid.parse().ok().filter(|pid| *pid > 0);
+    number.ok_or_else(|| Error::BadRequest(format!("'{pid}' is not the number of a process")))
+}

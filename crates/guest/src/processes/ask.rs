@@ -1,0 +1,160 @@
+//! What is asked of a process, and the plan that is made of it.
+
+use crate::guest::Guest;
+use crate::http::Error;
+use crate::settings::User;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NAME_CHARS_MAX: usize = 255;
+const COMMAND_BYTES_MAX: usize = 128 << 10;
+const PORTS_MAX: usize = 64;
+/// How long a process with `keepAlive` may run when nothing else is said.
+const KEEP_ALIVE_S: u64 = 600;
+/// How long `waitForPorts` waits when nothing else is said.
+const PORTS_WAIT: Duration = Duration::from_secs(60);
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Ask {
+    pub(crate) command: String,
+    pub(crate) name: Option<String>,
+    pub(crate) working_dir: Option<String>,
+    pub(crate) env: Option<BTreeMap<String, String>>,
+    pub(crate) wait_for_completion: Option<bool>,
+    /// Seconds. A bound on the wait; with `keepAlive`, on the life.
+    pub(crate) timeout: Option<i64>,
+    pub(crate) wait_for_ports: Option<Vec<u16>>,
+    pub(crate) restart_on_failure: Option<bool>,
+    /// Negative is without end.
+    pub(crate) max_restarts: Option<i64>,
+    pub(crate) keep_alive: Option<bool>,
+}
+
+/// What a request waits for after the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Nothing,
+    Completion { within: Option<Duration> },
+    Ports { ports: Vec<u16>, within: Duration },
+}
+
+/// All that a start, and each restart, needs to know.
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) command: String,
+    pub(crate) working_dir: PathBuf,
+    pub(crate) keep_alive: bool,
+    pub(crate) restart_on_failure: bool,
+    pub(crate) max_restarts: i64,
+    /// After it the process is killed.
+    pub(crate) life: Option<Duration>,
+    pub(super) program: OsString,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) environment: BTreeMap<OsString, OsString>,
+    pub(super) user: Option<User>,
+}
+
+impl Ask {
+    pub(crate) fn keeps_alive(&self) -> bool {
+        self.keep_alive.unwrap_or(false)
+    }
+
+    pub(crate) fn wait(&self) -> Wait {
+        let given = self.timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        // With `keepAlive` the time-out ends the process itself, and with it the wait.
+        let within = given.filter(|_| !self.keeps_alive()).map(Duration::from_secs);
+        match (self.wait_for_completion, &self.wait_for_ports) {
+            (Some(true), _) => Wait::Completion { within },
+            (_, Some(ports)) if !ports.is_empty() => {
+                Wait::Ports { ports: ports.clone(), within: within.unwrap_or(PORTS_WAIT) }
+            }
+            _ => Wait::Nothing,
+        }
+    }
+
+    pub(crate) fn plan(self, guest: &Guest) -> Result<Plan, Error> {
+        self.check(guest)?;
+        let life = self.life();
+        let mut environment = guest.environment();
+        environment.extend(self.env.unwrap_or_default().into_iter().map(|(name, value)| (name.into(), value.into())));
+        environment.entry("HOME".into()).or_insert_with(|| guest.home().into());
+        environment
+            .entry("PATH".into())
+            .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
+        let of_guest = |name: &str| guest.variable(name).filter(|value| !value.is_empty());
+        let shell_arguments = of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
+        let mut arguments: Vec<OsString> = shell_arguments.split_whitespace().map(OsString::from).collect();
+        arguments.push((&self.command).into());
+        Ok(Plan {
+            name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
+            working_dir: working_dir(guest, self.working_dir.as_deref())?,
+            command: self.command,
+            keep_alive: self.keep_alive.unwrap_or(false),
+            restart_on_failure: self.restart_on_failure.unwrap_or(false),
+            max_restarts: self.max_restarts.unwrap_or(if self.restart_on_failure == Some(true) { -1 } else { 0 }),
+            life,
+            program: of_guest("SHELL").unwrap_or_else(|| "sh".into()),
+            arguments,
+            environment,
+            user: guest.settings.user.clone(),
+        })
+    }
+
+    fn check(&self, guest: &Guest) -> Result<(), Error> {
+        let refuse = |why: &str| Err(Error::BadRequest(why.to_owned()));
+        let variables = || self.env.iter().flatten();
+        if self.command.trim().is_empty() {
+            return refuse("`command` is required");
+        }
+        if self.command.len() > COMMAND_BYTES_MAX {
+            return refuse("`command` is longer than a shell could be given; write it to a file and run that");
+        }
+        if self.command.contains('\0') || variables().any(|(_, value)| value.contains('\0')) {
+            return refuse("a command and its environment cannot hold the byte 0");
+        }
+        if variables().any(|(name, _)| name.is_empty() || name.contains(['=', '\0'])) {
+            return refuse("an environment variable has a name that is none");
+        }
+        if self.name.as_ref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {
+            return refuse("`name` is too long");
+        }
+        if self.wait_for_ports.as_ref().is_some_and(|ports| ports.len() > PORTS_MAX) {
+            return refuse("`waitForPorts` lists too many ports");
+        }
+        if self.keeps_alive() && guest.settings.keep_alive_disabled {
+            return refuse("`keepAlive` is disabled for this sandbox");
+        }
+        Ok(())
+    }
+
+    fn life(&self) -> Option<Duration> {
+        let seconds = match self.timeout {
+            _ if !self.keeps_alive() => None,
+            Some(0) => None,
+            Some(seconds) => Some(u64::try_from(seconds).unwrap_or(KEEP_ALIVE_S)),
+            None => Some(KEEP_ALIVE_S),
+        };
+        seconds.map(Duration::from_secs)
+    }
+}
+
+fn random_name(guest: &Guest) -> String {
+    format!("proc-{}", guest.world.random_text(8))
+}
+
+fn working_dir(guest: &Guest, asked: Option<&str>) -> Result<PathBuf, Error> {
+    let asked = asked.unwrap_or_default();
+    let path = match asked.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        Some(rest) => guest.home().join(rest.trim_start_matches('/')),
+        None if asked.is_empty() => guest.settings.workdir.clone(),
+        None => guest.settings.workdir.join(asked),
+    };
+    match path.is_dir() {
+        true => Ok(path),
+        false => Err(Error::Unprocessable(format!("the working directory '{}' does not exist", path.display()))),
+    }
+}

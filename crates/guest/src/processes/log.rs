@@ -1,0 +1,327 @@
+//! The output of one process: both streams in the order in which they came in, and from which stream each byte is.
+//!
+//! A position is a number of bytes since the start of the process, counted over both streams. It never changes, also
+//! when old output is dropped, so a reader can go away and continue at the position where it was.
+//!
+//! Two generations are kept: the current one, and the one before it. When the current one is full the older one is
+//! dropped. Output that is small, which is most, never touches a file.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Of one generation. Two of them make the 32 MiB of each stream.
+pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
+/// Of one generation where output is not to be kept in files.
+const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
+/// Up to here output stays in memory.
+const SPILL_BYTES: usize = 4 << 10;
+/// How often the stream may change in one generation; four bytes of memory each.
+const RUNS_MAX: usize = 1 << 20;
+/// Set in a run of the error stream. Positions in a generation fit in the bits below.
+const STDERR_BIT: u32 = 1 << 31;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Where output is kept.
+#[derive(Debug, Clone)]
+pub(crate) enum Keep {
+    /// In unnamed files in this directory, which vanish with the last descriptor.
+    Files(PathBuf),
+    Memory,
+}
+
+/// Output of one stream without a break.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) stream: Stream,
+    pub(crate) bytes: Vec<u8>,
+    /// Output of the other stream follows, so this piece will not get any longer.
+    pub(crate) closed: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    Piece(Piece),
+    /// The position is where the next output will be.
+    End,
+    /// The position is no longer kept, or lies in the future. What is kept begins at `begin`.
+    Outside {
+        begin: u64,
+        end: u64,
+    },
+}
+
+/// The last output of one stream.
+pub(crate) struct Tail {
+    pub(crate) bytes: Vec<u8>,
+    /// How much came before it.
+    pub(crate) left_out: u64,
+}
+
+pub(crate) struct Log {
+    keep: Keep,
+    older: Option<Generation>,
+    current: Generation,
+    totals: [u64; 2],
+}
+
+struct Generation {
+    begin: u64,
+    length: usize,
+    /// Where a run of one stream begins in this generation, with the stream in the highest bit.
+    runs: Vec<u32>,
+    body: Body,
+}
+
+enum Body {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl Log {
+    pub(crate) fn new(keep: Keep) -> Self {
+        Self { keep, older: None, current: Generation::new(0), totals: [0; 2] }
+    }
+
+    pub(crate) fn begin(&self) -> u64 {
+        self.older.as_ref().unwrap_or(&self.current).begin
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.current.begin + self.current.length as u64
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn stored(&self) -> u64 {
+        self.end() - self.begin()
+    }
+
+    pub(crate) fn append(&mut self, stream: Stream, mut bytes: &[u8]) {
+        let limit = match self.keep {
+            Keep::Files(_) => GENERATION_BYTES_MAX,
+            Keep::Memory => MEMORY_GENERATION_BYTES_MAX,
+        };
+        self.totals[stream as usize] += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.current.length >= limit || self.current.runs.len() >= RUNS_MAX {
+                let next = Generation::new(self.end());
+                self.older = Some(std::mem::replace(&mut self.current, next));
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(limit - self.current.length));
+            if self.current.append(stream, now, &self.keep).is_err() {
+                // A full disk: what cannot be kept is dropped, and positions go on. A reader is told so.
+                self.current = Generation::new(self.end() + now.len() as u64);
+                self.older = None;
+            }
+            bytes = later;
+        }
+    }
+
+    /// Drops what is kept, but not the positions.
+    pub(crate) fn drop_stored(&mut self) {
+        self.older = None;
+        self.current = Generation::new(self.end());
+    }
+
+    /// Drops the older half of what is kept.
+    pub(crate) fn drop_older(&mut self) {
+        self.older = None;
+    }
+
+    /// Reads output of one stream from a position on.
+    pub(crate) fn read(&self, position: u64, limit: usize) -> io::Result<Read> {
+        let (begin, end) = (self.begin(), self.end());
+        if position < begin || position > end {
+            return Ok(Read::Outside { begin, end });
+        }
+        let generations = self.older.iter().chain([&self.current]);
+        for generation in
+            generations.filter(|generation| position - generation.begin.min(position) < generation.length as u64)
+        {
+            if position >= generation.begin {
+                return generation.read((position - generation.begin) as usize, limit).map(Read::Piece);
+            }
+        }
+        Ok(Read::End)
+    }
+
+    pub(crate) fn tail(&self, stream: Stream, limit: usize) -> io::Result<Tail> {
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        let mut missing = limit;
+        for generation in [Some(&self.current), self.older.as_ref()].into_iter().flatten() {
+            generation.tail(stream, &mut missing, &mut pieces)?;
+        }
+        pieces.reverse();
+        let bytes = pieces.concat();
+        let left_out = self.totals[stream as usize] - bytes.len() as u64;
+        Ok(Tail { bytes, left_out })
+    }
+}
+
+impl Generation {
+    fn new(begin: u64) -> Self {
+        Self { begin, length: 0, runs: Vec::new(), body: Body::Memory(Vec::new()) }
+    }
+
+    fn append(&mut self, stream: Stream, bytes: &[u8], keep: &Keep) -> io::Result<()> {
+        self.write(bytes, keep)?;
+        if self.runs.last().is_none_or(|run| stream_of(*run) != stream) {
+            let bit = if stream == Stream::Stderr { STDERR_BIT } else { 0 };
+            self.runs.push(self.length as u32 | bit);
+        }
+        self.length += bytes.len();
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8], keep: &Keep) -> io::Result<()> {
+        if let (Body::Memory(kept), Keep::Files(directory)) = (&self.body, keep)
+            && kept.len() + bytes.len() > SPILL_BYTES
+        {
+            let file = tempfile::tempfile_in(directory)?;
+            file.write_all_at(kept, 0)?;
+            self.body = Body::File(file);
+        }
+        match &mut self.body {
+            Body::Memory(kept) => kept.extend_from_slice(bytes),
+            Body::File(file) => file.write_all_at(bytes, self.length as u64)?,
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, from: usize, to: usize) -> io::Result<Vec<u8>> {
+        match &self.body {
+            Body::Memory(kept) => Ok(kept.get(from..to).unwrap_or_default().to_vec()),
+            Body::File(file) => {
+                let mut bytes = vec![0; to - from];
+                file.read_exact_at(&mut bytes, from as u64)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The run at an index: its stream, and where it begins and ends.
+    fn run(&self, index: usize) -> (Stream, usize, usize) {
+        let run = self.runs.get(index).copied().unwrap_or_default();
+        let end = self.runs.get(index + 1).map_or(self.length, |next| begin_of(*next));
+        (stream_of(run), begin_of(run), end)
+    }
+
+    fn read(&self, at: usize, limit: usize) -> io::Result<Piece> {
+        let index = self.runs.partition_point(|run| begin_of(*run) <= at).saturating_sub(1);
+        let (stream, _, end) = self.run(index);
+        let to = end.min(at + limit);
+        Ok(Piece { stream, bytes: self.bytes(at, to)?, closed: to == end && index + 1 < self.runs.len() })
+    }
+
+    /// Adds output of a stream to `pieces`, the last first, until nothing is missing.
+    fn tail(&self, stream: Stream, missing: &mut usize, pieces: &mut Vec<Vec<u8>>) -> io::Result<()> {
+        for index in (0..self.runs.len()).rev() {
+            if *missing == 0 {
+                break;
+            }
+            let (of, begin, end) = self.run(index);
+            if of == stream {
+                let from = begin.max(end.saturating_sub(*missing));
+                pieces.push(self.bytes(from, end)?);
+                *missing -= end - from;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stream_of(run: u32) -> Stream {
+    if run & STDERR_BIT == 0 { Stream::Stdout } else { Stream::Stderr }
+}
+
+fn begin_of(run: u32) -> usize {
+    (run & !STDERR_BIT) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Stream::{Stderr, Stdout};
+    use proptest::prelude::*;
+
+    fn files() -> Keep {
+        Keep::Files(std::env::temp_dir())
+    }
+
+    fn read_all(log: &Log, mut position: u64, limit: usize) -> Vec<(Stream, Vec<u8>)> {
+        let mut pieces: Vec<(Stream, Vec<u8>)> = Vec::new();
+        while let Read::Piece(piece) = log.read(position, limit).unwrap() {
+            assert!(!piece.bytes.is_empty());
+            position += piece.bytes.len() as u64;
+            match pieces.last_mut() {
+                Some((stream, bytes)) if *stream == piece.stream => bytes.extend(piece.bytes),
+                _ => pieces.push((piece.stream, piece.bytes)),
+            }
+        }
+        assert_eq!(position, log.end());
+        pieces
+    }
+
+    #[test]
+    fn small_output_needs_no_file() {
+        let mut log = Log::new(Keep::Files("/nonexistent".into()));
+        log.append(Stdout, b"hello");
+        assert_eq!(log.tail(Stdout, 100).unwrap().bytes, b"hello");
+        assert_eq!(log.read(9, 10).unwrap(), Read::Outside { begin: 0, end: 5 });
+    }
+
+    #[test]
+    fn output_that_cannot_be_kept_is_dropped_and_counted() {
+        let mut log = Log::new(Keep::Files("/nonexistent".into()));
+        log.append(Stdout, &[b'x'; 10_000]);
+        log.append(Stdout, b"after");
+        assert_eq!((log.begin(), log.end()), (10_000, 10_005));
+        let tail = log.tail(Stdout, 100).unwrap();
+        assert_eq!((tail.bytes.as_slice(), tail.left_out), (b"after".as_slice(), 10_000));
+    }
+
+    #[test]
+    fn an_endless_output_keeps_its_end_and_its_positions() {
+        let mut log = Log::new(Keep::Memory);
+        let line = [b'a'; 1000];
+        (0..1000).for_each(|_| log.append(Stdout, &line));
+        assert_eq!(log.end(), 1_000_000);
+        assert!(log.stored() <= 2 * MEMORY_GENERATION_BYTES_MAX as u64);
+        assert_eq!(log.read(0, 1).unwrap(), Read::Outside { begin: log.begin(), end: log.end() });
+        assert_eq!(read_all(&log, log.begin(), 4096).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn what_goes_in_comes_out_from_every_position(
+            writes in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..3000)), 0..20),
+            limit in 1..5000_usize,
+            from in any::<proptest::sample::Index>(),
+            tail in 0..9000_usize,
+        ) {
+            let mut log = Log::new(files());
+            let mut expect: Vec<(Stream, u8)> = Vec::new();
+            for (stderr, bytes) in &writes {
+                let stream = if *stderr { Stderr } else { Stdout };
+                log.append(stream, bytes);
+                expect.extend(bytes.iter().map(|byte| (stream, *byte)));
+            }
+            let from = from.index(expect.len() + 1);
+            let read = read_all(&log, from as u64, limit);
+            let flat: Vec<_> = read.iter().flat_map(|(stream, bytes)| bytes.iter().map(|byte| (*stream, *byte))).collect();
+            prop_assert_eq!(&flat[..], &expect[from..]);
+            for stream in [Stdout, Stderr] {
+                let all: Vec<u8> = expect.iter().filter(|(of, _)| *of == stream).map(|(_, byte)| *byte).collect();
+                let found = log.tail(stream, tail).unwrap();
+                prop_assert_eq!(&found.bytes[..], &all[all.len().saturating_sub(tail)..]);
+                prop_assert_eq!(found.left_out as usize, all.len() - found.bytes.len());
+            }
+        }
+    }
+}

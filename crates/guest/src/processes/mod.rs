@@ -1,0 +1,243 @@
+//! Processes that were asked for: their table, their lives and their output.
+//!
+//! ```text
+//!            start                     exit 0, or nothing is to be restarted, or it was asked to stop
+//!   (none) ────────▶ Running{pid} ──────────────────────────────────────────────────────────────▶ Ended
+//!                        ▲   │ failure with restarts left                                           ▲
+//!                        │   ▼                                                                      │
+//!                     Restarting ─────────────────── asked to stop ─────────────────────────────────┘
+//! ```
+//!
+//! Only `supervise` moves a process on. Requests read it, wait for it, and send it signals. A process has ended when
+//! its own process has, and what it wrote until then is in its log; a child that it left behind may keep its output
+//! open, which hangs nobody, and what such a child writes still goes to the log.
+//!
+//! **Streams can be continued.** Every piece of a stream in newline JSON carries `offset`, the position of the log
+//! after it. A stream that was cut, wherever, goes on with `GET /process/{id}/logs/stream?offset=N` where `N` is the
+//! `offset` of the last whole line, and `Accept: application/x-ndjson`: nothing is lost or repeated. Bytes that are no
+//! UTF-8 become U+FFFD there; with `encoding=base64` the data is exact. The plain text form takes `offset` as well.
+
+mod ask;
+mod log;
+mod routes;
+mod spawn;
+mod stream;
+mod supervise;
+mod view;
+
+use ask::Plan;
+pub(crate) use routes::{kill, list, logs, run, show, stop, stream_logs};
+
+use crate::guest::Guest;
+use crate::http::Error;
+use crate::reaper::End;
+use log::{Keep, Log};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use types::Timestamp;
+
+/// Ended processes that are remembered; the oldest is forgotten first.
+const ENDED_MAX: usize = 1000;
+const RUNNING_MAX: usize = 4096;
+/// Output of all processes together. Beyond it the oldest ended processes lose theirs first.
+const LOGS_BYTES_MAX: u64 = 256 << 20;
+/// How long an answer to a stop waits to see it done. Who ignores the signal goes on, and is shown as running.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running { pid: Pid },
+    Restarting,
+    Ended { end: End, at: Timestamp },
+}
+
+/// What a request has asked a process to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Stop,
+    Kill,
+}
+
+pub(crate) struct Process {
+    /// Of the first run. A restart keeps it, so that it goes on naming the process.
+    pid: Pid,
+    plan: Plan,
+    started_at: Timestamp,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+struct State {
+    phase: Phase,
+    asked: Option<Asked>,
+    restarts: u64,
+    log: Log,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("process with name '{0}' already exists and is running")]
+    NameTaken(String),
+    #[error("{RUNNING_MAX} processes are running already")]
+    TooMany,
+    #[error("failed to start process: {0}")]
+    Spawn(#[source] io::Error),
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::NameTaken(_) => Self::BadRequest(error.to_string()),
+            StartError::TooMany | StartError::Spawn(_) => Self::Unprocessable(error.to_string()),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Processes {
+    /// The oldest first.
+    table: Mutex<Vec<Arc<Process>>>,
+}
+
+impl Processes {
+    /// Finds a process by number or by name. Of several the newest is meant.
+    pub(crate) fn get(&self, identifier: &str) -> Result<Arc<Process>, Error> {
+        let table = self.table.lock();
+        let pid = identifier.parse::<i32>().ok();
+        let by_pid = table.iter().rev().find(|process| pid == Some(process.pid()));
+        let found = by_pid.or_else(|| table.iter().rev().find(|process| process.plan.name == identifier));
+        found.cloned().ok_or_else(|| Error::NotFound(format!("there is no process '{identifier}'")))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Process>> {
+        self.table.lock().clone()
+    }
+
+    /// How many of those that hold the sandbox awake are running.
+    pub(crate) fn keeping_alive(&self) -> usize {
+        self.table.lock().iter().filter(|process| process.plan.keep_alive && !process.has_ended()).count()
+    }
+
+    pub(crate) fn start(&self, guest: &Arc<Guest>, plan: Plan) -> Result<Arc<Process>, StartError> {
+        self.forget_surplus();
+        let mut table = self.table.lock();
+        let running: Vec<_> = table.iter().filter(|process| !process.has_ended()).collect();
+        if running.iter().any(|process| process.plan.name == plan.name) {
+            return Err(StartError::NameTaken(plan.name));
+        }
+        if running.len() >= RUNNING_MAX {
+            return Err(StartError::TooMany);
+        }
+        let run = spawn::spawn(&guest.reaper, &plan).map_err(StartError::Spawn)?;
+        let keep = match guest.settings.process_logging_disabled {
+            true => Keep::Memory,
+            false => Keep::Files(std::env::temp_dir()),
+        };
+        let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log: Log::new(keep) };
+        let process = Arc::new(Process {
+            pid: run.pid,
+            plan,
+            started_at: guest.world.now(),
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+        });
+        table.push(process.clone());
+        tokio::spawn(supervise::supervise(guest.clone(), process.clone(), run));
+        Ok(process)
+    }
+
+    fn forget_surplus(&self) {
+        let mut table = self.table.lock();
+        let ended = table.iter().filter(|process| process.has_ended()).count();
+        let mut surplus = (ended + 1).saturating_sub(ENDED_MAX);
+        table.retain(|process| {
+            let forget = surplus > 0 && process.has_ended();
+            surplus -= usize::from(forget);
+            !forget
+        });
+    }
+
+    /// Makes the output of all processes fit its limit.
+    fn reclaim(&self) {
+        let table = self.table.lock();
+        let mut excess = table.iter().map(|process| process.state.lock().log.stored()).sum::<u64>();
+        let mut reclaim = |process: &Arc<Process>, drop: fn(&mut Log)| {
+            if excess > LOGS_BYTES_MAX {
+                let log = &mut process.state.lock().log;
+                let before = log.stored();
+                drop(log);
+                excess -= before - log.stored();
+            }
+        };
+        table.iter().filter(|process| process.has_ended()).for_each(|process| reclaim(process, Log::drop_stored));
+        table.iter().for_each(|process| reclaim(process, Log::drop_older));
+    }
+}
+
+impl Process {
+    pub(crate) fn pid(&self) -> i32 {
+        Pid::as_raw(Some(self.pid))
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Ended { .. })
+    }
+
+    /// The process group that runs now.
+    pub(crate) fn running_pid(&self) -> Option<i32> {
+        match self.state.lock().phase {
+            Phase::Running { pid } => Some(Pid::as_raw(Some(pid))),
+            Phase::Restarting | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// The position after all output so far.
+    fn output_end(&self) -> u64 {
+        self.state.lock().log.end()
+    }
+
+    pub(crate) async fn ended(&self) {
+        let mut changed = self.changed.subscribe();
+        while !self.has_ended() && changed.changed().await.is_ok() {}
+    }
+
+    /// Signals the whole group, and waits a little to see it done.
+    pub(crate) async fn ask(&self, asked: Asked) -> Result<(), Error> {
+        self.signal(asked)?;
+        // Who does not end in time is not an error: the signal has been sent.
+        let _ = tokio::time::timeout(STOP_WAIT, self.ended()).await;
+        Ok(())
+    }
+
+    fn signal(&self, asked: Asked) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if let Phase::Ended { .. } = state.phase {
+            return Err(Error::NotFound(format!("process '{}' is not running", self.plan.name)));
+        }
+        state.asked = Some(asked);
+        let signal = match asked {
+            Asked::Stop => Signal::TERM,
+            Asked::Kill => Signal::KILL,
+        };
+        if let Phase::Running { pid } = state.phase
+            && let Err(error) = rustix::process::kill_process_group(pid, signal)
+            && error != rustix::io::Errno::SRCH
+        {
+            return Err(Error::Internal(format!("failed to signal process '{}': {error}", self.plan.name)));
+        }
+        Ok(())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.changed.send_replace(());
+    }
+}

@@ -1,0 +1,139 @@
+//! The operations on processes.
+
+use super::ask::{Ask, Wait};
+use super::stream::{Lines, write_lines, write_text};
+use super::view::{EMBEDDED_TAIL_BYTES, ProcessView, logs_view, process_view};
+use super::{Asked, Process};
+use crate::guest::Guest;
+use crate::http::{Answer, Error, Request};
+use crate::network;
+use http::{HeaderName, HeaderValue, header};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Output that a list shows of all processes together. The newest are served first.
+const LIST_TAILS_BYTES_MAX: usize = 4 << 20;
+const PORT_POLL: Duration = Duration::from_millis(200);
+const JSON_LINES: &str = "application/x-ndjson";
+/// Names the process to whoever may have to continue a stream.
+const PROCESS_NAME: HeaderName = HeaderName::from_static("x-process-name");
+
+pub(crate) fn list(guest: &Guest) -> Result<Answer, Error> {
+    let mut left = LIST_TAILS_BYTES_MAX;
+    let mut views = Vec::new();
+    for process in guest.processes.all().iter().rev() {
+        let mut view = process_view(process, EMBEDDED_TAIL_BYTES.min(left / 2))?;
+        left -= view.logs.len().min(left);
+        view.completed_at = view.completed_at.filter(|at| !at.is_empty());
+        views.push(view);
+    }
+    views.reverse();
+    Answer::json(&views)
+}
+
+pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
+    let ask: Ask = request.json().await?;
+    let streams = request.header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
+    if streams { run_streaming(guest, ask) } else { Answer::json(&execute(guest, ask).await?) }
+}
+
+/// Starts a process and waits for what was asked.
+pub(crate) async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
+    let wait = ask.wait();
+    let process = guest.processes.start(guest, ask.plan(guest)?)?;
+    match wait {
+        Wait::Nothing => {}
+        Wait::Completion { within: None } => process.ended().await,
+        Wait::Completion { within: Some(within) } => {
+            timeout(within, process.ended()).await.map_err(|_| timed_out(within.as_secs()))?;
+        }
+        Wait::Ports { ports, within } => {
+            timeout(within, listening(&process, &ports)).await.map_err(|_| timed_out(within.as_secs()))??;
+        }
+    }
+    process_view(&process, EMBEDDED_TAIL_BYTES)
+}
+
+pub(super) fn timed_out(seconds: u64) -> Error {
+    Error::Unprocessable(format!("process timed out after {seconds} seconds"))
+}
+
+/// Waits until the process, or what it left behind, listens on all of the ports.
+async fn listening(process: &Process, ports: &[u16]) -> Result<(), Error> {
+    loop {
+        let open = network::reachable_ports(process.pid(), process.running_pid());
+        if ports.iter().all(|port| open.contains(port)) {
+            return Ok(());
+        }
+        if process.has_ended() && !network::is_alive(process.pid()) {
+            return Err(Error::Unprocessable(format!("process '{}' ended before its ports were open", process.name())));
+        }
+        sleep(PORT_POLL).await;
+    }
+}
+
+/// Completion is implied. What is wrong with the request is told as a status, a failure to start as a line.
+fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
+    ask.wait_for_completion = Some(true);
+    let deadline = match ask.wait() {
+        Wait::Completion { within: Some(within) } => Some((Instant::now() + within, within.as_secs())),
+        _ => None,
+    };
+    let started = ask.plan(guest).and_then(|plan| guest.processes.start(guest, plan).map_err(Error::from));
+    match started {
+        Ok(process) => Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })),
+        Err(error @ Error::Unprocessable(_)) => {
+            let line = format!("{}\n", super::stream::error_line(&error));
+            Ok(Answer::new(http::StatusCode::OK, JSON_LINES, line))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn stream_lines(process: Arc<Process>, lines: Lines) -> Answer {
+    let (sender, answer) = Answer::stream(JSON_LINES);
+    let name = HeaderValue::from_str(process.name());
+    tokio::spawn(write_lines(process, lines, sender));
+    match name {
+        Ok(name) => answer.with_value(PROCESS_NAME, name),
+        // A name that no header can hold is known to the caller, who chose it.
+        Err(_) => answer,
+    }
+}
+
+pub(crate) fn show(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
+    let process = guest.processes.get(identifier)?;
+    Answer::json(&process_view(&process, EMBEDDED_TAIL_BYTES)?)
+}
+
+pub(crate) fn logs(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
+    Answer::json(&logs_view(&*guest.processes.get(identifier)?)?)
+}
+
+pub(crate) fn stream_logs(guest: &Guest, identifier: &str, request: &Request) -> Result<Answer, Error> {
+    let process = guest.processes.get(identifier)?;
+    let position = request.query_number("offset")?.unwrap_or(0);
+    let end = process.output_end();
+    if position > end {
+        return Err(Error::BadRequest(format!("`offset` lies after the end of the output, which is {end}")));
+    }
+    if request.header(header::ACCEPT).is_some_and(|accept| accept.contains(JSON_LINES)) {
+        let base64 = request.query("encoding").is_some_and(|encoding| encoding == "base64");
+        return Ok(stream_lines(process, Lines { position, base64, deadline: None }));
+    }
+    let (sender, answer) = Answer::stream("text/plain; charset=utf-8");
+    tokio::spawn(write_text(process, position, sender));
+    Ok(answer)
+}
+
+pub(crate) async fn stop(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
+    guest.processes.get(identifier)?.ask(Asked::Stop).await?;
+    Answer::json(&json!({"message": "Process stopped successfully"}))
+}
+
+pub(crate) async fn kill(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
+    guest.processes.get(identifier)?.ask(Asked::Kill).await?;
+    Answer::json(&json!({"message": "Process killed successfully"}))
+}

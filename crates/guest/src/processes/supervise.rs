@@ -1,0 +1,145 @@
+//! The life of one process, from its start to its last end.
+
+use super::log::{GENERATION_BYTES_MAX, Stream};
+use super::spawn::{Run, spawn};
+use super::{Asked, Phase, Process};
+use crate::guest::Guest;
+use crate::reaper::End;
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+const READ_BYTES: usize = 32 << 10;
+
+/// What follows the end of a run.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    End,
+    Restart,
+}
+
+pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut run: Run) {
+    let deadline = process.plan.life.map(|life| Instant::now() + life);
+    loop {
+        let end = run_to_end(&guest, &process, run, deadline).await;
+        if process.next(end) == Next::End {
+            return process.end(&guest, end);
+        }
+        process.change(|state| state.phase = Phase::Restarting);
+        tokio::time::sleep(RESTART_DELAY).await;
+        if process.state.lock().asked.is_some() {
+            return process.end(&guest, end);
+        }
+        match spawn(&guest.reaper, &process.plan) {
+            Ok(next) => run = next,
+            Err(error) => {
+                process.note(&format!("failed to restart: {error}"));
+                return process.end(&guest, End::Exited(1));
+            }
+        }
+        process.begin_again(&run);
+    }
+}
+
+/// Sees one run through, and has all that it wrote in the log when it answers.
+async fn run_to_end(guest: &Arc<Guest>, process: &Arc<Process>, run: Run, deadline: Option<Instant>) -> End {
+    let Run { pid, mut end, stdout, stderr } = run;
+    tokio::spawn(pump(guest.clone(), process.clone(), Stream::Stdout, stdout.clone()));
+    tokio::spawn(pump(guest.clone(), process.clone(), Stream::Stderr, stderr.clone()));
+    let ended = tokio::select! {
+        ended = &mut end => ended,
+        () = until(deadline) => {
+            process.state.lock().asked = Some(Asked::Kill);
+            // Nothing to kill means that the end is on its way.
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+            end.await
+        }
+    };
+    drain(process, Stream::Stdout, &stdout);
+    drain(process, Stream::Stderr, &stderr);
+    // The reaper never drops what it is asked to tell; should it, the process is gone all the same.
+    ended.unwrap_or(End::Exited(1))
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Moves output to the log until nobody holds the other end any more, which may be long after the process ended.
+async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut since_reclaim = 0;
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                let bytes = buffer.get(..length).unwrap_or_default();
+                process.change(|state| state.log.append(stream, bytes));
+                since_reclaim += length;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        }
+        if since_reclaim >= GENERATION_BYTES_MAX / 4 {
+            since_reclaim = 0;
+            guest.processes.reclaim();
+        }
+        // A command that prints for ever must leave the others their turn.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be filling it for ever.
+fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
+    let mut waiting = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+    let mut buffer = vec![0; waiting.min(READ_BYTES)];
+    while waiting > 0 {
+        let wanted = waiting.min(buffer.len());
+        let Some(room) = buffer.get_mut(..wanted) else { return };
+        // Read past the runtime, whose idea of what can be read may lag behind the pipe.
+        let Ok(length @ 1..) = rustix::io::read(pipe, &mut *room) else { return };
+        let bytes = room.get(..length).unwrap_or_default();
+        process.change(|state| state.log.append(stream, bytes));
+        waiting -= length;
+    }
+}
+
+impl Process {
+    fn next(&self, end: End) -> Next {
+        let state = self.state.lock();
+        let left = u64::try_from(self.plan.max_restarts).map_or(true, |max| state.restarts < max);
+        match self.plan.restart_on_failure && end != End::Exited(0) && state.asked.is_none() && left {
+            true => Next::Restart,
+            false => Next::End,
+        }
+    }
+
+    fn end(&self, guest: &Guest, end: End) {
+        let at = guest.world.now();
+        self.change(|state| state.phase = Phase::Ended { end, at });
+    }
+
+    fn begin_again(&self, run: &Run) {
+        let restarts = self.state.lock().restarts + 1;
+        let of = match self.plan.max_restarts {
+            max @ 0.. => format!(" of {max}"),
+            _ => String::new(),
+        };
+        self.note(&format!("process failed, restart {restarts}{of}"));
+        self.change(|state| {
+            state.restarts = restarts;
+            state.phase = Phase::Running { pid: run.pid };
+        });
+    }
+
+    /// Writes a line of our own into the output.
+    fn note(&self, text: &str) {
+        self.change(|state| state.log.append(Stream::Stderr, format!("[{text}]\n").as_bytes()));
+    }
+}

@@ -1,0 +1,67 @@
+//! The one place that waits for children: those started here, and the orphans that fall to this program.
+//!
+//! A second waiter would steal exit codes from the first, so nothing else in this program may wait for a process.
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use std::collections::HashMap;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// How a process came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Exited(i32),
+    Signalled(i32),
+}
+
+#[derive(Default)]
+pub(crate) struct Reaper {
+    waiting: Mutex<HashMap<i32, oneshot::Sender<End>>>,
+}
+
+pub(crate) struct Started {
+    pub(crate) child: Child,
+    pub(crate) end: oneshot::Receiver<End>,
+}
+
+impl Reaper {
+    /// Makes this program the parent of orphans, as the first process of a machine is anyway, and begins to reap.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let mut children = signal(SignalKind::child())?;
+        let reaper = Arc::new(Self::default());
+        let reaping = reaper.clone();
+        tokio::spawn(async move {
+            while children.recv().await.is_some() {
+                reaping.reap();
+            }
+        });
+        Ok(reaper)
+    }
+
+    /// Starts a child. The lock is held meanwhile, so that its end cannot be reaped before somebody waits for it.
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Started> {
+        let mut waiting = self.waiting.lock();
+        let child = command.spawn()?;
+        let (tell, end) = oneshot::channel();
+        waiting.insert(i32::try_from(child.id()).map_err(io::Error::other)?, tell);
+        Ok(Started { child, end })
+    }
+
+    fn reap(&self) {
+        let mut waiting = self.waiting.lock();
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            let (Some(tell), Some(end)) = (waiting.remove(&Pid::as_raw(Some(pid))), end_of(status)) else { continue };
+            // Nobody listens for the end of a process that was forgotten.
+            let _ = tell.send(end);
+        }
+    }
+}
+
+fn end_of(status: WaitStatus) -> Option<End> {
+    status.exit_status().map(End::Exited).or_else(|| status.terminating_signal().map(End::Signalled))
+}

@@ -1,0 +1,98 @@
+//! The server: connections in, answers out.
+
+use crate::guest::Guest;
+use crate::http::{Answer, Body, Error, Request};
+use crate::route::{self, Miss, Route};
+use crate::{environment, files, network, processes, system, terminals};
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+const CONNECTIONS_MAX: usize = 1024;
+const HEADER_BYTES_MAX: usize = 1 << 20;
+/// For the headers of a request, and for the next request on a kept connection.
+const HEADERS_WAIT: Duration = Duration::from_secs(120);
+/// After a failed accept, which is nearly always a lack of descriptors that some connection must give back first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let guest = guest.clone();
+                tokio::spawn(async move {
+                    serve_connection(guest, stream).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn serve_connection(guest: Arc<Guest>, stream: TcpStream) {
+    // Small answers must not wait for a full packet. It is only speed: a socket that refuses still works.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let guest = guest.clone();
+        async move { Ok::<_, Infallible>(answer(&guest, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_WAIT)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    // A connection ends in an error when its caller goes away, which is no concern of anybody here.
+    let _ = connection.await;
+}
+
+async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Response<Body> {
+    let method = request.method().clone();
+    if method == Method::OPTIONS {
+        return Answer::empty(StatusCode::NO_CONTENT).into_response();
+    }
+    let route = match route::find(&method, request.uri().path()) {
+        Ok(route) => route,
+        Err(Miss::Path) => {
+            return Error::NotFound("there is nothing at this path".into()).into_answer().into_response();
+        }
+        Err(Miss::Method) => return Error::Method.into_answer().into_response(),
+    };
+    // HEAD says that the operation is there; it does not look at the target.
+    if method == Method::HEAD {
+        return Answer::empty(StatusCode::OK).into_response();
+    }
+    let answer = dispatch(guest, route, Request::new(request)).await;
+    answer.unwrap_or_else(Error::into_answer).into_response()
+}
+
+async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<Answer, Error> {
+    match (route, request.method.clone()) {
+        (Route::Welcome, _) => system::welcome(),
+        (Route::Health, _) => system::health(guest),
+        (Route::ReloadEnvironment, _) => environment::reload(guest),
+        (Route::Processes, Method::POST) => processes::run(guest, request).await,
+        (Route::Processes, _) => processes::list(guest),
+        (Route::Process(id), Method::DELETE) => processes::stop(guest, &id).await,
+        (Route::Process(id), _) => processes::show(guest, &id),
+        (Route::ProcessKill(id), _) => processes::kill(guest, &id).await,
+        (Route::ProcessLogs(id), _) => processes::logs(guest, &id),
+        (Route::ProcessLogStream(id), _) => processes::stream_logs(guest, &id, &request),
+        (Route::Ports(pid), _) => network::ports(&pid),
+        (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(guest, &pid),
+        (Route::PortMonitor(pid), _) => network::start_monitor(guest, &pid, request).await,
+        (Route::Files(route), _) => files::handle(guest, route, request).await,
+        (Route::Terminal, _) => terminals::page(guest),
+        (Route::TerminalSocket, _) => terminals::connect(guest, request),
+    }
+}

@@ -1,0 +1,134 @@
+//! What the starter of this program has decided about the sandbox.
+
+use crate::raw::HandedOver;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+/// More than any environment that the kernel would pass on.
+const SETTINGS_BYTES_MAX: u64 = 8 << 20;
+
+/// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is left out for them.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Given {
+    env: BTreeMap<String, String>,
+    workdir: Option<PathBuf>,
+    user: Option<String>,
+    disable_keep_alive: bool,
+    disable_process_logging: bool,
+    metadata: Option<PathBuf>,
+}
+
+pub(crate) struct Settings {
+    /// What every process gets: the environment of this program, overlaid with the given one.
+    pub(crate) environment: BTreeMap<OsString, OsString>,
+    pub(crate) workdir: PathBuf,
+    /// Whom processes run as and files belong to, if not root.
+    pub(crate) user: Option<User>,
+    pub(crate) keep_alive_disabled: bool,
+    pub(crate) process_logging_disabled: bool,
+    pub(crate) terminal_disabled: bool,
+    /// The document that `POST /environment/reload` reads.
+    pub(crate) metadata: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("failed to read the settings that were handed over")]
+    Read(#[source] io::Error),
+    #[error("the settings that were handed over are not what they should be")]
+    Parse(#[source] serde_json::Error),
+    #[error("there is no user `{0}` here")]
+    User(String),
+}
+
+impl Settings {
+    pub(crate) fn take() -> Result<Self, Error> {
+        let given = match HandedOver::Settings.take() {
+            Some(fd) => read(File::from(fd))?,
+            None => Given::default(),
+        };
+        let mut environment: BTreeMap<OsString, OsString> =
+            std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"HOLM_GUEST_")).collect();
+        environment.extend(given.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let on =
+            |name: &str| environment.get(&OsString::from(name)).is_some_and(|value| is_on(&value.to_string_lossy()));
+        let text = |name: &str| environment.get(&OsString::from(name)).cloned();
+        let named = text("BL_SANDBOX_USER").filter(|_| on("BL_SANDBOX_USER_ENABLED"));
+        let user = given.user.or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
+        let user = user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose()?;
+        let workdir = given.workdir.or_else(|| text("WORKDIR").map(PathBuf::from)).unwrap_or_else(|| "/".into());
+        Ok(Self {
+            workdir,
+            user,
+            keep_alive_disabled: given.disable_keep_alive || on("BL_DISABLE_KEEPALIVE"),
+            process_logging_disabled: given.disable_process_logging || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
+            terminal_disabled: on("DISABLE_TERMINAL"),
+            metadata: given
+                .metadata
+                .or_else(|| text("BL_METADATA_PATH").map(PathBuf::from))
+                .unwrap_or_else(|| "/bl/metadata".into()),
+            environment,
+        })
+    }
+}
+
+fn read(file: File) -> Result<Given, Error> {
+    let mut text = Vec::new();
+    file.take(SETTINGS_BYTES_MAX).read_to_end(&mut text).map_err(Error::Read)?;
+    serde_json::from_slice(&text).map_err(Error::Parse)
+}
+
+fn is_on(value: &str) -> bool {
+    matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
+}
+
+/// Finds a user by the forms that images use: `name`, `uid`, `uid:gid`.
+fn find_user(wanted: &str) -> Result<User, Error> {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    user_in(&String::from_utf8_lossy(&passwd), wanted).ok_or_else(|| Error::User(wanted.to_owned()))
+}
+
+fn user_in(passwd: &str, wanted: &str) -> Option<User> {
+    let (name, group) = wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
+    let known = passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [login, _, uid, gid, _, home, ..] if *login == name || *uid == name => {
+            Some(User { uid: uid.parse().ok()?, gid: gid.parse().ok()?, home: Some(home.into()) })
+        }
+        _ => None,
+    });
+    // An image may name a number that its list of users does not know.
+    let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
+    match group {
+        None => Some(user),
+        Some(group) => group.parse().ok().map(|gid| User { gid, ..user }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_by_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
+        let ada = User { uid: 1000, gid: 1001, home: Some("/home/ada".into()) };
+        assert_eq!(user_in(passwd, "ada"), Some(ada.clone()));
+        assert_eq!(user_in(passwd, "1000"), Some(ada.clone()));
+        assert_eq!(user_in(passwd, "ada:7"), Some(User { gid: 7, ..ada }));
+        assert_eq!(user_in(passwd, "4242"), Some(User { uid: 4242, gid: 0, home: None }));
+        assert_eq!(user_in(passwd, "nobody-here"), None);
+        assert_eq!(user_in(passwd, "ada:staff"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! What the guest says of itself.
+
+use crate::guest::Guest;
+use crate::http::{Answer, Error};
+use serde_json::json;
+
+pub(crate) fn welcome() -> Result<Answer, Error> {
+    Answer::json(&json!({
+        "message": "This is a sandbox of Holm.",
+        "documentation": "/health tells how it is; the operations are those of the sandbox API.",
+        "description": "Files, processes, ports and terminals of one sandbox, over HTTP.",
+    }))
+}
+
+pub(crate) fn health(guest: &Guest) -> Result<Answer, Error> {
+    let up_ms = guest.world.now().since(guest.started_at).max(0);
+    Answer::json(&json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "gitCommit": "",
+        "buildTime": "",
+        // The field is required by clients that were made for another program.
+        "goVersion": "",
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+        "startedAt": guest.started_at.to_string(),
+        "uptime": format!("{}s", up_ms / 1000),
+        "uptimeSeconds": up_ms / 1000,
+        // Ours: whoever puts sandboxes to sleep must know of processes that ask it not to.
+        "keepAliveProcesses": guest.processes.keeping_alive(),
+        "upgradeCount": 0,
+        "lastUpgrade": {"status": "idle", "step": "none", "version": ""},
+    }))
+}

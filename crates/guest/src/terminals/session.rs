@@ -1,0 +1,141 @@
+//! A terminal session: one task owns the terminal, and any number of clients look at it.
+
+use super::pty::Pty;
+use super::{Ask, Size};
+use crate::guest::Guest;
+use crate::reaper::End;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{Instant, interval};
+
+/// What who comes later, or comes back, is shown.
+const REPLAY_BYTES_MAX: usize = 100 << 10;
+const REPLAY_BEGIN: &[u8] = b"\x1b[0m";
+/// Pieces of output that wait for a slow client before it is shown the replay instead.
+const OUTPUT_PIECES_MAX: usize = 64;
+/// Inputs that wait for a shell that does not read.
+const INPUTS_MAX: usize = 256;
+const READ_BYTES: usize = 4 << 10;
+const LAST_READS_MAX: usize = 64;
+const IDLE_MAX: Duration = Duration::from_secs(600);
+const IDLE_POLL: Duration = Duration::from_secs(15);
+
+pub(super) enum Input {
+    Text(String),
+    Resize(Size),
+}
+
+pub(super) struct Session {
+    inputs: mpsc::Sender<Input>,
+    shown: Mutex<Shown>,
+    ended: AtomicBool,
+}
+
+struct Shown {
+    replay: VecDeque<u8>,
+    /// Gone when the session has ended, which ends the clients.
+    live: Option<broadcast::Sender<Bytes>>,
+}
+
+/// What a client sees: what was, and then what comes.
+pub(super) struct Sight {
+    pub(super) replay: Vec<u8>,
+    pub(super) live: Option<broadcast::Receiver<Bytes>>,
+}
+
+impl Session {
+    pub(super) fn open(guest: &Arc<Guest>, ask: &Ask) -> io::Result<Arc<Self>> {
+        let (pty, end) = Pty::open(guest, ask)?;
+        let (inputs, asked) = mpsc::channel(INPUTS_MAX);
+        let shown = Shown { replay: VecDeque::new(), live: Some(broadcast::Sender::new(OUTPUT_PIECES_MAX)) };
+        let session = Arc::new(Self { inputs, shown: Mutex::new(shown), ended: AtomicBool::new(false) });
+        tokio::spawn(run(session.clone(), pty, end, asked));
+        Ok(session)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Both parts are taken at one moment, so that nothing is missed or shown twice.
+    pub(super) fn look(&self) -> Sight {
+        let shown = self.shown.lock();
+        let replay = REPLAY_BEGIN.iter().chain(&shown.replay).copied().collect();
+        Sight { replay, live: shown.live.as_ref().map(broadcast::Sender::subscribe) }
+    }
+
+    /// Passes an input on, unless too many wait already.
+    pub(super) fn put(&self, input: Input) -> bool {
+        self.inputs.try_send(input).is_ok()
+    }
+
+    fn show(&self, bytes: &[u8]) {
+        let mut shown = self.shown.lock();
+        shown.replay.extend(bytes);
+        let surplus = shown.replay.len().saturating_sub(REPLAY_BYTES_MAX);
+        shown.replay.drain(..surplus);
+        if let Some(live) = &shown.live {
+            // Nobody may be looking; what is shown is in the replay.
+            let _ = live.send(Bytes::copy_from_slice(bytes));
+        }
+    }
+
+    fn has_clients(&self) -> bool {
+        self.shown.lock().live.as_ref().is_some_and(|live| live.receiver_count() > 0)
+    }
+
+    fn close(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        self.shown.lock().live = None;
+    }
+}
+
+async fn run(session: Arc<Session>, pty: Pty, mut end: oneshot::Receiver<End>, mut asked: mpsc::Receiver<Input>) {
+    let mut buffer = [0; READ_BYTES];
+    let mut unwritten = VecDeque::new();
+    let mut idle_poll = interval(IDLE_POLL);
+    let mut seen = Instant::now();
+    loop {
+        let next = unwritten.as_slices().0;
+        tokio::select! {
+            read = pty.read(&mut buffer) => match read {
+                Ok(length @ 1..) => session.show(buffer.get(..length).unwrap_or_default()),
+                Ok(0) | Err(_) => break,
+            },
+            written = pty.write(next), if !next.is_empty() => match written {
+                Ok(length) => drop(unwritten.drain(..length)),
+                Err(_) => break,
+            },
+            input = asked.recv(), if unwritten.is_empty() => match input {
+                Some(Input::Text(text)) => unwritten.extend(text.into_bytes()),
+                // A size that the kernel refuses changes nothing.
+                Some(Input::Resize(size)) => drop(pty.resize(size)),
+                None => break,
+            },
+            _ = idle_poll.tick() => {
+                if session.has_clients() {
+                    seen = Instant::now();
+                } else if seen.elapsed() > IDLE_MAX {
+                    break;
+                }
+            }
+            _ = &mut end => break,
+        }
+    }
+    // What was printed last, if the end was noticed first. A process that was left behind may print for ever.
+    for _ in 0..LAST_READS_MAX {
+        let Some(Ok(length @ 1..)) = pty.read(&mut buffer).now_or_never() else { break };
+        session.show(buffer.get(..length).unwrap_or_default());
+    }
+    session.close();
+    // Everything on the terminal is told that it has gone; most of it is gone already.
+    let _ = rustix::process::kill_process_group(pty.pid, Signal::HUP);
+}

@@ -1,0 +1,98 @@
+//! A client of a terminal, over a WebSocket.
+
+use super::session::{Input, Session, Sight};
+use super::{Ask, Size, check_enabled};
+use crate::guest::Guest;
+use crate::http::{Answer, Error, Request};
+use futures_util::{SinkExt, StreamExt};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Said {
+    Input { data: String },
+    Resize { cols: u16, rows: u16 },
+}
+
+pub(crate) fn connect(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
+    check_enabled(guest)?;
+    let ask = Ask::read(guest, &request)?;
+    let refuse = || Error::BadRequest("this path speaks WebSocket only".into());
+    let key = request.header(HeaderName::from_static("sec-websocket-key")).ok_or_else(refuse)?;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| refuse())?;
+    let upgrade = request.take_upgrade().ok_or_else(refuse)?;
+    let session = guest.terminals.join(guest, &ask)?;
+    tokio::spawn(serve(session, upgrade));
+    Ok(Answer::empty(StatusCode::SWITCHING_PROTOCOLS)
+        .with(header::CONNECTION, "Upgrade")
+        .with(header::UPGRADE, "websocket")
+        .with_value(header::SEC_WEBSOCKET_ACCEPT, accept))
+}
+
+async fn serve(session: Arc<Session>, upgrade: OnUpgrade) {
+    // Who leaves before the upgrade leaves the session to others.
+    let Ok(upgraded) = upgrade.await else { return };
+    let limits =
+        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
+    // A client that goes away in the middle is the usual end.
+    let _ = show(&session, &mut socket).await;
+    let _ = socket.close(None).await;
+}
+
+/// Shows the terminal and takes inputs until one of the two ends.
+async fn show(session: &Session, socket: &mut Socket) -> Result<(), tungstenite::Error> {
+    let Sight { replay, mut live } = session.look();
+    say(socket, "output", &replay).await?;
+    while let Some(receiver) = &mut live {
+        tokio::select! {
+            output = receiver.recv() => match output {
+                Ok(bytes) => say(socket, "output", &bytes).await?,
+                Err(RecvError::Closed) => break,
+                Err(RecvError::Lagged(_)) => {
+                    let sight = session.look();
+                    say(socket, "output", &sight.replay).await?;
+                    live = sight.live;
+                }
+            },
+            message = socket.next() => match message {
+                Some(Ok(Message::Text(text))) => hear(session, socket, text.as_str()).await?,
+                Some(Ok(Message::Close(_))) | None => return Ok(()),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
+async fn hear(session: &Session, socket: &mut Socket, text: &str) -> Result<(), tungstenite::Error> {
+    let input = match serde_json::from_str(text) {
+        Ok(Said::Input { data }) => Input::Text(data),
+        Ok(Said::Resize { cols, rows }) => Input::Resize(Size { columns: cols.max(1), rows: rows.max(1) }),
+        Err(_) => return say(socket, "error", b"this message is not understood").await,
+    };
+    match session.put(input) {
+        true => Ok(()),
+        false => say(socket, "error", b"the terminal does not read; this input is dropped").await,
+    }
+}
+
+async fn say(socket: &mut Socket, kind: &str, data: &[u8]) -> Result<(), tungstenite::Error> {
+    let message = json!({"type": kind, "data": String::from_utf8_lossy(data)}).to_string();
+    socket.send(Message::text(message)).await
+}

@@ -1,0 +1,216 @@
+//! The real binary on a free port, and a client for it that hides nothing.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A test that gets no answer fails rather than hangs.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Guest {
+    child: Child,
+    pub(crate) address: String,
+    pub(crate) directory: tempfile::TempDir,
+}
+
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Guest {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(variables: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_holm-guest"))
+            .args(["--listen", "127.0.0.1:0"])
+            .env_remove("SHELL")
+            .env("WORKDIR", directory.path())
+            .env("TMPDIR", directory.path())
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
+        Self { child, address: address.trim().to_owned(), directory }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.send("GET", path, &[], b"")
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Response {
+        self.send("DELETE", path, &[], b"")
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
+        self.send("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+        self.open(method, path, headers, body).into_response()
+    }
+
+    /// Sends a request and leaves the answer to be read.
+    pub(crate) fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(ANSWER_WAIT)).unwrap();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: sandbox\r\nContent-Length: {}\r\n", body.len());
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        stream.write_all(body).unwrap();
+        let answer = Answer::read_head(BufReader::new(stream));
+        if method == "HEAD" { Answer { left: Some(0), ..answer } } else { answer }
+    }
+
+    /// Runs a command to its end.
+    #[track_caller]
+    pub(crate) fn run(&self, command: &str) -> Value {
+        let response = self.post("/process", &serde_json::json!({"command": command, "waitForCompletion": true}));
+        response.ok()
+    }
+
+    /// Asks again until an answer is as it should be, or fails.
+    #[track_caller]
+    pub(crate) fn until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..1000 {
+            let value = self.get(path).json();
+            if is_right(&value) {
+                return value;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{path} never became right: {}", self.get(path).json());
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        for process in self.get("/process").json().as_array().into_iter().flatten() {
+            if process["status"] == "running" {
+                self.delete(&format!("/process/{}/kill", process["pid"].as_str().unwrap_or_default()));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) stream: BufReader<TcpStream>,
+    left: Option<usize>,
+    chunk: usize,
+}
+
+impl Answer {
+    fn read_head(mut stream: BufReader<TcpStream>) -> Self {
+        let mut line = || {
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            line.trim_end().to_owned()
+        };
+        let status = line().split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = Vec::new();
+        while let Some((name, value)) = line().split_once(": ") {
+            headers.push((name.to_ascii_lowercase(), value.to_owned()));
+        }
+        let length = headers.iter().find(|(name, _)| name == "content-length").map(|(_, value)| value.parse().unwrap());
+        let chunked = headers.iter().any(|(name, _)| name == "transfer-encoding");
+        let left = if chunked { None } else { Some(length.unwrap_or(0)) };
+        Self { status, headers, stream, left, chunk: 0 }
+    }
+
+    /// The next chunk of a streamed body, or nothing at its end.
+    fn next_chunk(&mut self) -> usize {
+        let mut size = String::new();
+        self.stream.read_line(&mut size).unwrap();
+        usize::from_str_radix(size.trim(), 16).unwrap()
+    }
+
+    pub(crate) fn into_response(mut self) -> Response {
+        let mut body = Vec::new();
+        self.read_to_end(&mut body).unwrap();
+        Response { status: self.status, headers: self.headers, body }
+    }
+}
+
+impl Read for Answer {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let wanted = match self.left {
+            // A buffered reader waits for more even if nothing is wanted.
+            Some(0) => return Ok(0),
+            Some(left) => left.min(buffer.len()),
+            None => {
+                if self.chunk == 0 {
+                    self.chunk = self.next_chunk();
+                    if self.chunk == 0 {
+                        self.left = Some(0);
+                        return Ok(0);
+                    }
+                }
+                self.chunk.min(buffer.len())
+            }
+        };
+        let length = self.stream.read(&mut buffer[..wanted])?;
+        match &mut self.left {
+            Some(left) => *left -= length,
+            None => {
+                self.chunk -= length;
+                if self.chunk == 0 {
+                    self.stream.read_exact(&mut [0; 2])?;
+                }
+            }
+        }
+        Ok(length)
+    }
+}
+
+impl Response {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.text());
+        self.json()
+    }
+
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.text());
+        let body = self.json();
+        assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
+        body["error"].as_str().unwrap().to_owned()
+    }
+}

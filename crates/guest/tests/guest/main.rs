@@ -1,0 +1,11 @@
+//! The guest as its callers see it: the real binary, over the wire.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod cuts;
+mod network;
+mod processes;
+mod server;
+mod terminals;

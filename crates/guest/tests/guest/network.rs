@@ -1,0 +1,88 @@
+//! Ports: who has which open, waiting for them, and being told of them.
+
+use crate::common::Guest;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// Listens on a free port of an address, and says on which.
+fn listener(address: &str) -> String {
+    format!(
+        "python3 -uc \"import socket,time; s=socket.create_server(('{address}',0)); print(s.getsockname()[1]); time.sleep(99)\""
+    )
+}
+
+/// Starts a listener and answers its process and port.
+fn listening(guest: &Guest, address: &str, name: &str) -> (String, u16) {
+    let process = guest.post("/process", &json!({"command": listener(address), "name": name})).ok();
+    let shown = guest.until(&format!("/process/{name}"), |process| process["stdout"].as_str().unwrap().ends_with('\n'));
+    let port = shown["stdout"].as_str().unwrap().trim().parse().unwrap();
+    (process["pid"].as_str().unwrap().to_owned(), port)
+}
+
+#[test]
+fn the_ports_of_a_process_are_those_of_all_below_it() {
+    let guest = Guest::start();
+    let (pid, port) = listening(&guest, "127.0.0.1", "server");
+    let ports = guest.get(&format!("/network/process/{pid}/ports")).ok();
+    let found = &ports["ports"][0];
+    assert_eq!(
+        (&found["localPort"], &found["protocol"], &found["state"]),
+        (&json!(port), &json!("tcp"), &json!("LISTEN"))
+    );
+    assert_eq!(found["localAddr"], "127.0.0.1");
+    assert!(found["processName"].as_str().unwrap().starts_with("python3"));
+    guest.get("/network/process/02280x/ports").refused(400);
+    guest.get("/network/process/-1/ports").refused(400);
+}
+
+#[test]
+fn waiting_for_a_port_ends_when_it_is_open_to_the_outside() {
+    let guest = Guest::start();
+    let free = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+    let serve = |address: &str, name: &str| {
+        json!({
+            "command": format!("python3 -m http.server --bind {address} {free}"),
+            "name": name, "waitForPorts": [free], "timeout": 20,
+        })
+    };
+    let process = guest.post("/process", &serve("0.0.0.0", "open")).ok();
+    assert_eq!(process["status"], "running");
+    guest.delete("/process/open/kill").ok();
+    let mut inside = serve("127.0.0.1", "inside");
+    inside["timeout"] = json!(1);
+    assert_eq!(guest.post("/process", &inside).refused(422), "process timed out after 1 seconds");
+}
+
+#[test]
+fn waiting_for_a_port_ends_with_the_process() {
+    let guest = Guest::start();
+    let why = guest.post("/process", &json!({"command": "exit 1", "waitForPorts": [1], "timeout": 20})).refused(422);
+    assert!(why.contains("ended before its ports were open"), "{why}");
+}
+
+#[test]
+fn a_monitor_tells_of_every_new_port() {
+    let guest = Guest::start();
+    let callback = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pid, port) = listening(&guest, "127.0.0.1", "server");
+    let path = format!("/network/process/{pid}/monitor");
+    let url = format!("http://{}/ports?x=1", callback.local_addr().unwrap());
+    assert_eq!(guest.post(&path, &json!({"callback": url})).ok()["message"], "Port monitoring started");
+    let (mut stream, _) = callback.accept().unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        request.push(byte[0]);
+    }
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    let request = String::from_utf8(request).unwrap();
+    assert!(request.starts_with("POST /ports?x=1 HTTP/1.1\r\n"), "{request}");
+    let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!(body, json!({"pid": pid.parse::<i32>().unwrap(), "port": port}));
+    assert_eq!(guest.delete(&path).ok()["message"], "Port monitoring stopped");
+    for wrong in ["", "nothing", "ftp://x/", "https://x/", "/relative"] {
+        guest.post(&path, &json!({"callback": wrong})).refused(400);
+    }
+}

@@ -1,0 +1,81 @@
+//! What holds for every operation.
+
+use crate::common::Guest;
+use proptest::prelude::*;
+use serde_json::json;
+
+#[test]
+fn every_answer_carries_the_common_headers() {
+    let guest = Guest::start();
+    for path in ["/", "/health", "/process", "/nowhere", "/process/none"] {
+        let response = guest.get(path);
+        assert_eq!(response.header("access-control-allow-origin"), Some("*"), "{path}");
+        assert_eq!(response.header("cache-control"), Some("no-cache, no-store, must-revalidate"));
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    }
+    assert_eq!(guest.send("OPTIONS", "/process/x/logs", &[], b"").status, 204);
+}
+
+#[test]
+fn head_tells_that_an_operation_is_there_without_looking() {
+    let guest = Guest::start();
+    assert_eq!(guest.send("HEAD", "/process/none", &[], b"").status, 200);
+    assert_eq!(guest.send("HEAD", "/nowhere", &[], b"").status, 404);
+}
+
+#[test]
+fn what_is_not_there_is_told_in_the_form_of_errors() {
+    let guest = Guest::start();
+    guest.get("/nowhere").refused(404);
+    guest.send("PATCH", "/process", &[], b"").refused(405);
+    guest.send("POST", "/process", &[], b"{").refused(400);
+    guest.send("POST", "/process", &[], b"").refused(400);
+    guest.send("POST", "/process", &[], &vec![b' '; 17 << 20]).refused(413);
+}
+
+#[test]
+fn health_says_what_clients_read() {
+    let guest = Guest::start();
+    let health = guest.get("/health").ok();
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["lastUpgrade"]["status"], "idle");
+    assert_eq!(health["keepAliveProcesses"], 0);
+    guest.post("/process", &json!({"command": "sleep 100", "keepAlive": true})).ok();
+    assert_eq!(guest.get("/health").ok()["keepAliveProcesses"], 1);
+}
+
+#[test]
+fn the_environment_is_reread_for_processes_that_start_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("metadata");
+    let guest = Guest::start_with(&[("BL_METADATA_PATH", document.to_str().unwrap()), ("COLOUR", "red")]);
+    guest.send("POST", "/environment/reload", &[], b"").refused(404);
+    std::fs::write(&document, r#"{"generation": 3, "environment": {"COLOUR": "blue"}}"#).unwrap();
+    let reloaded = guest.send("POST", "/environment/reload", &[], b"").ok();
+    assert_eq!(reloaded, json!({"generation": 3, "applied": 1, "removed": 0}));
+    assert_eq!(guest.run("echo $COLOUR")["stdout"], "blue\n");
+    std::fs::write(&document, "not JSON").unwrap();
+    guest.send("POST", "/environment/reload", &[], b"").refused(500);
+    assert_eq!(guest.run("echo $COLOUR")["stdout"], "blue\n");
+}
+
+#[test]
+fn nothing_that_is_sent_ends_it() {
+    let guest = Guest::start();
+    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let method = prop::sample::select(vec!["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"]);
+    let path = prop::sample::select(vec![
+        "/process/",
+        "/network/process/",
+        "/process/x/logs/stream?offset=",
+        "/terminal/ws?cols=",
+        "/environment/",
+    ]);
+    let end = "[!-~&&[^#]]{0,12}";
+    let body = proptest::collection::vec(any::<u8>(), 0..60);
+    proptest!(config, |(method in method, path in path, end in end, body in body)| {
+        let response = guest.send(method, &format!("{path}{end}"), &[("Connection", "close")], &body);
+        prop_assert!(response.status < 500, "{}", response.text());
+    });
+    guest.get("/health").ok();
+}

@@ -1,0 +1,115 @@
+//! Terminals over WebSocket.
+
+use crate::common::Guest;
+use serde_json::{Value, json};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
+
+struct Client(WebSocket<TcpStream>);
+
+impl Client {
+    fn connect(guest: &Guest, query: &str) -> Self {
+        let stream = TcpStream::connect(&guest.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let address = format!("ws://{}/terminal/ws?shell=/bin/sh&{query}", guest.address);
+        Self(tungstenite::client(address, stream).unwrap().0)
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.0.send(Message::text(message.to_string())).unwrap();
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.say(&json!({"type": "input", "data": text}));
+    }
+
+    fn hear(&mut self) -> Option<Value> {
+        match self.0.read() {
+            Ok(Message::Text(text)) => Some(serde_json::from_str(text.as_str()).unwrap()),
+            Ok(Message::Close(_)) | Err(_) => None,
+            Ok(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads output until it holds a text.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> String {
+        let mut seen = String::new();
+        while !seen.contains(text) {
+            let message = self.hear().unwrap_or_else(|| panic!("no `{text}` in {seen:?}"));
+            assert_eq!(message["type"], "output");
+            seen.push_str(message["data"].as_str().unwrap());
+        }
+        seen
+    }
+}
+
+#[test]
+fn a_session_is_shared_and_replayed() {
+    let guest = Guest::start();
+    let mut first = Client::connect(&guest, "sessionId=a");
+    first.type_in("echo $((40+2)) $TERM\n");
+    first.until("42 xterm-256color");
+    let mut second = Client::connect(&guest, "sessionId=a");
+    let replay = second.until("42 xterm-256color");
+    assert!(replay.starts_with("\u{1b}[0m"), "{replay:?}");
+    second.type_in("echo $((50+5))\n");
+    first.until("55");
+    let mut other = Client::connect(&guest, "sessionId=b");
+    other.type_in("echo $((60+6))\n");
+    assert!(!other.until("66").contains("42 xterm"));
+}
+
+#[test]
+fn it_is_a_terminal_of_the_size_that_is_asked_for() {
+    let guest = Guest::start();
+    let mut client = Client::connect(&guest, "cols=100&rows=30");
+    client.type_in("stty size; test -t 0 && echo is-a-$((0))-tty\n");
+    let seen = client.until("is-a-0-tty");
+    assert!(seen.contains("30 100"), "{seen}");
+    client.say(&json!({"type": "resize", "cols": 77, "rows": 11}));
+    client.type_in("stty size\n");
+    client.until("11 77");
+    // An interrupt drops what was typed and not read yet, so each step waits for the one before.
+    client.type_in("PS1=re''ady; cat\n");
+    client.type_in("twice\n");
+    client.until("twice\r\ntwice\r\n");
+    client.type_in("\u{3}");
+    client.until("ready");
+    client.type_in("echo inter$((1))rupted\n");
+    client.until("inter1rupted");
+}
+
+#[test]
+fn the_end_of_the_shell_is_the_end_of_the_session() {
+    let guest = Guest::start();
+    let mut client = Client::connect(&guest, "");
+    client.type_in("exit\n");
+    while client.hear().is_some() {}
+    let mut again = Client::connect(&guest, "");
+    again.type_in("echo $((70+7))\n");
+    again.until("77");
+}
+
+#[test]
+fn what_is_not_understood_is_told() {
+    let guest = Guest::start();
+    let mut client = Client::connect(&guest, "");
+    client.say(&json!({"type": "dance"}));
+    while client.hear().unwrap()["type"] != "error" {}
+    guest.get("/terminal/ws").refused(400);
+    guest.get("/terminal/ws?cols=wide").refused(400);
+    guest.get("/terminal/ws?workingDir=/nonexistent").refused(422);
+}
+
+#[test]
+fn terminals_can_be_disabled() {
+    let guest = Guest::start();
+    let page = guest.get("/terminal");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("WebSocket"));
+    let without = Guest::start_with(&[("DISABLE_TERMINAL", "true")]);
+    without.get("/terminal").refused(404);
+    without.get("/terminal/ws").refused(404);
+}
