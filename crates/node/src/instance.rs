@@ -162,7 +162,7 @@ impl Instance {
     /// The watch has seen the end of the first process.
     pub(crate) fn ended(&self) {
         let Some(body) = &self.body else { return };
-        let exit = process::exit_of(body.pidfd.as_fd());
+        let exit = process::exit_of(body.pidfd.as_fd(), body.pid);
         let mut state = self.state.lock();
         let exit = match (exit, *state) {
             (exit, State::Stopping { .. }) => exit,

@@ -17,13 +17,14 @@ use crate::{adopt, making};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::World;
 
 /// All instances of one machine that go by one name. Its calls block, most for a few milliseconds; any number of threads may
@@ -274,15 +275,23 @@ fn ended(registry: &Mutex<Registry>, seat: u64) {
     }
 }
 
+/// How long a killed node may still hold the lock: an instance that it was starting has its descriptors until it is a program
+/// of its own.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+
 /// Two nodes in one folder would fight over its instances.
 fn lock(settings: &Settings) -> Result<File, OpenError> {
     let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse),
-        Err(error) => Err(Err::<File, _>(error)
-            .doing("lock the folder of the node")
-            .err()
-            .map_or(OpenError::InUse, OpenError::from)),
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse),
+            locked => {
+                locked.doing("lock the folder of the node")?;
+                return Ok(file);
+            }
+        }
     }
 }

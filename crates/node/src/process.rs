@@ -4,11 +4,11 @@ use crate::state::Exit;
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -33,10 +33,17 @@ impl Identity {
     }
 }
 
-/// The 22nd field. The second one is a name in parentheses, which may contain anything.
+/// The fields of a line of the process table from the third one on. The second one is a name in parentheses, which may
+/// contain anything.
+fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
+}
+
+const START_FIELD: usize = 22 - 3;
+const EXIT_FIELD: usize = 52 - 3;
+
 fn start_time(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    after_name(stat)?.nth(START_FIELD)?.parse().ok()
 }
 
 /// A name of the time since the machine was started.
@@ -44,11 +51,12 @@ pub(crate) fn boot() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-const REAPING_TRIES: u32 = 1_000;
+/// How long the machine's first process may take to reap. It is another program, so nobody knows.
+const REAPING_PATIENCE: Duration = Duration::from_secs(1);
 const REAPING_PAUSE: Duration = Duration::from_millis(1);
 
 /// How a process ended that is known to have ended.
-pub(crate) fn exit_of(pidfd: BorrowedFd<'_>) -> Exit {
+pub(crate) fn exit_of(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
     loop {
         match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
             Ok(Some(status)) => {
@@ -60,24 +68,34 @@ pub(crate) fn exit_of(pidfd: BorrowedFd<'_>) -> Exit {
             }
             Err(Errno::INTR) => {}
             // Started by an earlier node, so it is the machine's first process that reaps it, in its own time.
-            Ok(None) | Err(_) => return exit_after_reaping(pidfd),
+            Ok(None) | Err(_) => return exit_of_another(pidfd, pid),
         }
     }
 }
 
-fn exit_after_reaping(pidfd: BorrowedFd<'_>) -> Exit {
-    for _ in 0..REAPING_TRIES {
-        if let Some(status) = sys::status_after_reaping(pidfd) {
+/// Before it is reaped, the process table tells how it ended; afterwards only its descriptor does, on newer kernels.
+fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
+    let deadline = Instant::now() + REAPING_PATIENCE;
+    loop {
+        if let Some(status) = sys::status_after_reaping(pidfd).or_else(|| status_before_reaping(pidfd, pid)) {
             return from_wait_status(status);
         }
-        if rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::CONT) == Err(Errno::SRCH)
-            && sys::status_after_reaping(pidfd).is_none()
-        {
-            return Exit::Unknown;
+        if is_reaped(pidfd) || Instant::now() > deadline {
+            return sys::status_after_reaping(pidfd).map_or(Exit::Unknown, from_wait_status);
         }
         thread::sleep(REAPING_PAUSE);
     }
-    Exit::Unknown
+}
+
+fn status_before_reaping(pidfd: BorrowedFd<'_>, pid: i32) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // In this order: as long as the process is not reaped, its number is nobody else's, so the text was about it.
+    let ended = after_name(&text)?.next()? == "Z" && !is_reaped(pidfd);
+    if ended { after_name(&text)?.nth(EXIT_FIELD)?.parse().ok() } else { None }
+}
+
+fn is_reaped(pidfd: BorrowedFd<'_>) -> bool {
+    rustix::process::pidfd_send_signal(pidfd, Signal::CONT) == Err(Errno::SRCH)
 }
 
 fn from_wait_status(status: i32) -> Exit {

@@ -170,7 +170,7 @@ impl Free {
 
 /// A user namespace whose ids are the ones from `root` on outside.
 pub(crate) fn make_users(root: u32) -> io::Result<OwnedFd> {
-    let sleeper = Sleeper::start()?;
+    let sleeper = Sleeper::start(root)?;
     let process = format!("/proc/{}", sleeper.pid.as_raw_nonzero());
     let map = format!("0 {root} {IDS_PER_INSTANCE}");
     write(format!("{process}/uid_map"), &map)?;

@@ -18,7 +18,7 @@ pub enum Exit {
     Code(i32),
     Signal(i32),
     OutOfMemory,
-    /// The process is gone and nobody kept how it ended: its node was away and the kernel is older than 6.15.
+    /// The process is gone and nobody kept how it ended: no node was there when it did.
     Unknown,
     /// The machine was started again meanwhile.
     Lost,

@@ -60,11 +60,11 @@ pub(crate) fn leave_network() -> io::Result<()> {
 struct PidfdInfo {
     mask: u64,
     cgroup: u64,
-    ids: [u32; 12],
+    ids: [u32; 11],
     exit_code: i32,
-    coredump_mask: u32,
-    reserved: u32,
 }
+
+const _: () = assert!(size_of::<PidfdInfo>() == 64);
 
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 /// `_IOWR(0xFF, 11, struct pidfd_info)` with the first published size of the structure, which every kernel takes.
@@ -73,7 +73,7 @@ const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
 /// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps it.
 pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
-    // SAFETY: the size in the number of the call (64 bytes) is below that of the structure, so nothing is written outside it.
+    // SAFETY: the number of the call says how large the structure is (64 bytes), so nothing is written outside it.
     // Needed: no crate wraps this call.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
@@ -92,15 +92,55 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     /// Starts it. It shares the memory of this process, so its cost does not grow with the heap.
-    pub(crate) fn start() -> io::Result<Self> {
+    ///
+    /// The kernel counts what a user namespace uses of some limits (watches, queues, locked memory, namespaces) against the
+    /// user who made it, too. So `owner` makes it: instances that all belonged to root could starve each other and root.
+    pub(crate) fn start(owner: u32) -> io::Result<Self> {
         let _blocked = SignalsBlocked::new();
+        let _owner = ActingAs::user(owner)?;
         let mut stack = vec![0_u8; STACK_BYTES];
         let flags = libc::CLONE_VM | libc::CLONE_NEWUSER | libc::SIGCHLD;
+        let parent =
+            std::ptr::without_provenance_mut(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() as usize);
         // SAFETY: the stack belongs to the returned value, which waits for the process before it frees it.
         // Needed: user namespaces are made by processes, and std cannot start one without exec.
-        let pid = unsafe { libc::clone(sleep, stack_top(&mut stack), flags, std::ptr::null_mut()) };
+        let pid = unsafe { libc::clone(sleep, stack_top(&mut stack), flags, parent) };
         let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(last_error)?;
         Ok(Self { pid, stack })
+    }
+}
+
+/// The calling thread as another user, with all its rights, until it is dropped. The other threads stay who they are.
+struct ActingAs {
+    security_bits: libc::c_int,
+}
+
+/// Rights do not follow the user.
+const SECBIT_NO_SETUID_FIXUP: libc::c_int = 1 << 2;
+const SAME: u32 = u32::MAX;
+
+impl ActingAs {
+    fn user(uid: u32) -> io::Result<Self> {
+        // SAFETY: calls without memory. Needed: the C library would change all threads of the process.
+        unsafe {
+            let bits = check(libc::syscall(libc::SYS_prctl, libc::PR_GET_SECUREBITS, 0, 0, 0, 0))?;
+            let acting = Self { security_bits: libc::c_int::try_from(bits).unwrap_or(0) };
+            let bits = acting.security_bits | SECBIT_NO_SETUID_FIXUP;
+            check(libc::syscall(libc::SYS_prctl, libc::PR_SET_SECUREBITS, bits, 0, 0, 0))?;
+            check(libc::syscall(libc::SYS_setresuid, SAME, uid, SAME))?;
+            Ok(acting)
+        }
+    }
+}
+
+impl Drop for ActingAs {
+    fn drop(&mut self) {
+        // SAFETY: as above. The real user never changed, so both calls are always allowed.
+        unsafe {
+            let real = libc::syscall(libc::SYS_getuid);
+            libc::syscall(libc::SYS_setresuid, SAME, real, SAME);
+            libc::syscall(libc::SYS_prctl, libc::PR_SET_SECUREBITS, self.security_bits, 0, 0, 0);
+        }
     }
 }
 
@@ -113,13 +153,18 @@ impl Drop for Sleeper {
     }
 }
 
-/// Ends by itself, in case that the process which should end it was killed.
-extern "C" fn sleep(_: *mut c_void) -> i32 {
+/// Ends with the thread that started it, so that a killed node does not live on in it, and by itself in any case.
+extern "C" fn sleep(parent: *mut c_void) -> i32 {
     let limit = libc::timespec { tv_sec: 5, tv_nsec: 0 };
     let (none, size) = (std::ptr::null::<c_void>(), 8_usize);
-    // SAFETY: one raw system call on local data; no allocation and no lock, which other threads of this memory may hold.
+    // SAFETY: raw system calls on local data; no allocation and no lock, which other threads of this memory may hold.
     // Needed: the memory is shared, so nothing of std may run here.
-    unsafe { libc::syscall(libc::SYS_ppoll, none, 0_usize, &raw const limit, none, size) };
+    unsafe {
+        libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        if libc::syscall(libc::SYS_getppid).unsigned_abs() == parent.addr() as u64 {
+            libc::syscall(libc::SYS_ppoll, none, 0_usize, &raw const limit, none, size);
+        }
+    }
     0
 }
 

@@ -126,10 +126,12 @@ impl Group {
 
     pub(crate) fn freeze(&self) -> io::Result<()> {
         match self.version {
-            Version::V1 => v1::set_frozen(&self.name, true)?,
-            Version::V2 => v2::set_frozen(&self.name, true)?,
+            Version::V1 => v1::freeze(&self.name),
+            Version::V2 => {
+                v2::set_frozen(&self.name, true)?;
+                wait_until("freeze", || self.frozen())
+            }
         }
-        wait_until("freeze", || self.frozen())
     }
 
     pub(crate) fn thaw(&self) -> io::Result<()> {
@@ -194,8 +196,12 @@ impl Group {
     }
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+fn wait_until(what: &str, done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    wait_at_most(PATIENCE, what, done)
+}
+
+fn wait_at_most(patience: Duration, what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
     while !done()? {
         if Instant::now() > deadline {
             return Err(io::Error::new(io::ErrorKind::TimedOut, format!("the kernel did not {what}")));

@@ -1,11 +1,15 @@
 //! The older interface: one tree per controller.
 
-use super::{MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder};
+use super::{
+    MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder, wait_at_most,
+};
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Each instance has a group of its own here.
 const CONTROLLERS: [&str; 5] = ["freezer", "memory", "cpu", "cpuacct", "pids"];
@@ -55,6 +59,24 @@ pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
     let shared = name.parent().map(|node| folder(DEVICES, node)).filter(|folder| folder.exists());
     files.extend(shared);
     files.iter().map(|folder| open_for_writing(&folder.join("tasks"))).collect()
+}
+
+/// One attempt at freezing; it mostly takes a tenth of a millisecond.
+const ATTEMPT: Duration = Duration::from_millis(20);
+
+/// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel then has to be asked again.
+pub(super) fn freeze(name: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        set_frozen(name, true)?;
+        match wait_at_most(ATTEMPT, "freeze", || frozen(name)) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && Instant::now() < deadline => {
+                set_frozen(name, false)?;
+                thread::sleep(PAUSE);
+            }
+            done => return done,
+        }
+    }
 }
 
 pub(super) fn set_frozen(name: &Path, frozen: bool) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 pub(super) fn prepare() -> io::Result<()> {
     // The root of an instance has no rights over its network, so ports below 1024 and `ping` are opened to everybody.
     write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
-    write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647")?;
+    write("/proc/sys/net/ipv4/ping_group_range", "0 4294967294")?;
     // Only loopback speaks IPv6.
     let default = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     if std::path::Path::new(default).exists() {

@@ -51,6 +51,21 @@ fn a_paused_instance_stands_still_takes_connections_and_goes_on() {
 }
 
 #[test]
+fn pausing_wins_against_a_program_that_starts_processes_without_end() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("busy", "nc -ll -p 80 -e cat & while :; do true | true; done");
+    node.create(&spec).unwrap();
+    for _ in 0..100 {
+        node.pause(&spec.id).unwrap();
+        let used = node.usage(&spec.id).unwrap().cpu_us;
+        assert_eq!(node.usage(&spec.id).unwrap().cpu_us, used);
+        node.resume(&spec.id).unwrap();
+    }
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
 fn stopping_waits_for_a_program_that_cleans_up() {
     let machine = Machine::new();
     let node = machine.open();
