@@ -32,6 +32,11 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
             groups.find(&id).sweep()?;
         }
     }
+    for id in book.disks.list()? {
+        if !known.contains(&id) {
+            book.disks.remove(&id)?;
+        }
+    }
     Ok(found)
 }
 

@@ -32,31 +32,36 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 const DEVICE_FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
 
+/// How many files fit into a layer.
+pub(crate) fn files_for(size_mb: u32) -> u64 {
+    FILES_AT_LEAST + u64::from(size_mb) * FILES_PER_MB
+}
+
 /// What an instance may print.
 pub(crate) const CONSOLE_BYTES: u64 = 1 << 20;
 
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
 
-/// Makes the writable layer of an instance: memory with a limit. `files` are written into it before anything runs, as path
-/// and text.
+/// Makes a writable layer in memory, with a limit. `files` are written into it before anything runs, as path and text.
 pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
-    let inodes = FILES_AT_LEAST + u64::from(size_mb) * FILES_PER_MB;
     let owner = root.to_string();
     let options = [
         ("size", format!("{size_mb}m")),
-        ("nr_inodes", inodes.to_string()),
+        ("nr_inodes", files_for(size_mb).to_string()),
         ("mode", "0755".to_owned()),
         ("uid", owner.clone()),
         ("gid", owner),
     ];
     let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
-    for folder in ["upper", "work"] {
-        make_owned_folder(mount.as_fd(), folder, root)?;
-    }
-    for (path, text) in files {
-        put(mount.as_fd(), &Path::new("upper").join(path), text, root)?;
-    }
+    fill(mount.as_fd(), root, files)?;
     Ok(mount)
+}
+
+pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, files: &[(&str, String)]) -> io::Result<()> {
+    for folder in ["upper", "work"] {
+        make_owned_folder(layer, folder, root)?;
+    }
+    files.iter().try_for_each(|(path, text)| put(layer, &Path::new("upper").join(path), text, root))
 }
 
 /// Makes the file for what the first process prints. It is apart from the writable layer, so that a full disk silences

@@ -1,6 +1,7 @@
 //! One instance and what can be done to it.
 
 use crate::cgroup::{Group, Usage};
+use crate::disks::Disks;
 use crate::error::{Doing, Error};
 use crate::facts::{Happened, Journal};
 use crate::process;
@@ -44,6 +45,7 @@ pub(crate) struct Instance {
 pub(crate) struct Book {
     pub(crate) journal: Journal,
     pub(crate) records: Records,
+    pub(crate) disks: Disks,
     pub(crate) world: World,
 }
 

@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::process::Identity;
 use crate::records::Record;
 use crate::seats::Seat;
-use crate::spec::{Spec, sealed};
+use crate::spec::{Spec, Writable, sealed};
 use crate::state::State;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
         Record { boot: node.boot.clone(), seat: seat.number, memory_mb: spec.memory_mb, process: None, end: None };
     book.records.put(&spec.id, &record).doing("record the instance")?;
     let group = node.groups.make(spec).doing("make its control groups")?;
-    let disk = disk::make_layer(spec.disk_mb, seat.root, &files(node, spec)).doing("make its writable layer")?;
+    let disk = writable(node, spec, &seat).doing("make its writable layer")?;
     let started = start(node, spec, &seat, &group, &disk)?;
     record.process = Some(Identity::of(started.pid).doing("identify its process")?);
 
@@ -58,6 +58,14 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
     book.records.put(&spec.id, &record).doing("record its process")?;
     node.admit(Arc::clone(&instance)).doing("watch its process")?;
     Ok(instance)
+}
+
+fn writable(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<OwnedFd> {
+    let files = files(node, spec);
+    match spec.writable {
+        Writable::Memory { mb } => disk::make_layer(mb, seat.root, &files),
+        Writable::Disk { mb } => node.book.disks.make(&spec.id, mb, seat, &files),
+    }
 }
 
 fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> Result<Started, CreateError> {
@@ -115,6 +123,7 @@ fn undo(node: &Node, spec: &Spec) {
         .groups
         .find(&spec.id)
         .sweep()
+        .and_then(|()| node.book.disks.remove(&spec.id))
         .and_then(|()| node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed))
         .and_then(|()| node.book.records.remove(&spec.id));
     if let Err(error) = undone {

@@ -2,6 +2,7 @@
 
 use crate::cgroup::{Groups, Usage};
 use crate::console;
+use crate::disks::Disks;
 use crate::error::{CreateError, Doing, Error, OpenError};
 use crate::facts::{Fact, Happened, Journal};
 use crate::instance::{Book, Instance, View};
@@ -64,7 +65,8 @@ impl Node {
         let journal =
             Journal::open(&settings.folder, settings.limits.facts_kept, world.clone()).doing("open the journal")?;
         let records = Records::open(&settings.folder).doing("open the records of instances")?;
-        let book = Arc::new(Book { journal, records, world });
+        let disks = Disks::open(&settings.folder).doing("open the disks of instances")?;
+        let book = Arc::new(Book { journal, records, disks, world });
         let groups = Groups::open(&settings.name).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules = Rules::write(&settings).doing("write the firewall rules")?;
@@ -145,6 +147,7 @@ impl Node {
         instance.end()?;
         let attempt = |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
         attempt(instance.group.remove(), "remove the control groups of")?;
+        attempt(self.book.disks.remove(id), "remove the disk of")?;
         let Some(instance) = self.registry.lock().remove(id) else { return Err(Error::Missing(id.clone())) };
         let now = self.book.world.now();
         attempt(self.book.journal.record(now, id, Happened::Destroyed), "record the end of")?;
@@ -157,6 +160,11 @@ impl Node {
 
     pub fn inspect(&self, id: &Id) -> Result<View, Error> {
         Ok(self.view(&*self.find(id)?))
+    }
+
+    /// Whether [`crate::Writable::Disk`] is held to its size on this machine.
+    pub fn limits_disks(&self) -> io::Result<bool> {
+        self.book.disks.are_limited()
     }
 
     /// In the order of their names.

@@ -106,6 +106,27 @@ impl User {
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 }
 
+/// Where an instance keeps what it writes. It is gone with the instance in either case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Writable {
+    /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an error and not the end of all.
+    Memory { mb: u32 },
+    /// Below the node's folder.
+    ///
+    /// The limit holds only where that file system keeps project quotas (ext4 and xfs mounted with `prjquota`). Elsewhere
+    /// nothing enforces it, and an instance can fill the disk of the machine:
+    /// [`crate::Node::limits_disks`] tells which it is.
+    Disk { mb: u32 },
+}
+
+impl Writable {
+    /// Memory, and as much of it as may sensibly be files: three quarters, so that the rest is left for processes.
+    pub const fn of_memory(memory_mb: u32) -> Self {
+        Self::Memory { mb: memory_mb / 4 * 3 }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub id: Id,
@@ -115,8 +136,7 @@ pub struct Spec {
     /// Thousandths of a core.
     pub cpu_millicores: u32,
     pub pids_max: u32,
-    /// Size of the writable layer. It is memory of the instance, so it must be below `memory_mb`.
-    pub disk_mb: u32,
+    pub writable: Writable,
     pub hostname: String,
     pub workdir: String,
     pub user: User,
@@ -130,6 +150,13 @@ impl Spec {
         if millicores < 10 { 10 } else { millicores }
     }
 
+    fn writable_fits(&self) -> bool {
+        match self.writable {
+            Writable::Memory { mb } => (1..=self.memory_mb / 4 * 3).contains(&mb),
+            Writable::Disk { mb } => mb > 0,
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let ids = self.user.uid.max(self.user.gid);
         let host = (1..=63).contains(&self.hostname.len())
@@ -139,7 +166,7 @@ impl Spec {
             _ if self.memory_mb < 16 => Err(SpecError::Memory(self.memory_mb)),
             _ if self.cpu_millicores < 10 => Err(SpecError::Cpu(self.cpu_millicores)),
             _ if self.pids_max < 4 => Err(SpecError::Pids(self.pids_max)),
-            _ if self.disk_mb == 0 || self.disk_mb >= self.memory_mb => Err(SpecError::Disk(self.disk_mb)),
+            _ if !self.writable_fits() => Err(SpecError::Writable(self.writable)),
             _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
             _ if ids >= crate::seats::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
             _ if !host => Err(SpecError::Hostname(self.hostname.clone())),
@@ -163,8 +190,8 @@ pub enum SpecError {
     Cpu(u32),
     #[error("{0} processes: there must be at least 4")]
     Pids(u32),
-    #[error("{0} MB of disk: there must be some, and less than the memory that it is part of")]
-    Disk(u32),
+    #[error("{0:?}: there must be some, and in memory at most three quarters of it")]
+    Writable(Writable),
     #[error("`{0}` is not an absolute path")]
     Workdir(String),
     #[error("user or group {0} does not exist in an instance, which has 65536")]

@@ -1,7 +1,7 @@
 //! The life of an instance, from its start to its last trace.
 
 use crate::machine::{Machine, PATIENCE, await_console, run, world};
-use node::{CreateError, Error, Exit, Happened, Id, SpecError, State, User};
+use node::{CreateError, Error, Exit, Happened, Id, SpecError, State, User, Writable};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -142,8 +142,8 @@ fn what_cannot_be_started_leaves_nothing() {
     let error = node.create(&spec).unwrap_err();
     assert!(matches!(error, CreateError::Launch(_)), "{error}");
     spec = machine.shell("bad", "true");
-    spec.disk_mb = spec.memory_mb;
-    assert!(matches!(node.create(&spec), Err(CreateError::Spec(SpecError::Disk(_)))));
+    spec.writable = Writable::Memory { mb: spec.memory_mb };
+    assert!(matches!(node.create(&spec), Err(CreateError::Spec(SpecError::Writable(_)))));
     assert_eq!(node.list(), []);
     assert_eq!(machine.outcome(&node, "exit 0").0, Exit::Code(0));
 }

@@ -1,7 +1,7 @@
 //! Limits hold, and what exceeds them is told apart.
 
-use crate::machine::{Machine, await_that, run};
-use node::Exit;
+use crate::machine::{Machine, PATIENCE, await_that, run};
+use node::{Exit, Writable};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -40,6 +40,23 @@ fn a_full_disk_is_an_error_and_not_an_end() {
     let script =
         "dd if=/dev/zero of=/big bs=1M count=40 2>/dev/null; echo $?; rm /big; echo free > /small && cat /small";
     assert_eq!(machine.outcome(&node, script), (Exit::Code(0), "1\nfree\n".into()));
+}
+
+#[test]
+fn a_layer_on_disk_is_no_memory_and_goes_with_its_instance() {
+    let machine = Machine::new();
+    let node = machine.open();
+    // More than the memory of the instance.
+    let script = "dd if=/dev/zero of=/big bs=1M count=100 2>/dev/null && rm /bin/vi && mv /etc /old && wc -c < /big";
+    let mut spec = machine.shell("stored", script);
+    spec.writable = Writable::Disk { mb: 200 };
+    node.create(&spec).unwrap();
+    assert_eq!(node.wait(&spec.id, PATIENCE).unwrap(), Some(Exit::Code(0)));
+    assert_eq!(node.console(&spec.id).unwrap(), b"104857600\n");
+    let disks = machine.settings.folder.join("disks");
+    assert_eq!(std::fs::read_dir(&disks).unwrap().count(), 1);
+    node.destroy(&spec.id).unwrap();
+    assert_eq!(std::fs::read_dir(&disks).unwrap().count(), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A machine for one test: a network of its own, a folder, a root file system of busybox, and a node's settings.
 
-use node::{Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User};
+use node::{Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User, Writable};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ impl Machine {
             memory_mb: 64,
             cpu_millicores: 1_000,
             pids_max: 64,
-            disk_mb: 16,
+            writable: Writable::Memory { mb: 16 },
             hostname: "box".into(),
             workdir: "/".into(),
             user: User::ROOT,
