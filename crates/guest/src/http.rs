@@ -4,11 +4,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body as HttpBody;
 use hyper::upgrade::OnUpgrade;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::convert::Infallible;
 use std::io;
 
 /// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts, which are not.
@@ -17,6 +18,8 @@ pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
 const STREAM_PIECES_MAX: usize = 8;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
+/// The body of a request: from the wire, or made here for an operation that serves another one.
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, hyper::Error>;
 /// The writing end of a streamed answer. Sending fails once the reader has gone.
 pub(crate) type StreamSender = Sender<Bytes, io::Error>;
 
@@ -24,12 +27,12 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     query: String,
-    body: Incoming,
+    body: RequestBody,
     upgrade: Option<OnUpgrade>,
 }
 
 impl Request {
-    pub(crate) fn new(request: http::Request<Incoming>) -> Self {
+    pub(crate) fn new(request: http::Request<RequestBody>) -> Self {
         let (mut parts, body) = request.into_parts();
         Self {
             method: parts.method,
@@ -38,6 +41,13 @@ impl Request {
             body,
             upgrade: parts.extensions.remove(),
         }
+    }
+
+    /// A request as it would come over the wire, for an operation that is served by way of another one.
+    pub(crate) fn made(method: Method, query: &[(&str, &str)], body: &serde_json::Value) -> Self {
+        let body = Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync();
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+        Self { method, headers: HeaderMap::new(), query, body, upgrade: None }
     }
 
     /// The first value of a query parameter.
@@ -66,7 +76,7 @@ impl Request {
     }
 
     /// The body as it comes in, for what is too large to be held.
-    pub(crate) fn into_body(self) -> Incoming {
+    pub(crate) fn into_body(self) -> RequestBody {
         self.body
     }
 
@@ -131,6 +141,22 @@ impl Answer {
         let (sender, body) = Channel::new(STREAM_PIECES_MAX);
         let answer = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: body.boxed_unsync() };
         (sender, answer.with(header::CONTENT_TYPE, content_type))
+    }
+
+    /// An answer that another library has made.
+    pub(crate) fn of_response(
+        response: Response<impl HttpBody<Data = Bytes, Error = Infallible> + Send + 'static>,
+    ) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = body.map_err(|never| match never {}).boxed_unsync();
+        Self { status: parts.status, headers: parts.headers, body }
+    }
+
+    /// The JSON that a caller would get.
+    pub(crate) async fn into_json(self) -> Result<serde_json::Value, Error> {
+        let body = Limited::new(self.body, JSON_BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(|_| Error::TooLarge { limit: JSON_BODY_BYTES_MAX })?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|error| Error::Internal(error.to_string()))
     }
 
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {

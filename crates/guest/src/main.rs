@@ -8,6 +8,7 @@ mod environment;
 mod files;
 mod guest;
 mod http;
+mod mcp;
 mod network;
 mod processes;
 mod raw;

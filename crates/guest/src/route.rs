@@ -25,6 +25,8 @@ pub(crate) enum Route {
     PortMonitor(String),
     Terminal,
     TerminalSocket,
+    /// The operations as tools of the Model Context Protocol.
+    Tools,
     Files(Files),
 }
 
@@ -86,6 +88,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["network", "process", pid, "monitor"] => Route::PortMonitor(text(pid)),
         ["terminal"] => Route::Terminal,
         ["terminal", "ws"] => Route::TerminalSocket,
+        ["mcp"] => Route::Tools,
         _ => return None,
     })
 }
@@ -151,7 +154,7 @@ impl Route {
             Self::Welcome => return None,
             Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => &[Method::GET],
             Self::Terminal | Self::TerminalSocket => &[Method::GET],
-            Self::ReloadEnvironment => &[Method::POST],
+            Self::ReloadEnvironment | Self::Tools => &[Method::POST],
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
             Self::ProcessKill(_) => &[Method::DELETE],

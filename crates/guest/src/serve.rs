@@ -3,8 +3,9 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{environment, files, network, processes, system, terminals};
+use crate::{environment, files, mcp, network, processes, system, terminals};
 use http::{Method, Response, StatusCode};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -72,6 +73,7 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     if method == Method::HEAD {
         return Answer::empty(StatusCode::OK).into_response();
     }
+    let request = request.map(BodyExt::boxed_unsync);
     let answer = dispatch(guest, route, Request::new(request)).await;
     answer.unwrap_or_else(Error::into_answer).into_response()
 }
@@ -91,6 +93,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Ports(pid), _) => network::ports(&pid),
         (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(guest, &pid),
         (Route::PortMonitor(pid), _) => network::start_monitor(guest, &pid, request).await,
+        (Route::Tools, _) => mcp::serve(guest, request).await,
         (Route::Files(route), _) => files::handle(guest, route, request).await,
         (Route::Terminal, _) => terminals::page(guest),
         (Route::TerminalSocket, _) => terminals::connect(guest, request),

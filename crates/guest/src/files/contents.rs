@@ -8,6 +8,7 @@ use super::{blocking_until, open_file, refuse};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;
+use regex::{Regex, RegexBuilder};
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -42,7 +43,8 @@ struct Matches {
 struct Wanted {
     needle: Needle,
     results_max: usize,
-    pattern: Option<Glob>,
+    included: Option<Glob>,
+    excluded: Option<Glob>,
     exclusions: Exclusions,
 }
 
@@ -50,15 +52,18 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
     let root = resolve(guest, argument);
     let query = request.query("query").filter(|query| !query.is_empty());
     let query = query.ok_or_else(|| Error::BadRequest("`query` is missing".into()))?;
-    let pattern = request.query("filePattern").filter(|pattern| !pattern.is_empty());
-    let pattern = pattern.map(|pattern| Glob::parse(&pattern)).transpose();
+    let case_sensitive = request.query_flag("caseSensitive")? == Some(true);
     let wanted = Wanted {
-        needle: Needle::new(&query, request.query_flag("caseSensitive")? == Some(true)),
+        needle: match request.query_flag("regex")? {
+            Some(true) => Needle::pattern(&query, case_sensitive)?,
+            Some(false) | None => Needle::new(&query, case_sensitive),
+        },
         results_max: match results_max(&request, RESULTS)? {
             0 => RESULTS,
             some => some,
         },
-        pattern: pattern.map_err(|error| Error::BadRequest(error.to_string()))?,
+        included: glob(&request, "filePattern")?,
+        excluded: glob(&request, "excludePattern")?,
         exclusions: exclusions(&request, false)?,
     };
     blocking_until(move |stop| {
@@ -69,11 +74,23 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
     .await
 }
 
+fn glob(request: &Request, name: &str) -> Result<Option<Glob>, Error> {
+    let pattern = request.query(name).filter(|pattern| !pattern.is_empty());
+    let pattern = pattern.map(|pattern| Glob::parse(&pattern)).transpose();
+    pattern.map_err(|error| Error::BadRequest(error.to_string()))
+}
+
+impl Wanted {
+    fn takes(&self, name: &str) -> bool {
+        self.included.as_ref().is_none_or(|pattern| pattern.matches(name))
+            && !self.excluded.as_ref().is_some_and(|pattern| pattern.matches(name))
+    }
+}
+
 fn search(root: &Path, wanted: &Wanted, stop: &Stop) -> Result<Vec<Match>, Error> {
     let mut matches = Vec::new();
     walk(root, &wanted.exclusions, stop, |found| {
-        let named = wanted.pattern.as_ref().is_none_or(|pattern| pattern.matches(&found.name.to_string_lossy()));
-        if found.kind.is_file() && named {
+        if found.kind.is_file() && wanted.takes(&found.name.to_string_lossy()) {
             // A file that cannot be read is as one that is not there.
             let _ = search_file(found.path, found.relative, wanted, stop, &mut matches);
         }
@@ -135,11 +152,17 @@ impl Lines {
 enum Needle {
     Exact(String),
     AnyCase(String),
+    Pattern(Regex),
 }
 
 impl Needle {
     fn new(query: &str, case_sensitive: bool) -> Self {
         if case_sensitive { Self::Exact(query.to_owned()) } else { Self::AnyCase(query.to_lowercase()) }
+    }
+
+    fn pattern(query: &str, case_sensitive: bool) -> Result<Self, Error> {
+        let pattern = RegexBuilder::new(query).case_insensitive(!case_sensitive).build();
+        pattern.map(Self::Pattern).map_err(|error| Error::BadRequest(format!("`query` cannot be read: {error}")))
     }
 
     /// The place of the first match in the line, in characters from one.
@@ -148,6 +171,9 @@ impl Needle {
         match self {
             Self::Exact(needle) => place(line, needle),
             Self::AnyCase(needle) => place(&line.to_lowercase(), needle),
+            Self::Pattern(pattern) => {
+                pattern.find(line.trim_end_matches(['\n', '\r'])).map(|found| line[..found.start()].chars().count() + 1)
+            }
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use super::blocking;
 use super::form::{self, Event};
-use crate::http::Error;
+use crate::http::{Error, RequestBody};
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::io::Write;
 
 /// Of fields that are not the file.
@@ -21,7 +20,7 @@ pub(crate) struct Received<S> {
 /// Receives the field `file` into what `open` gives, and the field `permissions`. Fields may come in any order.
 pub(crate) async fn receive<S: Write + Send + 'static>(
     content_type: &str,
-    mut body: Incoming,
+    mut body: RequestBody,
     open: impl FnOnce() -> Result<S, Error> + Send + 'static,
 ) -> Result<Received<S>, Error> {
     let mut reader = form::Reader::new(content_type).map_err(bad)?;

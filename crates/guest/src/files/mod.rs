@@ -17,12 +17,16 @@ mod path;
 mod range;
 mod read;
 mod remove;
+mod replace;
 mod search;
 mod tree;
 mod uploads;
 mod walk;
 mod watch;
 mod write;
+
+pub(crate) use codegen::offered;
+pub(crate) use replace::{Replacement, replace};
 
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};

@@ -1,7 +1,7 @@
 //! Finding files by a few letters of their paths, best first.
 
 use super::find::{Kind, exclusions, results_max};
-use super::path::text;
+use super::path::{resolve, text};
 use super::walk::{Exclusions, Stop, walk};
 use super::{blocking_until, refuse};
 use crate::guest::Guest;
@@ -29,7 +29,8 @@ struct Matches {
     matches: Vec<Match>,
 }
 
-/// Searches under the working directory. The argument is what to look for, as it comes in the place of a path.
+/// Searches under the working directory, or the one that `directory` names. The argument is what to look for, as it
+/// comes in the place of a path.
 pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
     let query = String::from_utf8_lossy(&argument.0).trim().to_owned();
     if query.is_empty() || query.chars().count() > QUERY_CHARS_MAX {
@@ -40,7 +41,8 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
         some => some,
     };
     let exclusions = exclusions(&request, true)?;
-    let root = guest.settings.workdir.clone();
+    let directory = request.query("directory").map(|directory| PathArgument(directory.into_bytes()));
+    let root = directory.map_or_else(|| guest.settings.workdir.clone(), |directory| resolve(guest, &directory));
     blocking_until(move |stop| Answer::json(&search(&root, &query, results_max, &exclusions, stop)?)).await
 }
 

@@ -42,6 +42,19 @@ pub(crate) enum Wait {
     Ports { ports: Vec<u16>, within: Duration },
 }
 
+impl Wait {
+    /// The same, with an end.
+    pub(super) fn within(self, longest: Duration) -> Self {
+        match self {
+            Self::Nothing => Self::Nothing,
+            Self::Completion { within } => {
+                Self::Completion { within: Some(within.map_or(longest, |asked| asked.min(longest))) }
+            }
+            Self::Ports { ports, within } => Self::Ports { ports, within: within.min(longest) },
+        }
+    }
+}
+
 /// All that a start, and each restart, needs to know.
 pub(crate) struct Plan {
     pub(crate) name: String,

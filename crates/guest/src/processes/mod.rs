@@ -25,8 +25,9 @@ mod stream;
 mod supervise;
 mod view;
 
+pub(crate) use ask::Ask;
 use ask::Plan;
-pub(crate) use routes::{kill, list, logs, run, show, stop, stream_logs};
+pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 
 use crate::guest::Guest;
 use crate::http::Error;

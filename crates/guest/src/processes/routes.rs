@@ -40,20 +40,48 @@ pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answ
 }
 
 /// Starts a process and waits for what was asked.
-pub(crate) async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
+async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
     let wait = ask.wait();
     let process = guest.processes.start(guest, ask.plan(guest)?)?;
-    match wait {
-        Wait::Nothing => {}
-        Wait::Completion { within: None } => process.ended().await,
-        Wait::Completion { within: Some(within) } => {
-            timeout(within, process.ended()).await.map_err(|_| timed_out(within.as_secs()))?;
-        }
-        Wait::Ports { ports, within } => {
-            timeout(within, listening(&process, &ports)).await.map_err(|_| timed_out(within.as_secs()))??;
-        }
+    match wait_for(&process, wait).await? {
+        Waited::Done => process_view(&process, EMBEDDED_TAIL_BYTES),
+        Waited::Late { seconds } => Err(timed_out(seconds)),
     }
-    process_view(&process, EMBEDDED_TAIL_BYTES)
+}
+
+/// How a wait for a process has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Done,
+    Late { seconds: u64 },
+}
+
+/// Like `execute`, but shows the process also when the wait is over before it has done what was waited for.
+pub(crate) async fn execute_within(
+    guest: &Arc<Guest>,
+    ask: Ask,
+    longest: Duration,
+) -> Result<(ProcessView, Waited), Error> {
+    let wait = ask.wait().within(longest);
+    let process = guest.processes.start(guest, ask.plan(guest)?)?;
+    let waited = wait_for(&process, wait).await?;
+    Ok((process_view(&process, EMBEDDED_TAIL_BYTES)?, waited))
+}
+
+async fn wait_for(process: &Process, wait: Wait) -> Result<Waited, Error> {
+    let (done, within) = match wait {
+        Wait::Nothing => return Ok(Waited::Done),
+        Wait::Completion { within: None } => {
+            process.ended().await;
+            return Ok(Waited::Done);
+        }
+        Wait::Completion { within: Some(within) } => (timeout(within, process.ended()).await.map(Ok), within),
+        Wait::Ports { ports, within } => (timeout(within, listening(process, &ports)).await, within),
+    };
+    match done {
+        Ok(done) => done.map(|()| Waited::Done),
+        Err(_) => Ok(Waited::Late { seconds: within.as_secs() }),
+    }
 }
 
 pub(super) fn timed_out(seconds: u64) -> Error {

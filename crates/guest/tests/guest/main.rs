@@ -9,3 +9,4 @@ mod network;
 mod processes;
 mod server;
 mod terminals;
+mod tools;

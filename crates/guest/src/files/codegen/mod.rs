@@ -114,6 +114,12 @@ pub(crate) async fn get_ranking(
     Answer::json(&serde_json::json!({"success": true, "message": message, "files": files}))
 }
 
+/// Whether edits are offered, and whether rankings are.
+pub(crate) fn offered(guest: &Guest) -> (bool, bool) {
+    let provider = Provider::configured(guest);
+    (provider.is_some(), provider.as_ref().is_some_and(Provider::ranks))
+}
+
 fn read_source(path: &Path) -> io::Result<String> {
     let (file, _) = open_file(path)?;
     let mut content = String::new();

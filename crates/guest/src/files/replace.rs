@@ -1,0 +1,75 @@
+//! Replacing a piece of text in a file.
+
+use super::path::resolve;
+use super::{blocking, open_file, refuse, write};
+use crate::guest::Guest;
+use crate::http::{Error, JSON_BODY_BYTES_MAX};
+use crate::route::PathArgument;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) struct Replacement {
+    pub(crate) old: String,
+    pub(crate) new: String,
+    pub(crate) all: bool,
+}
+
+/// Replaces a text that is found once, or all of them if that is asked, and answers how many there were.
+pub(crate) async fn replace(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    replacement: Replacement,
+) -> Result<usize, Error> {
+    let (path, guest) = (resolve(guest, argument), guest.clone());
+    blocking(move || {
+        let content = read(&path).map_err(|error| refuse(&path, &error))?;
+        let (content, count) = replacement.apply(&content)?;
+        write::write(&path, content.as_bytes(), None, guest.settings.user.as_ref())?;
+        Ok(count)
+    })
+    .await
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let (file, metadata) = open_file(path)?;
+    if metadata.len() > JSON_BODY_BYTES_MAX as u64 {
+        return Err(io::Error::other(format!("the file has more than {JSON_BODY_BYTES_MAX} bytes")));
+    }
+    let mut content = String::new();
+    file.take(JSON_BODY_BYTES_MAX as u64).read_to_string(&mut content)?;
+    Ok(content)
+}
+
+impl Replacement {
+    fn apply(&self, content: &str) -> Result<(String, usize), Error> {
+        if self.old.is_empty() || self.old == self.new {
+            return Err(Error::BadRequest("what is replaced must be there, and differ from what replaces it".into()));
+        }
+        match content.matches(&self.old).count() {
+            0 => Err(Error::Unprocessable("the text to be replaced is not in the file".into())),
+            count if count > 1 && !self.all => Err(Error::Unprocessable(format!(
+                "the text to be replaced is in the file {count} times; give more of it, or ask to replace all"
+            ))),
+            count => Ok((content.replace(&self.old, &self.new), count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_meant_is_replaced() {
+        let replace = |old: &str, new: &str, all| {
+            let replacement = Replacement { old: old.into(), new: new.into(), all };
+            replacement.apply("one two one").ok()
+        };
+        assert_eq!(replace("two", "2", false), Some(("one 2 one".into(), 1)));
+        assert_eq!(replace("one", "1", true), Some(("1 two 1".into(), 2)));
+        for (old, new) in [("one", "1"), ("three", "3"), ("two", "two"), ("", "x")] {
+            assert_eq!(replace(old, new, false), None, "{old}");
+        }
+    }
+}

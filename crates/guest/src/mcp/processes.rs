@@ -1,0 +1,109 @@
+//! The tools on processes.
+
+use crate::guest::Guest;
+use crate::http::Error;
+use crate::processes::{self, Ask, Waited};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Callers of tools, and what is between them and us, give up after a minute.
+const WAIT_MAX: Duration = Duration::from_secs(58);
+const TIMEOUT_S: i64 = 30;
+
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Identifier {
+    /// The name of the process, or its number.
+    identifier: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Execute {
+    /// What the shell is to run.
+    command: String,
+    /// A name to find the process by.
+    name: Option<String>,
+    /// Where to run it; `/` if nothing is said.
+    working_dir: Option<String>,
+    /// Variables beside those that every process gets.
+    env: Option<BTreeMap<String, String>>,
+    /// Whether to answer only when it has ended. Waiting is cut at 58 seconds; then `pollRequired` is true.
+    wait_for_completion: Option<bool>,
+    /// For how many seconds to wait; 30 if nothing is said.
+    timeout: Option<i64>,
+    /// Answer only when something listens on all of these ports.
+    wait_for_ports: Option<Vec<u16>>,
+    /// Whether to start it again when it fails.
+    restart_on_failure: Option<bool>,
+    /// How often to start it again; negative is without end.
+    max_restarts: Option<i64>,
+    /// Whether the sandbox stays awake as long as the process runs; then `timeout` bounds its life.
+    keep_alive: Option<bool>,
+}
+
+impl From<Execute> for Ask {
+    fn from(execute: Execute) -> Self {
+        Self {
+            command: execute.command,
+            name: execute.name,
+            working_dir: Some(execute.working_dir.unwrap_or_else(|| "/".into())),
+            env: execute.env,
+            wait_for_completion: execute.wait_for_completion,
+            timeout: execute.timeout.or((execute.keep_alive != Some(true)).then_some(TIMEOUT_S)),
+            wait_for_ports: execute.wait_for_ports,
+            restart_on_failure: execute.restart_on_failure,
+            max_restarts: execute.max_restarts,
+            keep_alive: execute.keep_alive,
+        }
+    }
+}
+
+pub(super) async fn list(guest: &Guest) -> Result<Value, Error> {
+    Ok(json!({"processes": processes::list(guest)?.into_json().await?}))
+}
+
+pub(super) async fn execute(guest: &Arc<Guest>, execute: Execute) -> Result<Value, Error> {
+    let (process, waited) = processes::execute_within(guest, execute.into(), WAIT_MAX).await?;
+    let (message, poll_required) = match waited {
+        Waited::Done => ("Process executed successfully".to_owned(), false),
+        Waited::Late { seconds } => {
+            (format!("the process goes on after {seconds} seconds; ask for it again by its name"), true)
+        }
+    };
+    Ok(json!({
+        "pid": process.pid,
+        "name": process.name,
+        "status": process.status,
+        "exitCode": process.exit_code,
+        "logs": process.logs,
+        "message": message,
+        "pollRequired": poll_required,
+    }))
+}
+
+pub(super) async fn get(guest: &Guest, of: &Identifier) -> Result<Value, Error> {
+    processes::show(guest, &of.identifier)?.into_json().await
+}
+
+pub(super) async fn logs(guest: &Guest, of: &Identifier) -> Result<Value, Error> {
+    let logs = processes::logs(guest, &of.identifier)?.into_json().await?;
+    Ok(json!({"logs": logs["logs"]}))
+}
+
+pub(super) async fn stop(guest: &Guest, of: &Identifier) -> Result<Value, Error> {
+    processes::stop(guest, &of.identifier).await?;
+    status(guest, of).await
+}
+
+pub(super) async fn kill(guest: &Guest, of: &Identifier) -> Result<Value, Error> {
+    processes::kill(guest, &of.identifier).await?;
+    status(guest, of).await
+}
+
+async fn status(guest: &Guest, of: &Identifier) -> Result<Value, Error> {
+    Ok(json!({"status": get(guest, of).await?["status"]}))
+}
