@@ -3,6 +3,7 @@
 use crate::cursor::CursorKey;
 use crate::drive_key::DriveKey;
 use crate::engine::Desk;
+use crate::fleet::Fleet;
 use crate::furnish::{as_admin, furnish};
 use crate::limits::Limits;
 use crate::settings::Settings;
@@ -18,6 +19,7 @@ pub struct Parts {
     pub auth: Auth,
     pub world: World,
     pub settings: Settings,
+    pub fleet: Fleet,
 }
 
 /// Cheap to clone; handlers get one each.
@@ -29,6 +31,7 @@ pub struct Inner {
     pub auth: Auth,
     pub world: World,
     pub settings: Settings,
+    pub(crate) fleet: Fleet,
     pub(crate) cursors: CursorKey,
     pub(crate) drive_key: DriveKey,
     pub(crate) limits: Limits,
@@ -46,11 +49,11 @@ impl std::ops::Deref for App {
 impl App {
     /// Prepares the API: loads the key that signs cursors and makes what each workspace must have.
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
-        let Parts { store, auth, world, settings } = parts;
+        let Parts { store, auth, world, settings, fleet } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
-        let app = Self(Arc::new(Inner { store, auth, world, settings, cursors, drive_key, limits, streams }));
+        let app = Self(Arc::new(Inner { store, auth, world, settings, fleet, cursors, drive_key, limits, streams }));
         app.furnish().await?;
         Ok(app)
     }

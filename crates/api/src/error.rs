@@ -1,5 +1,6 @@
 //! Why a request was not served, one variant per decision, and the only place that turns decisions into statuses.
 
+use crate::fleet::{LaunchFault, UnknownImage};
 use crate::missing::Missing;
 use auth::Denied;
 use axum::body::Body;
@@ -40,6 +41,12 @@ pub enum Error {
     TooLarge { limit: usize },
     #[error("too many requests; try again in {retry_after_s} s")]
     TooMany { retry_after_s: u64 },
+    #[error(transparent)]
+    InvalidImage(UnknownImage),
+    #[error("{0}; try again later, or elsewhere")]
+    NoRoom(String),
+    #[error("the sandbox could not be started: {0}")]
+    Launch(String),
     #[error("this server cannot yet {}", .0.act())]
     Missing(Missing),
     #[error("no operation is at this path")]
@@ -66,6 +73,16 @@ impl From<store::Error> for Error {
                 Self::Conflict(format!("{what} was changed meanwhile; read it and try again"))
             }
             other => Self::Store(other),
+        }
+    }
+}
+
+impl From<LaunchFault> for Error {
+    fn from(fault: LaunchFault) -> Self {
+        match fault {
+            LaunchFault::Image(unknown) => Self::InvalidImage(unknown),
+            LaunchFault::Full(why) => Self::NoRoom(why),
+            LaunchFault::Pull(why) | LaunchFault::Broken(why) => Self::Launch(why),
         }
     }
 }
@@ -102,6 +119,9 @@ impl Error {
             Self::Gone(_) => (StatusCode::GONE, "gone"),
             Self::Quota { kind: KindName::Sandbox, .. } => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
+            Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
+            Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),
+            Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
             Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
@@ -127,6 +147,10 @@ impl Error {
         let more = match self {
             Self::Invalid(problems) => json!({"details": problems}),
             Self::Exists { .. } => json!({"status_code": status.as_u16()}),
+            Self::InvalidImage(unknown) => {
+                json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
+            }
+            Self::NoRoom(_) => json!({"retryable": true}),
             Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
             _ => return Map::new(),
         };

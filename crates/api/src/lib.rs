@@ -11,6 +11,7 @@ mod cursor;
 mod drive_key;
 mod engine;
 mod error;
+pub mod fleet;
 mod furnish;
 mod headers;
 mod hosts;

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::error::Error;
 use crate::operation::{Base, Operation};
-use crate::{openapi, table};
+use crate::{fleet, openapi, table};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -67,7 +67,11 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
     let started = Instant::now();
     let id = request_id(&app, &request);
     let span = tracing::info_span!("request", operation = %operation.line.id, request_id = %id);
-    let mut response = (operation.run)(app, request).instrument(span.clone()).await;
+    let routed = changes_routes(&operation.line.method, operation.line.path);
+    let mut response = (operation.run)(app.clone(), request).instrument(span.clone()).await;
+    if routed && response.status().is_success() {
+        fleet::told(&app).await;
+    }
     let status = response.status().as_u16();
     let seconds = started.elapsed().as_secs_f64();
     span.in_scope(|| tracing::debug!(status, seconds, "answered"));
@@ -77,6 +81,12 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// Whether a caller may try out at the edge what such a request has changed. A new sandbox is told of at once.
+fn changes_routes(method: &Method, path: &str) -> bool {
+    let routed = ["/sandboxes/", "/customdomains"].iter().any(|start| path.starts_with(start));
+    routed && *method != Method::GET
 }
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -8,6 +8,7 @@ pub mod backup;
 mod db;
 mod error;
 pub mod feed;
+pub mod firings;
 pub mod idempotency;
 pub mod identity;
 mod migrations;

@@ -12,6 +12,7 @@ const ALL: &[Migration] = &[
     Migration { number: 1, name: "resources", sql: include_str!("../migrations/0001_resources.sql") },
     Migration { number: 2, name: "identity", sql: include_str!("../migrations/0002_identity.sql") },
     Migration { number: 3, name: "references", sql: include_str!("../migrations/0003_references.sql") },
+    Migration { number: 4, name: "firings", sql: include_str!("../migrations/0004_firings.sql") },
 ];
 
 /// The number of the newest step.

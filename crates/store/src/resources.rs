@@ -77,6 +77,13 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Er
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }
 
+/// Objects of a kind in all workspaces, in the order of their ids, after one of them: for those who serve all.
+pub fn scan(tx: &mut Tx<'_>, kind: KindName, after: Option<&ResourceId>, limit: i64) -> Result<Vec<Stored>, Error> {
+    let after = after.map_or("", ResourceId::as_str);
+    let sql = select!("WHERE kind = $1 AND id > $2 ORDER BY id LIMIT $3");
+    tx.query(TABLE, sql, params![kind.name(), after, limit])?.into_iter().map(Stored::try_from).collect()
+}
+
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,

@@ -13,7 +13,7 @@ pub(crate) use held::Held;
 pub(crate) use list::{Listing, Page, everywhere, list, list_all};
 pub(crate) use revisions::{earlier, revisions};
 pub(crate) use secrets::Secrets;
-pub(crate) use verbs::{change_state, create, get, present, remove, replace, require_version};
+pub(crate) use verbs::{change_state, create, create_as, get, opened, present, remove, replace, require_version};
 
 use crate::app::App;
 use crate::error::Error;

@@ -43,6 +43,13 @@ pub(super) fn context(id: &ResourceId) -> String {
     format!("resources/{id}")
 }
 
+/// The wish of a stored object with its secrets open, for whoever acts on it.
+pub(crate) fn opened<K: Managed>(desk: &Desk, held: &Held<K>) -> Result<K, Error> {
+    let mut wish = held.wish.clone();
+    secrets::open(&mut wish, &desk.app.store.keyring().read(), &context(&held.row.id))?;
+    Ok(wish)
+}
+
 pub(crate) fn get<K: Managed>(
     desk: &Desk,
     tx: &mut Tx<'_>,
@@ -55,7 +62,19 @@ pub(crate) fn get<K: Managed>(
 }
 
 /// Makes an object, or says that the name is taken.
-pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], mut wish: K) -> Result<K, Error> {
+pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], wish: K) -> Result<K, Error> {
+    create_as(desk, tx, parents, wish, ResourceId::new(desk.world()), |_| {})
+}
+
+/// As [`create`], under an id that was made before; `done` adds to the state what was done already.
+pub(crate) fn create_as<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    mut wish: K,
+    id: ResourceId,
+    done: impl FnOnce(&mut K::State),
+) -> Result<K, Error> {
     require_parent::<K>(desk, tx, parents)?;
     let sent = secrets::values(&wish);
     wish.complete(None, desk.world());
@@ -70,8 +89,9 @@ pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
     require_quota::<K>(desk, tx)?;
     let mut state = wish.next_state(None, desk.world().now());
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, parents })?;
+    done(&mut state);
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &Default::default()));
-    let row = new_row(desk, K::NAME, parents, wish.name());
+    let row = new_row(desk, id, K::NAME, parents, wish.name());
     let first = revisions::first(desk, &mut wish);
     let mut held = Held { row, wish, state };
     write_row(desk, &mut held)?;
@@ -87,10 +107,10 @@ pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
 }
 
 /// The columns that are the same for a new object of any kind.
-fn new_row(desk: &Desk, kind: KindName, parents: &[String], name: &str) -> Stored {
+fn new_row(desk: &Desk, id: ResourceId, kind: KindName, parents: &[String], name: &str) -> Stored {
     let now = desk.world().now();
     Stored {
-        id: ResourceId::new(desk.world()),
+        id,
         workspace: desk.member.workspace.clone(),
         kind,
         parent: parents.join("/"),

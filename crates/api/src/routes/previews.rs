@@ -42,7 +42,7 @@ pub(crate) async fn revoke_token(call: Call<Member>) -> Result<Reply<Message>, E
 }
 
 /// The label of the host that a preview asks for; without one it gets its own.
-fn wanted_label(desk: &Desk, preview: &Preview) -> Option<String> {
+pub(crate) fn wanted_label(desk: &Desk, preview: &Preview) -> Option<String> {
     let prefix = preview.spec.prefix_url.as_deref().filter(|prefix| !prefix.is_empty())?;
     Some(match preview.spec.custom_domain.as_deref().filter(|domain| !domain.is_empty()) {
         Some(domain) => format!("{prefix}.{domain}"),

@@ -1,8 +1,9 @@
 //! Sandboxes: conflicts of names, volumes they hold, and what needs the sandbox engine.
 
 use crate::call::{Body, Call, Wish};
-use crate::engine::{self, Desk, Draft, Held, Managed, Secrets};
+use crate::engine::{self, Desk, Draft, Held, Managed};
 use crate::error::Error;
+use crate::fleet;
 use crate::missing::Missing;
 use crate::query::Flag;
 use crate::reply::Reply;
@@ -11,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use types::kinds::{Sandbox, Volume};
-use types::parts::{Status, VolumeType};
+use types::parts::VolumeType;
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
 use types::{Kind, KindName};
 
@@ -30,26 +31,7 @@ pub(crate) async fn create(call: Call<Member, CreateQuery, Wish<Sandbox>>) -> Re
     if call.query.upload.0 {
         return Err(Error::Missing(Missing::Build));
     }
-    let (desk, wish, reuse) = (call.desk(), call.body.0.clone(), call.query.create_if_not_exist.0);
-    call.once(move |tx| match Held::<Sandbox>::find(&desk, tx, &[], wish.name())? {
-        Some(held) if reuse && lives(&held) => engine::present(&desk, tx, &held, &Secrets::Masked),
-        Some(held) if gone(&held) || reuse => {
-            engine::remove::<Sandbox>(&desk, tx, &[], wish.name())?;
-            engine::create(&desk, tx, &[], wish.clone())
-        }
-        Some(_) | None => engine::create(&desk, tx, &[], wish.clone()),
-    })
-    .await
-}
-
-/// Whether a caller that asked for "this one or a new one" gets this one.
-fn lives(held: &Held<Sandbox>) -> bool {
-    !matches!(held.row.status, Some(Status::Failed | Status::Terminated | Status::Deleting | Status::Deactivating))
-}
-
-/// A terminated sandbox is only a record; its name is free.
-fn gone(held: &Held<Sandbox>) -> bool {
-    held.row.status == Some(Status::Terminated)
+    fleet::create::create(&call, call.query.create_if_not_exist.0).await
 }
 
 pub(crate) async fn fork(
@@ -85,6 +67,11 @@ impl Managed for Sandbox {
 
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         super::catalogues::require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let (Some(machine), Some(old)) = (desk.app.fleet.machine(), draft.old)
+            && old.image() != draft.wish.image()
+        {
+            fleet::create::require_image(&**machine, draft.wish)?;
+        }
         if draft.old.is_none() {
             for volume in persistent(draft.wish) {
                 attach(desk, tx, &volume, draft.wish)?;

@@ -9,12 +9,13 @@ use auth::Member;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
+use store::firings::{self, Firing};
 use store::resources::{Order, Query, total};
-use types::KindName;
 use types::kinds::schedule::ScheduleType;
 use types::kinds::{Sandbox, Schedule};
 use types::parts::PaginationMeta;
 use types::wire::SandboxScheduleExecution;
+use types::{KindName, Timestamp};
 
 /// Of one sandbox.
 const SCHEDULES_MAX: i64 = 100;
@@ -129,10 +130,47 @@ fn count(desk: &Desk, tx: &mut Tx<'_>, sandbox: &str) -> Result<i64, Error> {
     Ok(total(tx, &query)?)
 }
 
-/// What schedules did. Nothing fires before the sandbox engine runs, so the history is empty.
+/// What schedules did, newest first.
 pub(crate) async fn executions(call: Call<Member, ListQuery>) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
-    call.query.size(SMALL_PAGE)?;
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
-    call.app.store.read(move |tx| Held::<Sandbox>::get(&desk, tx, &[], &name).map(drop)).await?;
-    Ok(Reply::of(&Page { data: Vec::new(), meta: PaginationMeta::default() }))
+    let size = call.query.size(SMALL_PAGE)?;
+    let (desk, name, cursor) = (call.desk(), call.path.name().to_owned(), call.query.cursor.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let sandbox = Held::<Sandbox>::get(&desk, tx, &[], &name)?.row.id;
+        let bound = format!("{}/schedule-executions/{sandbox}", desk.member.workspace);
+        let after = cursor.as_deref().map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()));
+        let after = after.transpose()?.as_deref().and_then(position);
+        // One more than asked for tells whether there is another page.
+        let mut found = firings::list(tx, &sandbox, after.as_ref().map(|(time, id)| (*time, id.as_str())), size + 1)?;
+        let has_more = i64::try_from(found.len()).unwrap_or(i64::MAX) > size;
+        found.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+        let next_cursor = match found.last().filter(|_| has_more) {
+            Some(last) => {
+                let position = format!("{}:{}", last.created_at.ms(), last.id);
+                desk.app.cursors.sign(&bound, &position, desk.world().now())
+            }
+            None => String::new(),
+        };
+        let meta = PaginationMeta { has_more, next_cursor, total: firings::count(tx, &sandbox)? };
+        Ok::<_, Error>(Page { data: found.into_iter().map(execution).collect(), meta })
+    };
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+fn position(text: &str) -> Option<(Timestamp, String)> {
+    let (time, id) = text.split_once(':')?;
+    Some((Timestamp::from_ms(time.parse().ok()?), id.to_owned()))
+}
+
+fn execution(firing: Firing) -> SandboxScheduleExecution {
+    let outcome = firing.outcome;
+    SandboxScheduleExecution {
+        created_at: Some(firing.created_at),
+        id: Some(firing.id),
+        schedule_id: Some(firing.schedule),
+        timeout: firing.timeout_s,
+        executed_at: outcome.as_ref().map(|outcome| outcome.executed_at),
+        process_name: outcome.as_ref().and_then(|outcome| outcome.process_name.clone()),
+        status_code: outcome.as_ref().map(|outcome| outcome.status_code),
+        error: outcome.and_then(|outcome| outcome.error),
+    }
 }

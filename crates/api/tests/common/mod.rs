@@ -125,7 +125,8 @@ impl Cloud {
         let auth_settings =
             auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
-        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings };
+        let fleet = api::fleet::Fleet::new(None, None);
+        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet };
         let router = api::router(App::new(parts).await.expect("an app"));
         Self { router, store, auth, clock, first, _folder: folder }
     }

@@ -17,7 +17,8 @@ pub(crate) async fn api(
 ) -> Result<(Router, Auth), Error> {
     let auth = auth(config, store, world, public_url).await?;
     let settings = api_settings(config, public_url)?;
-    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings };
+    let fleet = api::fleet::Fleet::new(None, None);
+    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet };
     let app =
         api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })?;
     Ok((api::router(app), auth))

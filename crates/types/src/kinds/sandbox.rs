@@ -16,6 +16,7 @@ const MEMORY_MB_DEFAULT: i64 = 4096;
 const PORTS_RESERVED: [i64; 3] = [80, 443, 8080];
 const PERSISTENT_VOLUMES_MAX: usize = 1;
 const GRACE_S_MAX: i64 = 3600;
+const RETENTION_S_DEFAULT: i64 = 300;
 const EXTRA_ARGS: [&str; 3] = ["iptables", "nfs", "tun"];
 
 #[skip_serializing_none]
@@ -166,6 +167,19 @@ pub struct State {
     pub last_used_at: Option<Timestamp>,
     #[serde(default)]
     pub node_generation: Option<String>,
+    /// The number of the launch that the wish asks for. It rises when what runs has to be made anew.
+    #[serde(default)]
+    pub launch: u32,
+    /// The launch that was last seen to run.
+    #[serde(default)]
+    pub placed: Option<Placement>,
+}
+
+/// Where a sandbox runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    pub machine: String,
+    pub launch: u32,
 }
 
 impl Kind for Sandbox {
@@ -256,11 +270,16 @@ impl Kind for Sandbox {
     }
 
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let changed = old.is_none_or(|(old, _)| self.restarts(old));
-        let state = old.map(|(_, state)| state.clone());
-        let lifecycle =
-            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, self.enabled(), Needs::Machine, now);
-        State { lifecycle, ..state.unwrap_or_default() }
+        let anew = old.is_none_or(|(old, _)| self.restarts(old));
+        let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
+        let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
+        let before = old.map(|(_, state)| &state.lifecycle);
+        state.lifecycle = Lifecycle::next(before, changed, self.enabled(), Needs::Machine, now);
+        state.launch += u32::from(anew);
+        if changed {
+            state.errors.clear();
+        }
+        state
     }
 
     fn status(state: &State) -> Option<Status> {
@@ -291,14 +310,29 @@ impl Sandbox {
         ends.chain(runtime.and_then(|runtime| runtime.expires)).min()
     }
 
-    /// Whether the change from `old` reaches into the machine. When it ends and what it may reach do not.
+    /// Whether the change from `old` needs another instance. When it ends, what may reach it and how its image is had do
+    /// not.
     fn restarts(&self, old: &Self) -> bool {
         let lasting = |spec: &SandboxSpec| {
-            let mut runtime = spec.runtime.clone().unwrap_or_default();
-            (runtime.ttl, runtime.expires) = (None, None);
-            (spec.enabled, runtime)
+            let runtime = spec.runtime.clone().unwrap_or_default();
+            (runtime.image, runtime.memory, runtime.storage_mb, runtime.envs.unwrap_or_default())
         };
         lasting(&self.spec) != lasting(&old.spec)
+    }
+
+    pub fn image(&self) -> &str {
+        self.spec.runtime.as_ref().and_then(|runtime| runtime.image.as_deref()).unwrap_or_default()
+    }
+
+    /// How long the record stays after the end, in seconds.
+    pub fn retention_s(&self) -> i64 {
+        let told = self.spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.terminated_retention.as_deref());
+        told.and_then(|text| duration::parse_s(text).ok()).unwrap_or(RETENTION_S_DEFAULT)
+    }
+
+    /// How long its first process gets to end, in seconds.
+    pub fn grace_s(&self) -> i64 {
+        self.spec.runtime.as_ref().and_then(|runtime| runtime.termination_grace_period_seconds).unwrap_or(0)
     }
 }
 

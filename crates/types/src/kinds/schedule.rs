@@ -72,7 +72,8 @@ impl Kind for Schedule {
     const NAME_AT: &'static [&'static str] = &["id"];
     const PARENTS: &'static [KindName] = &[KindName::Sandbox];
 
-    type State = ();
+    /// When it fired last.
+    type State = Option<Timestamp>;
 
     fn head(&self) -> &dyn Head {
         self
@@ -114,7 +115,7 @@ impl Kind for Schedule {
         visit_map(env.map(|Sensitive(env)| env), "input.env", visit);
     }
 
-    fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
+    fn show(&mut self, stamp: &Stamp, _state: &Option<Timestamp>, _now: Timestamp) {
         self.created_at = Some(stamp.created_at);
     }
 }
@@ -138,12 +139,13 @@ impl Schedule {
         }
     }
 
-    /// When it is due next after `time`; `None` when it never is again.
-    pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
+    /// When it is due next, having last fired or been made at `time`; `None` when it never is again. What is due once and
+    /// was not fired stays due.
+    pub fn next_after(&self, time: Timestamp, fired: bool) -> Option<Timestamp> {
         let value = self.value.as_deref()?;
         match self.kind? {
             ScheduleType::Cron => Cron::parse(value).ok()?.next_after(time),
-            ScheduleType::At => value.parse().ok().filter(|due| *due > time),
+            ScheduleType::At => value.parse().ok().filter(|_| !fired),
             ScheduleType::Sleep => None,
         }
     }

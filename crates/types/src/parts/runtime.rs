@@ -15,6 +15,13 @@ pub enum Generation {
 }
 
 impl Generation {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mk2 => "mk2",
+            Self::Mk3 => "mk3",
+        }
+    }
+
     /// A resource stays what it is; one that does not say is a microVM.
     pub fn check_change(new: Option<Self>, old: Option<Self>, problems: &mut crate::Problems) {
         let same = new.unwrap_or_default() == old.unwrap_or_default();

@@ -104,6 +104,12 @@ pub struct WorkspaceSandboxSettings {
     pub disable_process_logging: Option<bool>,
 }
 
+impl WorkspaceRuntime {
+    pub fn keeps_process_logs(&self) -> bool {
+        self.sandbox.as_ref().and_then(|sandbox| sandbox.disable_process_logging) != Some(true)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceNameRequest {
     #[schemars(length(min = 1, max = limits::WORD_MAX))]

@@ -1,0 +1,89 @@
+//! Facts of the machine, written into the rows that they are about.
+//!
+//! A fact is let go of after the rows are committed, so a kill in between delivers it again. Writing it twice says
+//! nothing else.
+
+use super::machine::{Fact, Happened, Machine};
+use super::{launch, rows, settle};
+use crate::app::App;
+use crate::error::Error;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::Tx;
+use types::ids::ResourceId;
+use types::kinds::Sandbox;
+use types::kinds::sandbox::{Activity, State};
+use types::parts::Status;
+
+/// After a failure of the database, wait before the next attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(app: App) {
+    let Some(machine) = app.fleet.machine().cloned() else { return };
+    loop {
+        if let Err(error) = write_down(&app, &*machine).await {
+            tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    }
+}
+
+async fn write_down(app: &App, machine: &dyn Machine) -> Result<(), Error> {
+    let facts = machine.facts().await;
+    let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
+    let by_sandbox = sort(facts);
+    app.store.write(move |tx| fold(tx, &by_sandbox)).await?;
+    if let Err(fault) = machine.let_go(last).await {
+        tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
+    }
+    Ok(())
+}
+
+type BySandbox = BTreeMap<ResourceId, Vec<(u32, Fact)>>;
+
+fn sort(facts: Vec<Fact>) -> BySandbox {
+    let mut sorted = BySandbox::new();
+    for fact in facts {
+        if let Some((id, number)) = launch::of_instance(&fact.instance) {
+            sorted.entry(id).or_default().push((number, fact));
+        }
+    }
+    sorted
+}
+
+fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
+    for (id, facts) in facts {
+        let Some(held) = rows::lock::<Sandbox>(tx, id)? else { continue };
+        let mut state = held.state.clone();
+        for (number, fact) in facts {
+            // What happens to an instance that is on its way out is no news of the sandbox.
+            if state.launch == *number {
+                note(&mut state, fact);
+            }
+        }
+        if state != held.state {
+            rows::put_state(tx, held, state)?;
+        }
+    }
+    Ok(())
+}
+
+/// What one fact changes in the state.
+fn note(state: &mut State, fact: &Fact) {
+    let serves = matches!(state.lifecycle.status(), Some(Status::Deployed | Status::Deploying | Status::Deactivated));
+    match &fact.happened {
+        Happened::Slept if serves => {
+            state.activity = Some(Activity::Standby);
+            state.last_used_at = Some(fact.at);
+        }
+        Happened::Woke if serves => {
+            state.activity = Some(Activity::Running);
+            state.last_used_at = Some(fact.at);
+        }
+        Happened::Ended { how, out_of_memory } if serves => {
+            let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
+            settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);
+        }
+        _ => {}
+    }
+}

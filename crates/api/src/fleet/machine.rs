@@ -1,0 +1,140 @@
+//! What the management side asks of a machine that runs instances, and of whatever routes to them.
+
+use bytes::Bytes;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use types::Timestamp;
+use types::edge::RouteChange;
+
+/// An answer that takes a moment.
+pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A machine that runs instances. What it has started goes on when this program ends.
+pub trait Machine: Send + Sync + 'static {
+    /// The same at every start of this program on this machine, and no other machine's.
+    fn name(&self) -> &str;
+
+    /// Whether an image can be had, and how fast.
+    fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage>;
+
+    /// Starts an instance. When this answers, requests to it are served.
+    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
+
+    /// Ends an instance, with the grace that it was launched with, and removes all that was its own. Without such an
+    /// instance there is nothing to do.
+    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// Puts an instance to sleep, whoever uses it.
+    fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// The instances there are, also those that have ended by themselves.
+    fn instances(&self) -> Vec<Seen>;
+
+    /// The oldest facts that were not let go of; waits for the first.
+    fn facts(&self) -> Wait<'_, Vec<Fact>>;
+
+    /// Lets go of all facts up to this one.
+    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
+
+    /// Sends a request to the sandbox API of an instance, which wakes it.
+    fn call<'a>(
+        &'a self,
+        instance: &'a str,
+        request: http::Request<Bytes>,
+    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>>;
+}
+
+/// Whoever routes requests to instances.
+pub trait Edge: Send + Sync + 'static {
+    fn tell(&self, change: RouteChange);
+}
+
+/// How far away an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageAt {
+    /// On the machine.
+    Hand,
+    /// In a registry, from which it can be tried to pull it.
+    Registry,
+}
+
+/// No such image here, and no registry that could have it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no image `{wanted}`; there are: {}", .there_are.join(", "))]
+pub struct UnknownImage {
+    pub wanted: String,
+    pub there_are: Vec<String>,
+}
+
+/// What to start.
+#[derive(Clone)]
+pub struct Launch {
+    pub instance: String,
+    pub hostname: String,
+    pub image: String,
+    /// Credentials of registries, as the text of a client's configuration file.
+    pub registries: Option<String>,
+    pub memory_mb: u32,
+    /// Room for files on disk; without it they are in memory.
+    pub storage_mb: Option<u32>,
+    pub environment: Vec<(String, String)>,
+    /// Whether what processes print is kept.
+    pub keeps_logs: bool,
+    /// How long its programs get to end when they are asked to.
+    pub grace: Duration,
+}
+
+/// Environment and credentials are secret.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch").field("instance", &self.instance).field("image", &self.image).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchFault {
+    #[error(transparent)]
+    Image(#[from] UnknownImage),
+    #[error("the image cannot be had: {0}")]
+    Pull(String),
+    #[error("the machine is full: {0}")]
+    Full(String),
+    #[error("the machine cannot start it: {0}")]
+    Broken(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MachineFault(pub String);
+
+/// An instance as the machine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub instance: String,
+    pub runs: bool,
+}
+
+/// Something that happened to an instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    pub number: u64,
+    pub at: Timestamp,
+    pub instance: String,
+    pub happened: Happened,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Happened {
+    Started,
+    Slept,
+    Woke,
+    /// It ended without being asked. The text completes "the sandbox …".
+    Ended {
+        how: String,
+        out_of_memory: bool,
+    },
+    /// It was removed, as somebody wanted.
+    Retired,
+}

@@ -1,0 +1,143 @@
+//! Routes, as rows say them.
+
+use super::{Machine, launch, rows};
+use crate::app::App;
+use crate::engine::{self, Desk, Held};
+use crate::error::Error;
+use crate::routes::previews::wanted_label;
+use auth::Member;
+use sha2::{Digest, Sha256};
+use store::Tx;
+use store::identity::workspaces::{self};
+use store::resources::{self, Query, Stored};
+use types::edge::{DomainRoute, Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
+use types::ids::ResourceId;
+use types::kinds::custom_domain::DomainStatus;
+use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
+use types::parts::{Lifecycle, Status};
+use types::{Kind, KindName};
+
+/// The port of a preview that means the sandbox API with everything behind it; see the gateway.
+const PORT_OF_LAST_RESORT: u16 = 443;
+/// A preview has few tokens: clients make one for each session.
+const TOKENS_MAX: i64 = 10_000;
+
+/// The kinds of rows from which routes are made.
+pub(super) const KINDS: [KindName; 3] = [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
+
+/// The route that a row asks for; `None` for rows that ask for none.
+pub(super) fn of_row(app: &App, tx: &mut Tx<'_>, row: Stored) -> Result<Option<RouteChange>, Error> {
+    match row.kind {
+        KindName::Sandbox => of_sandbox(tx, &Held::read(row)?),
+        KindName::Preview => of_preview(app, tx, &Held::read(row)?),
+        KindName::CustomDomain => of_domain(tx, &Held::read(row)?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn of_sandbox(tx: &mut Tx<'_>, held: &Held<Sandbox>) -> Result<Option<RouteChange>, Error> {
+    let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
+    Ok(Some(RouteChange::Sandbox(SandboxRoute {
+        id: held.row.id.clone(),
+        workspace: workspace.id,
+        workspace_name: workspace.name,
+        name: held.row.name.clone(),
+        serving: serving(held),
+    })))
+}
+
+fn serving(held: &Held<Sandbox>) -> Serving {
+    let status = held.row.status.unwrap_or(Status::Deploying);
+    match (status, &held.state.placed) {
+        (Status::Deployed, Some(placed)) => {
+            let instance = launch::instance(&held.row.id, placed.launch);
+            Serving::By { machine: placed.machine.clone(), instance }
+        }
+        (Status::Uploading | Status::Building | Status::Built | Status::Deploying | Status::Deployed, _) => {
+            Serving::Starting
+        }
+        (Status::Deactivated | Status::Deactivating, _) => Serving::Off { why: "is disabled".into() },
+        (Status::Terminated | Status::Deleting, _) => Serving::Off { why: "has ended".into() },
+        (Status::Failed, _) => Serving::Off { why: format!("failed: {}", last_message(&held.state.lifecycle)) },
+    }
+}
+
+fn last_message(lifecycle: &Lifecycle) -> &str {
+    lifecycle.events.last().and_then(|event| event.message.as_deref()).unwrap_or("see its events")
+}
+
+/// The route of a sandbox that was just made.
+pub(super) fn of_new(
+    member: &Member,
+    id: &ResourceId,
+    name: &str,
+    machine: &dyn Machine,
+    instance: &str,
+) -> RouteChange {
+    RouteChange::Sandbox(SandboxRoute {
+        id: id.clone(),
+        workspace: member.workspace.clone(),
+        workspace_name: member.workspace_name.clone(),
+        name: name.to_owned(),
+        serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_owned() },
+    })
+}
+
+fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option<RouteChange>, Error> {
+    let Some((desk, _)) = rows::desk(app, tx, &held.row.workspace)? else { return Ok(None) };
+    let Some(sandbox) = desk.find(tx, KindName::Sandbox, &[], &held.row.parent)? else { return Ok(None) };
+    let spec = &held.wish.spec;
+    let opens = if spec.public == Some(true) { Opens::ToAll } else { Opens::ToTokens(tokens(&desk, tx, held)?) };
+    Ok(Some(RouteChange::Preview(PreviewRoute {
+        id: held.row.id.clone(),
+        workspace: held.row.workspace.clone(),
+        name: held.row.name.clone(),
+        sandbox: sandbox.id,
+        at: address(&desk, held),
+        port: spec.port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_OF_LAST_RESORT),
+        opens,
+        request_headers: spec.request_headers.clone().unwrap_or_default(),
+        response_headers: spec.response_headers.clone().unwrap_or_default(),
+        expires_at: held.wish.expires_at(held.row.created_at),
+    })))
+}
+
+fn address(desk: &Desk, held: &Held<Preview>) -> PreviewAddress {
+    let own = held.row.id.as_str().trim_start_matches("res_").to_owned();
+    match (wanted_label(desk, &held.wish), held.wish.spec.custom_domain.as_deref()) {
+        (Some(host), Some(_)) => PreviewAddress::Host(host),
+        (None, Some(domain)) => PreviewAddress::Host(format!("{own}.{domain}")),
+        (label, None) => PreviewAddress::Label(label.unwrap_or(own)),
+    }
+}
+
+fn tokens(desk: &Desk, tx: &mut Tx<'_>, preview: &Held<Preview>) -> Result<Vec<TokenRoute>, Error> {
+    let (workspace, path) = (&preview.row.workspace, preview.row.path());
+    let query = Query { limit: TOKENS_MAX, ..Query::new(workspace, PreviewToken::NAME, Some(path.as_str())) };
+    let mut routes = Vec::new();
+    for row in resources::list(tx, &query)? {
+        let token = engine::opened(desk, &Held::<PreviewToken>::read(row)?)?.spec;
+        if let Some(text) = token.token {
+            routes.push(TokenRoute { digest: Sha256::digest(text.0.as_bytes()).into(), expires_at: token.expires_at });
+        }
+    }
+    Ok(routes)
+}
+
+/// A domain that was not seen to be the user's routes nothing.
+fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
+    if held.state.status != DomainStatus::Verified {
+        return Ok(RouteChange::Gone(held.row.id.clone()));
+    }
+    let fallback = match held.wish.spec.fallback_preview_id.as_deref() {
+        Some(name) => preview_named(tx, held, name)?,
+        None => None,
+    };
+    Ok(RouteChange::Domain(DomainRoute { id: held.row.id.clone(), name: held.row.name.clone(), fallback }))
+}
+
+fn preview_named(tx: &mut Tx<'_>, domain: &Held<CustomDomain>, name: &str) -> Result<Option<ResourceId>, Error> {
+    let query = Query { limit: TOKENS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
+    let found = resources::list(tx, &query)?.into_iter().find(|row| row.name == name);
+    Ok(found.map(|row| row.id))
+}

@@ -1,0 +1,247 @@
+//! Making what runs equal to what is wished, for one sandbox.
+
+use super::machine::{LaunchFault, Machine, Seen};
+use super::{launch, rows};
+use crate::app::App;
+use crate::engine::{Desk, Held};
+use crate::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Tx;
+use store::identity::workspaces::Workspace;
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::kinds::Sandbox;
+use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
+use types::parts::{Generation, Status};
+
+const DEPLOYMENT: &str = "deployment";
+/// The database was away, most likely.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a row asks of this machine.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    /// No instance.
+    Nothing,
+    /// The instance of this launch, asleep, until it is enabled again.
+    Rest(u32),
+    Instance(u32),
+    /// Another machine has it.
+    Elsewhere,
+}
+
+fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wanted {
+    let elsewhere =
+        state.placed.as_ref().is_some_and(|placed| placed.machine != machine && placed.launch == state.launch);
+    match status {
+        _ if elsewhere => Wanted::Elsewhere,
+        Some(Status::Deactivated | Status::Deactivating) => Wanted::Rest(state.launch),
+        Some(Status::Deploying | Status::Deployed) => Wanted::Instance(state.launch),
+        _ => Wanted::Nothing,
+    }
+}
+
+/// Does what a sandbox's row asks of this machine, if anything. Repeating it is harmless.
+pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
+    let Some(machine) = app.fleet.machine().cloned() else { return Ok(()) };
+    let _turn = app.fleet.0.turns.take(id).await;
+    let Some(case) = read(app, id).await? else {
+        retire_but(&*machine, id, None).await;
+        return Ok(());
+    };
+    match wanted(&case.held.state, case.held.row.status, machine.name()) {
+        Wanted::Elsewhere => Ok(()),
+        Wanted::Nothing => {
+            retire_but(&*machine, id, None).await;
+            Ok(())
+        }
+        Wanted::Rest(number) => {
+            retire_but(&*machine, id, Some(number)).await;
+            let instance = launch::instance(id, number);
+            if runs(&*machine, &instance)
+                && let Err(fault) = machine.rest(&instance).await
+            {
+                tracing::warn!(%fault, instance, "a disabled sandbox could not be put to sleep");
+            }
+            Ok(())
+        }
+        Wanted::Instance(number) => ensure(app, &*machine, case, number).await,
+    }
+}
+
+struct Case {
+    desk: Desk,
+    workspace: Workspace,
+    held: Held<Sandbox>,
+}
+
+async fn read(app: &App, id: &ResourceId) -> Result<Option<Case>, Error> {
+    let (of, id) = (app.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Sandbox>(tx, &id)? else { return Ok(None) };
+        let found = rows::desk(&of, tx, &held.row.workspace)?;
+        Ok::<_, Error>(found.map(|(desk, workspace)| Case { desk, workspace, held }))
+    };
+    app.store.read(work).await
+}
+
+/// Sees to it that the instance of this launch runs, and that the row says how that went.
+async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Result<(), Error> {
+    let id = case.held.row.id.clone();
+    retire_but(machine, &id, Some(number)).await;
+    let deployed = case.held.row.status == Some(Status::Deployed);
+    if runs(machine, &launch::instance(&id, number)) {
+        return if deployed { Ok(()) } else { say_deployed(app, machine.name(), &id, number).await };
+    }
+    let lost = deployed.then_some("the machine lost it, with all that was not on a volume; it starts anew");
+    let Some(held) = claim(app, machine.name(), &id, number, lost).await? else { return Ok(()) };
+    let number = held.state.launch;
+    let launch = launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
+    match machine.launch(launch).await {
+        Ok(()) => say_deployed(app, machine.name(), &id, number).await,
+        Err(fault) => say_failed(app, &id, number, &fault).await,
+    }
+}
+
+fn runs(machine: &dyn Machine, instance: &str) -> bool {
+    machine.instances().iter().any(|seen| seen.instance == instance && seen.runs)
+}
+
+/// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost` gets a new number, so
+/// that facts of the old instance cannot be mistaken for the new one's.
+async fn claim(
+    app: &App,
+    machine: &str,
+    id: &ResourceId,
+    number: u32,
+    lost: Option<&'static str>,
+) -> Result<Option<Held<Sandbox>>, Error> {
+    let machine = machine.to_owned();
+    change(app, id, number, move |_, state, now| {
+        let elsewhere = state.placed.as_ref().is_some_and(|it| it.machine != machine && it.launch == state.launch);
+        if elsewhere {
+            return false;
+        }
+        if let Some(why) = lost {
+            state.launch += 1;
+            state.activity = None;
+            state.lifecycle.record(DEPLOYMENT, Status::Deploying, why, now);
+        }
+        state.placed = Some(Placement { machine: machine.clone(), launch: state.launch });
+        true
+    })
+    .await
+}
+
+async fn say_deployed(app: &App, machine: &str, id: &ResourceId, number: u32) -> Result<(), Error> {
+    let machine = machine.to_owned();
+    let done = change(app, id, number, move |wish, state, now| {
+        deployed(state, &machine, generation(wish), now);
+        true
+    });
+    done.await.map(drop)
+}
+
+async fn say_failed(app: &App, id: &ResourceId, number: u32, fault: &LaunchFault) -> Result<(), Error> {
+    let code = match fault {
+        LaunchFault::Image(_) | LaunchFault::Pull(_) => "IMAGE_UNAVAILABLE",
+        LaunchFault::Full(_) => "NO_CAPACITY",
+        LaunchFault::Broken(_) => "LAUNCH_FAILED",
+    };
+    let (message, instance) = (fault.to_string(), launch::instance(id, number));
+    tracing::warn!(instance, message, "a sandbox could not be started");
+    let done = change(app, id, number, move |_, state, now| {
+        failed(state, code, &message, &instance, now);
+        true
+    });
+    done.await.map(drop)
+}
+
+/// Changes the state of a sandbox unless its wish asks for another launch by now.
+async fn change(
+    app: &App,
+    id: &ResourceId,
+    number: u32,
+    mut act: impl FnMut(&Sandbox, &mut State, Timestamp) -> bool + Send + 'static,
+) -> Result<Option<Held<Sandbox>>, Error> {
+    let (id, world) = (id.clone(), app.world.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Sandbox>(tx, &id)? else { return Ok(None) };
+        let mut state = held.state.clone();
+        if state.launch != number || !act(&held.wish, &mut state, world.now()) {
+            return Ok(None);
+        }
+        rows::put_state(tx, held, state).map(Some)
+    };
+    app.store.write(work).await
+}
+
+pub(super) fn generation(wish: &Sandbox) -> Generation {
+    wish.spec.runtime.as_ref().and_then(|runtime| runtime.generation).unwrap_or_default()
+}
+
+/// What a sandbox's state is once its instance runs.
+pub(super) fn deployed(state: &mut State, machine: &str, generation: Generation, now: Timestamp) {
+    let message = match generation {
+        Generation::Mk2 => "runs in a container".to_owned(),
+        Generation::Mk3 => "runs in a container: this server has no microVMs, which mk3 asks for".to_owned(),
+    };
+    state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
+    state.placed = Some(Placement { machine: machine.to_owned(), launch: state.launch });
+    state.activity = Some(Activity::Running);
+    state.last_used_at = Some(now);
+}
+
+/// What a sandbox's state is once its instance is not to be had.
+pub(super) fn failed(state: &mut State, code: &str, message: &str, instance: &str, now: Timestamp) {
+    state.lifecycle.record(DEPLOYMENT, Status::Failed, message, now);
+    state.activity = None;
+    state.errors = vec![SandboxInfrastructureError {
+        code: Some(code.to_owned()),
+        fatal: Some(true),
+        instance: Some(instance.to_owned()),
+        message: Some(message.to_owned()),
+        time: Some(now),
+    }];
+}
+
+/// Removes all instances of a sandbox but the one of this launch, as long as that runs.
+async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
+    for Seen { instance, runs } in machine.instances() {
+        let Some((owner, launch)) = launch::of_instance(&instance) else { continue };
+        if owner == *id && (Some(launch) != number || !runs) {
+            retire(machine, &instance).await;
+        }
+    }
+}
+
+/// Removes an instance. What cannot be removed now is tried again at the next start.
+pub(super) async fn retire(machine: &dyn Machine, instance: &str) {
+    if let Err(fault) = machine.retire(instance).await {
+        tracing::error!(%fault, instance, "an instance could not be removed");
+    }
+}
+
+/// Removes the instances whose sandboxes are gone.
+pub(super) async fn sweep(app: &App) -> Result<(), Error> {
+    let Some(machine) = app.fleet.machine().cloned() else { return Ok(()) };
+    for Seen { instance, .. } in machine.instances() {
+        if let Some((id, _)) = launch::of_instance(&instance) {
+            settle(app, &id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Settles a sandbox beside everything else, with bounded company, until that has worked.
+pub(super) fn settle_soon(app: &App, id: ResourceId) {
+    let (app, places) = (app.clone(), Arc::clone(&app.fleet.0.places));
+    tokio::spawn(async move {
+        let Ok(_place) = places.acquire_owned().await else { return };
+        while let Err(error) = settle(&app, &id).await {
+            tracing::error!(%error, %id, "a sandbox could not be brought into its wished state; it is tried again");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    });
+}
