@@ -36,6 +36,14 @@ impl Environment {
         Self { given, from_document: BTreeMap::new() }
     }
 
+    pub(crate) fn from_document(&self) -> BTreeMap<String, String> {
+        self.from_document.clone()
+    }
+
+    pub(crate) fn set_document(&mut self, from_document: BTreeMap<String, String>) {
+        self.from_document = from_document;
+    }
+
     /// All variables; the document wins.
     pub(crate) fn all(&self) -> BTreeMap<OsString, OsString> {
         let mut all = self.given.clone();

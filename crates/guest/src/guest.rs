@@ -6,9 +6,11 @@ use crate::processes::Processes;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::terminals::Terminals;
+use crate::upgrade::Upgrades;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::{Timestamp, World};
@@ -22,10 +24,13 @@ pub(crate) struct Guest {
     pub(crate) monitors: Monitors,
     pub(crate) terminals: Terminals,
     pub(crate) reaper: Arc<Reaper>,
+    pub(crate) upgrades: Mutex<Upgrades>,
+    /// The socket that is served, for a program that takes the place of this one.
+    pub(crate) listener: OwnedFd,
 }
 
 impl Guest {
-    pub(crate) fn new(world: World, settings: Settings, reaper: Arc<Reaper>) -> Self {
+    pub(crate) fn new(world: World, settings: Settings, reaper: Arc<Reaper>, listener: OwnedFd) -> Self {
         Self {
             started_at: world.now(),
             environment: Mutex::new(Environment::new(settings.environment.clone())),
@@ -33,6 +38,8 @@ impl Guest {
             monitors: Monitors::default(),
             terminals: Terminals::default(),
             reaper,
+            upgrades: Mutex::default(),
+            listener,
             world,
             settings,
         }

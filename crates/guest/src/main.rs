@@ -4,23 +4,30 @@
 //! got. With `HOLM_GUEST_FD=3` in the environment it serves the listening socket that is its descriptor 3; then it can
 //! be dialled before it runs. With `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
 
+mod drives;
 mod environment;
 mod files;
 mod guest;
+mod handover;
 mod http;
 mod mcp;
 mod network;
+mod outside;
 mod processes;
 mod raw;
 mod reaper;
+mod reference;
 mod route;
 mod serve;
 mod settings;
 mod system;
 mod terminals;
+mod upgrade;
 mod world;
 
+use handover::State;
 use raw::HandedOver;
+use settings::Settings;
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -53,18 +60,38 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Error> {
-    let handed_over = HandedOver::Listener.take().map(TcpListener::from);
-    let settings = settings::Settings::take()?;
+    if std::env::args().skip(1).eq(["--version"]) {
+        let line = upgrade::version_line(env!("CARGO_PKG_VERSION"));
+        return writeln!(std::io::stdout(), "{line}").map_err(Error::Start);
+    }
+    let state = State::take().transpose().map_err(Error::Start)?;
+    let handed_over = match &state {
+        Some(state) => Some(state.listener().map_err(Error::Listen)?),
+        None => HandedOver::Listener.take(),
+    };
+    let given = match &state {
+        Some(state) => state.given(),
+        None => settings::Given::take()?,
+    };
+    let settings = settings::Settings::new(given)?;
     let listener = match handed_over {
-        Some(listener) => listener,
+        Some(listener) => TcpListener::from(listener),
         None => listen()?,
     };
+    serve(listener, settings, state)
+}
+
+fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Result<(), Error> {
     listener.set_nonblocking(true).map_err(Error::Listen)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     runtime.block_on(async move {
+        let copy = listener.try_clone().map_err(Error::Listen)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
         let reaper = reaper::Reaper::start().map_err(Error::Start)?;
-        let guest = Arc::new(guest::Guest::new(world::real(), settings, reaper));
+        let guest = Arc::new(guest::Guest::new(world::real(), settings, reaper, copy.into()));
+        if let Some(state) = state {
+            state.resume(&guest).map_err(Error::Start)?;
+        }
         serve::run(guest, listener).await;
         Ok(())
     })

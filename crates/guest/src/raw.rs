@@ -3,10 +3,12 @@
 #![expect(unsafe_code, reason = "none of the three has a safe form")]
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use tokio::io::unix::AsyncFd;
+
+const STANDARD_ERROR: RawFd = 2;
 
 /// Has the runtime tell when a descriptor can be read or written.
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
@@ -32,6 +34,8 @@ pub(crate) fn own_terminal(command: &mut Command) -> &mut Command {
 pub(crate) enum HandedOver {
     Listener,
     Settings,
+    /// From the program that this one takes the place of.
+    State,
 }
 
 impl HandedOver {
@@ -40,24 +44,32 @@ impl HandedOver {
         match self {
             Self::Listener => "HOLM_GUEST_FD",
             Self::Settings => "HOLM_GUEST_CONFIG_FD",
-        }
-    }
-
-    fn number(self) -> RawFd {
-        match self {
-            Self::Listener => 3,
-            Self::Settings => 4,
+            Self::State => "HOLM_GUEST_STATE_FD",
         }
     }
 
     /// Takes the descriptor if the environment says that it was handed over, and keeps it from the children.
     /// To be called once for each, before anything else opens files.
     pub(crate) fn take(self) -> Option<OwnedFd> {
-        std::env::var_os(self.variable()).filter(|number| *number == *self.number().to_string())?;
-        // SAFETY: the variable is a promise of the starter that this number is open and meant for us; nothing of
-        // ours has opened a file yet, so nothing else owns it. A false promise gives errors of the kernel, no more.
-        let fd = unsafe { OwnedFd::from_raw_fd(self.number()) };
-        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
-        Some(fd)
+        let number = std::env::var(self.variable()).ok()?.parse().ok().filter(|number| *number > STANDARD_ERROR)?;
+        // The variable is a promise of the starter that this number is open and meant for us, and nothing of ours has
+        // opened a file yet.
+        adopt(number).ok()
+    }
+}
+
+/// Takes over a descriptor that came through the start of this program, and keeps it from the children. The number must
+/// be one that was handed over for this, and is to be taken once.
+pub(crate) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the callers are the start of this program and nothing else: each number is named once by whoever started
+    // it, before anything here could have opened a file under it. A number that is not open gives an error of the
+    // kernel, and is let go of without being closed.
+    let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    match rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC) {
+        Ok(()) => Ok(fd),
+        Err(error) => {
+            let _ = fd.into_raw_fd();
+            Err(error.into())
+        }
     }
 }

@@ -4,15 +4,17 @@
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// How a process came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     Exited(i32),
     Signalled(i32),
@@ -21,6 +23,7 @@ pub(crate) enum End {
 #[derive(Default)]
 pub(crate) struct Reaper {
     waiting: Mutex<HashMap<i32, oneshot::Sender<End>>>,
+    paused: AtomicBool,
 }
 
 pub(crate) struct Started {
@@ -52,7 +55,32 @@ impl Reaper {
         Ok(Started { child, end })
     }
 
-    fn reap(&self) {
+    /// Waits for a child of the program that this one takes the place of. It may have ended since.
+    pub(crate) fn adopt(&self, pid: Pid) -> oneshot::Receiver<End> {
+        let (tell, end) = oneshot::channel();
+        self.waiting.lock().insert(Pid::as_raw(Some(pid)), tell);
+        end
+    }
+
+    /// Leaves the ends of children to whoever takes the place of this program.
+    pub(crate) fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.paused.store(false, Ordering::SeqCst);
+        self.reap();
+    }
+
+    /// Whether the end of a child has not been told yet.
+    pub(crate) fn waits_for(&self, pid: Pid) -> bool {
+        self.waiting.lock().contains_key(&Pid::as_raw(Some(pid)))
+    }
+
+    pub(crate) fn reap(&self) {
+        if self.paused.load(Ordering::SeqCst) {
+            return;
+        }
         let mut waiting = self.waiting.lock();
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let (Some(tell), Some(end)) = (waiting.remove(&Pid::as_raw(Some(pid))), end_of(status)) else { continue };

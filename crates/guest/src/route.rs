@@ -14,7 +14,9 @@ pub(crate) struct PathArgument(pub(crate) Vec<u8>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     Welcome,
+    Reference,
     Health,
+    Upgrade,
     ReloadEnvironment,
     Processes,
     Process(String),
@@ -23,6 +25,10 @@ pub(crate) enum Route {
     ProcessLogStream(String),
     Ports(String),
     PortMonitor(String),
+    Tunnel,
+    TunnelSettings,
+    Drives,
+    Drive(PathArgument),
     Terminal,
     TerminalSocket,
     /// The operations as tools of the Model Context Protocol.
@@ -73,11 +79,16 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
     if let Some(route) = find_files(path, method) {
         return Some(Route::Files(route));
     }
+    if let Some(mounted) = argument(path, "/drives/mount").filter(|mounted| !mounted.0.is_empty()) {
+        return Some(Route::Drive(mounted));
+    }
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     let segments: Vec<&str> = trimmed.split('/').skip(1).collect();
     Some(match segments.as_slice() {
         [] => Route::Welcome,
+        ["swagger"] | ["swagger", "index.html"] => Route::Reference,
         ["health"] => Route::Health,
+        ["upgrade"] => Route::Upgrade,
         ["environment", "reload"] => Route::ReloadEnvironment,
         ["process"] => Route::Processes,
         ["process", id] => Route::Process(text(id)),
@@ -86,6 +97,9 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["process", id, "logs", "stream"] => Route::ProcessLogStream(text(id)),
         ["network", "process", pid, "ports"] => Route::Ports(text(pid)),
         ["network", "process", pid, "monitor"] => Route::PortMonitor(text(pid)),
+        ["network", "tunnel"] => Route::Tunnel,
+        ["network", "tunnel", "config"] => Route::TunnelSettings,
+        ["drives", "mount"] => Route::Drives,
         ["terminal"] => Route::Terminal,
         ["terminal", "ws"] => Route::TerminalSocket,
         ["mcp"] => Route::Tools,
@@ -153,11 +167,13 @@ impl Route {
         Some(match self {
             Self::Welcome => return None,
             Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => &[Method::GET],
-            Self::Terminal | Self::TerminalSocket => &[Method::GET],
-            Self::ReloadEnvironment | Self::Tools => &[Method::POST],
+            Self::Terminal | Self::TerminalSocket | Self::Reference => &[Method::GET],
+            Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
+            Self::Drives => &[Method::GET, Method::POST],
+            Self::TunnelSettings => &[Method::PUT],
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
-            Self::ProcessKill(_) => &[Method::DELETE],
+            Self::ProcessKill(_) | Self::Tunnel | Self::Drive(_) => &[Method::DELETE],
             Self::PortMonitor(_) => &[Method::POST, Method::DELETE],
             Self::Files(files) => files.methods(),
         })

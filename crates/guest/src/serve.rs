@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{environment, files, mcp, network, processes, system, terminals};
+use crate::{drives, environment, files, mcp, network, processes, reference, system, terminals, upgrade};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -81,6 +81,13 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
 async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<Answer, Error> {
     match (route, request.method.clone()) {
         (Route::Welcome, _) => system::welcome(),
+        (Route::Reference, _) => reference::page(),
+        (Route::Upgrade, _) => upgrade::start(guest, request).await,
+        (Route::Tunnel, _) => network::tunnel::remove(),
+        (Route::TunnelSettings, _) => network::tunnel::set(request).await,
+        (Route::Drives, Method::POST) => drives::mount(request).await,
+        (Route::Drives, _) => drives::list(),
+        (Route::Drive(path), _) => drives::unmount(&path),
         (Route::Health, _) => system::health(guest),
         (Route::ReloadEnvironment, _) => environment::reload(guest),
         (Route::Processes, Method::POST) => processes::run(guest, request).await,

@@ -1,7 +1,7 @@
 //! What the starter of this program has decided about the sandbox.
 
 use crate::raw::HandedOver;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 const SETTINGS_BYTES_MAX: u64 = 8 << 20;
 
 /// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is left out for them.
-#[derive(Default, Deserialize)]
+#[derive(Default, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Given {
+pub(crate) struct Given {
     env: BTreeMap<String, String>,
     workdir: Option<PathBuf>,
     user: Option<String>,
@@ -34,9 +34,11 @@ pub(crate) struct Settings {
     pub(crate) terminal_disabled: bool,
     /// The document that `POST /environment/reload` reads.
     pub(crate) metadata: PathBuf,
+    /// What all this was made of, for a program that takes the place of this one.
+    pub(crate) given: Given,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -53,22 +55,28 @@ pub(crate) enum Error {
     User(String),
 }
 
-impl Settings {
+impl Given {
     pub(crate) fn take() -> Result<Self, Error> {
-        let given = match HandedOver::Settings.take() {
-            Some(fd) => read(File::from(fd))?,
-            None => Given::default(),
-        };
+        match HandedOver::Settings.take() {
+            Some(fd) => read(File::from(fd)),
+            None => Ok(Self::default()),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn new(given: Given) -> Result<Self, Error> {
         let mut environment: BTreeMap<OsString, OsString> =
             std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"HOLM_GUEST_")).collect();
-        environment.extend(given.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        environment.extend(given.env.iter().map(|(name, value)| (name.into(), value.into())));
         let on =
             |name: &str| environment.get(&OsString::from(name)).is_some_and(|value| is_on(&value.to_string_lossy()));
         let text = |name: &str| environment.get(&OsString::from(name)).cloned();
         let named = text("BL_SANDBOX_USER").filter(|_| on("BL_SANDBOX_USER_ENABLED"));
-        let user = given.user.or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
+        let user = given.user.clone().or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
         let user = user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose()?;
-        let workdir = given.workdir.or_else(|| text("WORKDIR").map(PathBuf::from)).unwrap_or_else(|| "/".into());
+        let workdir =
+            given.workdir.clone().or_else(|| text("WORKDIR").map(PathBuf::from)).unwrap_or_else(|| "/".into());
         Ok(Self {
             workdir,
             user,
@@ -77,9 +85,11 @@ impl Settings {
             terminal_disabled: on("DISABLE_TERMINAL"),
             metadata: given
                 .metadata
+                .clone()
                 .or_else(|| text("BL_METADATA_PATH").map(PathBuf::from))
                 .unwrap_or_else(|| "/bl/metadata".into()),
             environment,
+            given,
         })
     }
 }

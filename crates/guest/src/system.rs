@@ -14,6 +14,7 @@ pub(crate) fn welcome() -> Result<Answer, Error> {
 
 pub(crate) fn health(guest: &Guest) -> Result<Answer, Error> {
     let up_ms = guest.world.now().since(guest.started_at).max(0);
+    let upgrades = guest.upgrades.lock();
     Answer::json(&json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
@@ -28,7 +29,7 @@ pub(crate) fn health(guest: &Guest) -> Result<Answer, Error> {
         "uptimeSeconds": up_ms / 1000,
         // Ours: whoever puts sandboxes to sleep must know of processes that ask it not to.
         "keepAliveProcesses": guest.processes.keeping_alive(),
-        "upgradeCount": 0,
-        "lastUpgrade": {"status": "idle", "step": "none", "version": ""},
+        "upgradeCount": upgrades.count,
+        "lastUpgrade": upgrades.last,
     }))
 }

@@ -2,6 +2,7 @@
 
 mod monitor;
 mod proc;
+pub(crate) mod tunnel;
 
 pub(crate) use monitor::Monitors;
 pub(crate) use proc::{is_alive, reachable_ports};

@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::http::Error;
 use crate::settings::User;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -56,9 +56,11 @@ impl Wait {
 }
 
 /// All that a start, and each restart, needs to know.
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) command: String,
+    #[serde(with = "crate::handover::path")]
     pub(crate) working_dir: PathBuf,
     pub(crate) keep_alive: bool,
     pub(crate) restart_on_failure: bool,
@@ -67,6 +69,7 @@ pub(crate) struct Plan {
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
     pub(super) arguments: Vec<OsString>,
+    #[serde(with = "crate::handover::pairs")]
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) user: Option<User>,
 }

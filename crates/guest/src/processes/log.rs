@@ -6,8 +6,11 @@
 //! Two generations are kept: the current one, and the one before it. When the current one is full the older one is
 //! dropped. Output that is small, which is most, never touches a file.
 
+use crate::handover::Carried;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -22,7 +25,7 @@ const RUNS_MAX: usize = 1 << 20;
 /// Set in a run of the error stream. Positions in a generation fit in the bits below.
 const STDERR_BIT: u32 = 1 << 31;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stream {
     Stdout,
     Stderr,
@@ -84,7 +87,40 @@ enum Body {
     File(File),
 }
 
+/// A log on its way to a program that takes the place of this one.
+#[derive(Serialize, Deserialize)]
+pub(super) struct KeptLog {
+    generations: Vec<KeptGeneration>,
+    totals: [u64; 2],
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptGeneration {
+    begin: u64,
+    length: usize,
+    runs: Vec<u32>,
+    body: KeptBody,
+}
+
+#[derive(Serialize, Deserialize)]
+enum KeptBody {
+    Memory(Vec<u8>),
+    File(RawFd),
+}
+
 impl Log {
+    pub(super) fn hand_over(&self, carried: &mut Carried) -> io::Result<KeptLog> {
+        let generations = self.older.iter().chain([&self.current]).map(|generation| generation.hand_over(carried));
+        Ok(KeptLog { generations: generations.collect::<io::Result<_>>()?, totals: self.totals })
+    }
+
+    pub(super) fn take_over(kept: KeptLog, keep: Keep) -> io::Result<Self> {
+        let mut generations =
+            kept.generations.into_iter().map(Generation::take_over).collect::<io::Result<Vec<_>>>()?;
+        let current = generations.pop().unwrap_or_else(|| Generation::new(0));
+        Ok(Self { keep, older: generations.pop(), current, totals: kept.totals })
+    }
+
     pub(crate) fn new(keep: Keep) -> Self {
         Self { keep, older: None, current: Generation::new(0), totals: [0; 2] }
     }
@@ -167,6 +203,22 @@ impl Log {
 impl Generation {
     fn new(begin: u64) -> Self {
         Self { begin, length: 0, runs: Vec::new(), body: Body::Memory(Vec::new()) }
+    }
+
+    fn hand_over(&self, carried: &mut Carried) -> io::Result<KeptGeneration> {
+        let body = match &self.body {
+            Body::Memory(bytes) => KeptBody::Memory(bytes.clone()),
+            Body::File(file) => KeptBody::File(carried.carry(file)?),
+        };
+        Ok(KeptGeneration { begin: self.begin, length: self.length, runs: self.runs.clone(), body })
+    }
+
+    fn take_over(kept: KeptGeneration) -> io::Result<Self> {
+        let body = match kept.body {
+            KeptBody::Memory(bytes) => Body::Memory(bytes),
+            KeptBody::File(number) => Body::File(crate::raw::adopt(number)?.into()),
+        };
+        Ok(Self { begin: kept.begin, length: kept.length, runs: kept.runs, body })
     }
 
     fn append(&mut self, stream: Stream, bytes: &[u8], keep: &Keep) -> io::Result<()> {

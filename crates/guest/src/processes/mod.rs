@@ -18,6 +18,7 @@
 //! UTF-8 become U+FFFD there; with `encoding=base64` the data is exact. The plain text form takes `offset` as well.
 
 mod ask;
+mod handover;
 mod log;
 mod routes;
 mod spawn;
@@ -27,18 +28,23 @@ mod view;
 
 pub(crate) use ask::Ask;
 use ask::Plan;
+pub(crate) use handover::Kept;
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 
 use crate::guest::Guest;
 use crate::http::Error;
 use crate::reaper::End;
-use log::{Keep, Log};
+use log::{Keep, Log, Stream};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use supervise::Stage;
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use types::Timestamp;
 
 /// Ended processes that are remembered; the oldest is forgotten first.
@@ -52,12 +58,12 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running { pid: Pid },
-    Restarting,
+    Restarting { after: End },
     Ended { end: End, at: Timestamp },
 }
 
 /// What a request has asked a process to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Asked {
     Stop,
     Kill,
@@ -68,8 +74,12 @@ pub(crate) struct Process {
     pid: Pid,
     plan: Plan,
     started_at: Timestamp,
+    /// When it is killed.
+    deadline: Option<Instant>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
+    /// Where output still comes from, also from what earlier runs left behind.
+    outputs: Mutex<Vec<(Stream, Weak<Receiver>)>>,
 }
 
 struct State {
@@ -134,20 +144,11 @@ impl Processes {
             return Err(StartError::TooMany);
         }
         let run = spawn::spawn(&guest.reaper, &plan).map_err(StartError::Spawn)?;
-        let keep = match guest.settings.process_logging_disabled {
-            true => Keep::Memory,
-            false => Keep::Files(std::env::temp_dir()),
-        };
-        let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log: Log::new(keep) };
-        let process = Arc::new(Process {
-            pid: run.pid,
-            plan,
-            started_at: guest.world.now(),
-            state: Mutex::new(state),
-            changed: watch::Sender::new(()),
-        });
+        let log = Log::new(keep(guest));
+        let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
+        let process = Arc::new(Process::new(run.pid, plan, guest.world.now(), state));
         table.push(process.clone());
-        tokio::spawn(supervise::supervise(guest.clone(), process.clone(), run));
+        tokio::spawn(supervise::supervise(guest.clone(), process.clone(), Stage::Run(run)));
         Ok(process)
     }
 
@@ -179,7 +180,26 @@ impl Processes {
     }
 }
 
+fn keep(guest: &Guest) -> Keep {
+    match guest.settings.process_logging_disabled {
+        true => Keep::Memory,
+        false => Keep::Files(std::env::temp_dir()),
+    }
+}
+
 impl Process {
+    fn new(pid: Pid, plan: Plan, started_at: Timestamp, state: State) -> Self {
+        Self {
+            pid,
+            started_at,
+            deadline: plan.life.map(|life| Instant::now() + life),
+            plan,
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            outputs: Mutex::default(),
+        }
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         Pid::as_raw(Some(self.pid))
     }
@@ -196,7 +216,7 @@ impl Process {
     pub(crate) fn running_pid(&self) -> Option<i32> {
         match self.state.lock().phase {
             Phase::Running { pid } => Some(Pid::as_raw(Some(pid))),
-            Phase::Restarting | Phase::Ended { .. } => None,
+            Phase::Restarting { .. } | Phase::Ended { .. } => None,
         }
     }
 

@@ -5,10 +5,11 @@ use super::spawn::{Run, spawn};
 use super::{Asked, Phase, Process};
 use crate::guest::Guest;
 use crate::reaper::End;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 const RESTART_DELAY: Duration = Duration::from_secs(1);
@@ -21,45 +22,65 @@ enum Next {
     Restart,
 }
 
-pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut run: Run) {
-    let deadline = process.plan.life.map(|life| Instant::now() + life);
+/// Where a life is taken up.
+pub(super) enum Stage {
+    Run(Run),
+    /// A run of the program before this one; its output is listened to already.
+    Running {
+        pid: Pid,
+        end: oneshot::Receiver<End>,
+    },
+    Restart {
+        after: End,
+    },
+}
+
+pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut stage: Stage) {
     loop {
-        let end = run_to_end(&guest, &process, run, deadline).await;
+        let end = match stage {
+            Stage::Run(Run { pid, end, stdout, stderr }) => {
+                process.listen(&guest, Stream::Stdout, stdout);
+                process.listen(&guest, Stream::Stderr, stderr);
+                run_to_end(&process, pid, end).await
+            }
+            Stage::Running { pid, end } => run_to_end(&process, pid, end).await,
+            Stage::Restart { after } => after,
+        };
         if process.next(end) == Next::End {
             return process.end(&guest, end);
         }
-        process.change(|state| state.phase = Phase::Restarting);
+        process.change(|state| state.phase = Phase::Restarting { after: end });
         tokio::time::sleep(RESTART_DELAY).await;
         if process.state.lock().asked.is_some() {
             return process.end(&guest, end);
         }
         match spawn(&guest.reaper, &process.plan) {
-            Ok(next) => run = next,
+            Ok(run) => {
+                process.begin_again(&run);
+                stage = Stage::Run(run);
+            }
             Err(error) => {
                 process.note(&format!("failed to restart: {error}"));
                 return process.end(&guest, End::Exited(1));
             }
         }
-        process.begin_again(&run);
     }
 }
 
 /// Sees one run through, and has all that it wrote in the log when it answers.
-async fn run_to_end(guest: &Arc<Guest>, process: &Arc<Process>, run: Run, deadline: Option<Instant>) -> End {
-    let Run { pid, mut end, stdout, stderr } = run;
-    tokio::spawn(pump(guest.clone(), process.clone(), Stream::Stdout, stdout.clone()));
-    tokio::spawn(pump(guest.clone(), process.clone(), Stream::Stderr, stderr.clone()));
+async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>) -> End {
     let ended = tokio::select! {
         ended = &mut end => ended,
-        () = until(deadline) => {
+        () = until(process.deadline) => {
             process.state.lock().asked = Some(Asked::Kill);
             // Nothing to kill means that the end is on its way.
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
             end.await
         }
     };
-    drain(process, Stream::Stdout, &stdout);
-    drain(process, Stream::Stderr, &stderr);
+    for (stream, pipe) in process.outputs() {
+        drain(process, stream, &pipe);
+    }
     // The reaper never drops what it is asked to tell; should it, the process is gone all the same.
     ended.unwrap_or(End::Exited(1))
 }
@@ -111,6 +132,19 @@ fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
 }
 
 impl Process {
+    /// Has output moved to the log from now on.
+    pub(super) fn listen(self: &Arc<Self>, guest: &Arc<Guest>, stream: Stream, pipe: Arc<Receiver>) {
+        let mut outputs = self.outputs.lock();
+        outputs.retain(|(_, pipe)| pipe.strong_count() > 0);
+        outputs.push((stream, Arc::downgrade(&pipe)));
+        tokio::spawn(pump(guest.clone(), self.clone(), stream, pipe));
+    }
+
+    /// What is listened to.
+    pub(super) fn outputs(&self) -> Vec<(Stream, Arc<Receiver>)> {
+        self.outputs.lock().iter().filter_map(|(stream, pipe)| Some((*stream, pipe.upgrade()?))).collect()
+    }
+
     fn next(&self, end: End) -> Next {
         let state = self.state.lock();
         let left = u64::try_from(self.plan.max_restarts).map_or(true, |max| state.restarts < max);

@@ -58,7 +58,7 @@ pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<Proce
     let stdout = tail(&state.log, Stream::Stdout, tail_bytes)?.0;
     let stderr = tail(&state.log, Stream::Stderr, tail_bytes)?.0;
     let (exit_code, signal, completed_at) = match state.phase {
-        Phase::Running { .. } | Phase::Restarting => (0, None, String::new()),
+        Phase::Running { .. } | Phase::Restarting { .. } => (0, None, String::new()),
         Phase::Ended { end: End::Exited(code), at } => (code, None, at.to_string()),
         Phase::Ended { end: End::Signalled(signal), at } => (-1, Some(signal), at.to_string()),
     };
@@ -107,7 +107,7 @@ fn tail(log: &Log, stream: Stream, limit: usize) -> Result<(String, u64), Error>
 
 fn status(phase: Phase, asked: Option<Asked>) -> Status {
     match (phase, asked) {
-        (Phase::Running { .. } | Phase::Restarting, _) => Status::Running,
+        (Phase::Running { .. } | Phase::Restarting { .. }, _) => Status::Running,
         (Phase::Ended { .. }, Some(Asked::Stop)) => Status::Stopped,
         (Phase::Ended { .. }, Some(Asked::Kill)) => Status::Killed,
         (Phase::Ended { end: End::Exited(0), .. }, None) => Status::Completed,

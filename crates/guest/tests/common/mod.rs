@@ -103,6 +103,31 @@ impl Guest {
     }
 }
 
+impl Guest {
+    /// Like `until`, also while connections break.
+    #[track_caller]
+    pub(crate) fn until_reached(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..1000 {
+            if let Some(value) = self.try_get(path)
+                && is_right(&value)
+            {
+                return value;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{path} never became right: {}", self.get(path).json());
+    }
+
+    fn try_get(&self, path: &str) -> Option<Value> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(ANSWER_WAIT)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+}
+
 impl Drop for Guest {
     fn drop(&mut self) {
         for process in self.get("/process").json().as_array().into_iter().flatten() {

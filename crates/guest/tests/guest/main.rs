@@ -4,9 +4,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod contract;
 mod cuts;
 mod network;
 mod processes;
 mod server;
 mod terminals;
 mod tools;
+mod upgrades;

@@ -82,7 +82,7 @@ fn a_monitor_tells_of_every_new_port() {
     let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     assert_eq!(body, json!({"pid": pid.parse::<i32>().unwrap(), "port": port}));
     assert_eq!(guest.delete(&path).ok()["message"], "Port monitoring stopped");
-    for wrong in ["", "nothing", "ftp://x/", "https://x/", "/relative"] {
+    for wrong in ["", "nothing", "ftp://x/", "https://", "/relative"] {
         guest.post(&path, &json!({"callback": wrong})).refused(400);
     }
 }

@@ -1,0 +1,91 @@
+//! Requests that this program makes itself, over HTTP or HTTPS.
+//!
+//! They are made from inside of the sandbox, so they reach what any process in it reaches, and nothing more. The
+//! certificates that are trusted are those of the image, or of `SSL_CERT_FILE`. They are read anew for each connection,
+//! because such connections are rare and a sandbox that sleeps should hold nothing for them.
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("its address is not one of HTTP")]
+    Address,
+    #[error("it cannot be reached: {0}")]
+    Connect(#[from] io::Error),
+    #[error("the connection broke: {0}")]
+    Exchange(#[from] hyper::Error),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// Reads an address that `send` could take.
+pub(crate) fn parse(address: &str) -> Result<Uri, Error> {
+    let uri: Uri = address.parse().map_err(|_| Error::Address)?;
+    scheme(&uri)?;
+    Ok(uri)
+}
+
+fn scheme(uri: &Uri) -> Result<Scheme, Error> {
+    match (uri.scheme_str(), uri.host()) {
+        (Some("https"), Some(_)) => Ok(Scheme::Https),
+        (Some("http"), Some(_)) => Ok(Scheme::Http),
+        _ => Err(Error::Address),
+    }
+}
+
+/// Sends a request with a whole address. How long to wait is for the caller to say.
+pub(crate) async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+    let uri = request.uri();
+    let host = uri.host().ok_or(Error::Address)?.to_owned();
+    let scheme = scheme(uri)?;
+    let port = uri.port_u16().unwrap_or(if scheme == Scheme::Https { 443 } else { 80 });
+    let stream = TcpStream::connect((host.trim_matches(['[', ']']), port)).await?;
+    if scheme == Scheme::Http {
+        return exchange(stream, request).await;
+    }
+    let name = ServerName::try_from(host).map_err(|_| Error::Address)?;
+    let config = tokio::task::spawn_blocking(trust).await.map_err(io::Error::other)??;
+    exchange(TlsConnector::from(config).connect(name, stream).await?, request).await
+}
+
+fn trust() -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, Error> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // It ends with the exchange, whose error is the one that counts.
+    tokio::spawn(connection);
+    let authority = request.uri().authority().map_or("", |authority| authority.as_str());
+    // Who puts a password into an address does not mean it for this header.
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = HeaderValue::from_str(host).map_err(|_| Error::Address)?;
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|_| Error::Address)?;
+    request.headers_mut().insert(header::HOST, host);
+    Ok(sender.send_request(request).await?)
+}

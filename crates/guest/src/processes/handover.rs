@@ -1,0 +1,112 @@
+//! Processes on their way from this program to one that takes its place, and from the one before.
+
+use super::ask::Plan;
+use super::log::{KeptLog, Log, Stream};
+use super::supervise::{Stage, supervise};
+use super::{Asked, Phase, Process, Processes, State, keep};
+use crate::guest::Guest;
+use crate::handover::Carried;
+use crate::raw::adopt;
+use crate::reaper::{End, Reaper};
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+use types::Timestamp;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pid: i32,
+    /// With what is left of its life.
+    plan: Plan,
+    started_at: Timestamp,
+    phase: KeptPhase,
+    asked: Option<Asked>,
+    restarts: u64,
+    log: KeptLog,
+    outputs: Vec<(Stream, RawFd)>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum KeptPhase {
+    Running { pid: i32 },
+    Restarting { after: End },
+    Ended { end: End, at: Timestamp },
+}
+
+impl Processes {
+    /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a handover.
+    pub(crate) fn are_settled(&self, reaper: &Reaper) -> bool {
+        self.all().iter().all(|process| match process.state.lock().phase {
+            Phase::Running { pid } => reaper.waits_for(pid),
+            Phase::Restarting { .. } | Phase::Ended { .. } => true,
+        })
+    }
+
+    pub(crate) fn hand_over(&self, carried: &mut Carried) -> io::Result<Vec<Kept>> {
+        self.all().iter().map(|process| process.hand_over(carried)).collect()
+    }
+
+    /// Takes up the lives of processes where they are.
+    pub(crate) fn take_over(&self, guest: &Arc<Guest>, kept: Vec<Kept>) -> io::Result<()> {
+        let mut table = self.table.lock();
+        for kept in kept {
+            let (process, outputs, stage) = kept.take_over(guest)?;
+            for (stream, number) in outputs {
+                let pipe = Receiver::from_owned_fd(adopt(number)?)?;
+                process.listen(guest, stream, Arc::new(pipe));
+            }
+            if let Some(stage) = stage {
+                tokio::spawn(supervise(guest.clone(), process.clone(), stage));
+            }
+            table.push(process);
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    fn hand_over(&self, carried: &mut Carried) -> io::Result<Kept> {
+        let state = self.state.lock();
+        let life = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let outputs = self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
+        let outputs = outputs.collect::<io::Result<_>>()?;
+        Ok(Kept {
+            pid: self.pid(),
+            plan: Plan { life, ..self.plan.clone() },
+            started_at: self.started_at,
+            phase: match state.phase {
+                Phase::Running { pid } => KeptPhase::Running { pid: Pid::as_raw(Some(pid)) },
+                Phase::Restarting { after } => KeptPhase::Restarting { after },
+                Phase::Ended { end, at } => KeptPhase::Ended { end, at },
+            },
+            asked: state.asked,
+            restarts: state.restarts,
+            log: state.log.hand_over(carried)?,
+            outputs,
+        })
+    }
+}
+
+type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
+
+impl Kept {
+    fn take_over(self, guest: &Guest) -> io::Result<Taken> {
+        let number = |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
+        let (phase, stage) = match self.phase {
+            KeptPhase::Running { pid } => {
+                let pid = number(pid)?;
+                (Phase::Running { pid }, Some(Stage::Running { pid, end: guest.reaper.adopt(pid) }))
+            }
+            KeptPhase::Restarting { after } => (Phase::Restarting { after }, Some(Stage::Restart { after })),
+            KeptPhase::Ended { end, at } => (Phase::Ended { end, at }, None),
+        };
+        let log = Log::take_over(self.log, keep(guest))?;
+        let state = State { phase, asked: self.asked, restarts: self.restarts, log };
+        let process = Process::new(number(self.pid)?, self.plan, self.started_at, state);
+        Ok((Arc::new(process), self.outputs, stage))
+    }
+}

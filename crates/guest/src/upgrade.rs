@@ -1,0 +1,250 @@
+//! Upgrading this program where it runs.
+//!
+//! `POST /upgrade` answers at once. Then `{baseUrl}/{version}/holm-guest-{architecture}` is fetched, asked for its version,
+//! and put in the place of this program, with all that runs. Without `baseUrl` the variable `HOLM_GUEST_UPGRADE_URL` is
+//! taken. `GET /health` tells how it goes; an upgrade that fails changes nothing else.
+
+use crate::guest::Guest;
+use crate::handover;
+use crate::http::{Answer, Error, Request};
+use crate::outside;
+use crate::reaper::{End, Started};
+use bytes::Bytes;
+use http::StatusCode;
+use http_body_util::{BodyExt, Full};
+use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+const PROGRAM_BYTES_MAX: u64 = 256 << 20;
+const DOWNLOAD_WAIT: Duration = Duration::from_secs(300);
+const VERSION_WAIT: Duration = Duration::from_secs(10);
+const VERSION_CHARS_MAX: usize = 64;
+const LATEST: &str = "latest";
+/// For answers that are on their way, and callers that are about to ask something else.
+const REPLACE_DELAY: Duration = Duration::from_millis(500);
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Ask {
+    version: Option<String>,
+    base_url: Option<String>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    #[default]
+    Idle,
+    Running,
+    Completed,
+    Failed,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Step {
+    #[default]
+    None,
+    Starting,
+    Download,
+    Validate,
+    Replace,
+    Completed,
+}
+
+/// The last upgrade, as `GET /health` shows it.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Upgrade {
+    status: Status,
+    step: Step,
+    version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_attempt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    download_url: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_downloaded: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    binary_path: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct Upgrades {
+    /// How many succeeded.
+    pub(crate) count: u64,
+    pub(crate) last: Upgrade,
+}
+
+impl Upgrades {
+    /// What the program that came of an upgrade says of it.
+    pub(crate) fn succeeded(self) -> Self {
+        let last = Upgrade { status: Status::Completed, step: Step::Completed, ..self.last };
+        Self { count: self.count + 1, last }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("there is no address to fetch it from: give `baseUrl`, or set HOLM_GUEST_UPGRADE_URL")]
+    NoAddress,
+    #[error("failed to fetch it: {0}")]
+    Fetch(#[from] outside::Error),
+    #[error("failed to fetch it: the answer has status {0}")]
+    Status(StatusCode),
+    #[error("failed to fetch it: {0}")]
+    Body(#[from] hyper::Error),
+    #[error("failed to fetch it: it did not come in time")]
+    Late,
+    #[error("what was fetched has more than {PROGRAM_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("failed to store or run what was fetched: {0}")]
+    Store(#[from] io::Error),
+    #[error("what was fetched is not a program that could take over: {0}")]
+    Wrong(String),
+}
+
+/// What `--version` prints. It tells who may take over from whom.
+pub(crate) fn version_line(version: &str) -> String {
+    format!("holm-guest {version} state {}", handover::FORMAT)
+}
+
+pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
+    let ask: Ask = request.json_or_default().await?;
+    let version = ask.version.filter(|version| !version.is_empty()).unwrap_or_else(|| LATEST.into());
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
+    if version.len() > VERSION_CHARS_MAX || !version.chars().all(plain) || version.starts_with('.') {
+        return Err(Error::BadRequest("`version` is not a version".into()));
+    }
+    let from_variable = || guest.variable("HOLM_GUEST_UPGRADE_URL").map(|url| url.to_string_lossy().into_owned());
+    let base = ask.base_url.or_else(from_variable).filter(|url| !url.is_empty());
+    if base.as_deref().is_some_and(|base| outside::parse(base).is_err()) {
+        return Err(Error::BadRequest("`baseUrl` is not an address of HTTP or HTTPS".into()));
+    }
+    let answer = json!({"message": "Upgrade started", "version": version, "baseUrl": base.clone().unwrap_or_default()});
+    begin(guest, &version)?;
+    tokio::spawn(run(guest.clone(), version, base));
+    Answer::json(&answer)
+}
+
+fn begin(guest: &Guest, version: &str) -> Result<(), Error> {
+    let mut upgrades = guest.upgrades.lock();
+    if upgrades.last.status == Status::Running {
+        return Err(Error::Internal("an upgrade is under way".into()));
+    }
+    upgrades.last = Upgrade {
+        status: Status::Running,
+        step: Step::Starting,
+        version: version.to_owned(),
+        last_attempt: Some(guest.world.now().to_string()),
+        ..Upgrade::default()
+    };
+    Ok(())
+}
+
+async fn run(guest: Arc<Guest>, version: String, base: Option<String>) {
+    let Err(failure) = upgrade(&guest, &version, base).await;
+    note(&guest, |last| {
+        last.status = Status::Failed;
+        last.error = Some(failure.to_string());
+    });
+}
+
+fn note(guest: &Guest, change: impl FnOnce(&mut Upgrade)) {
+    change(&mut guest.upgrades.lock().last);
+}
+
+async fn upgrade(guest: &Guest, version: &str, base: Option<String>) -> Result<std::convert::Infallible, Failure> {
+    let base = base.ok_or(Failure::NoAddress)?;
+    let url = format!("{}/{version}/holm-guest-{}", base.trim_end_matches('/'), std::env::consts::ARCH);
+    note(guest, |last| {
+        last.step = Step::Download;
+        last.download_url = Some(url.clone());
+    });
+    // Only this program may look into it, so nobody changes what was checked. It goes if it is not taken.
+    let directory = tempfile::Builder::new().prefix("holm-guest-").tempdir()?;
+    let path = directory.path().join("holm-guest");
+    let bytes = timeout(DOWNLOAD_WAIT, fetch(&url, &path)).await.map_err(|_| Failure::Late)??;
+    note(guest, |last| {
+        last.step = Step::Validate;
+        last.bytes_downloaded = Some(bytes);
+    });
+    let found = ask_version(guest, &path).await?;
+    let wrong = |why: String| Err(Failure::Wrong(why));
+    match found.strip_prefix("holm-guest ").and_then(|rest| rest.split_once(' ')) {
+        Some((found_version, _)) if found != version_line(found_version) => {
+            return wrong(format!("it says `{found}`, and takes over another kind of state"));
+        }
+        Some((found_version, _)) if version != LATEST && version != found_version => {
+            return wrong(format!("it is version {found_version}"));
+        }
+        Some((found_version, _)) => note(guest, |last| last.version = found_version.to_owned()),
+        None => return wrong(format!("it says `{found}`")),
+    }
+    note(guest, |last| {
+        last.step = Step::Replace;
+        last.binary_path = Some(path.clone());
+    });
+    sleep(REPLACE_DELAY).await;
+    let upgrades = guest.upgrades.lock().clone();
+    Err(handover::replace(guest, &path, upgrades).await.into())
+}
+
+/// Fetches a program into a file that can be run, and answers its size.
+async fn fetch(url: &str, path: &Path) -> Result<u64, Failure> {
+    let request = http::Request::get(url).body(Full::<Bytes>::default()).map_err(|_| outside::Error::Address)?;
+    let response = outside::send(request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(Failure::Status(response.status()));
+    }
+    let mut file = File::create_new(path)?;
+    let mut bytes = 0;
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        bytes += data.len() as u64;
+        if bytes > PROGRAM_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        file.write_all(&data)?;
+    }
+    file.set_permissions(Permissions::from_mode(0o700))?;
+    Ok(bytes)
+}
+
+/// Runs a program to hear what it is.
+async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
+    let mut command = Command::new(path);
+    command.arg("--version").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Started { mut child, end } =
+        guest.reaper.spawn(&mut command).map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
+    let Ok(ended) = timeout(VERSION_WAIT, end).await else {
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            // It may just have ended.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        return Err(Failure::Wrong("it does not tell its version".into()));
+    };
+    if ended != Ok(End::Exited(0)) {
+        return Err(Failure::Wrong("it fails to tell its version".into()));
+    }
+    let mut line = [0; 256];
+    let mut length = 0;
+    if let Some(output) = child.stdout.take() {
+        // It has ended, so what it said is in the pipe; what it left behind may hold the pipe open.
+        rustix::io::ioctl_fionbio(&output, true).map_err(io::Error::from)?;
+        length = rustix::io::read(&output, &mut line).unwrap_or(0);
+    }
+    Ok(String::from_utf8_lossy(line.get(..length).unwrap_or_default()).trim_end().to_owned())
+}

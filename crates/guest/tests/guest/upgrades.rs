@@ -1,0 +1,121 @@
+//! Another version in the place of the running one, with all that runs.
+
+use crate::common::Guest;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+/// Gives the same answer to one request, and answers what was asked for.
+fn serve_once(status: &'static str, body: Vec<u8>) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/releases/", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut first = String::new();
+        reader.read_line(&mut first).unwrap();
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        // Who has seen enough hangs up.
+        let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let _ = stream.write_all(&body);
+        first
+    });
+    (address, serving)
+}
+
+fn program() -> Vec<u8> {
+    std::fs::read(env!("CARGO_BIN_EXE_holm-guest")).unwrap()
+}
+
+/// The end of the last upgrade.
+fn outcome(guest: &Guest) -> Value {
+    let ended = |health: &Value| ["completed", "failed"].iter().any(|end| health["lastUpgrade"]["status"] == *end);
+    guest.until_reached("/health", ended)
+}
+
+#[test]
+fn what_runs_goes_on_through_an_upgrade() {
+    let guest = Guest::start_with(&[("COLOUR", "red")]);
+    let counting = "i=0; until [ -e go ]; do echo $i; i=$((i+1)); sleep 0.01; done; echo $i >&2; exit 7";
+    guest.post("/process", &json!({"command": counting, "name": "counting"})).ok();
+    guest.run("echo done before");
+    guest
+        .post("/process", &json!({"command": "head -c 100000 /dev/zero | tr '\\0' x; sleep 100", "name": "long"}))
+        .ok();
+    guest.until("/process/long", |process| process["stdout"].as_str().unwrap().len() == 65536);
+    guest.post("/process", &json!({"command": "sleep 0.7; exit 5", "name": "between"})).ok();
+    guest.post("/process", &json!({"command": "sleep 1000", "name": "bounded", "keepAlive": true, "timeout": 4})).ok();
+    let pid = guest.get("/process/counting").ok()["pid"].clone();
+
+    let (base, serving) = serve_once("200 OK", program());
+    let begun = guest.post("/upgrade", &json!({"baseUrl": base})).ok();
+    assert_eq!((&begun["version"], &begun["baseUrl"]), (&json!("latest"), &json!(base)));
+    let health = outcome(&guest);
+    assert_eq!(
+        (&health["lastUpgrade"]["status"], &health["upgradeCount"]),
+        (&json!("completed"), &json!(1)),
+        "{health}"
+    );
+    assert_eq!(health["lastUpgrade"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(health["lastUpgrade"]["bytesDownloaded"], program().len());
+    assert_eq!(health["keepAliveProcesses"], 1);
+    let asked = serving.join().unwrap();
+    assert_eq!(asked, format!("GET /releases/latest/holm-guest-{} HTTP/1.1\r\n", std::env::consts::ARCH));
+
+    std::fs::write(guest.path().join("go"), "").unwrap();
+    let counted = guest.until("/process/counting", |process| process["status"] != "running");
+    assert_eq!((&counted["exitCode"], &counted["pid"]), (&json!(7), &pid));
+    let last: usize = counted["stderr"].as_str().unwrap().trim().parse().unwrap();
+    assert_eq!(counted["stdout"], (0..last).map(|i| format!("{i}\n")).collect::<String>());
+    let between = guest.until("/process/between", |process| process["status"] != "running");
+    assert_eq!(between["exitCode"], 5);
+    guest.until("/process/bounded", |process| process["status"] == "killed");
+    assert_eq!(guest.get("/process/long/logs").ok()["stdout"], "x".repeat(100_000));
+    let before = guest.get("/process").ok();
+    assert_eq!(before[1]["stdout"], "done before\n");
+    assert_eq!(guest.run("echo $COLOUR; pwd")["stdout"], format!("red\n{}\n", guest.path().display()));
+    // Once more, from the program that came of the first.
+    let (base, serving) = serve_once("200 OK", program());
+    guest.post("/upgrade", &json!({"baseUrl": base, "version": env!("CARGO_PKG_VERSION")})).ok();
+    guest.until_reached("/health", |health| health["upgradeCount"] == 2);
+    serving.join().unwrap();
+    assert_eq!(guest.run("echo still here")["stdout"], "still here\n");
+}
+
+#[test]
+fn an_upgrade_that_fails_changes_nothing() {
+    let guest = Guest::start();
+    guest.post("/process", &json!({"command": "sleep 100", "name": "running"})).ok();
+    let other = format!("#!/bin/sh\necho holm-guest {} state 999\n", env!("CARGO_PKG_VERSION")).into_bytes();
+    let cases = [
+        ("404 Not Found", Vec::new(), "404"),
+        ("200 OK", b"no program".to_vec(), "cannot be run"),
+        ("200 OK", b"#!/bin/sh\nexit 1\n".to_vec(), "fails to tell"),
+        ("200 OK", b"#!/bin/sh\necho something else\n".to_vec(), "something else"),
+        ("200 OK", other, "another kind of state"),
+    ];
+    for (status, body, why) in cases {
+        let (base, serving) = serve_once(status, body);
+        guest.post("/upgrade", &json!({"baseUrl": base})).ok();
+        let last = outcome(&guest)["lastUpgrade"].clone();
+        assert_eq!(last["status"], "failed");
+        assert!(last["error"].as_str().unwrap().contains(why), "{last}");
+        serving.join().unwrap();
+    }
+    let (base, serving) = serve_once("200 OK", program());
+    guest.post("/upgrade", &json!({"baseUrl": base, "version": "9.9.9"})).ok();
+    let last = outcome(&guest)["lastUpgrade"].clone();
+    assert!(last["error"].as_str().unwrap().contains("it is version"), "{last}");
+    serving.join().unwrap();
+    guest.send("POST", "/upgrade", &[], b"").ok();
+    assert!(outcome(&guest)["lastUpgrade"]["error"].as_str().unwrap().contains("no address"));
+    guest.post("/upgrade", &json!({"baseUrl": "ftp://x/"})).refused(400);
+    guest.post("/upgrade", &json!({"version": "../x"})).refused(400);
+    assert_eq!(guest.get("/health").ok()["upgradeCount"], 0);
+    assert_eq!(guest.get("/process/running").ok()["status"], "running");
+}
