@@ -1,4 +1,7 @@
 //! Control groups: the limits of an instance, its freezing, and what it used. One module per version of the interface.
+//!
+//! A process moves itself into its groups before it is anything else; there is no moment in which it is outside. On version 1
+//! that costs microseconds, on version 2 the kernel may take some milliseconds for it.
 
 mod v1;
 mod v2;
@@ -41,10 +44,14 @@ pub(crate) struct Groups {
 
 /// The group of one instance.
 #[derive(Debug)]
-pub(crate) struct Group {
-    version: Version,
-    /// Below each mount: the name of the node, then that of the instance.
-    name: PathBuf,
+pub(crate) enum Group {
+    /// One folder of this name below the mount of each controller.
+    V1 {
+        name: PathBuf,
+    },
+    V2 {
+        folder: PathBuf,
+    },
 }
 
 /// Which version this machine offers with all that is needed.
@@ -73,9 +80,9 @@ impl Groups {
 
     pub(crate) fn make(&self, spec: &Spec) -> io::Result<Group> {
         let group = self.find(&spec.id);
-        let made = match self.version {
-            Version::V1 => v1::make(&group.name, spec),
-            Version::V2 => v2::make(&group.name, spec),
+        let made = match &group {
+            Group::V1 { name } => v1::make(name, spec),
+            Group::V2 { folder } => v2::make(folder, spec),
         };
         if let Err(error) = made {
             group.remove()?;
@@ -85,7 +92,11 @@ impl Groups {
     }
 
     pub(crate) fn find(&self, id: &Id) -> Group {
-        Group { version: self.version, name: Path::new(&self.name).join(id.as_str()) }
+        let name = Path::new(&self.name).join(id.as_str());
+        match self.version {
+            Version::V1 => Group::V1 { name },
+            Version::V2 => Group::V2 { folder: v2::folder(&name) },
+        }
     }
 
     /// The instances that have a group, known or not.
@@ -110,7 +121,7 @@ impl Groups {
     pub(crate) fn remove(&self) -> io::Result<()> {
         match self.version {
             Version::V1 => v1::remove_all(Path::new(&self.name), true),
-            Version::V2 => v2::remove(Path::new(&self.name)),
+            Version::V2 => v2::remove(&v2::folder(Path::new(&self.name))),
         }
     }
 }
@@ -118,64 +129,64 @@ impl Groups {
 impl Group {
     /// Files into which a process writes `0` to join.
     pub(crate) fn entrances(&self) -> io::Result<Vec<OwnedFd>> {
-        match self.version {
-            Version::V1 => v1::entrances(&self.name),
-            Version::V2 => v2::entrances(&self.name),
+        match self {
+            Self::V1 { name } => v1::entrances(name),
+            Self::V2 { folder } => v2::entrances(folder),
         }
     }
 
     pub(crate) fn freeze(&self) -> io::Result<()> {
-        match self.version {
-            Version::V1 => v1::freeze(&self.name),
-            Version::V2 => {
-                v2::set_frozen(&self.name, true)?;
+        match self {
+            Self::V1 { name } => v1::freeze(name),
+            Self::V2 { folder } => {
+                v2::set_frozen(folder, true)?;
                 wait_until("freeze", || self.frozen())
             }
         }
     }
 
     pub(crate) fn thaw(&self) -> io::Result<()> {
-        match self.version {
-            Version::V1 => v1::set_frozen(&self.name, false)?,
-            Version::V2 => v2::set_frozen(&self.name, false)?,
+        match self {
+            Self::V1 { name } => v1::set_frozen(name, false)?,
+            Self::V2 { folder } => v2::set_frozen(folder, false)?,
         }
         wait_until("thaw", || self.frozen().map(|frozen| !frozen))
     }
 
     pub(crate) fn frozen(&self) -> io::Result<bool> {
-        match self.version {
-            Version::V1 => v1::frozen(&self.name),
-            Version::V2 => v2::frozen(&self.name),
+        match self {
+            Self::V1 { name } => v1::frozen(name),
+            Self::V2 { folder } => v2::frozen(folder),
         }
     }
 
     pub(crate) fn usage(&self) -> io::Result<Usage> {
-        match self.version {
-            Version::V1 => v1::usage(&self.name),
-            Version::V2 => v2::usage(&self.name),
+        match self {
+            Self::V1 { name } => v1::usage(name),
+            Self::V2 { folder } => v2::usage(folder),
         }
     }
 
     pub(crate) fn oom_kills(&self) -> io::Result<u64> {
-        match self.version {
-            Version::V1 => v1::oom_kills(&self.name),
-            Version::V2 => v2::oom_kills(&self.name),
+        match self {
+            Self::V1 { name } => v1::oom_kills(name),
+            Self::V2 { folder } => v2::oom_kills(folder),
         }
     }
 
     /// Asks the kernel to write out or drop what memory it can.
     pub(crate) fn reclaim(&self) -> io::Result<()> {
-        match self.version {
-            Version::V1 => v1::reclaim(&self.name),
-            Version::V2 => v2::reclaim(&self.name),
+        match self {
+            Self::V1 { name } => v1::reclaim(name),
+            Self::V2 { folder } => v2::reclaim(folder),
         }
     }
 
     /// Ends every process in the group, whoever it is, and removes the group.
     pub(crate) fn sweep(&self) -> io::Result<()> {
-        match self.version {
-            Version::V1 => v1::kill(&self.name)?,
-            Version::V2 => v2::kill(&self.name)?,
+        match self {
+            Self::V1 { name } => v1::kill(name)?,
+            Self::V2 { folder } => v2::kill(folder)?,
         }
         self.remove()
     }
@@ -183,9 +194,9 @@ impl Group {
     /// Removes the group. The processes in it must be about to end.
     pub(crate) fn remove(&self) -> io::Result<()> {
         wait_until("let go of a control group", || {
-            let removed = match self.version {
-                Version::V1 => v1::remove_all(&self.name, false),
-                Version::V2 => v2::remove(&self.name),
+            let removed = match self {
+                Self::V1 { name } => v1::remove_all(name, false),
+                Self::V2 { folder } => v2::remove(folder),
             };
             match removed {
                 Ok(()) => Ok(true),

@@ -87,10 +87,8 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             Step::Freeze { path } => freeze(path),
             Step::SetHostname { name } => libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.count_bytes()),
             Step::NewSession => libc::syscall(libc::SYS_setsid),
-            Step::Pass { fd, as_number } => libc::syscall(libc::SYS_dup3, *fd, *as_number, 0),
-            Step::CloseOnExecFrom { first } => {
-                libc::syscall(libc::SYS_close_range, *first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
-            }
+            Step::Pass { fd, as_number, flags } => libc::syscall(libc::SYS_dup3, *fd, *as_number, *flags),
+            Step::Close { first, last } => libc::syscall(libc::SYS_close_range, *first, *last, 0),
             Step::Limit { resource, soft, hard } => {
                 let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
                 let none = std::ptr::null::<c_void>();

@@ -35,13 +35,15 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP)
     .unsigned_abs();
 
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Always(u32),
     /// `clone`: not with new namespaces.
     Clone,
-    /// `socket`: not the families that reach the hypervisor or the kernel's crypto.
+    /// `socket`: only the families that ordinary programs use. The others are where the kernel is least tried.
     Socket,
     /// `ioctl`: not the ones that type into somebody's terminal.
     Ioctl,
@@ -138,7 +140,7 @@ fn leaf(verdict: Verdict) -> Vec<sock_filter> {
         Verdict::Clone => {
             vec![load(OFFSET_FIRST), jump(BPF_JSET, NAMESPACES, 0, 1), finish(REFUSE), finish(ALLOW)]
         }
-        Verdict::Socket => refuse_if_equal(OFFSET_FIRST, &[libc::AF_VSOCK.unsigned_abs(), libc::AF_ALG.unsigned_abs()]),
+        Verdict::Socket => allow_if_equal(OFFSET_FIRST, &FAMILIES.map(i32::unsigned_abs)),
         Verdict::Ioctl => {
             let (sti, linux) = (number_of_ioctl(libc::TIOCSTI), number_of_ioctl(libc::TIOCLINUX));
             refuse_if_equal(OFFSET_SECOND, &[sti, linux])

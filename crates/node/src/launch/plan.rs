@@ -21,6 +21,8 @@ const QUEUES: RawFd = 9;
 /// Where the program finds its listening socket and its configuration.
 pub const LISTENER_FD: RawFd = 3;
 pub const CONFIG_FD: RawFd = 4;
+/// The last thing that is open besides, until exec. By then, the root has its mount and no use for the number.
+const PROGRAM: RawFd = 5;
 
 /// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are attached here until
 /// the old root goes, with everything on it.
@@ -128,10 +130,11 @@ impl<'a> Launch<'a> {
         steps.extend(enter_root()?);
         steps.extend(self.furnish()?);
         steps.extend(mask()?);
+        steps.extend(self.pass_descriptors());
         steps.extend(self.settle()?);
         steps.extend(self.drop_rights());
         steps.push(Step::Execute {
-            program: self.fds.program.as_raw_fd(),
+            program: PROGRAM,
             arguments: pointers(self.words.arguments)?,
             environment: pointers(self.words.environment)?,
         });
@@ -197,29 +200,32 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
+    /// From here on, nothing of the machine is open any more: a folder that is named by a tenant, such as the working
+    /// directory, could otherwise be `/proc/self/fd/N`.
+    fn pass_descriptors(&self) -> Vec<Step> {
+        let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number, flags: 0 };
+        let close = |first: RawFd, last: u32| Step::Close { first: first.unsigned_abs(), last };
+        let mut steps = vec![pass(&self.fds.null, 0), pass(&self.fds.output, 1), pass(&self.fds.output, 2)];
+        for (fd, number) in [(&self.fds.listener, LISTENER_FD), (&self.fds.config, CONFIG_FD)] {
+            steps.push(match fd {
+                Some(fd) => pass(fd, number),
+                None => close(number, number.unsigned_abs()),
+            });
+        }
+        let program = self.fds.program.as_raw_fd();
+        steps.push(Step::Pass { fd: program, as_number: PROGRAM, flags: libc::O_CLOEXEC });
+        steps.push(close(PROGRAM + 1, u32::MAX));
+        steps
+    }
+
     fn drop_rights(&self) -> Vec<Step> {
-        let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number };
         let limit = |resource, most| Step::Limit { resource, soft: most, hard: most };
         let set = CAPABILITIES.iter().fold(0_u64, |set, capability| set | 1 << capability);
-        let mut steps = vec![pass(&self.fds.null, 0), pass(&self.fds.output, 1), pass(&self.fds.output, 2)];
-        if let Some(listener) = &self.fds.listener {
-            steps.push(pass(listener, LISTENER_FD));
-        }
-        if let Some(config) = &self.fds.config {
-            steps.push(pass(config, CONFIG_FD));
-        }
-        // Whatever else has a number is closed by exec: 3 and 4 too, unless they were passed.
-        let first = match (&self.fds.listener, &self.fds.config) {
-            (_, Some(_)) => 5,
-            (Some(_), None) => 4,
-            (None, None) => 3,
-        };
-        steps.extend([
-            Step::CloseOnExecFrom { first },
+        let mut steps = vec![
             limit(resource(libc::RLIMIT_CORE), 0),
             limit(resource(libc::RLIMIT_NOFILE), self.words.open_files),
             Step::KeepCapabilities { set },
-        ]);
+        ];
         if self.words.user != User::ROOT {
             steps.push(Step::BecomeUser { uid: self.words.user.uid, gid: self.words.user.gid });
         }

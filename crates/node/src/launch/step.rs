@@ -65,9 +65,11 @@ pub(super) enum Step {
     Pass {
         fd: RawFd,
         as_number: RawFd,
+        flags: c_int,
     },
-    CloseOnExecFrom {
+    Close {
         first: u32,
+        last: u32,
     },
     Limit {
         resource: c_int,
@@ -147,7 +149,7 @@ impl Step {
             Self::SetHostname { .. } => "set its host name".into(),
             Self::NewSession => "begin a session".into(),
             Self::Pass { as_number, .. } => format!("pass on descriptor {as_number}"),
-            Self::CloseOnExecFrom { .. } => "close the other descriptors".into(),
+            Self::Close { .. } => "close the other descriptors".into(),
             Self::Limit { .. } => "limit its resources".into(),
             Self::KeepCapabilities { .. } => "drop its capabilities".into(),
             Self::BecomeUser { uid, gid } => format!("become user {uid} and group {gid}"),

@@ -1,9 +1,23 @@
 //! Instances outlive the node, however it ends.
 
-use crate::machine::{Machine, PATIENCE, await_console, await_that, world};
+use crate::machine::{Machine, PATIENCE, await_console, await_that, settings, world};
 use node::{Exit, Happened, Id, Node, OpenError, State};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+impl Machine {
+    /// The machine that a test has described in this folder, seen from another process of the same network.
+    fn of_another(folder: &Path) -> Self {
+        let name = std::fs::read_to_string(folder.join("name")).unwrap();
+        let settings = settings(folder, name);
+        Self { folder: tempfile::tempdir().unwrap(), settings }
+    }
+
+    fn describe(&self) {
+        std::fs::write(self.folder.path().join("name"), &self.settings.name).unwrap();
+    }
+}
 
 const SERVE: &str = "echo started; echo $$ > /tmp/me; nc -ll -p 80 -e echo here";
 

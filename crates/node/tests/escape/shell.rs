@@ -1,4 +1,4 @@
-//! Tries to get out, from inside and as root.
+//! Tries to get out with what every image has.
 
 use crate::machine::Machine;
 use node::Exit;
@@ -96,28 +96,8 @@ fn nothing_of_the_machine_is_in_sight() {
 }
 
 #[test]
-fn only_what_was_passed_is_open() {
-    prints("sleep 9 & ls /proc/$!/fd; readlink /proc/$!/fd/0", "0\n1\n2\n/dev/null\n");
-}
-
-#[test]
 fn rights_are_the_short_list_and_cannot_grow() {
     let script = "grep -e CapEff -e CapBnd -e CapInh -e CapAmb -e NoNewPrivs -e 'Seccomp:' /proc/self/status | cut -f2 | tr '\\n' ' '";
     prints(script, "0000000000000000 00000000800401fb 00000000800401fb 0000000000000000 1 2 ");
     prints("cat /proc/self/setgroups; awk '{print $1, $3}' /proc/self/uid_map", "allow\n0 65536\n");
-}
-
-#[test]
-fn a_link_in_an_image_leads_nowhere_else() {
-    let machine = Machine::new();
-    let node = machine.open();
-    std::fs::create_dir(machine.root().join("var")).unwrap();
-    for (target, name) in [("/var", "proc"), ("/../../etc", "dev")] {
-        std::os::unix::fs::symlink(target, machine.root().join(name)).unwrap();
-    }
-    let before = std::fs::read_dir("/etc").unwrap().count();
-    let created = node.create(&machine.shell("linked", "exit 0"));
-    assert!(created.is_err(), "proc and dev must be folders");
-    assert_eq!(std::fs::read_dir("/etc").unwrap().count(), before);
-    assert_eq!(node.list(), []);
 }

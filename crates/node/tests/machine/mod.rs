@@ -36,17 +36,6 @@ impl Machine {
         Self { folder, settings }
     }
 
-    /// The machine that a test has described in this folder, seen from another process of the same network.
-    pub(crate) fn of_another(folder: &Path) -> Self {
-        let name = std::fs::read_to_string(folder.join("name")).unwrap();
-        let settings = settings(folder, name);
-        Self { folder: tempfile::tempdir().unwrap(), settings }
-    }
-
-    pub(crate) fn describe(&self) {
-        std::fs::write(self.folder.path().join("name"), &self.settings.name).unwrap();
-    }
-
     pub(crate) fn open(&self) -> Node {
         Node::open(self.settings.clone(), world()).unwrap()
     }
@@ -110,7 +99,7 @@ pub(crate) fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn settings(folder: &Path, name: String) -> Settings {
+pub(crate) fn settings(folder: &Path, name: String) -> Settings {
     Settings {
         folder: folder.join("node"),
         name,

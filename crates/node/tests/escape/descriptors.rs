@@ -1,0 +1,61 @@
+//! Descriptors of the machine do not get in, neither by inheritance nor by name.
+
+use crate::machine::{Machine, run};
+use crate::program;
+use node::Exit;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+#[test]
+fn only_what_was_passed_is_open() {
+    let machine = Machine::new();
+    let node = machine.open();
+    // Such as another part of the server may have open, and without close-on-exec.
+    let folder = File::open("/").unwrap();
+    let leaking = rustix::io::fcntl_getfd(&folder).unwrap().difference(rustix::io::FdFlags::CLOEXEC);
+    rustix::io::fcntl_setfd(&folder, leaking).unwrap();
+    let script = "sleep 9 & for process in 1 $!; do ls /proc/$process/fd; readlink /proc/$process/fd/0; done";
+    assert_eq!(machine.outcome(&node, script).1, "0\n1\n2\n/dev/null\n".repeat(2));
+}
+
+/// The working directory comes from images and tenants. In CVE-2024-21626 it named a folder that the runtime had open.
+#[test]
+fn no_working_directory_is_a_folder_of_the_machine() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let folder = File::open("/").unwrap();
+    let numbers = (0..64).chain([folder.as_raw_fd()]);
+    for (number, up) in numbers.flat_map(|number| ["", "/..", "/../../.."].map(|up| (number, up))) {
+        let mut spec = machine.shell("placed", "pwd -P; ls -d proc/1/root");
+        spec.workdir = format!("/proc/self/fd/{number}{up}");
+        match node.create(&spec) {
+            Err(node::CreateError::Launch(_)) => {}
+            Err(error) => panic!("{error:?}"),
+            Ok(view) => panic!("it runs as {view:?} in {}", spec.workdir),
+        }
+    }
+    assert_eq!(node.list(), []);
+}
+
+#[test]
+fn a_link_to_a_descriptor_is_no_working_directory_either() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let folder = File::open("/").unwrap();
+    std::os::unix::fs::symlink(format!("/proc/self/fd/{}", folder.as_raw_fd()), machine.root().join("door")).unwrap();
+    let mut spec = machine.shell("linked", "pwd");
+    for inner in ["/door", "/door/tmp", "/door/new"] {
+        spec.workdir = inner.into();
+        assert!(matches!(node.create(&spec), Err(node::CreateError::Launch(_))), "{inner}");
+    }
+}
+
+/// As in CVE-2019-5736, where the program of the runtime was written to through `/proc/self/exe`.
+#[test]
+fn the_first_program_cannot_be_changed() {
+    let machine = Machine::new();
+    let node = machine.open();
+    program::tries_in_vain(&machine, &node, "first-program");
+    // It is one file in memory for all instances.
+    assert_eq!(run(&node, &machine.shell("next", "exit 3")).0, Exit::Code(3));
+}

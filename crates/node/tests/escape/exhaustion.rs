@@ -1,0 +1,119 @@
+//! An instance may use up what it was given, and nothing of the machine's or its neighbours'.
+
+use crate::machine::{Machine, PATIENCE, await_console, await_that, run};
+use crate::program;
+use node::{Exit, Happened, Node, Writable};
+use std::time::Duration;
+
+/// What the kernel keeps for an instance counts as its memory, too.
+const OUT_OF_MEMORY: &str = "ended with 137";
+
+/// Two instances take all they get while a neighbour, a newcomer and the machine go on.
+#[track_caller]
+fn contained(what: &str, signs: &[&str]) {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut neighbour = program::spec(&machine, "neighbour", "");
+    neighbour.first.arguments = ["httpd", "-f", "-p", "80", "-h", "/etc"].map(str::to_owned).to_vec();
+    node.create(&neighbour).unwrap();
+    let hostile = ["hostile-a", "hostile-b"].map(|id| program::spec(&machine, id, what));
+    for spec in &hostile {
+        node.create(spec).unwrap();
+        let printed = || String::from_utf8(node.console(&spec.id).unwrap()).unwrap();
+        // Where memory ends, the kernel may end the first process.
+        let out_of_memory = || node.wait(&spec.id, Duration::ZERO).unwrap() == Some(Exit::OutOfMemory);
+        await_that("the end of it", || signs.iter().any(|sign| printed().contains(sign)) || out_of_memory());
+    }
+    let text = String::from_utf8(node.console(&hostile[1].id).unwrap()).unwrap();
+    assert!(!text.contains("everything"), "{text}");
+    others_go_on(&machine, &node);
+    for id in hostile.iter().map(|spec| &spec.id).chain([&neighbour.id]) {
+        node.destroy(id).unwrap();
+    }
+    let lost = node.facts(100, Duration::ZERO).into_iter().find(|fact| {
+        fact.instance == neighbour.id && matches!(fact.happened, Happened::Exited(exit) if exit != Exit::Signal(9))
+    });
+    assert_eq!(lost, None);
+}
+
+fn others_go_on(machine: &Machine, node: &Node) {
+    let neighbour = node::Id::new("neighbour").unwrap();
+    await_that("the neighbour", || {
+        let page = node.dial(&neighbour, 80, PATIENCE).and_then(|mut stream| {
+            use std::io::{Read, Write};
+            let mut page = String::new();
+            let read =
+                stream.write_all(b"GET /hostname HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut page));
+            Ok(read.map(|_| page).unwrap_or_default())
+        });
+        page.is_ok_and(|page| page.ends_with("box\n"))
+    });
+    let newcomer = "sleep 0.01 & wait; echo x > /tmp/file && cat /tmp/file; exec 9</dev/null; exit 6";
+    assert_eq!(machine.outcome(node, newcomer), (Exit::Code(6), "x\n".into()));
+    // A newcomer and the machine's root get watches, too.
+    let mut watching = program::spec(machine, "watching", "watches");
+    watching.first.arguments.push("x".into());
+    node.create(&watching).unwrap();
+    await_console(node, &watching.id, "took");
+    assert!(!node.console(&watching.id).unwrap().starts_with(b"took 0"));
+    node.destroy(&watching.id).unwrap();
+    assert!(rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC).is_ok());
+    assert!(std::process::Command::new("true").status().unwrap().success());
+    std::fs::write(machine.folder.path().join("file"), "x").unwrap();
+}
+
+#[test]
+fn processes() {
+    contained("processes", &["took"]);
+}
+
+#[test]
+fn memory() {
+    contained("memory", &[OUT_OF_MEMORY]);
+}
+
+#[test]
+fn the_disk() {
+    contained("disk", &["took 1"]);
+}
+
+#[test]
+fn inodes() {
+    contained("inodes", &["took"]);
+}
+
+#[test]
+fn open_files() {
+    contained("open-files", &["took", OUT_OF_MEMORY]);
+}
+
+#[test]
+fn watches_of_files() {
+    contained("watches", &["took"]);
+}
+
+#[test]
+fn terminals() {
+    contained("terminals", &["took"]);
+}
+
+#[test]
+fn sockets() {
+    contained("open-sockets", &["took", OUT_OF_MEMORY]);
+}
+
+#[test]
+fn output() {
+    contained("output", &["xxx"]);
+}
+
+/// What a full disk must not do, even one that is as large as it may be.
+#[test]
+fn a_full_disk_does_not_end_the_instance() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = program::spec(&machine, "full", "");
+    spec.first.arguments[2] = "dd if=/dev/zero of=/big bs=1M; echo left: $(df -m / | wc -l); exit 5".into();
+    spec.writable = Writable::of_memory(spec.memory_mb);
+    assert_eq!(run(&node, &spec).0, Exit::Code(5));
+}
