@@ -20,6 +20,7 @@ mod reference;
 mod route;
 mod serve;
 mod settings;
+mod shutdown;
 mod system;
 mod terminals;
 mod upgrade;
@@ -92,7 +93,11 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         if let Some(state) = state {
             state.resume(&guest).map_err(Error::Start)?;
         }
-        serve::run(guest, listener).await;
+        let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
+        tokio::select! {
+            () = serve::run(guest.clone(), listener) => {}
+            () = asked_to_end.wait() => shutdown::run(&guest).await,
+        }
         Ok(())
     })
 }

@@ -30,13 +30,10 @@ struct Settings {
     peer_public_key: String,
     private_key: String,
     mtu: u32,
-    #[expect(dead_code, reason = "any value of the type is right, which is all that is checked")]
     listen_port: u16,
     interface: String,
     allowed_ips: Vec<String>,
-    #[expect(dead_code, reason = "any value of the type is right, which is all that is checked")]
     persistent_keepalive: u16,
-    #[expect(dead_code, reason = "any value of the type is right, which is all that is checked")]
     route_all: bool,
 }
 

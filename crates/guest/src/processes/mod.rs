@@ -152,6 +152,20 @@ impl Processes {
         Ok(process)
     }
 
+    /// Asks all that run to end.
+    pub(crate) fn ask_all(&self, asked: Asked) {
+        for process in self.all() {
+            // One that has ended needs no signal.
+            let _ = process.signal(asked);
+        }
+    }
+
+    pub(crate) async fn all_ended(&self) {
+        for process in self.all() {
+            process.ended().await;
+        }
+    }
+
     fn forget_surplus(&self) {
         let mut table = self.table.lock();
         let ended = table.iter().filter(|process| process.has_ended()).count();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// A test that gets no answer fails rather than hangs.
@@ -28,8 +28,15 @@ impl Guest {
     }
 
     pub(crate) fn start_with(variables: &[(&str, &str)]) -> Self {
+        Self::start_by(&[], variables)
+    }
+
+    /// Starts it by way of another program.
+    pub(crate) fn start_by(starter: &[&str], variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_holm-guest"))
+        let mut words = starter.iter().copied().chain([env!("CARGO_BIN_EXE_holm-guest")]);
+        let mut child = Command::new(words.next().unwrap())
+            .args(words)
             .args(["--listen", "127.0.0.1:0"])
             .env_remove("SHELL")
             .env("WORKDIR", directory.path())
@@ -49,6 +56,11 @@ impl Guest {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits for it to end by itself.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> Response {
@@ -130,7 +142,8 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        for process in self.get("/process").json().as_array().into_iter().flatten() {
+        let processes = self.try_get("/process").unwrap_or_default();
+        for process in processes.as_array().into_iter().flatten() {
             if process["status"] == "running" {
                 self.delete(&format!("/process/{}/kill", process["pid"].as_str().unwrap_or_default()));
             }

@@ -6,6 +6,7 @@
 mod common;
 mod contract;
 mod cuts;
+mod first;
 mod network;
 mod processes;
 mod server;

@@ -72,7 +72,8 @@ fn it_is_a_terminal_of_the_size_that_is_asked_for() {
     client.type_in("stty size\n");
     client.until("11 77");
     // An interrupt drops what was typed and not read yet, so each step waits for the one before.
-    client.type_in("PS1=re''ady; cat\n");
+    client.type_in("PS1=re''ady; echo on''line; cat\n");
+    client.until("online\r\n");
     client.type_in("twice\n");
     client.until("twice\r\ntwice\r\n");
     client.type_in("\u{3}");
