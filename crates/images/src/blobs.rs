@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::digest::{Digest, Hasher};
 use crate::disk;
@@ -53,16 +56,22 @@ impl Blobs {
     }
 
     /// Goes on with a download that was cut, or begins one. What is dropped unfinished is kept for the next time.
-    pub(crate) fn resume(&self, digest: &Digest, bytes_max: u64) -> Result<Writer, Error> {
+    /// If another process is at the same download, this one is made apart.
+    pub(crate) fn resume(&self, digest: &Digest, bytes_max: u64, scratch: PathBuf) -> Result<Writer, Error> {
         let path = self.partial.join(digest.hex());
         let failed = Error::io("write", &path);
-        let open = || {
-            let mut file = File::options().read(true).append(true).create(true).open(&path)?;
+        let file = File::options().read(true).append(true).create(true).open(&path);
+        let mut file = match file {
+            Ok(file) if is_ours(&file, &path) => file,
+            Ok(_) => return self.write(scratch, bytes_max),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut open = || {
             let mut hashing = Hashing { hasher: Hasher::default(), size: 0 };
             io::copy(&mut file, &mut hashing)?;
-            Ok((file, hashing))
+            Ok(hashing)
         };
-        let (file, Hashing { hasher, size }) = open().map_err(failed)?;
+        let Hashing { hasher, size } = open().map_err(failed)?;
         Ok(Writer { file, path, hasher, size, bytes_max, keep: true })
     }
 
@@ -102,6 +111,13 @@ impl Blobs {
     pub(crate) fn remove_partial(&self, digest: &Digest) -> Result<(), Error> {
         disk::remove_file(&self.partial.join(digest.hex()))
     }
+}
+
+/// Whether this process may write the file: nobody else does, and it has not got its final name meanwhile.
+fn is_ours(file: &File, path: &Path) -> bool {
+    let locked = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let inode = |data: fs::Metadata| (data.dev(), data.ino());
+    locked && file.metadata().ok().map(inode) == fs::metadata(path).ok().map(inode)
 }
 
 struct Hashing {

@@ -24,12 +24,14 @@ struct Needed {
 
 impl Store {
     /// Removes all blobs, layers and unfinished downloads that nothing needs. If one image cannot be read, nothing
-    /// is removed, because what it needs is not known.
+    /// is removed, because what it needs is not known. [`Error::InUse`] while another process has the store open:
+    /// nobody here knows what that one holds.
     pub fn collect(&self) -> Result<Collected, Error> {
         let parts = &self.0;
         let mut retired = Vec::new();
         let mut collected = Collected::default();
         {
+            let _closed = parts.workshop.close()?;
             let leases = parts.leases.freeze();
             let needed = parts.needed(&leases)?;
             for blob in parts.blobs.list()?.iter().filter(|blob| !needed.blobs.contains(blob)) {

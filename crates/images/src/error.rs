@@ -20,7 +20,7 @@ pub enum Error {
     Malformed { what: &'static str, why: String },
     #[error("no image for {0} is in there")]
     NoPlatform(String),
-    #[error("another process uses the image store {}", .0.display())]
+    #[error("another process works in the image store: {}", .0.display())]
     InUse(PathBuf),
 }
 

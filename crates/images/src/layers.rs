@@ -85,8 +85,11 @@ impl Layers {
         let size = scratch.join("bytes");
         fs::write(&size, bytes.to_string()).map_err(Error::io("write", &size))?;
         disk::flush_tree(scratch)?;
-        disk::rename(scratch, &self.folder.join(layer.hex()))?;
-        Ok(bytes)
+        match disk::rename(scratch, &self.folder.join(layer.hex())) {
+            // Another process was faster.
+            Err(_) if self.bytes(layer)?.is_some() => Ok(bytes),
+            renamed => renamed.map(|()| bytes),
+        }
     }
 
     pub(crate) fn list(&self) -> Result<Vec<Digest>, Error> {

@@ -11,19 +11,22 @@
 //! partial/<digest>        downloads that can be continued
 //! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
 //! names/<digest>          which image a name means
-//! scratch/                work in progress, emptied at each start
+//! scratch/<n>/            work in progress of one process; what is left of one that has ended is cleared away
 //! ```
 //!
 //! Whatever has its final name is whole and on disk, so a crash at any moment leaves nothing but `scratch`, a
-//! download to continue, or blobs that the next collection removes.
+//! download to continue, or blobs that the next collection removes. Several processes may have a store open.
 
 mod blobs;
+mod bootstrap;
 mod collect;
 mod digest;
 mod disk;
 mod error;
 mod export;
+mod extend;
 mod import;
+mod kitchen;
 mod layers;
 mod leases;
 mod manifest;
@@ -36,15 +39,17 @@ mod settings;
 mod store;
 mod tar;
 mod unpack;
+mod workshop;
 
 pub use collect::Collected;
 pub use digest::{Digest, InvalidDigest};
 pub use error::Error;
 pub use import::{Imported, Naming};
+pub use kitchen::{Kitchen, RecipeError, Step};
 pub use leases::Lease;
 pub use manifest::{Config, Platform};
 pub use pull::{Credentials, Patience, Progress, PullError, Puller};
-pub use recipe::{Kitchen, Recipe, RecipeError};
+pub use recipe::Recipe;
 pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
 pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};

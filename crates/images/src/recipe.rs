@@ -1,219 +1,196 @@
-//! Images made on this machine from Debian's packages.
+//! Recipes: short files that say what an image is made of.
 //!
-//! A recipe is a short file in `recipes/`. `mmdebstrap` turns it into a root filesystem, which goes into the store
-//! while it is written; a recipe that did not change since is not made again.
+//! A recipe begins either with Debian's packages or with another image (`from`), whose layers it shares. Those of the
+//! project are part of the program; what else there is, is read from files.
 
-use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Digest;
 use crate::error::Error;
-use crate::leases::Lease;
-use crate::manifest::{self, Config};
+use crate::manifest::Config;
 use crate::reference::Reference;
-use crate::store::Store;
 
-const BASE: &str = include_str!("../recipes/base.toml");
-/// Of what the tool said, for the one who asks why it failed.
-const LAST_WORDS_MAX: usize = 20;
-/// The same for all files that the tool makes, so that the same packages give the same image.
-const SOURCE_DATE_EPOCH: &str = "1700000000";
-/// Nobody reads these in a sandbox, and they are a third of its size.
-const LEFT_OUT: [&str; 4] = ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*"];
+/// A recipe of the project and the files beside it.
+struct Source {
+    recipe: &'static str,
+    files: &'static [(&'static str, &'static str)],
+}
 
+/// In an order in which each comes after what it begins with.
+const SOURCES: [Source; 8] = [
+    Source { recipe: include_str!("../recipes/debian.toml"), files: &[] },
+    Source { recipe: include_str!("../recipes/base.toml"), files: &[] },
+    Source { recipe: include_str!("../recipes/node.toml"), files: &[] },
+    Source { recipe: include_str!("../recipes/py-app.toml"), files: &[] },
+    Source { recipe: include_str!("../recipes/ts-app.toml"), files: &[] },
+    Source {
+        recipe: include_str!("../recipes/nextjs/recipe.toml"),
+        files: &[
+            ("package.json", include_str!("../recipes/nextjs/package.json")),
+            ("layout.tsx", include_str!("../recipes/nextjs/layout.tsx")),
+            ("page.tsx", include_str!("../recipes/nextjs/page.tsx")),
+            ("next.config.ts", include_str!("../recipes/nextjs/next.config.ts")),
+            ("tsconfig.json", include_str!("../recipes/nextjs/tsconfig.json")),
+        ],
+    },
+    Source {
+        recipe: include_str!("../recipes/vite/recipe.toml"),
+        files: &[("vite.config.ts", include_str!("../recipes/vite/vite.config.ts"))],
+    },
+    Source {
+        recipe: include_str!("../recipes/jupyter-server/recipe.toml"),
+        files: &[
+            ("interpreter.py", include_str!("../recipes/jupyter-server/interpreter.py")),
+            ("kernels.py", include_str!("../recipes/jupyter-server/kernels.py")),
+        ],
+    },
+];
+
+/// How an image is made. Whoever writes one decides what runs on this machine as root.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     pub name: Reference,
+    /// Other names that the image gets.
+    #[serde(default)]
+    pub aliases: Vec<Reference>,
+    /// The image to begin with. Without one it is made of `packages` alone.
+    pub from: Option<Reference>,
+    #[serde(default)]
     pub packages: Vec<String>,
-    /// Shell commands that run inside, as root, when the packages are there.
+    /// Where in the image which file beside the recipe goes. Once read: where which text goes.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Shell commands that run inside, as root and with the network, when packages and files are there, in the working
+    /// folder. The first line of each names the step.
     #[serde(default)]
     pub run: Vec<String>,
+    /// Lies over that of the image to begin with.
     #[serde(default)]
     pub config: Config,
 }
 
 impl Recipe {
-    /// The image of a sandbox for which none was chosen.
-    pub fn base() -> Result<Self, Error> {
-        Self::read(BASE)
-    }
-
-    pub fn read(text: &str) -> Result<Self, Error> {
-        let recipe: Self = toml::from_str(text).map_err(|error| Error::malformed("recipe", error.message()))?;
-        // Each becomes a part of an argument, in which a comma divides.
-        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-');
-        match recipe.packages.iter().find(|name| name.is_empty() || name.starts_with('-') || !name.bytes().all(word)) {
-            Some(name) => Err(Error::malformed("recipe", format!("`{name}` is not the name of a package"))),
-            None => Ok(recipe),
-        }
-    }
-}
-
-/// What recipes are made with.
-#[derive(Clone, Debug, Serialize)]
-pub struct Kitchen {
-    #[serde(skip)]
-    pub mmdebstrap: PathBuf,
-    /// Debian's name of its release, such as `bookworm`.
-    pub suite: String,
-    /// Instead of Debian's own server.
-    pub mirror: Option<String>,
-    #[serde(skip)]
-    pub time_max: Duration,
-}
-
-impl Kitchen {
-    pub fn new(suite: &str) -> Self {
-        let time_max = Duration::from_secs(60 * 60);
-        Self { mmdebstrap: "mmdebstrap".into(), suite: suite.into(), mirror: None, time_max }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RecipeError {
-    #[error("failed to start {}; it comes with Debian's package mmdebstrap", program.display())]
-    Start { program: PathBuf, source: io::Error },
-    #[error("making the image took longer than {0:?}")]
-    TooSlow(Duration),
-    #[error("making the image failed: {}", last_words.join("; "))]
-    Failed { last_words: Vec<String> },
-    #[error(transparent)]
-    Store(#[from] Error),
-}
-
-impl Store {
-    /// Makes the image of a recipe unless it is there already, and gives it its name. `progress` gets what is being
-    /// done, in the words of the tool.
-    pub fn make(&self, recipe: &Recipe, kitchen: &Kitchen, progress: impl FnMut(&str)) -> Result<Digest, RecipeError> {
-        let key = Digest::of(&manifest::write("recipe", &(recipe, kitchen, LEFT_OUT))?);
-        let tag = format!("recipe-{}", &key.hex()[..16]);
-        let made = recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))?;
-        if let Some(digest) = self.tag(&made, &recipe.name)? {
-            return Ok(digest);
-        }
-        let lease = self.0.leases.take();
-        let digest = self.cook(recipe, kitchen, progress, &lease)?;
-        self.0.name(&made, digest)?;
-        self.0.name(&recipe.name, digest)?;
-        Ok(digest)
-    }
-
-    fn cook(
-        &self,
-        recipe: &Recipe,
-        kitchen: &Kitchen,
-        progress: impl FnMut(&str),
-        lease: &Lease,
-    ) -> Result<Digest, RecipeError> {
-        let options = self.0.scratch();
-        std::fs::write(&options, download_options()).map_err(Error::io("write", &options))?;
-        let mut command = command(recipe, kitchen);
-        command.arg(format!("--aptopt={}", options.display()));
-        command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
-        let start = |source: io::Error| RecipeError::Start { program: kitchen.mmdebstrap.clone(), source };
-        let mut child = command.spawn().map_err(start)?;
-        let (stored, last_words) = self.take_in(&mut child, recipe, progress, lease);
-        let status = child.wait().map_err(start)?;
-        crate::disk::remove_file(&options)?;
-        match status.code() {
-            // What `timeout` answers for itself.
-            Some(124) => Err(RecipeError::TooSlow(kitchen.time_max)),
-            Some(127) => Err(start(io::ErrorKind::NotFound.into())),
-            Some(0) => Ok(stored?),
-            _ => Err(RecipeError::Failed { last_words }),
-        }
-    }
-
-    /// Stores what the tool writes, and listens to what it says.
-    fn take_in(
-        &self,
-        child: &mut Child,
-        recipe: &Recipe,
-        mut progress: impl FnMut(&str),
-        lease: &Lease,
-    ) -> (Result<Digest, Error>, Vec<String>) {
-        let (Some(archive), Some(words)) = (child.stdout.take(), child.stderr.take()) else {
-            return (Err(Error::malformed("recipe", "the tool has no output")), Vec::new());
+    /// Those of the project, each after what it begins with.
+    pub fn all() -> Result<Vec<Self>, Error> {
+        let found = |source: &Source, name: &str| {
+            let file = source.files.iter().find(|(file, _)| *file == name);
+            file.map(|(_, text)| (*text).to_owned()).ok_or_else(|| missing(name))
         };
-        let mut last_words = std::collections::VecDeque::new();
-        let stored = std::thread::scope(|scope| {
-            let storing = scope.spawn(|| self.0.store_rootfs(archive, &recipe.config, lease));
-            for line in BufReader::new(words).split(b'\n').map_while(Result::ok) {
-                let line = String::from_utf8_lossy(&line).into_owned();
-                if let Some(step) = line.strip_prefix("I: ") {
-                    progress(step);
-                }
-                if last_words.len() == LAST_WORDS_MAX {
-                    last_words.pop_front();
-                }
-                last_words.push_back(line);
+        SOURCES.iter().map(|source| Self::read(source.recipe, |name| found(source, name))).collect()
+    }
+
+    /// The one of the project that makes this image, if there is one.
+    pub fn of(name: &Reference) -> Result<Option<Self>, Error> {
+        let makes = |recipe: &Self| recipe.name == *name || recipe.aliases.contains(name);
+        Ok(Self::all()?.into_iter().find(makes))
+    }
+
+    /// Reads a recipe from a file, and the files in the same folder that it names.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let read = |path: &Path| fs::read_to_string(path).map_err(Error::io("read", path));
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::read(&read(path)?, |name| read(&folder.join(name)))
+    }
+
+    /// `file` reads what lies beside the recipe.
+    pub fn read(text: &str, file: impl Fn(&str) -> Result<String, Error>) -> Result<Self, Error> {
+        let mut recipe: Self = toml::from_str(text).map_err(|error| Error::malformed("recipe", error.message()))?;
+        recipe.check()?;
+        for content in recipe.files.values_mut() {
+            *content = file(content)?;
+        }
+        Ok(recipe)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        // Each becomes a word of a command, or a part of an argument in which a comma divides.
+        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-');
+        let is_package = |name: &String| !name.is_empty() && !name.starts_with('-') && name.bytes().all(word);
+        if let Some(name) = self.packages.iter().find(|name| !is_package(name)) {
+            return Err(Error::malformed("recipe", format!("`{name}` is not the name of a package")));
+        }
+        let is_place =
+            |path: &str| path.starts_with('/') && !path.split('/').skip(1).any(|part| matches!(part, "" | "." | ".."));
+        if let Some(path) = self.files.keys().find(|path| !is_place(path)) {
+            return Err(Error::malformed("recipe", format!("`{path}` is not a plain path from the root")));
+        }
+        match &self.from {
+            None if !self.run.is_empty() || !self.files.is_empty() => {
+                Err(Error::malformed("recipe", "`run` and `files` need an image to begin with: `from`"))
             }
-            storing.join()
-        });
-        let stored = stored.unwrap_or_else(|_| Err(Error::malformed("recipe", "storing the image broke off")));
-        (stored, last_words.into())
+            None if self.packages.is_empty() => Err(Error::malformed("recipe", "it has neither `from` nor `packages`")),
+            _ => Ok(()),
+        }
     }
 }
 
-fn command(recipe: &Recipe, kitchen: &Kitchen) -> Command {
-    let mut command = Command::new("timeout");
-    command.arg(kitchen.time_max.as_secs().to_string()).arg(&kitchen.mmdebstrap);
-    command.args(["--mode=auto", "--variant=minbase", "--format=tar"]);
-    command.arg(format!("--include={}", recipe.packages.join(",")));
-    command.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
-    command.arg("--dpkgopt=path-include=/usr/share/locale/locale.alias");
-    for run in &recipe.run {
-        command.arg(format!("--customize-hook=chroot \"$1\" /bin/sh -euc {}", quoted(run)));
-    }
-    // How this machine reaches its mirror is nobody's business inside.
-    command.arg("--customize-hook=rm -f \"$1/etc/apt/apt.conf.d/99mmdebstrap\"");
-    command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH).env("LC_ALL", "C.UTF-8");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// As one word of a shell.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// What this machine's own apt needs to reach its server: a proxy, a certificate.
-fn download_options() -> Vec<u8> {
-    let dump = Command::new("apt-config").args(["dump", "--format", "%f \"%v\";%n", "Acquire"]).output();
-    let mut options = dump.map(|output| output.stdout).unwrap_or_default();
-    options.extend_from_slice(b"APT::Install-Recommends \"false\";\n");
-    options
+fn missing(name: &str) -> Error {
+    Error::malformed("recipe", format!("the file `{name}` is not beside it"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Recipe, Error> {
+        Recipe::read(text, |name| Err(missing(name)))
+    }
+
     #[test]
-    fn the_recipes_of_the_project_are_sound() {
-        let base = Recipe::base().unwrap();
-        assert_eq!(base.name.path(), "holm/base");
-        assert!(base.config.env.contains_key("PATH"));
+    fn each_recipe_of_the_project_comes_after_what_it_begins_with() {
+        let mut names = Vec::new();
+        for recipe in Recipe::all().unwrap() {
+            assert!(recipe.from.is_none_or(|from| names.contains(&from)), "{}", recipe.name);
+            assert!(!names.contains(&recipe.name) && !recipe.aliases.iter().any(|alias| names.contains(alias)));
+            names.push(recipe.name);
+            names.extend(recipe.aliases);
+        }
+    }
+
+    #[test]
+    fn clients_find_the_images_that_they_ask_for() {
+        for name in ["base-image", "node", "py-app", "ts-app", "nextjs", "vite", "jupyter-server"] {
+            let own = if name == "base-image" { "holm/base".to_owned() } else { format!("holm/{name}") };
+            for asked in [&own, &format!("blaxel/{name}"), &format!("docker.io/blaxel/{name}:latest")] {
+                let recipe = Recipe::of(&asked.parse().unwrap()).unwrap();
+                assert_eq!(recipe.unwrap_or_else(|| panic!("{asked}")).name, own.parse().unwrap());
+            }
+        }
+        assert!(Recipe::of(&"blaxel/unheard-of".parse().unwrap()).unwrap().is_none());
     }
 
     #[test]
     fn names_that_are_no_packages_are_refused() {
         for name in ["", "-o", "a,b", "a b", "A", "$(x)"] {
-            let text = format!("name = \"x\"\npackages = [\"{name}\"]");
-            assert!(Recipe::read(&text).is_err(), "{name}");
+            assert!(read(&format!("name = \"x\"\npackages = [\"{name}\"]")).is_err(), "{name}");
         }
-        assert!(Recipe::read("name = \"x\"\npackages = []\nother = 1").is_err());
     }
 
     #[test]
-    fn a_command_stays_one_word() {
-        let output =
-            Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted("it's $HOME `x`"))).output().unwrap();
-        assert_eq!(output.stdout, b"it's $HOME `x`");
+    fn recipes_that_cannot_be_made_are_refused() {
+        let start = "name = \"x\"\nfrom = \"y\"\n";
+        assert!(read(start).is_ok());
+        for wrong in ["name = \"x\"", "name = \"x\"\npackages = [\"a\"]\nrun = [\"true\"]"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        for wrong in
+            ["other = 1", "files = { a = \"b\" }", "files = { \"/a/../b\" = \"b\" }", "files = { \"/a\" = \"b\" }"]
+        {
+            assert!(read(&format!("{start}{wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_from_beside_the_recipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.toml");
+        fs::write(&path, "name = \"x\"\nfrom = \"y\"\nfiles = { \"/etc/motd\" = \"motd\" }").unwrap();
+        assert!(Recipe::open(&path).is_err());
+        fs::write(folder.path().join("motd"), "hello").unwrap();
+        assert_eq!(Recipe::open(&path).unwrap().files["/etc/motd"], "hello");
     }
 }

@@ -61,27 +61,7 @@ impl Reference {
         check_tag(tag)?;
         Ok(Self { tag: Some(tag.into()), digest: None, ..self.clone() })
     }
-
-    /// The name on this machine of an image of the public hub.
-    pub fn local(&self) -> Option<Self> {
-        let name = self.path.strip_prefix(PUBLIC_HUB).filter(|_| self.host.is_none())?;
-        let (_, local) = LOCAL_NAMES.iter().find(|(public, _)| *public == name)?;
-        Some(Self { path: (*local).into(), ..self.clone() })
-    }
 }
-
-const PUBLIC_HUB: &str = "blaxel/";
-
-/// What the clients ask the public hub for, and what that is here.
-const LOCAL_NAMES: [(&str, &str); 7] = [
-    ("base-image", "holm/base"),
-    ("node", "holm/node"),
-    ("py-app", "holm/py-app"),
-    ("ts-app", "holm/ts-app"),
-    ("nextjs", "holm/nextjs"),
-    ("vite", "holm/vite"),
-    ("jupyter-server", "holm/jupyter-server"),
-];
 
 impl FromStr for Reference {
     type Err = InvalidReference;
@@ -267,16 +247,6 @@ mod tests {
             &long_tag,
         ] {
             assert!(text.parse::<Reference>().is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn the_public_hub_is_served_by_local_images() {
-        assert_eq!(parse("blaxel/base-image:v1").local(), Some(parse("holm/base:v1")));
-        assert_eq!(parse("blaxel/unheard-of").local(), None);
-        assert_eq!(parse("host.example/blaxel/base-image").local(), None);
-        for (_, local) in LOCAL_NAMES {
-            assert_eq!(parse(local).path(), local);
         }
     }
 

@@ -1,13 +1,10 @@
 //! The store itself: where things lie, and what images there are.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use rustix::fs::{FlockOperation, flock};
 
 use crate::blobs::Blobs;
 use crate::digest::Digest;
@@ -20,8 +17,10 @@ use crate::names::Names;
 use crate::pull::Downloads;
 use crate::reference::Reference;
 use crate::settings::Settings;
+use crate::workshop::Workshop;
 
-/// All images of this machine. Clones are the same store. All of it blocks: call it from threads that may.
+/// All images of this machine. Clones are the same store, and other processes may have it open too. All of it
+/// blocks: call it from threads that may.
 #[derive(Clone)]
 pub struct Store(pub(crate) Arc<Parts>);
 
@@ -32,10 +31,8 @@ pub(crate) struct Parts {
     pub(crate) names: Names,
     pub(crate) leases: Leases,
     pub(crate) downloads: Downloads,
-    scratch: PathBuf,
-    scratch_count: AtomicU64,
-    /// Held as long as the store is open; the kernel lets go of it when the process ends, however it ends.
-    _lock: File,
+    pub(crate) workshop: Workshop,
+    pub(crate) folder: PathBuf,
 }
 
 /// An image that is ready to run.
@@ -64,32 +61,21 @@ impl Store {
         disk::make_folder(folder)?;
         // Files in layers have owners and modes of their own that mean nothing to the users of this machine.
         std::fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("close off", folder))?;
-        let lock = lock(folder)?;
-        let scratch = folder.join("scratch");
-        disk::remove_tree(&scratch)?;
-        disk::make_folder(&scratch)?;
         Ok(Self(Arc::new(Parts {
             blobs: Blobs::open(folder)?,
             layers: Layers::open(folder, &settings)?,
             names: Names::open(folder)?,
             leases: Leases::default(),
             downloads: Downloads::default(),
-            scratch,
-            scratch_count: AtomicU64::new(0),
+            workshop: Workshop::open(folder)?,
+            folder: folder.to_owned(),
             settings,
-            _lock: lock,
         })))
     }
 
-    /// Finds an image by its name, by the local name of an image of the public hub, or by its digest beside the
-    /// name of a repository.
+    /// Finds an image by its name, or by its digest beside the name of a repository.
     pub fn resolve(&self, name: &Reference) -> Result<Option<Image>, Error> {
-        for name in [Some(name.clone()), name.local()].into_iter().flatten() {
-            if let Some(digest) = self.find(&name)? {
-                return self.image(digest).map(Some);
-            }
-        }
-        Ok(None)
+        self.find(name)?.map(|digest| self.image(digest)).transpose()
     }
 
     fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
@@ -164,9 +150,9 @@ impl Parts {
         Ok((found, setup))
     }
 
-    /// A name in the scratch folder that nobody else uses. The folder is emptied at each start.
+    /// A name for work in progress that nobody else uses.
     pub(crate) fn scratch(&self) -> PathBuf {
-        self.scratch.join(self.scratch_count.fetch_add(1, Ordering::Relaxed).to_string())
+        self.workshop.place()
     }
 
     pub(crate) fn name(&self, name: &Reference, image: Digest) -> Result<(), Error> {
@@ -208,14 +194,4 @@ pub(crate) fn check(manifest: &Manifest, setup: &Setup, layers_max: usize) -> Re
         return Err(Error::NoPlatform(here.to_string()));
     }
     Ok(())
-}
-
-fn lock(folder: &Path) -> Result<File, Error> {
-    let path = folder.join("lock");
-    let file = File::create(&path).map_err(Error::io("open", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse(folder.to_owned())),
-        Err(error) => Err(Error::io("lock", &path)(error.into())),
-    }
 }

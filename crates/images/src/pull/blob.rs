@@ -97,7 +97,7 @@ async fn finish(
 async fn open(store: &Store, blob: &Descriptor, turn: OwnedMutexGuard<()>) -> Result<Download, PullError> {
     let (store, digest, size) = (store.clone(), blob.digest, blob.size);
     blocking(move || {
-        let mut writer = store.0.blobs.resume(&digest, size)?;
+        let mut writer = store.0.blobs.resume(&digest, size, store.0.scratch())?;
         if writer.size() > size {
             writer.restart()?;
         }

@@ -4,11 +4,14 @@
 
 mod extensions;
 mod header;
+mod write;
 
 use std::io::{self, Read};
 
 use extensions::{Extensions, decimal};
 use header::{BLOCK, Block, Header, SparseHeader};
+
+pub(crate) use write::write_difference;
 
 use crate::error::{Error, Exceeded};
 

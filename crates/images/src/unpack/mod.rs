@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::settings::{Devices, Limits, Settings};
 use crate::tar::{Content, Entry, Kind, Reader};
 
-const WHITEOUT: &[u8] = b".wh.";
-const OPAQUE: &[u8] = b".wh..wh..opq";
+pub(crate) const WHITEOUT: &[u8] = b".wh.";
+pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Other names that begin like this are notes of an old file system to itself.
 const WHITEOUT_NOTES: &[u8] = b".wh..wh.";
 

@@ -23,6 +23,13 @@ impl Fixture {
         Ok(self.store.resolve(&reference(name))?.unwrap())
     }
 
+    /// Work in progress.
+    pub(crate) fn parts(&self) -> Vec<String> {
+        let mut parts = self.files("scratch/0");
+        parts.retain(|name| name != "lock");
+        parts
+    }
+
     /// The files under one of the store's folders, sorted.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();

@@ -17,7 +17,7 @@ fn check_with(limits: Limits, archive: &[u8], refused: impl Fn(&Error) -> bool) 
         Err(error) if refused(&error) => {}
         other => panic!("{other:?}"),
     }
-    assert_eq!(fixture.files("scratch"), Vec::<String>::new());
+    assert_eq!(fixture.parts(), Vec::<String>::new());
     assert_eq!(fixture.store.resolve(&reference("hostile")).unwrap(), None);
     fixture.store.collect().unwrap();
     assert_eq!(fixture.files("blobs/sha256"), Vec::<String>::new());
@@ -180,6 +180,6 @@ proptest! {
         let fixture = Fixture::new();
         let _ = fixture.import("a", &archive.bytes());
         prop_assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-        prop_assert_eq!(fixture.files("scratch").len(), 0);
+        prop_assert_eq!(fixture.parts().len(), 0);
     }
 }

@@ -54,7 +54,7 @@ fn what_is_exported_comes_back_the_same() {
     second.store.import_archive(gzip(&packed).as_slice(), &Naming::As(reference("other"))).unwrap();
     let image = second.store.resolve(&reference("other")).unwrap().unwrap();
     assert_eq!((image.digest, image.config), (digest, config()));
-    assert_eq!(second.files("scratch"), Vec::<String>::new());
+    assert_eq!(second.parts(), Vec::<String>::new());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn layout(change: impl FnOnce(&Path, &str)) -> Result<Vec<images::Imported>, Err
     change(folder.path(), &digest.hex());
     let fixture = Fixture::new();
     let imported = fixture.store.import_folder(folder.path(), &Naming::Own);
-    assert_eq!(fixture.files("scratch"), Vec::<String>::new());
+    assert_eq!(fixture.parts(), Vec::<String>::new());
     imported
 }
 

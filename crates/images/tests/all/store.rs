@@ -32,7 +32,7 @@ fn one_image_has_many_names() {
     assert_eq!(list.len(), 1);
     assert_eq!(list[0].names, [reference("holm/base"), reference("other:v1")]);
     let by_digest = reference(&format!("other@{}", image.digest));
-    for name in [reference("other:v1"), reference("blaxel/base-image:latest"), by_digest] {
+    for name in [reference("other:v1"), reference("docker.io/holm/base"), by_digest] {
         assert_eq!(fixture.store.resolve(&name).unwrap().unwrap(), image, "{name}");
     }
     let elsewhere = reference(&format!("elsewhere@{}", image.digest));
@@ -50,7 +50,7 @@ fn what_has_no_name_is_collected_and_what_shares_is_kept() {
     assert_eq!((collected.blobs, collected.layers), (3, 1));
     assert_eq!(fixture.store.resolve(&reference("two")).unwrap().unwrap(), two);
     assert_eq!(fixture.store.collect().unwrap(), Collected::default());
-    assert_eq!(fixture.files("scratch"), Vec::<String>::new());
+    assert_eq!(fixture.parts(), Vec::<String>::new());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn imports_and_collections_at_once_lose_nothing() {
         }
     });
     fixture.store.collect().unwrap();
-    assert_eq!((fixture.files("layers/trusted").len(), fixture.files("scratch").len()), (1, 0));
+    assert_eq!((fixture.files("layers/trusted").len(), fixture.parts().len()), (1, 0));
 }
 
 #[test]
@@ -96,13 +96,49 @@ fn images_outlive_a_restart_and_half_work_does_not() {
     drop(store);
     let store = Store::open(folder.path(), Settings::default()).unwrap();
     assert_eq!(store.resolve(&reference("a")).unwrap().unwrap(), before);
-    assert_eq!(fs::read_dir(folder.path().join("scratch")).unwrap().count(), 0);
+    assert!(!folder.path().join("scratch/7").exists() && !folder.path().join("scratch/8").exists());
 }
 
 #[test]
-fn a_store_has_one_user() {
-    let fixture = Fixture::new();
-    assert!(matches!(Store::open(fixture.folder.path(), Settings::default()), Err(Error::InUse(_))));
+fn what_others_work_on_is_neither_cleared_away_nor_collected() {
+    let Fixture { store, folder } = Fixture::new();
+    let other = Store::open(folder.path(), Settings::default()).unwrap();
+    let (pinned, lease) = {
+        store.import_rootfs(archive("x").as_slice(), &Config::default(), &reference("a")).unwrap();
+        let image = other.resolve(&reference("a")).unwrap().unwrap();
+        other.pin(&image.digest).unwrap().unwrap()
+    };
+    store.remove(&reference("a")).unwrap();
+    assert!(matches!(store.collect(), Err(Error::InUse(_))));
+    let third = Store::open(folder.path(), Settings::default()).unwrap();
+    third.import_rootfs(archive("y").as_slice(), &Config::default(), &reference("b")).unwrap();
+    assert!(pinned.layers[0].join("file").exists());
+    drop((other, lease, third));
+    assert_eq!(store.collect().unwrap().layers, 1);
+    assert!(store.resolve(&reference("b")).unwrap().is_some());
+}
+
+#[test]
+fn two_who_store_the_same_at_once_both_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for worker in 0..4 {
+            let folder = folder.path();
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let store = Store::open(folder, Settings::default()).unwrap();
+                    let name = reference(&format!("image-{worker}"));
+                    let content = archive(&format!("shared by {round}"));
+                    store.import_rootfs(content.as_slice(), &Config::default(), &name).unwrap();
+                    let image = store.resolve(&name).unwrap().unwrap();
+                    assert!(image.layers[0].join("file").exists());
+                }
+            });
+        }
+    });
+    let store = Store::open(folder.path(), Settings::default()).unwrap();
+    assert_eq!((store.list().unwrap().len(), store.list().unwrap()[0].names.len()), (1, 4));
+    assert_eq!(fs::read_dir(folder.path().join("scratch")).unwrap().count(), 1);
 }
 
 #[test]

@@ -1,0 +1,8 @@
+import type { NextConfig } from 'next'
+
+const config: NextConfig = {
+  // It is asked for by the names of previews.
+  allowedDevOrigins: ['*.*', '*.*.*', '*.*.*.*', '*.*.*.*.*'],
+}
+
+export default config

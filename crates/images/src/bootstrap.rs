@@ -1,0 +1,62 @@
+//! The beginning of all images: a root filesystem that `mmdebstrap` makes of Debian's packages.
+
+use std::process::Command;
+
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::kitchen::{Kitchen, RecipeError, run};
+use crate::leases::Lease;
+use crate::recipe::Recipe;
+use crate::store::Store;
+
+/// Nobody reads these in a sandbox, and they are a third of its size.
+pub(crate) const LEFT_OUT: [&str; 4] =
+    ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*"];
+/// How many steps the tool names, about.
+pub(crate) const STEPS: usize = 18;
+/// The same for all files that the tool makes, so that the same packages give the same image.
+const SOURCE_DATE_EPOCH: &str = "1700000000";
+/// The tool copies these from this machine.
+const OF_THIS_MACHINE: &str =
+    r#"rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"; : >"$1/etc/resolv.conf"; echo holm >"$1/etc/hostname""#;
+
+impl Store {
+    pub(crate) fn bootstrap(
+        &self,
+        recipe: &Recipe,
+        kitchen: &Kitchen,
+        progress: &mut dyn FnMut(&str),
+        lease: &Lease,
+    ) -> Result<Digest, RecipeError> {
+        let options = self.0.scratch();
+        std::fs::write(&options, download_options()).map_err(Error::io("write", &options))?;
+        let mut command = command(recipe, kitchen);
+        command.arg(format!("--aptopt={}", options.display()));
+        command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
+        let made = run(recipe, kitchen, command, "mmdebstrap", progress, |archive| {
+            self.0.store_rootfs(archive, &recipe.config, lease)
+        });
+        disk::remove_file(&options)?;
+        made
+    }
+}
+
+fn command(recipe: &Recipe, kitchen: &Kitchen) -> Command {
+    let mut command = kitchen.command(&kitchen.mmdebstrap);
+    command.args(["--mode=auto", "--variant=minbase", "--format=tar"]);
+    command.arg(format!("--include={}", recipe.packages.join(",")));
+    command.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
+    command.arg("--dpkgopt=path-include=/usr/share/locale/locale.alias");
+    command.arg(format!("--customize-hook={OF_THIS_MACHINE}"));
+    command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH).env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// What this machine's own apt needs to reach its server: a proxy, a certificate.
+pub(crate) fn download_options() -> Vec<u8> {
+    let dump = Command::new("apt-config").args(["dump", "--format", "%f \"%v\";%n", "Acquire"]).output();
+    let mut options = dump.map(|output| output.stdout).unwrap_or_default();
+    options.extend_from_slice(b"APT::Install-Recommends \"false\";\n");
+    options
+}

@@ -1,0 +1,238 @@
+//! Makes images of recipes. What has not changed since is not made again.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bootstrap;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::extend::{self, Extension};
+use crate::leases::Lease;
+use crate::manifest;
+use crate::recipe::Recipe;
+use crate::reference::Reference;
+use crate::store::{Image, Store};
+
+/// Of what the tools said, for the one who asks why they failed.
+const LAST_WORDS_MAX: usize = 20;
+/// The tag that says of which recipe an image was made.
+const KEY_TAG: &str = "recipe-";
+/// An image begins with another one, which begins with another one. More than that is a loop.
+const DEPTH_MAX: usize = 16;
+/// Changes when the same recipe begins to give another image.
+const FORM: u32 = 1;
+
+/// What recipes are made with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kitchen {
+    #[serde(skip)]
+    pub mmdebstrap: PathBuf,
+    /// Debian's name of its release, such as `bookworm`.
+    pub suite: String,
+    /// Instead of Debian's own server.
+    pub mirror: Option<String>,
+    /// For one image.
+    #[serde(skip)]
+    pub time_max: Duration,
+}
+
+impl Kitchen {
+    pub fn new(suite: &str) -> Self {
+        let time_max = Duration::from_secs(60 * 60);
+        Self { mmdebstrap: "mmdebstrap".into(), suite: suite.into(), mirror: None, time_max }
+    }
+
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("timeout");
+        command.arg("--kill-after=10").arg(self.time_max.as_secs().to_string()).arg(program.as_ref());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// How far the making of one image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'a> {
+    pub image: &'a Reference,
+    pub number: usize,
+    /// How many there will be, about.
+    pub of: usize,
+    pub what: &'a str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecipeError {
+    #[error("failed to start {}; it comes with Debian's package {package}", program.display())]
+    Start { program: PathBuf, package: &'static str, source: io::Error },
+    #[error("making the image took longer than {0:?}")]
+    TooSlow(Duration),
+    #[error("making the image {image} failed: {}", last_words.join("; "))]
+    Failed { image: String, last_words: Vec<String> },
+    #[error("the image {0} to begin with is not here, and there is no recipe for it")]
+    NoParent(String),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// What a program wrote, and what it said.
+pub(crate) struct Listened<T> {
+    pub(crate) result: Result<T, Error>,
+    last_words: Vec<String>,
+}
+
+impl Store {
+    /// Makes the image of a recipe, and those that it begins with, unless they are there already, and gives it its
+    /// names.
+    pub fn make(
+        &self,
+        recipe: &Recipe,
+        kitchen: &Kitchen,
+        mut progress: impl FnMut(Step<'_>),
+    ) -> Result<Digest, RecipeError> {
+        self.make_deep(recipe, kitchen, &mut progress, DEPTH_MAX)
+    }
+
+    fn make_deep(
+        &self,
+        recipe: &Recipe,
+        kitchen: &Kitchen,
+        progress: &mut dyn FnMut(Step<'_>),
+        depth: usize,
+    ) -> Result<Digest, RecipeError> {
+        let parent = recipe.from.as_ref().map(|from| self.parent(from, kitchen, progress, depth)).transpose()?;
+        let (parent, _lease) = parent.unzip();
+        let made = made(recipe, kitchen, parent.as_ref())?;
+        let digest = match self.resolve(&made)? {
+            Some(image) => image.digest,
+            None => {
+                let lease = self.0.leases.take();
+                let digest = self.cook(recipe, kitchen, parent.as_ref(), progress, &lease)?;
+                self.0.name(&made, digest)?;
+                self.forget_others(&made)?;
+                digest
+            }
+        };
+        for name in recipe.aliases.iter().chain([&recipe.name]) {
+            self.0.name(name, digest)?;
+        }
+        Ok(digest)
+    }
+
+    /// The image to begin with: made anew if its own recipe has changed.
+    fn parent(
+        &self,
+        from: &Reference,
+        kitchen: &Kitchen,
+        progress: &mut dyn FnMut(Step<'_>),
+        depth: usize,
+    ) -> Result<(Image, Lease), RecipeError> {
+        let max = DEPTH_MAX as u64;
+        let depth = depth.checked_sub(1).ok_or(Error::Limit { what: "images in each other", max })?;
+        let digest = match Recipe::of(from)? {
+            Some(recipe) => Some(self.make_deep(&recipe, kitchen, progress, depth)?),
+            None => self.resolve(from)?.map(|image| image.digest),
+        };
+        let pinned = digest.map(|digest| self.pin(&digest)).transpose()?;
+        pinned.flatten().ok_or_else(|| RecipeError::NoParent(from.to_string()))
+    }
+
+    /// Images of what the recipe was before: no name but this one keeps them.
+    fn forget_others(&self, made: &Reference) -> Result<(), Error> {
+        for named in self.0.names.list()? {
+            let tag = named.name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG));
+            if tag && named.name.repository() == made.repository() && named.name != *made {
+                self.0.names.remove(&named.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cook(
+        &self,
+        recipe: &Recipe,
+        kitchen: &Kitchen,
+        parent: Option<&Image>,
+        progress: &mut dyn FnMut(Step<'_>),
+        lease: &Lease,
+    ) -> Result<Digest, RecipeError> {
+        let of = if parent.is_some() { extend::steps(recipe) } else { bootstrap::STEPS };
+        let mut number = 0;
+        let mut progress = |what: &str| {
+            number = of.min(number + 1);
+            progress(Step { image: &recipe.name, number, of, what });
+        };
+        match parent {
+            None => self.bootstrap(recipe, kitchen, &mut progress, lease),
+            Some(parent) => Extension { recipe, kitchen, parent }.make(self, &mut progress, lease),
+        }
+    }
+}
+
+/// The name under which the image of exactly this recipe is kept.
+fn made(recipe: &Recipe, kitchen: &Kitchen, parent: Option<&Image>) -> Result<Reference, Error> {
+    let parent = parent.map(|image| image.digest.to_string());
+    let key = Digest::of(&manifest::write("recipe", &(FORM, recipe, kitchen, bootstrap::LEFT_OUT, parent))?);
+    let tag = format!("{KEY_TAG}{}", &key.hex()[..16]);
+    recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
+}
+
+/// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its steps.
+pub(crate) fn listen<T: Send>(
+    child: &mut Child,
+    progress: &mut dyn FnMut(&str),
+    take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
+) -> Listened<T> {
+    let (Some(output), Some(words)) = (child.stdout.take(), child.stderr.take()) else {
+        return Listened { result: Err(Error::malformed("recipe", "the tool has no output")), last_words: Vec::new() };
+    };
+    let mut last_words = VecDeque::new();
+    let taken = std::thread::scope(|scope| {
+        let taking = scope.spawn(|| take(output));
+        for line in BufReader::new(words).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if let Some(step) = line.strip_prefix("I: ") {
+                progress(step);
+            }
+            if last_words.len() == LAST_WORDS_MAX {
+                last_words.pop_front();
+            }
+            last_words.push_back(line);
+        }
+        taking.join()
+    });
+    let result = taken.unwrap_or_else(|_| Err(Error::malformed("recipe", "reading the tool's output broke off")));
+    Listened { result, last_words: last_words.into() }
+}
+
+/// Starts a program, hears it to its end, and answers what it wrote.
+pub(crate) fn run<T: Send>(
+    recipe: &Recipe,
+    kitchen: &Kitchen,
+    mut command: Command,
+    package: &'static str,
+    progress: &mut dyn FnMut(&str),
+    take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
+) -> Result<T, RecipeError> {
+    let program = PathBuf::from(command.get_args().nth(2).unwrap_or_default());
+    let start = |source: io::Error| RecipeError::Start { program: program.clone(), package, source };
+    let mut child = command.spawn().map_err(start)?;
+    let Listened { result, last_words } = listen(&mut child, progress, take);
+    match child.wait().map_err(start)?.code() {
+        // What `timeout` answers for itself, the second one when it had to kill.
+        Some(124 | 137) => Err(RecipeError::TooSlow(kitchen.time_max)),
+        Some(127) => Err(start(io::ErrorKind::NotFound.into())),
+        Some(0) => Ok(result?),
+        _ => Err(RecipeError::Failed { image: recipe.name.to_string(), last_words }),
+    }
+}
+
+/// For programs whose output is no part of the image.
+pub(crate) fn pass_over(mut output: impl Read) -> Result<(), Error> {
+    io::copy(&mut output, &mut io::sink())?;
+    Ok(())
+}

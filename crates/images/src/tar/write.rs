@@ -1,0 +1,203 @@
+//! Writes the difference that an overlay has collected as a layer: its files, and whiteouts for what it hides.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _, Write};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs as sys;
+
+use super::header::BLOCK;
+use crate::error::Error;
+use crate::settings::Overlay;
+use crate::unpack::{OPAQUE, WHITEOUT};
+
+/// Room for the path in a header. Longer ones get a PAX header before it.
+const PATH_BYTES_MAX: usize = 100;
+const OWNER_MAX: u32 = 0o7_777_777;
+const SIZE_MAX: u64 = 0o77_777_777_777;
+const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
+
+/// Writes all of `upper` to `out`, in the order of the names.
+pub(crate) fn write_difference(upper: &Path, overlay: Overlay, out: impl Write) -> Result<(), Error> {
+    let mut writer = Writer { upper, overlay, out, links: HashMap::new() };
+    writer.folder(Path::new(""))?;
+    writer.out.write_all(&[0; 2 * BLOCK])?;
+    Ok(())
+}
+
+/// Name and value.
+type Attribute = (Vec<u8>, Vec<u8>);
+
+struct Writer<'a, W> {
+    upper: &'a Path,
+    overlay: Overlay,
+    out: W,
+    /// Where a file with several names was written.
+    links: HashMap<u64, PathBuf>,
+}
+
+struct Entry<'a> {
+    path: &'a [u8],
+    kind: u8,
+    link: &'a [u8],
+    size: u64,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn folder(&mut self, path: &Path) -> Result<(), Error> {
+        let folder = self.upper.join(path);
+        let list = || fs::read_dir(&folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
+        let mut names: Vec<OsString> = list().map_err(Error::io("list", &folder))?;
+        names.sort();
+        names.into_iter().try_for_each(|name| self.add(&path.join(name)))
+    }
+
+    fn add(&mut self, path: &Path) -> Result<(), Error> {
+        let full = self.upper.join(path);
+        let about = fs::symlink_metadata(&full).map_err(Error::io("look at", &full))?;
+        let kind = about.file_type();
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        if name.starts_with(WHITEOUT) {
+            return Err(Error::hostile(path.as_os_str().as_bytes(), "a name that no layer can have"));
+        }
+        if kind.is_char_device() && about.rdev() == 0 {
+            return self.whiteout(&path.with_file_name(OsString::from_vec([WHITEOUT, name].concat())));
+        }
+        if kind.is_dir() {
+            return self.add_folder(path, &full, &about);
+        }
+        if !kind.is_file() && !kind.is_symlink() && !kind.is_fifo() {
+            // Sockets and devices mean nothing in an image.
+            return Ok(());
+        }
+        if about.nlink() > 1 {
+            if let Some(first) = self.links.get(&about.ino()).cloned() {
+                let link = first.as_os_str().as_bytes();
+                return self.header(&Entry { link, ..Entry::new(path, b'1') }, &about, &[]);
+            }
+            self.links.insert(about.ino(), path.to_owned());
+        }
+        if kind.is_symlink() {
+            let target = fs::read_link(&full).map_err(Error::io("read", &full))?;
+            let link = target.as_os_str().as_bytes();
+            return self.header(&Entry { link, ..Entry::new(path, b'2') }, &about, &[]);
+        }
+        if kind.is_fifo() { self.header(&Entry::new(path, b'6'), &about, &[]) } else { self.add_file(path, &full) }
+    }
+
+    fn add_folder(&mut self, path: &Path, full: &Path, about: &Metadata) -> Result<(), Error> {
+        let attributes = attributes(full)?;
+        self.header(&Entry::new(path, b'5'), about, &attributes)?;
+        let mut value = [0; 1];
+        if sys::lgetxattr(full, self.overlay.opaque_attribute(), &mut value) == Ok(1) && value == *b"y" {
+            self.whiteout(&path.join(OsString::from_vec(OPAQUE.to_vec())))?;
+        }
+        self.folder(path)
+    }
+
+    fn add_file(&mut self, path: &Path, full: &Path) -> Result<(), Error> {
+        let file = File::open(full).map_err(Error::io("open", full))?;
+        let about = file.metadata().map_err(Error::io("look at", full))?;
+        let size = about.len();
+        self.header(&Entry { size, ..Entry::new(path, b'0') }, &about, &attributes(full)?)?;
+        let written = io::copy(&mut file.take(size), &mut self.out)?;
+        if written < size {
+            return Err(Error::io("read", full)(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.pad(size)
+    }
+
+    fn whiteout(&mut self, path: &Path) -> Result<(), Error> {
+        self.block(&Entry::new(path, b'0'), 0o600, (0, 0), 0)
+    }
+
+    fn header(&mut self, entry: &Entry<'_>, about: &Metadata, attributes: &[Attribute]) -> Result<(), Error> {
+        let mut records = Vec::new();
+        for (name, value) in attributes {
+            record(&mut records, &[b"SCHILY.xattr.", name.as_slice()].concat(), value);
+        }
+        if entry.path.len() > PATH_BYTES_MAX {
+            record(&mut records, b"path", entry.path);
+        }
+        if entry.link.len() > PATH_BYTES_MAX {
+            record(&mut records, b"linkpath", entry.link);
+        }
+        if entry.size > SIZE_MAX {
+            record(&mut records, b"size", entry.size.to_string().as_bytes());
+        }
+        for (key, id) in [(b"uid", about.uid()), (b"gid", about.gid())] {
+            if id > OWNER_MAX {
+                record(&mut records, key, id.to_string().as_bytes());
+            }
+        }
+        if !records.is_empty() {
+            let size = records.len() as u64;
+            self.block(&Entry { size, ..Entry::new(Path::new("pax"), b'x') }, 0o644, (0, 0), 0)?;
+            self.out.write_all(&records)?;
+            self.pad(size)?;
+        }
+        let owner = (about.uid().min(OWNER_MAX), about.gid().min(OWNER_MAX));
+        self.block(entry, about.mode() & 0o7777, owner, about.mtime().try_into().unwrap_or(0))
+    }
+
+    fn block(&mut self, entry: &Entry<'_>, mode: u32, owner: (u32, u32), modified: u64) -> Result<(), Error> {
+        let mut block = [0; BLOCK];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &entry.path[..entry.path.len().min(PATH_BYTES_MAX)]);
+        put(100, format!("{mode:07o}").as_bytes());
+        put(108, format!("{:07o}", owner.0).as_bytes());
+        put(116, format!("{:07o}", owner.1).as_bytes());
+        put(124, format!("{:011o}", entry.size.min(SIZE_MAX)).as_bytes());
+        put(136, format!("{:011o}", modified.min(SIZE_MAX)).as_bytes());
+        put(148, b"        ");
+        put(156, &[entry.kind]);
+        put(157, &entry.link[..entry.link.len().min(PATH_BYTES_MAX)]);
+        put(257, b"ustar\x0000");
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        Ok(self.out.write_all(&block)?)
+    }
+
+    fn pad(&mut self, size: u64) -> Result<(), Error> {
+        let padding = (size.wrapping_neg() % BLOCK as u64) as usize;
+        Ok(self.out.write_all(&[0; BLOCK][..padding])?)
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn new(path: &'a Path, kind: u8) -> Self {
+        Self { path: path.as_os_str().as_bytes(), kind, link: b"", size: 0 }
+    }
+}
+
+/// `length key=value\n`, where the length counts its own digits.
+fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    let rest = key.len() + value.len() + 3;
+    let digits = (1..20).find(|digits| (rest + digits).to_string().len() == *digits).unwrap_or(20);
+    records.extend_from_slice(format!("{} ", rest + digits).as_bytes());
+    records.extend_from_slice(&[key, b"=", value, b"\n"].concat());
+}
+
+/// Those that a layer keeps: `user.*`, without those that overlayfs would obey.
+fn attributes(path: &Path) -> Result<Vec<Attribute>, Error> {
+    let failed = |error: rustix::io::Errno| Error::io("look at", path)(error.into());
+    let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
+    let length = match sys::llistxattr(path, &mut names[..]) {
+        Ok(length) => length,
+        Err(rustix::io::Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(failed(error)),
+    };
+    let kept = |name: &&[u8]| name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
+    let mut found = Vec::new();
+    for name in names[..length].split(|byte| *byte == 0).filter(kept) {
+        let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
+        let length = sys::lgetxattr(path, name, &mut value[..]).map_err(failed)?;
+        value.truncate(length);
+        found.push((name.to_vec(), value));
+    }
+    Ok(found)
+}

@@ -1,0 +1,110 @@
+//! Where one user of the store works, while others may use the same store: the server, the command line.
+//!
+//! ```text
+//! lock                     taken to enter, and by whoever collects for as long as that takes
+//! scratch/<name>/lock      held as long as its user lives; the kernel lets go of it however that ends
+//! scratch/<name>/<number>  work in progress
+//! ```
+//!
+//! What is stored but not named yet is known to its own process only, so nothing is collected while others work.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::disk;
+use crate::error::Error;
+
+pub(crate) struct Workshop {
+    folder: PathBuf,
+    count: AtomicU64,
+    gate: PathBuf,
+    /// All workshops of the store.
+    all: PathBuf,
+    _lock: File,
+}
+
+/// Nobody enters while it lives.
+pub(crate) struct Closed {
+    _gate: File,
+}
+
+impl Workshop {
+    /// Makes a workshop, and clears away those whose users are gone.
+    pub(crate) fn open(store: &Path) -> Result<Self, Error> {
+        let (gate, all) = (store.join("lock"), store.join("scratch"));
+        disk::make_folder(&all)?;
+        let _gate = lock(&gate, FlockOperation::LockExclusive)?;
+        for entry in entries(&all)? {
+            if !is_in_use(&entry)? {
+                remove(&entry)?;
+            }
+        }
+        let folder = (0u64..)
+            .map(|number| all.join(number.to_string()))
+            .find(|folder| !folder.exists())
+            .ok_or_else(|| Error::InUse(store.to_owned()))?;
+        disk::make_folder(&folder)?;
+        let own = lock(&folder.join("lock"), FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { folder, count: AtomicU64::new(0), gate, all, _lock: own })
+    }
+
+    /// A name for work in progress that nobody else uses.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.folder.join(format!("{}.part", self.count.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Keeps others out, if none are in.
+    pub(crate) fn close(&self) -> Result<Closed, Error> {
+        let _gate = lock(&self.gate, FlockOperation::LockExclusive)?;
+        for other in entries(&self.all)?.iter().filter(|folder| **folder != self.folder) {
+            if is_in_use(other)? {
+                return Err(Error::InUse(other.clone()));
+            }
+        }
+        Ok(Closed { _gate })
+    }
+}
+
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        // The next one who opens the store removes what this cannot.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>();
+    list().map_err(Error::io("list", folder))
+}
+
+/// Only to be asked by who holds the gate: a workshop is made and locked behind it.
+fn is_in_use(workshop: &Path) -> Result<bool, Error> {
+    let path = workshop.join("lock");
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(Error::io("open", &path)(error)),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(false),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(Error::io("lock", &path)(error.into())),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    if path.is_dir() { disk::remove_tree(path) } else { disk::remove_file(path) }
+}
+
+fn lock(path: &Path, how: FlockOperation) -> Result<File, Error> {
+    let file = File::create(path).map_err(Error::io("open", path))?;
+    flock(&file, how).map_err(|error| Error::io("lock", path)(error.into()))?;
+    Ok(file)
+}
