@@ -53,6 +53,10 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
         (Some(_), _) => {
             let since = book.world.now();
             let frozen = group.frozen()?;
+            if !frozen {
+                // The earlier node may have ended in the middle of freezing, and the kernel would go on with it.
+                group.thaw()?;
+            }
             book.journal.record(since, id, if frozen { Happened::Paused } else { Happened::Resumed })?;
             if frozen { State::Paused { since } } else { State::Running { since } }
         }

@@ -81,6 +81,7 @@ impl Node {
         let null = File::options().read(true).write(true).open("/dev/null").doing("open /dev/null")?.into();
         let filter = Filter::new();
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        lift_file_limit();
         let open_files = settings.limits.open_files.min(most);
         let node = Self {
             settings,
@@ -215,7 +216,7 @@ impl Node {
 
     /// Removes what the node itself put on the machine: control groups and firewall rules. For when it will not be opened
     /// again; fails while there is an instance.
-    pub fn leave(self) -> io::Result<()> {
+    pub fn leave(&self) -> io::Result<()> {
         self.groups.remove()?;
         self.rules.as_ref().map_or(Ok(()), Rules::remove)
     }
@@ -280,6 +281,18 @@ fn ended(registry: &Mutex<Registry>, seat: u64) {
     let instance = u32::try_from(seat).ok().and_then(|seat| registry.lock().by_seat.get(&seat).cloned());
     if let Some(instance) = instance {
         instance.ended();
+    }
+}
+
+/// Open files count as memory of the instance that opened them. A limit of their number for the whole machine, which newer
+/// systems do not have, would only let one instance starve the others.
+fn lift_file_limit() {
+    const LIMIT: &str = "/proc/sys/fs/file-max";
+    let most = i64::MAX.to_string();
+    if std::fs::read_to_string(LIMIT).is_ok_and(|limit| limit.trim() != most)
+        && let Err(error) = std::fs::write(LIMIT, most)
+    {
+        tracing::warn!(%error, "cannot lift the machine's limit of open files: instances share it");
     }
 }
 

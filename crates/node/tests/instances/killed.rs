@@ -1,0 +1,172 @@
+//! The process that holds the node is killed at any moment, under load.
+
+use crate::machine::{Machine, PATIENCE, await_that, settings, world};
+use node::{Exit, Happened, Id, Node, Spec, State};
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+impl Machine {
+    /// The machine that a test has described in this folder, seen from another process of the same network.
+    fn of_another(folder: &Path) -> Self {
+        let name = std::fs::read_to_string(folder.join("name")).unwrap();
+        let settings = settings(folder, name);
+        Self { folder: tempfile::tempdir().unwrap(), settings }
+    }
+
+    fn describe(&self) {
+        std::fs::write(self.folder.path().join("name"), &self.settings.name).unwrap();
+    }
+}
+
+/// `make test` takes the small number; a thorough run sets `HOLM_KILL_ROUNDS=100`.
+fn rounds() -> usize {
+    std::env::var("HOLM_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20)
+}
+
+const SURVIVORS: [&str; 3] = ["steady", "paused", "ending"];
+
+fn survivor(machine: &Machine, name: &str) -> Spec {
+    match name {
+        "ending" => machine.shell(name, "trap 'exit 5' TERM; echo started; while :; do sleep 0.01; done"),
+        _ => machine.shell(name, "echo started; nc -ll -p 80 -e echo here"),
+    }
+}
+
+/// Not a test of its own: the process that is killed by the one below.
+#[test]
+#[ignore = "run by another test"]
+fn holder() {
+    let Ok(folder) = std::env::var("HOLDER_FOLDER") else { return };
+    let machine = std::mem::ManuallyDrop::new(Machine::of_another(folder.as_ref()));
+    let node = machine.open();
+    for name in SURVIVORS {
+        if node.inspect(&Id::new(name).unwrap()).is_err() {
+            node.create(&survivor(&machine, name)).unwrap();
+        }
+    }
+    std::fs::write(machine.settings.folder.join("ready"), "").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| pause_without_end(&node));
+        for _ in 0..2 {
+            scope.spawn(|| make_without_end(&machine, &node));
+        }
+    });
+}
+
+fn pause_without_end(node: &Node) {
+    let id = Id::new("paused").unwrap();
+    loop {
+        node.pause(&id).unwrap();
+        node.resume(&id).unwrap();
+    }
+}
+
+fn make_without_end(machine: &Machine, node: &Node) {
+    for round in 0_u64.. {
+        let mut spec = machine.shell(&format!("load-{}", world().random_text(8)), "sleep 100 & wait");
+        if round % 2 == 0 {
+            spec.writable = node::Writable::Disk { mb: 10 };
+        }
+        node.create(&spec).unwrap();
+        if round % 3 == 0 {
+            node.pause(&spec.id).unwrap();
+        }
+        node.destroy(&spec.id).unwrap();
+    }
+}
+
+fn run_and_kill(machine: &Machine) {
+    let ready = machine.settings.folder.join("ready");
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "killed::holder", "--ignored", "--nocapture"])
+        .env("HOLDER_FOLDER", machine.folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_that("the holder", || ready.exists());
+    let mut chance = [0; 1];
+    getrandom::fill(&mut chance).unwrap();
+    // The moment is the point of the test, so this waits for none in particular.
+    std::thread::sleep(Duration::from_micros(u64::from(chance[0]) * 200));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    std::fs::remove_file(&ready).unwrap();
+}
+
+/// Processes in groups of this machine, by group, and whatever is left of a holder itself.
+fn processes(machine: &Machine) -> HashMap<String, Vec<String>> {
+    let mut found: HashMap<String, Vec<String>> = HashMap::new();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let path = entry.unwrap().path();
+        let read =
+            |file: &str| std::fs::read(path.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let pid = path.file_name().unwrap().to_string_lossy().into_owned();
+        let (Ok(groups), Ok(command)) = (read("cgroup"), read("cmdline")) else { continue };
+        let inside = format!("/{}/", machine.settings.name);
+        let group = groups.lines().find_map(|line| Some(line.split_once(&inside)?.1.to_owned()));
+        let holder = command.contains("killed::holder").then(|| "holder".to_owned());
+        if let Some(group) = group.or(holder) {
+            found.entry(group).or_default().push(pid);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
+    let machine = Machine::new();
+    machine.describe();
+    let mut first_seen = HashMap::new();
+    for round in 0..rounds() {
+        run_and_kill(&machine);
+        let node = machine.open();
+        for name in SURVIVORS {
+            let view = node.inspect(&Id::new(name).unwrap()).unwrap();
+            let pid = first_seen.entry(name).or_insert(view.pid);
+            assert_eq!(view.pid, *pid, "round {round}: {name} is the one that was started first");
+            assert!(matches!(view.state, State::Running { .. } | State::Paused { .. }), "round {round}: {view:?}");
+            assert_eq!(node.console(&view.id).unwrap(), b"started\n");
+        }
+        answers(&node, round);
+        for view in node.list().iter().filter(|view| view.id.as_str().starts_with("load-")) {
+            node.destroy(&view.id).unwrap();
+        }
+        await_that("the processes of others to go", || {
+            processes(&machine).keys().all(|group| SURVIVORS.contains(&group.as_str()))
+        });
+        assert_eq!(std::fs::read_dir(machine.settings.folder.join("disks")).unwrap().count(), 0);
+    }
+    they_end_as_told(&machine);
+}
+
+fn answers(node: &Node, round: usize) {
+    let paused = Id::new("paused").unwrap();
+    node.resume(&paused).unwrap();
+    for id in [Id::new("steady").unwrap(), paused] {
+        await_that(&format!("an answer of {id} in round {round}"), || {
+            let mut text = String::new();
+            node.dial(&id, 80, PATIENCE).is_ok_and(|mut stream| {
+                std::io::Read::read_to_string(&mut stream, &mut text).is_ok() && text == "here\n"
+            })
+        });
+    }
+}
+
+fn they_end_as_told(machine: &Machine) {
+    let node = machine.open();
+    assert_eq!(node.stop(&Id::new("ending").unwrap(), PATIENCE).unwrap(), Exit::Code(5));
+    for name in SURVIVORS {
+        let id = Id::new(name).unwrap();
+        node.destroy(&id).unwrap();
+        let facts = node.facts(1_000_000, Duration::ZERO);
+        let count = |wanted: fn(&Happened) -> bool| {
+            facts.iter().filter(|fact| fact.instance == id && wanted(&fact.happened)).count()
+        };
+        assert_eq!(count(|happened| matches!(happened, Happened::Started { .. })), 1);
+        assert_eq!(count(|happened| matches!(happened, Happened::Exited(_))), 1);
+        assert_eq!(count(|happened| matches!(happened, Happened::Destroyed)), 1);
+    }
+    assert_eq!(node.list(), []);
+}
