@@ -36,7 +36,7 @@ impl Environment {
         Self { given, from_document: BTreeMap::new() }
     }
 
-    pub(crate) fn from_document(&self) -> BTreeMap<String, String> {
+    pub(crate) fn document(&self) -> BTreeMap<String, String> {
         self.from_document.clone()
     }
 

@@ -77,7 +77,7 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
     let state = State {
         listener: carried.carry(&guest.listener)?,
         given: guest.settings.given.clone(),
-        from_document: guest.environment.lock().from_document(),
+        from_document: guest.environment.lock().document(),
         processes: guest.processes.hand_over(&mut carried)?,
         monitors: guest.monitors.all(),
         upgrades,

@@ -19,6 +19,11 @@ struct MonitorAsk {
     callback: String,
 }
 
+/// Reads the number of a process. Only the usual spelling is one: `02280` and `+1` may be names.
+pub(crate) fn process_number(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|number: &i32| *number > 0 && number.to_string() == text)
+}
+
 pub(crate) fn ports(pid: &str) -> Result<Answer, Error> {
     let pid = number(pid)?;
     Answer::json(&json!({"pid": pid, "ports": proc::ports_of(pid)}))
@@ -37,6 +42,5 @@ pub(crate) fn stop_monitor(guest: &Guest, pid: &str) -> Result<Answer, Error> {
 }
 
 fn number(pid: &str) -> Result<i32, Error> {
-    let number = pid.parse().ok().filter(|pid| *pid > 0);
-    number.ok_or_else(|| Error::BadRequest(format!("'{pid}' is not the number of a process")))
+    process_number(pid).ok_or_else(|| Error::BadRequest(format!("'{pid}' is not the number of a process")))
 }

@@ -118,7 +118,7 @@ impl Processes {
     /// Finds a process by number or by name. Of several the newest is meant.
     pub(crate) fn get(&self, identifier: &str) -> Result<Arc<Process>, Error> {
         let table = self.table.lock();
-        let pid = identifier.parse::<i32>().ok();
+        let pid = crate::network::process_number(identifier);
         let by_pid = table.iter().rev().find(|process| pid == Some(process.pid()));
         let found = by_pid.or_else(|| table.iter().rev().find(|process| process.plan.name == identifier));
         found.cloned().ok_or_else(|| Error::NotFound(format!("there is no process '{identifier}'")))

@@ -58,6 +58,13 @@ impl Guest {
         self.child.id()
     }
 
+    /// The most memory that it has taken.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Waits for it to end by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()

@@ -9,6 +9,7 @@ mod cuts;
 mod first;
 mod network;
 mod processes;
+mod robust;
 mod server;
 mod terminals;
 mod tools;

@@ -34,6 +34,8 @@ fn the_ports_of_a_process_are_those_of_all_below_it() {
     assert!(found["processName"].as_str().unwrap().starts_with("python3"));
     guest.get("/network/process/02280x/ports").refused(400);
     guest.get("/network/process/-1/ports").refused(400);
+    guest.get(&format!("/network/process/0{pid}/ports")).refused(400);
+    guest.get(&format!("/process/0{pid}")).refused(404);
 }
 
 #[test]
@@ -52,6 +54,38 @@ fn waiting_for_a_port_ends_when_it_is_open_to_the_outside() {
     let mut inside = serve("127.0.0.1", "inside");
     inside["timeout"] = json!(1);
     assert_eq!(guest.post("/process", &inside).refused(422), "process timed out after 1 seconds");
+}
+
+#[test]
+fn what_is_no_port_is_refused() {
+    let guest = Guest::start();
+    for ports in ["[02280]", "[\"02280\"]", "[70000]", "[-1]", "[1.5]", "8080"] {
+        let body = format!("{{\"command\": \"true\", \"waitForPorts\": {ports}}}");
+        guest.send("POST", "/process", &[], body.as_bytes()).refused(400);
+    }
+}
+
+#[test]
+fn a_tunnel_is_checked_and_not_brought_up() {
+    let guest = Guest::start();
+    let set = |config: &str| {
+        guest.send("PUT", "/network/tunnel/config", &[], json!({"config": config}).to_string().as_bytes())
+    };
+    set("not base64!").refused(400);
+    set("e30K").refused(422);
+    guest.send("PUT", "/network/tunnel/config", &[], b"{}").refused(400);
+    assert!(!set("eyJwcml2YXRlX2tleSI6ICJzZWNyZXQifQ==").refused(422).contains("secret"));
+    guest.delete("/network/tunnel").refused(400);
+}
+
+#[test]
+fn drives_are_checked_and_none_is_mounted() {
+    let guest = Guest::start();
+    assert_eq!(guest.get("/drives/mount").ok(), json!({"mounts": []}));
+    guest.post("/drives/mount", &json!({"driveName": "data", "mountPath": "mnt"})).refused(400);
+    let why = guest.post("/drives/mount", &json!({"driveName": "data", "mountPath": "/mnt/data"})).refused(500);
+    assert!(why.contains("no drive service"), "{why}");
+    assert!(guest.delete("/drives/mount/mnt/data").refused(500).contains("/mnt/data"));
 }
 
 #[test]

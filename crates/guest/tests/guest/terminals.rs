@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
-struct Client(WebSocket<TcpStream>);
+pub(crate) struct Client(pub(crate) WebSocket<TcpStream>);
 
 impl Client {
-    fn connect(guest: &Guest, query: &str) -> Self {
+    pub(crate) fn connect(guest: &Guest, query: &str) -> Self {
         let stream = TcpStream::connect(&guest.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let address = format!("ws://{}/terminal/ws?shell=/bin/sh&{query}", guest.address);
@@ -20,7 +20,7 @@ impl Client {
         self.0.send(Message::text(message.to_string())).unwrap();
     }
 
-    fn type_in(&mut self, text: &str) {
+    pub(crate) fn type_in(&mut self, text: &str) {
         self.say(&json!({"type": "input", "data": text}));
     }
 
@@ -34,7 +34,7 @@ impl Client {
 
     /// Reads output until it holds a text.
     #[track_caller]
-    fn until(&mut self, text: &str) -> String {
+    pub(crate) fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
         while !seen.contains(text) {
             let message = self.hear().unwrap_or_else(|| panic!("no `{text}` in {seen:?}"));
