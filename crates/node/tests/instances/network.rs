@@ -2,6 +2,8 @@
 
 use crate::machine::{BUSYBOX, Machine, await_console, await_that, run};
 use node::Node;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 /// A process that is ended with the test.
@@ -81,6 +83,64 @@ fn the_internet_is_open_and_the_rest_is_closed() {
     assert_eq!(reach("http://192.0.2.53/"), "no\n", "another port of the resolver");
     for host in ["203.0.113.2", "169.254.1.1", "127.0.0.1", "10.199.0.1"] {
         assert_eq!(reach(&format!("http://{host}:8088/")), "no\n", "the machine as {host}");
+    }
+}
+
+/// What a name leads to counts, not the name.
+#[test]
+fn no_name_opens_what_is_closed() {
+    let machine = Machine::new();
+    let _internet = make_internet(&machine);
+    let node = machine.open();
+    let names = "203.0.113.1 open\n169.254.169.254 metadata\n203.0.113.2 host\n10.1.1.1 private";
+    let script = format!(
+        "printf '{names}\\n' >> /etc/hosts
+        for name in open metadata host private; do timeout 1 wget -q -O- http://$name/ 2>/dev/null || echo no; done"
+    );
+    assert_eq!(machine.outcome(&node, &script).1, "reached\nno\nno\nno\n");
+}
+
+/// Does something in the network of a process, on a thread of its own.
+fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let entered = scope.spawn(|| {
+            let network = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
+            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(network.as_fd(), kind).unwrap();
+            act()
+        });
+        entered.join().unwrap()
+    })
+}
+
+/// Even a tenant who had got hold of the network could not speak as somebody else: this test gives itself that power.
+#[test]
+fn nobody_leaves_under_the_address_of_another() {
+    let machine = Machine::new();
+    let internet = make_internet(&machine);
+    let node = machine.open();
+    let [one, other] = ["one", "other"].map(|id| node.create(&machine.shell(id, "sleep 100 & wait")).unwrap());
+    let pid = one.pid.unwrap().unsigned_abs();
+    let server = within(internet.0.id(), || UdpSocket::bind("203.0.113.1:9000").unwrap());
+    server.set_read_timeout(Some(crate::machine::PATIENCE)).unwrap();
+
+    let unused: Ipv4Addr = "10.199.0.250".parse().unwrap();
+    let strangers = [other.address, unused, "203.0.113.77".parse().unwrap(), "198.51.100.1".parse().unwrap()];
+    for address in strangers {
+        sh(&format!("nsenter -t {pid} -n /usr/sbin/ip addr add {address}/32 dev eth0"));
+    }
+    within(pid, || {
+        for (address, word) in strangers.map(|address| (address, "false")).into_iter().chain([(one.address, "true")]) {
+            UdpSocket::bind((address, 0)).unwrap().send_to(word.as_bytes(), "203.0.113.1:9000").unwrap();
+        }
+    });
+    // One wire keeps the order, so the first to arrive is the first that was let through.
+    let mut word = [0; 16];
+    let (length, from) = server.recv_from(&mut word).unwrap();
+    assert_eq!(&word[..length], b"true");
+    assert_eq!(from.ip().to_string(), "203.0.113.2", "it leaves as the machine");
+    for id in [&one.id, &other.id] {
+        node.destroy(id).unwrap();
     }
 }
 
