@@ -34,6 +34,11 @@ impl Blobs {
         fs::metadata(self.path(digest)).ok().map(|data| data.len())
     }
 
+    /// Of a download that was cut.
+    pub(crate) fn partial_size(&self, digest: &Digest) -> Option<u64> {
+        fs::metadata(self.partial.join(digest.hex())).ok().map(|data| data.len())
+    }
+
     pub(crate) fn open_blob(&self, digest: &Digest) -> Result<File, Error> {
         let path = self.path(digest);
         File::open(&path).map_err(Error::io("open", &path))

@@ -144,8 +144,7 @@ impl Store {
     /// Images of what the recipe was before: no name but this one keeps them.
     fn forget_others(&self, made: &Reference) -> Result<(), Error> {
         for named in self.0.names.list()? {
-            let tag = named.name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG));
-            if tag && named.name.repository() == made.repository() && named.name != *made {
+            if is_key(&named.name) && named.name.repository() == made.repository() && named.name != *made {
                 self.0.names.remove(&named.name)?;
             }
         }
@@ -179,6 +178,11 @@ fn made(recipe: &Recipe, kitchen: &Kitchen, parent: Option<&Image>) -> Result<Re
     let key = Digest::of(&manifest::write("recipe", &(FORM, recipe, kitchen, bootstrap::LEFT_OUT, parent))?);
     let tag = format!("{KEY_TAG}{}", &key.hex()[..16]);
     recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
+}
+
+/// Whether a name only says of which recipe its image was made.
+pub(crate) fn is_key(name: &Reference) -> bool {
+    name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG))
 }
 
 /// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its steps.

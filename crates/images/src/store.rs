@@ -10,6 +10,7 @@ use crate::blobs::Blobs;
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
+use crate::kitchen;
 use crate::layers::Layers;
 use crate::leases::{Held, Lease, Leases};
 use crate::manifest::{self, Config, Manifest, Platform, Setup};
@@ -59,6 +60,8 @@ impl Store {
     /// Opens the store in `folder`, which is made if it is missing, and clears away what a crash has left.
     pub fn open(folder: &Path, settings: Settings) -> Result<Self, Error> {
         disk::make_folder(folder)?;
+        // Programs that work on it do so from other places.
+        let folder = &folder.canonicalize().map_err(Error::io("find", folder))?;
         // Files in layers have owners and modes of their own that mean nothing to the users of this machine.
         std::fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("close off", folder))?;
         Ok(Self(Arc::new(Parts {
@@ -98,10 +101,12 @@ impl Store {
         Ok(Some((self.image(*digest)?, lease)))
     }
 
+    /// All images, each with those of its names that mean something to people.
     pub fn list(&self) -> Result<Vec<Listed>, Error> {
         let mut names: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
         for named in self.0.names.list()? {
-            names.entry(named.image).or_default().push(named.name);
+            let names = names.entry(named.image).or_default();
+            names.extend(Some(named.name).filter(|name| !kitchen::is_key(name)));
         }
         names
             .into_iter()
@@ -117,6 +122,16 @@ impl Store {
         Ok(Some(image.digest))
     }
 
+    /// Removes an image: all names that it has. Answers these; none if it is not here.
+    pub fn remove_image(&self, digest: &Digest) -> Result<Vec<Reference>, Error> {
+        let mut removed = Vec::new();
+        for named in self.0.names.list()?.into_iter().filter(|named| named.image == *digest) {
+            self.0.names.remove(&named.name)?;
+            removed.extend(Some(named.name).filter(|name| !kitchen::is_key(name)));
+        }
+        Ok(removed)
+    }
+
     /// Removes a name. What no name and no lease needs any more goes with the next [`Store::collect`].
     pub fn remove(&self, name: &Reference) -> Result<bool, Error> {
         let existed = self.0.names.find(name)?.is_some();
@@ -126,6 +141,18 @@ impl Store {
 
     pub(crate) fn image(&self, digest: Digest) -> Result<Image, Error> {
         let (_, setup) = self.0.documents(&digest)?;
+        if !setup
+            .rootfs
+            .diff_ids
+            .iter()
+            .map(|layer| self.0.layers.bytes(layer))
+            .all(|bytes| matches!(bytes, Ok(Some(_))))
+        {
+            // It was stored by a user of another form of overlays.
+            let lease = self.0.leases.take();
+            lease.hold(Held::Image(digest));
+            self.0.unpack(&digest, &lease)?;
+        }
         let mut layers = Vec::with_capacity(setup.rootfs.diff_ids.len());
         let mut sizes = BTreeMap::new();
         for layer in &setup.rootfs.diff_ids {

@@ -4,6 +4,7 @@ mod docker;
 mod layout;
 mod rootfs;
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -12,11 +13,12 @@ use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
 use crate::leases::{Held, Lease};
-use crate::manifest::Descriptor;
+use crate::manifest::{Config, Descriptor};
 use crate::packing;
 use crate::reference::Reference;
 use crate::settings::{Overlay, Settings};
 use crate::store::{Parts, Store};
+use crate::tar::Reader;
 use crate::unpack::{Tree, plain_path, unpack};
 
 /// An image that came in, and the name that it has now.
@@ -36,6 +38,36 @@ pub enum Naming {
 }
 
 impl Store {
+    /// Imports what a file or folder holds: an OCI layout, what `docker save` wrote, or a root filesystem's archive, which
+    /// needs a name and is run with `config`.
+    pub fn import(&self, path: &Path, naming: &Naming, config: &Config) -> Result<Vec<Imported>, Error> {
+        if path.is_dir() {
+            return self.import_folder(path, naming);
+        }
+        let open = || File::open(path).map_err(Error::io("open", path));
+        if self.holds_images(open()?)? {
+            return self.import_archive(open()?, naming);
+        }
+        let Naming::As(name) = naming else {
+            return Err(Error::malformed("image archive", "a root filesystem says no name; give it one"));
+        };
+        let digest = self.import_rootfs(open()?, config, name)?;
+        Ok(vec![Imported { name: name.clone(), digest }])
+    }
+
+    /// Whether there is a list of images at the top of an archive.
+    fn holds_images(&self, archive: impl Read) -> Result<bool, Error> {
+        let limits = &self.0.settings.limits;
+        let mut reader = Reader::new(packing::unpacked(archive, limits)?, limits.extension_bytes_max);
+        while let Some(entry) = reader.next()? {
+            let path = plain_path(&entry.path, limits)?;
+            if matches!(path.to_str(), Some("index.json" | "manifest.json")) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Imports all images of an OCI layout or of an unpacked `docker save`.
     pub fn import_folder(&self, folder: &Path, naming: &Naming) -> Result<Vec<Imported>, Error> {
         let lease = self.0.leases.take();

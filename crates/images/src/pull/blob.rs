@@ -129,7 +129,7 @@ async fn receive(
     }
     let (send, chunks) = mpsc::channel(CHUNKS_MAX);
     let writing = blocking(move || write(download, chunks));
-    let (download, outcome) = tokio::join!(writing, forward(registry, answer, send, progress));
+    let (download, outcome) = tokio::join!(writing, forward(registry, blob, answer, send, progress));
     Ok((download?, outcome))
 }
 
@@ -141,12 +141,13 @@ fn continues(answer: &Response, from: u64) -> bool {
 
 async fn forward(
     registry: &Registry<'_>,
+    blob: &Descriptor,
     mut answer: Response,
     send: mpsc::Sender<Bytes>,
     progress: &(impl Fn(Progress) + Sync),
 ) -> Result<(), PullError> {
     while let Some(chunk) = registry.chunk(&mut answer).await? {
-        progress(Progress::Received { bytes: chunk.len() as u64 });
+        progress(Progress::Received { layer: blob.digest, bytes: chunk.len() as u64 });
         if send.send(chunk).await.is_err() {
             // The disk has a problem, and says it itself.
             break;

@@ -22,7 +22,9 @@ use registry::Registry;
 use crate::digest::Digest;
 use crate::error::Error;
 use crate::leases::Lease;
-use crate::manifest::{self, DOCKER_INDEX, DOCKER_MANIFEST, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup};
+use crate::manifest::{
+    self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup,
+};
 use crate::reference::{DEFAULT_TAG, Reference};
 use crate::store::{Store, check};
 
@@ -87,12 +89,14 @@ impl Default for Patience {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// What the image consists of, some of which may be here already.
-    Found {
-        layers: usize,
+    /// A layer of the image, and how much of it is here already.
+    Layer {
+        layer: Digest,
         bytes: u64,
+        here: u64,
     },
     Received {
+        layer: Digest,
         bytes: u64,
     },
     Unpacking,
@@ -121,12 +125,15 @@ impl Puller {
         let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
-        let bytes = manifest.layers.iter().map(|layer| layer.size).fold(0, u64::saturating_add);
-        progress(Progress::Found { layers: manifest.layers.len(), bytes });
+        for Descriptor { digest, size, .. } in &manifest.layers {
+            let here = store.0.blobs.size(digest).or_else(|| store.0.blobs.partial_size(digest)).unwrap_or(0);
+            progress(Progress::Layer { layer: *digest, bytes: *size, here });
+        }
         blob::fetch(&registry, store, &manifest.config, &lease, &progress).await?;
         refuse_early(store, &manifest).await?;
-        futures_util::stream::iter(&manifest.layers)
-            .map(|layer| blob::fetch(&registry, store, layer, &lease, &progress))
+        let (from, held, told) = (&registry, &lease, &progress);
+        futures_util::stream::iter(manifest.layers.clone())
+            .map(|layer| async move { blob::fetch(from, store, &layer, held, told).await })
             .buffer_unordered(self.patience.layers_at_once.max(1))
             .try_collect::<()>()
             .await?;

@@ -155,3 +155,22 @@ fn a_real_program_runs_from_an_image() {
         .unwrap();
     assert_eq!(output.stdout, b"hello\n");
 }
+
+#[test]
+fn what_a_file_holds_is_found_out() {
+    let (first, folder) = (Fixture::new(), tempfile::tempdir().unwrap());
+    let rootfs = folder.path().join("rootfs.tar");
+    fs::write(&rootfs, Archive::new().file("file", "content").bytes()).unwrap();
+    let named = Naming::As(reference("a"));
+    let image = first.store.import(&rootfs, &named, &config()).unwrap()[0].digest;
+    assert_eq!(first.store.resolve(&reference("a")).unwrap().unwrap().config, config());
+    assert!(first.store.import(&rootfs, &Naming::Own, &config()).is_err(), "it says no name");
+    let layout = folder.path().join("layout");
+    first.store.export(&reference("a"), &layout).unwrap().unwrap();
+    let archive = folder.path().join("layout.tar.gz");
+    fs::write(&archive, gzip(&tar_of(&layout))).unwrap();
+    for path in [layout, archive] {
+        let imported = Fixture::new().store.import(&path, &Naming::Own, &Config::default()).unwrap();
+        assert_eq!((imported[0].name.clone(), imported[0].digest), (reference("a"), image));
+    }
+}

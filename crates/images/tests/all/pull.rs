@@ -239,7 +239,7 @@ async fn an_image_is_pulled_for_this_machine() {
     let fixture = Fixture::new();
     let received = AtomicUsize::new(0);
     let progress = |step| {
-        if let Progress::Received { bytes } = step {
+        if let Progress::Received { bytes, .. } = step {
             received.fetch_add(bytes as usize, Ordering::Relaxed);
         }
     };

@@ -40,6 +40,28 @@ fn one_image_has_many_names() {
 }
 
 #[test]
+fn an_image_goes_with_all_its_names() {
+    let fixture = Fixture::new();
+    let image = fixture.import("a", &archive("x")).unwrap();
+    fixture.store.tag(&reference("a"), &reference("b")).unwrap();
+    fixture.import("c", &archive("y")).unwrap();
+    assert_eq!(fixture.store.remove_image(&image.digest).unwrap(), [reference("a"), reference("b")]);
+    assert_eq!(fixture.store.remove_image(&image.digest).unwrap(), []);
+    assert_eq!(fixture.store.list().unwrap().len(), 1);
+}
+
+#[test]
+fn layers_are_unpacked_in_the_form_that_is_needed() {
+    let fixture = Fixture::new();
+    let image = fixture.import("a", &archive("x")).unwrap();
+    let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
+    let other = Store::open(fixture.folder.path(), settings).unwrap();
+    let found = other.resolve(&reference("a")).unwrap().unwrap();
+    assert_eq!(found.digest, image.digest);
+    assert!(found.layers[0].join("file").exists() && found.layers[0] != image.layers[0]);
+}
+
+#[test]
 fn what_has_no_name_is_collected_and_what_shares_is_kept() {
     let fixture = Fixture::new();
     fixture.import("one", &archive("one")).unwrap();
