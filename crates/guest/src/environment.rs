@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
@@ -19,9 +20,13 @@ struct Document {
     environment: BTreeMap<String, String>,
 }
 
+pub(crate) type Variables = BTreeMap<OsString, OsString>;
+
 pub(crate) struct Environment {
-    given: BTreeMap<OsString, OsString>,
+    given: Variables,
     from_document: BTreeMap<String, String>,
+    /// Both, the document winning. Shared by all processes, of which many are remembered.
+    all: Arc<Variables>,
 }
 
 /// What a renewal has done.
@@ -32,8 +37,8 @@ struct Renewal {
 }
 
 impl Environment {
-    pub(crate) fn new(given: BTreeMap<OsString, OsString>) -> Self {
-        Self { given, from_document: BTreeMap::new() }
+    pub(crate) fn new(given: Variables) -> Self {
+        Self { all: Arc::new(given.clone()), given, from_document: BTreeMap::new() }
     }
 
     pub(crate) fn document(&self) -> BTreeMap<String, String> {
@@ -41,19 +46,18 @@ impl Environment {
     }
 
     pub(crate) fn set_document(&mut self, from_document: BTreeMap<String, String>) {
+        let mut all = self.given.clone();
+        all.extend(from_document.iter().map(|(name, value)| (name.into(), value.into())));
+        self.all = Arc::new(all);
         self.from_document = from_document;
     }
 
-    /// All variables; the document wins.
-    pub(crate) fn all(&self) -> BTreeMap<OsString, OsString> {
-        let mut all = self.given.clone();
-        all.extend(self.from_document.iter().map(|(name, value)| (name.into(), value.into())));
-        all
+    pub(crate) fn all(&self) -> Arc<Variables> {
+        self.all.clone()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<OsString> {
-        let from_document = self.from_document.get(name).map(OsString::from);
-        from_document.or_else(|| self.given.get(OsStr::new(name)).cloned())
+        self.all.get(OsStr::new(name)).cloned()
     }
 
     /// Takes what a document says. What an earlier one said, and this one does not, goes.
@@ -63,7 +67,7 @@ impl Environment {
         let document: BTreeMap<_, _> = document.into_iter().filter(|(name, value)| usable(name, value)).collect();
         let removed = self.from_document.keys().filter(|name| !document.contains_key(*name)).count();
         let applied = document.iter().filter(|(name, value)| self.from_document.get(*name) != Some(*value)).count();
-        self.from_document = document;
+        self.set_document(document);
         Renewal { applied, removed }
     }
 }

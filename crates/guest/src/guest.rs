@@ -1,6 +1,6 @@
 //! What all operations share.
 
-use crate::environment::Environment;
+use crate::environment::{Environment, Variables};
 use crate::network::Monitors;
 use crate::processes::Processes;
 use crate::reaper::Reaper;
@@ -8,7 +8,6 @@ use crate::settings::Settings;
 use crate::terminals::Terminals;
 use crate::upgrade::Upgrades;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -46,7 +45,7 @@ impl Guest {
     }
 
     /// The environment that a process started now gets.
-    pub(crate) fn environment(&self) -> BTreeMap<OsString, OsString> {
+    pub(crate) fn environment(&self) -> Arc<Variables> {
         self.environment.lock().all()
     }
 

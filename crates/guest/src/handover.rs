@@ -141,6 +141,22 @@ pub(crate) mod pairs {
     }
 }
 
+/// The same for a map that is shared here. It is not shared where it arrives.
+pub(crate) mod shared_pairs {
+    use super::pairs;
+    use crate::environment::Variables;
+    use serde::{Deserializer, Serializer};
+    use std::sync::Arc;
+
+    pub(crate) fn serialize<S: Serializer>(map: &Arc<Variables>, serializer: S) -> Result<S::Ok, S::Error> {
+        pairs::serialize(map, serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Variables>, D::Error> {
+        pairs::deserialize(deserializer).map(Arc::new)
+    }
+}
+
 /// Paths, which need not be text.
 pub(crate) mod path {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,17 +1,21 @@
 //! What is asked of a process, and the plan that is made of it.
 
+use crate::environment::Variables;
 use crate::guest::Guest;
 use crate::http::Error;
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 const NAME_CHARS_MAX: usize = 255;
 const COMMAND_BYTES_MAX: usize = 128 << 10;
 const PORTS_MAX: usize = 64;
+/// For an image that says nothing of it.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a process with `keepAlive` may run when nothing else is said.
 const KEEP_ALIVE_S: u64 = 600;
 /// How long `waitForPorts` waits when nothing else is said.
@@ -69,8 +73,12 @@ pub(crate) struct Plan {
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
     pub(super) arguments: Vec<OsString>,
+    /// What every process gets.
+    #[serde(with = "crate::handover::shared_pairs")]
+    pub(super) environment: Arc<Variables>,
+    /// What this one gets beside it, or instead.
     #[serde(with = "crate::handover::pairs")]
-    pub(super) environment: BTreeMap<OsString, OsString>,
+    pub(super) own_environment: Variables,
     pub(super) user: Option<User>,
 }
 
@@ -95,12 +103,14 @@ impl Ask {
     pub(crate) fn plan(self, guest: &Guest) -> Result<Plan, Error> {
         self.check(guest)?;
         let life = self.life();
-        let mut environment = guest.environment();
-        environment.extend(self.env.unwrap_or_default().into_iter().map(|(name, value)| (name.into(), value.into())));
-        environment.entry("HOME".into()).or_insert_with(|| guest.home().into());
-        environment
-            .entry("PATH".into())
-            .or_insert_with(|| "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".into());
+        let environment = guest.environment();
+        let mut own: Variables =
+            self.env.unwrap_or_default().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(PATH))] {
+            if !environment.contains_key(OsStr::new(name)) {
+                own.entry(name.into()).or_insert(usual);
+            }
+        }
         let of_guest = |name: &str| guest.variable(name).filter(|value| !value.is_empty());
         let shell_arguments = of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
         let mut arguments: Vec<OsString> = shell_arguments.split_whitespace().map(OsString::from).collect();
@@ -116,6 +126,7 @@ impl Ask {
             program: of_guest("SHELL").unwrap_or_else(|| "sh".into()),
             arguments,
             environment,
+            own_environment: own,
             user: guest.settings.user.clone(),
         })
     }

@@ -71,12 +71,17 @@ impl Processes {
 impl Process {
     fn hand_over(&self, carried: &mut Carried) -> io::Result<Kept> {
         let state = self.state.lock();
+        // What has ended is not started again, and there may be many of it.
+        let environment = match state.phase {
+            Phase::Ended { .. } => Arc::default(),
+            Phase::Running { .. } | Phase::Restarting { .. } => self.plan.environment.clone(),
+        };
         let life = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let outputs = self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
         let outputs = outputs.collect::<io::Result<_>>()?;
         Ok(Kept {
             pid: self.pid(),
-            plan: Plan { life, ..self.plan.clone() },
+            plan: Plan { life, environment, ..self.plan.clone() },
             started_at: self.started_at,
             phase: match state.phase {
                 Phase::Running { pid } => KeptPhase::Running { pid: Pid::as_raw(Some(pid)) },

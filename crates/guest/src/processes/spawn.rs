@@ -24,7 +24,8 @@ pub(super) fn spawn(reaper: &Reaper, plan: &Plan) -> io::Result<Run> {
     command
         .args(&plan.arguments)
         .env_clear()
-        .envs(&plan.environment)
+        .envs(&*plan.environment)
+        .envs(&plan.own_environment)
         .current_dir(&plan.working_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

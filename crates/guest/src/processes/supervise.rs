@@ -94,16 +94,11 @@ async fn until(deadline: Option<Instant>) {
 
 /// Moves output to the log until nobody holds the other end any more, which may be long after the process ended.
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
-    let mut buffer = vec![0; READ_BYTES];
     let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
-        match pipe.try_read(&mut buffer) {
+        match move_some(&process, stream, &pipe) {
             Ok(0) => return,
-            Ok(length) => {
-                let bytes = buffer.get(..length).unwrap_or_default();
-                process.change(|state| state.log.append(stream, bytes));
-                since_reclaim += length;
-            }
+            Ok(length) => since_reclaim += length,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
@@ -114,6 +109,15 @@ async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Ar
         // A command that prints for ever must leave the others their turn.
         tokio::task::yield_now().await;
     }
+}
+
+/// Moves what one read gives. The buffer is held only meanwhile, since a process may say nothing for days.
+fn move_some(process: &Process, stream: Stream, pipe: &Receiver) -> std::io::Result<usize> {
+    let mut buffer = [0; READ_BYTES];
+    let length = pipe.try_read(&mut buffer)?;
+    let bytes = buffer.get(..length).unwrap_or_default();
+    process.change(|state| state.log.append(stream, bytes));
+    Ok(length)
 }
 
 /// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be filling it for ever.

@@ -29,7 +29,7 @@ impl Pty {
         let mut command = Command::new(&ask.shell);
         command
             .env_clear()
-            .envs(guest.environment())
+            .envs(&*guest.environment())
             .env("TERM", "xterm-256color")
             .current_dir(&ask.working_dir)
             .stdin(shell_end.try_clone()?)

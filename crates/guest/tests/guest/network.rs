@@ -1,9 +1,11 @@
 //! Ports: who has which open, waiting for them, and being told of them.
 
 use crate::common::Guest;
+use rustls::pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 
 /// Listens on a free port of an address, and says on which.
 fn listener(address: &str) -> String {
@@ -18,6 +20,17 @@ fn listening(guest: &Guest, address: &str, name: &str) -> (String, u16) {
     let shown = guest.until(&format!("/process/{name}"), |process| process["stdout"].as_str().unwrap().ends_with('\n'));
     let port = shown["stdout"].as_str().unwrap().trim().parse().unwrap();
     (process["pid"].as_str().unwrap().to_owned(), port)
+}
+
+/// Reads a request up to the end of its JSON.
+fn read_request(stream: &mut impl Read) -> String {
+    let mut request = Vec::new();
+    while !request.ends_with(b"}") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        request.push(byte[0]);
+    }
+    String::from_utf8(request).unwrap()
 }
 
 #[test]
@@ -54,6 +67,31 @@ fn waiting_for_a_port_ends_when_it_is_open_to_the_outside() {
     let mut inside = serve("127.0.0.1", "inside");
     inside["timeout"] = json!(1);
     assert_eq!(guest.post("/process", &inside).refused(422), "process timed out after 1 seconds");
+}
+
+#[test]
+fn a_monitor_tells_over_tls_to_whom_the_image_trusts() {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let trusted = directory.path().join("trusted.pem");
+    std::fs::write(&trusted, cert.pem()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap())
+        .unwrap();
+    let guest = Guest::start_with(&[("SSL_CERT_FILE", trusted.to_str().unwrap())]);
+    let callback = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (pid, port) = listening(&guest, "127.0.0.1", "server");
+    let url = format!("https://localhost:{}/ports", callback.local_addr().unwrap().port());
+    guest.post(&format!("/network/process/{pid}/monitor"), &json!({"callback": url})).ok();
+    let (stream, _) = callback.accept().unwrap();
+    let mut stream = rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::new(config)).unwrap(), stream);
+    let request = read_request(&mut stream);
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    assert!(request.ends_with(&json!({"pid": pid.parse::<i32>().unwrap(), "port": port}).to_string()), "{request}");
 }
 
 #[test]
@@ -104,14 +142,8 @@ fn a_monitor_tells_of_every_new_port() {
     let url = format!("http://{}/ports?x=1", callback.local_addr().unwrap());
     assert_eq!(guest.post(&path, &json!({"callback": url})).ok()["message"], "Port monitoring started");
     let (mut stream, _) = callback.accept().unwrap();
-    let mut request = Vec::new();
-    while !request.ends_with(b"}") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        request.push(byte[0]);
-    }
+    let request = read_request(&mut stream);
     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
-    let request = String::from_utf8(request).unwrap();
     assert!(request.starts_with("POST /ports?x=1 HTTP/1.1\r\n"), "{request}");
     let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     assert_eq!(body, json!({"pid": pid.parse::<i32>().unwrap(), "port": port}));
