@@ -1,0 +1,36 @@
+//! The credentials of members and accounts, as requests show them.
+
+use crate::{headers, query};
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue};
+use std::borrow::Cow;
+
+/// In a query only because browsers cannot set headers on a handshake.
+pub(crate) const TOKEN_PARAMETER: &str = "token";
+
+/// The `X-` forms win: provider libraries leave a dummy value in `Authorization`.
+const NAMES: [HeaderName; 3] = [headers::PUBLISHED_AUTHORIZATION, headers::NEUTRAL_AUTHORIZATION, AUTHORIZATION];
+
+pub(crate) struct Shown<'r> {
+    pub(crate) token: Cow<'r, str>,
+    /// `Authorization` holds it, and not something that the workload is to read.
+    pub(crate) in_authorization: bool,
+    pub(crate) in_query: bool,
+}
+
+/// What the request shows, if anything.
+pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
+    let by_header = NAMES.iter().find_map(|name| bearer(head.headers.get(name)?)).map(Cow::Borrowed);
+    let is_handshake = headers::is_websocket(&head.headers);
+    let by_query = || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
+    let in_query = if is_handshake { by_query() } else { None };
+    let token = by_header.or_else(|| in_query.clone())?;
+    let authorization = head.headers.get(AUTHORIZATION).and_then(bearer);
+    Some(Shown { in_authorization: authorization == Some(&*token), in_query: in_query.as_ref() == Some(&token), token })
+}
+
+fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}

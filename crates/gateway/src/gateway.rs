@@ -1,0 +1,310 @@
+//! The way of a request through the data plane.
+
+use crate::address::Address;
+use crate::body::{Body, BoxError, Outgoing};
+use crate::exchange::{Answer, exchange};
+use crate::guard::Guard;
+use crate::headers;
+use crate::keeper::{EnterError, Keeper, Visit};
+use crate::machine::Machine;
+use crate::preview;
+use crate::problem::Problem;
+use crate::rooms::{Limit, Turned};
+use crate::routes::Routes;
+use crate::settings::Settings;
+use crate::socket;
+use crate::timing::Timing;
+use crate::way::{Decided, Way, decide};
+use crate::wire::Pulse;
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts as Head;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http_body::Body as HttpBody;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::time::Instant;
+use types::World;
+use types::edge::{SandboxRoute, Serving};
+use types::ids::ResourceId;
+
+/// The data plane for sandboxes. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+/// What a gateway is made of.
+pub struct Parts {
+    pub settings: Settings,
+    pub guard: Arc<dyn Guard>,
+    pub machine: Arc<dyn Machine>,
+    pub world: World,
+}
+
+pub(crate) struct Inner {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) guard: Arc<dyn Guard>,
+    pub(crate) world: World,
+    pub(crate) routes: Routes,
+    keeper: Keeper,
+    machine_name: String,
+}
+
+/// Who sent a request. Whoever accepts connections puts it into the extensions of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub address: IpAddr,
+    /// It came over TLS.
+    pub secure: bool,
+}
+
+impl Gateway {
+    /// Must be called within a runtime: it begins to look after instances.
+    pub fn new(parts: Parts) -> Self {
+        let settings = Arc::new(parts.settings);
+        let machine_name = parts.machine.name().to_owned();
+        let keeper = Keeper::new(Arc::clone(&settings), parts.machine);
+        let (guard, world, routes) = (parts.guard, parts.world, Routes::default());
+        Self(Arc::new(Inner { settings, guard, world, routes, keeper, machine_name }))
+    }
+
+    pub fn routes(&self) -> &Routes {
+        &self.0.routes
+    }
+
+    pub fn keeper(&self) -> &Keeper {
+        &self.0.keeper
+    }
+
+    /// Whether the request is for the data plane: by its host, or by its path.
+    pub fn takes<B>(&self, request: &Request<B>) -> bool {
+        let known = |host: &str| self.0.routes.serves_host(host);
+        let address = Address::parse(request.uri(), request.headers(), &self.0.settings.domains, known);
+        // A malformed address is for nobody; here it gets its answer.
+        !matches!(address, Ok(None))
+    }
+
+    /// Answers the request: what goes wrong is an answer too.
+    pub async fn serve<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        match self.0.answer(request).await {
+            Ok(response) => response,
+            Err(problem) => problem.response(self.0.world.now(), &self.0.settings.docs_url),
+        }
+    }
+}
+
+impl Inner {
+    async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let began = Instant::now();
+        let (mut head, body) = request.into_parts();
+        check_message(&head)?;
+        let peer = self.peer(&head);
+        let way = match decide(self, &head, peer.unwrap_or(Peer::UNKNOWN)).await? {
+            Decided::Way(way) => way,
+            Decided::Answer(response) => return Ok(response),
+        };
+        let mut timing = Timing::default();
+        let visit = self.visit(&way.sandbox, began, &mut timing).await?;
+
+        let client = head.extensions.remove::<OnUpgrade>();
+        let upgrade = client.and_then(|client| Some((client, headers::upgrade(&head.headers, head.version)?)));
+        let over = Arc::new(AtomicBool::new(false));
+        let (body, pulse) = self.outgoing(&head, body, &over)?;
+        self.rewrite_headers(&mut head, &way, peer);
+        if let Some((_, protocol)) = &upgrade {
+            head.headers.insert(UPGRADE, protocol.clone());
+            head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        }
+        let request = outgoing_request(head, &way, body);
+        let answer = exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
+            if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
+        })?;
+        let mut response = match (answer, upgrade) {
+            (Answer::Whole(mut response), _) => {
+                headers::remove_hop(response.headers_mut());
+                response
+            }
+            (Answer::Switched { response, wire, visit }, Some((client, _))) => {
+                self.switch(client, wire, visit);
+                switched(response)
+            }
+            (Answer::Switched { .. }, None) => return Err(Problem::Unasked),
+        };
+        decorate(response.headers_mut(), way, timing);
+        Ok(response)
+    }
+
+    fn peer(&self, head: &Head) -> Option<Peer> {
+        let mut peer = *head.extensions.get::<Peer>()?;
+        if self.settings.trust_forwarded {
+            let proto = head.headers.get(headers::FORWARDED_PROTO).map(HeaderValue::as_bytes);
+            peer.secure = proto.map_or(peer.secure, |proto| proto.eq_ignore_ascii_case(b"https"));
+        }
+        Some(peer)
+    }
+
+    /// Waits until the sandbox has an instance, and until that is awake.
+    async fn visit(&self, sandbox: &SandboxRoute, began: Instant, timing: &mut Timing) -> Result<Visit, Problem> {
+        let until = began + self.settings.wait_timeout;
+        let mut left = None;
+        loop {
+            let instance = self.instance(&sandbox.id, until, left.as_deref()).await?;
+            let found = Instant::now();
+            timing.queue = found - began;
+            match self.keeper.enter_until(&instance, until).await {
+                Ok(visit) => {
+                    timing.wake = found.elapsed();
+                    return Ok(visit);
+                }
+                // Another may have taken its place.
+                Err(EnterError::Gone) if left.as_ref() != Some(&instance) => left = Some(instance),
+                Err(error) => return Err(Problem::NotReady(error)),
+            }
+        }
+    }
+
+    /// The instance of a sandbox, once there is one other than the one that has `left`.
+    async fn instance(&self, id: &ResourceId, until: Instant, left: Option<&str>) -> Result<String, Problem> {
+        let look = || match self.routes.sandbox_by_id(id) {
+            None => Some(Err(Problem::NoWorkload)),
+            Some(route) => match &route.serving {
+                Serving::Starting => None,
+                Serving::Off { why } => Some(Err(Problem::Unavailable(why.clone()))),
+                Serving::By { machine, .. } if *machine != self.machine_name => {
+                    Some(Err(Problem::Unavailable("runs on a machine that this server does not reach".into())))
+                }
+                Serving::By { instance, .. } if left == Some(instance) => {
+                    Some(Err(Problem::NotReady(EnterError::Gone)))
+                }
+                Serving::By { instance, .. } => Some(Ok(instance.clone())),
+            },
+        };
+        if let Some(answer) = look() {
+            return answer;
+        }
+        let limit = Limit { seats: self.settings.waiting_max, until };
+        self.routes.rooms.wait(id.as_str(), limit, look).await.unwrap_or_else(|turned| {
+            Err(Problem::NotReady(match turned {
+                Turned::Full => EnterError::Crowded,
+                Turned::TimedOut => EnterError::TimedOut,
+            }))
+        })
+    }
+
+    fn outgoing<B>(&self, head: &Head, body: B, over: &Arc<AtomicBool>) -> Result<(Outgoing, Option<Pulse>), Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let max = self.settings.body_max;
+        let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if max > 0 && length.is_some_and(|length| length > max) {
+            return Err(Problem::TooLarge(max));
+        }
+        if body.is_end_stream() {
+            return Ok((Outgoing::empty(), None));
+        }
+        let pulse = Pulse::new();
+        let left = (max > 0).then(|| (max, Arc::clone(over)));
+        Ok((Outgoing::streamed(body, pulse.clone(), left), Some(pulse)))
+    }
+
+    fn rewrite_headers(&self, head: &mut Head, way: &Way, peer: Option<Peer>) {
+        let all = &mut head.headers;
+        if let Some(host) = head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok()) {
+            all.insert(HOST, host);
+        }
+        headers::remove_hop(all);
+        headers::remove_ours(all);
+        // Answered here, by beginning to read the body.
+        all.remove(EXPECT);
+        if way.pass.strips_authorization {
+            all.remove(AUTHORIZATION);
+        }
+        headers::join_cookies(all);
+        if way.preview.is_some() {
+            preview::remove_cookie(all);
+        }
+        headers::forwarded(all, peer, self.settings.trust_forwarded);
+        if !all.contains_key(headers::REQUEST_ID)
+            && let Ok(id) = HeaderValue::try_from(self.world.random_text(20))
+        {
+            all.insert(headers::REQUEST_ID, id);
+        }
+        headers::introduce(all, way);
+    }
+
+    fn switch(&self, client: OnUpgrade, wire: Box<crate::wire::Wire>, visit: Visit) {
+        let (keeper, settings) = (self.keeper.clone(), Arc::clone(&self.settings));
+        tokio::spawn(async move {
+            match (client.await, wire.into_stream().await) {
+                (Ok(client), Ok(workload)) => {
+                    socket::relay(keeper, visit, &settings, TokioIo::new(client), workload).await;
+                }
+                (Err(error), _) | (_, Err(error)) => tracing::debug!(%error, "a change of protocols failed"),
+            }
+        });
+    }
+}
+
+impl Peer {
+    const UNKNOWN: Self = Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), secure: false };
+}
+
+/// What this edge and a workload could read in two ways is read by neither.
+fn check_message(head: &Head) -> Result<(), Problem> {
+    if head.method == Method::CONNECT {
+        return Err(Problem::BadRequest("`CONNECT` leads nowhere here: send requests to the address of the sandbox"));
+    }
+    if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
+        return Err(Problem::BadRequest("a message has either `Content-Length` or `Transfer-Encoding`"));
+    }
+    Ok(())
+}
+
+fn outgoing_request(head: Head, way: &Way, body: Outgoing) -> Request<Outgoing> {
+    let sized = body.is_empty() || head.headers.contains_key(CONTENT_LENGTH);
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = Uri::from(way.target.clone());
+    *request.headers_mut() = head.headers;
+    if !sized {
+        // Said outright, as for methods that rarely have a body none would be sent.
+        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    request
+}
+
+fn switched(mut response: Response<Body>) -> Response<Body> {
+    let protocol = response.headers_mut().remove(UPGRADE);
+    headers::remove_hop(response.headers_mut());
+    if let Some(protocol) = protocol {
+        response.headers_mut().insert(UPGRADE, protocol);
+    }
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    response
+}
+
+fn decorate(all: &mut HeaderMap, way: Way, timing: Timing) {
+    // Only what the edge itself says is from the platform.
+    all.remove(headers::SOURCE);
+    if let Some(preview) = &way.preview {
+        headers::set_all(all, &preview.response_headers);
+    }
+    if let Some(cookie) = way.pass.cookie {
+        all.append(SET_COOKIE, cookie);
+    }
+    if let Some(timing) = timing.header() {
+        all.append(headers::SERVER_TIMING, timing);
+    }
+}

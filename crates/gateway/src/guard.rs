@@ -1,0 +1,36 @@
+//! Who may come in: asked of whoever knows the credentials.
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Answers from memory: it is asked on every request that shows credentials.
+pub trait Guard: Send + Sync + 'static {
+    /// A workspace that does not exist is refused like one that the caller has no right to.
+    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>>;
+}
+
+/// What the workload is told of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub subject_id: String,
+    pub subject_type: &'static str,
+    pub auth_method: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("these credentials are not known")]
+    Unknown,
+    #[error("these credentials have expired")]
+    Expired,
+    /// Known credentials without the right. The text is a sentence for the caller.
+    #[error("{why}")]
+    Forbidden { why: String },
+    #[error("too many requests")]
+    TooMany { retry_after_s: u64 },
+    /// Whoever knows could not be asked.
+    #[error("the credentials could not be checked")]
+    Broken,
+}

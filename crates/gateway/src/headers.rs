@@ -1,0 +1,187 @@
+//! Header fields that the data plane reads, sets or takes away.
+
+use crate::gateway::Peer;
+use crate::way::Way;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Version};
+use types::parts::TextMap;
+
+macro_rules! names {
+    ($($name:ident = $text:literal;)*) => {
+        $(pub(crate) const $name: HeaderName = HeaderName::from_static($text);)*
+    };
+}
+
+names! {
+    PUBLISHED_AUTHORIZATION = "x-blaxel-authorization";
+    NEUTRAL_AUTHORIZATION = "x-service-authorization";
+    PREVIEW_TOKEN = "x-blaxel-preview-token";
+    SUBJECT_ID = "x-blaxel-subject-id";
+    SUBJECT_TYPE = "x-blaxel-subject-type";
+    AUTH_METHOD = "x-blaxel-auth-method";
+    REQUEST_ID = "x-request-id";
+    FORWARDED_FOR = "x-forwarded-for";
+    FORWARDED_PROTO = "x-forwarded-proto";
+    FORWARDED_HOST = "x-forwarded-host";
+    FALLBACK = "x-blaxel-fallback";
+    FALLBACK_PREVIEW = "x-blaxel-fallback-preview";
+    FALLBACK_DOMAIN = "x-blaxel-fallback-domain";
+    SOURCE = "x-blaxel-source";
+    SERVER_TIMING = "server-timing";
+    KEEP_ALIVE = "keep-alive";
+    PROXY_CONNECTION = "proxy-connection";
+}
+
+/// What only this edge may say to a workload.
+const OURS: [HeaderName; 9] = [
+    SUBJECT_ID,
+    SUBJECT_TYPE,
+    AUTH_METHOD,
+    PUBLISHED_AUTHORIZATION,
+    NEUTRAL_AUTHORIZATION,
+    PREVIEW_TOKEN,
+    FALLBACK,
+    FALLBACK_PREVIEW,
+    FALLBACK_DOMAIN,
+];
+
+/// What holds for one connection only.
+const HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The headers of a preview, without those that would change how long a message is or whose it is.
+pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in wanted {
+        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else { continue };
+        let reserved = HOP.contains(&name) || OURS.contains(&name) || name == header::CONTENT_LENGTH || name == SOURCE;
+        if !reserved {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+/// Sets each field in place of what was there.
+pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
+    for (name, value) in wanted {
+        headers.insert(name, value.clone());
+    }
+}
+
+pub(crate) fn remove_ours(headers: &mut HeaderMap) {
+    for name in OURS {
+        headers.remove(name);
+    }
+}
+
+/// The protocol that a client wants to change to. `h2c` would let later requests on the connection pass unseen.
+pub(crate) fn upgrade(headers: &HeaderMap, version: Version) -> Option<HeaderValue> {
+    let asked = version == Version::HTTP_11 && lists(headers, &header::CONNECTION, "upgrade");
+    let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
+    let text = protocol.to_str().ok()?;
+    let hidden = text.split(',').any(|name| {
+        let name = name.trim().to_ascii_lowercase();
+        name.starts_with("h2") || name.starts_with("http")
+    });
+    (!hidden).then(|| protocol.clone())
+}
+
+pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
+    lists(headers, &header::UPGRADE, "websocket")
+}
+
+fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// Takes away what holds for one connection only, and what `Connection` names besides. `TE: trailers` is said anew, as
+/// trailers do pass.
+pub(crate) fn remove_hop(headers: &mut HeaderMap) {
+    let trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
+    if headers.contains_key(header::CONNECTION) {
+        remove_named(headers);
+    }
+    for name in HOP {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+fn remove_named(headers: &mut HeaderMap) {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> =
+        values.flat_map(|value| value.split(',')).filter_map(|name| HeaderName::try_from(name.trim()).ok()).collect();
+    for name in named {
+        // A client must not take away what tells the length or the target of its own message.
+        if name != header::HOST && name != header::CONTENT_LENGTH {
+            headers.remove(name);
+        }
+    }
+}
+
+/// HTTP/2 may send a cookie in parts, HTTP/1.1 must not.
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    let mut cookies = headers.get_all(header::COOKIE).iter();
+    if cookies.next().is_none() || cookies.next().is_none() {
+        return;
+    }
+    let all: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// Says whom the request came from and what it asked for.
+pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bool) {
+    if !trusted {
+        for name in [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    let host = headers.get(header::HOST).cloned();
+    if let (Some(host), false) = (host, headers.contains_key(FORWARDED_HOST)) {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    let Some(peer) = peer else { return };
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if peer.secure { "https" } else { "http" }));
+    if let Ok(address) = HeaderValue::try_from(peer.address.to_string()) {
+        // A list over several fields reads like one list.
+        headers.append(FORWARDED_FOR, address);
+    }
+}
+
+/// Says who the caller is, and sets what the preview wants set.
+pub(crate) fn introduce(headers: &mut HeaderMap, way: &Way) {
+    if let Some(caller) = &way.pass.caller {
+        if let Ok(id) = HeaderValue::try_from(caller.subject_id.as_str()) {
+            headers.insert(SUBJECT_ID, id);
+        }
+        headers.insert(SUBJECT_TYPE, HeaderValue::from_static(caller.subject_type));
+    }
+    if let Some(method) = way.pass.auth_method {
+        headers.insert(AUTH_METHOD, HeaderValue::from_static(method));
+    }
+    let Some(preview) = &way.preview else { return };
+    set_all(headers, &preview.request_headers);
+    if let Some(domain) = &way.fallback {
+        headers.insert(FALLBACK, HeaderValue::from_static("true"));
+        let (id, name) = (preview.route.id.as_str(), domain.name.as_str());
+        for (header, text) in [(FALLBACK_PREVIEW, id), (FALLBACK_DOMAIN, name)] {
+            if let Ok(value) = HeaderValue::try_from(text) {
+                headers.insert(header, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The machine that instances run on, as far as the data plane needs it.
+
+use crate::guard::BoxFuture;
+use std::io;
+use tokio::net::TcpStream;
+
+/// Calls may end in any order and be repeated.
+pub trait Machine: Send + Sync + 'static {
+    fn name(&self) -> &str;
+    /// Connects to the loopback of an instance.
+    fn connect<'a>(&'a self, instance: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>>;
+    /// Stops all of its processes where they are.
+    fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
+    fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
+    /// Takes the memory of a paused instance; it comes back when it is touched.
+    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    #[error("the instance is no more")]
+    Gone,
+    #[error("the machine failed")]
+    Failed(#[source] io::Error),
+}

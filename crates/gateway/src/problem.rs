@@ -1,0 +1,208 @@
+//! What the edge itself answers when a workload does not: whose fault it is, and what to do.
+
+use crate::address::BadAddress;
+use crate::body::Body;
+use crate::exchange::Unanswered;
+use crate::guard::Refused;
+use crate::headers;
+use crate::keeper::EnterError;
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::json;
+use types::Timestamp;
+
+/// Seconds after which a caller may try again, where nothing better is known.
+const RETRY_AFTER_S: u64 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("no workload answers at this address")]
+    NoRoute,
+    #[error("there is no such sandbox, or it is not yours to use")]
+    NoWorkload,
+    #[error("the sandbox {0}")]
+    Unavailable(String),
+    #[error("credentials are needed")]
+    NoCredentials,
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    BadAddress(#[from] BadAddress),
+    #[error("{0}")]
+    BadRequest(&'static str),
+    #[error("the body of the request is larger than {0} bytes")]
+    TooLarge(u64),
+    #[error("the workload changed the protocol without being asked to")]
+    Unasked,
+    #[error("{0}")]
+    NotReady(EnterError),
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+}
+
+/// What is the same for all problems of a code.
+struct Page {
+    code: &'static str,
+    status: StatusCode,
+    retryable: bool,
+    action: &'static str,
+    do_not: &'static str,
+}
+
+const fn page(
+    code: &'static str,
+    status: StatusCode,
+    retryable: bool,
+    action: &'static str,
+    do_not: &'static str,
+) -> Page {
+    Page { code, status, retryable, action, do_not }
+}
+
+const NO_ROUTE: Page = page(
+    "ROUTE_NOT_FOUND",
+    StatusCode::NOT_FOUND,
+    false,
+    "Use the address in `metadata.url` of the sandbox, or in `spec.url` of the preview.",
+    "Do not build addresses from parts.",
+);
+const NO_WORKLOAD: Page = page(
+    "WORKLOAD_NOT_FOUND",
+    StatusCode::NOT_FOUND,
+    false,
+    "Check the names of the workspace and the sandbox, and that the credentials belong to the workspace.",
+    "Do not repeat the request unchanged.",
+);
+const UNAVAILABLE: Page = page(
+    "WORKLOAD_UNAVAILABLE",
+    StatusCode::NOT_FOUND,
+    true,
+    "Look at `status` and `events` of the sandbox, then try again.",
+    "Do not delete and create it anew before looking: its data would be lost.",
+);
+const NO_CREDENTIALS: Page = page(
+    "AUTHENTICATION_REQUIRED",
+    StatusCode::UNAUTHORIZED,
+    false,
+    "Send an API key or an access token as `Authorization: Bearer …`; for a private preview a preview token does too.",
+    "Do not repeat the request without credentials.",
+);
+const BAD_CREDENTIALS: Page = page(
+    "AUTHENTICATION_FAILED",
+    StatusCode::UNAUTHORIZED,
+    false,
+    "Get a new key or token, and send it whole.",
+    "Do not repeat the request with the same credentials.",
+);
+const FORBIDDEN: Page = page(
+    "FORBIDDEN",
+    StatusCode::FORBIDDEN,
+    false,
+    "Use credentials that have the right, or ask an admin of the workspace for it.",
+    "Do not repeat the request with the same credentials.",
+);
+const BAD_REQUEST: Page = page(
+    "BAD_REQUEST",
+    StatusCode::BAD_REQUEST,
+    false,
+    "Mend the request as the message says.",
+    "Do not repeat the request unchanged.",
+);
+const TOO_LARGE: Page = page(
+    "REQUEST_ENTITY_TOO_LARGE",
+    StatusCode::PAYLOAD_TOO_LARGE,
+    false,
+    "Send the data in parts, such as by a multipart upload.",
+    "Do not repeat the request unchanged.",
+);
+const TOO_MANY: Page = page(
+    "TOO_MANY_REQUESTS",
+    StatusCode::TOO_MANY_REQUESTS,
+    true,
+    "Wait as long as `Retry-After` says, then go on with fewer requests at a time.",
+    "Do not repeat the request at once.",
+);
+const NOT_LISTENING: Page = page(
+    "PORT_NOT_LISTENING",
+    StatusCode::BAD_GATEWAY,
+    true,
+    "Start the app in the sandbox and let it listen on 0.0.0.0 or 127.0.0.1 at this port, then try again.",
+    "Do not let the app listen on an outside address only.",
+);
+const NO_ANSWER: Page = page(
+    "WORKLOAD_NO_ANSWER",
+    StatusCode::BAD_GATEWAY,
+    true,
+    "Look at the logs of the app in the sandbox; repeat the request if it may be done twice.",
+    "Do not repeat a request that must not be done twice before looking whether it was done.",
+);
+const TIMED_OUT: Page = page(
+    "WORKLOAD_TIMEOUT",
+    StatusCode::GATEWAY_TIMEOUT,
+    true,
+    "Look at `status` and `events` of the sandbox, then try again.",
+    "Do not wait longer on this connection: it has ended.",
+);
+const BROKEN: Page = page(
+    "INTERNAL_ERROR",
+    StatusCode::INTERNAL_SERVER_ERROR,
+    true,
+    "Try again; if it stays, tell the operator of this server the request id.",
+    "Do not change the request: it is not at fault.",
+);
+
+impl Problem {
+    fn page(&self) -> &'static Page {
+        match self {
+            Self::NoRoute => &NO_ROUTE,
+            Self::NoWorkload => &NO_WORKLOAD,
+            Self::NoCredentials => &NO_CREDENTIALS,
+            Self::Refused(Refused::Unknown | Refused::Expired) => &BAD_CREDENTIALS,
+            Self::Refused(Refused::Forbidden { .. }) => &FORBIDDEN,
+            Self::Refused(Refused::TooMany { .. }) | Self::NotReady(EnterError::Crowded) => &TOO_MANY,
+            Self::Refused(Refused::Broken) => &BROKEN,
+            Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
+            Self::TooLarge(_) => &TOO_LARGE,
+            Self::Unavailable(_) | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => &UNAVAILABLE,
+            Self::NotReady(EnterError::TimedOut) => &TIMED_OUT,
+            Self::Unanswered(Unanswered::Silent(_) | Unanswered::ConnectTimedOut(_)) => &TIMED_OUT,
+            Self::Unanswered(Unanswered::NotListening(_)) => &NOT_LISTENING,
+            Self::Unasked | Self::Unanswered(Unanswered::Unreachable { .. } | Unanswered::Broken { .. }) => &NO_ANSWER,
+        }
+    }
+
+    fn retry_after_s(&self) -> u64 {
+        match self {
+            Self::Refused(Refused::TooMany { retry_after_s }) => *retry_after_s,
+            _ => RETRY_AFTER_S,
+        }
+    }
+
+    pub(crate) fn response(&self, now: Timestamp, docs_url: &str) -> Response<Body> {
+        let Page { code, status, retryable, action, do_not } = *self.page();
+        metrics::counter!("holm_gateway_errors_total", "code" => code).increment(1);
+        let body = json!({"error": {
+            "action": action,
+            "code": code,
+            "do_not": do_not,
+            "docs_url": format!("{docs_url}#{}", code.to_ascii_lowercase()),
+            "message": self.to_string(),
+            "origin": "platform",
+            "retryable": retryable,
+            "status": status.as_u16(),
+            "timestamp": now,
+        }});
+        let mut response = Response::new(Body::own(body.to_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(headers::SOURCE, HeaderValue::from_static("platform"));
+        if retryable {
+            headers.insert(RETRY_AFTER, self.retry_after_s().into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,40 @@
+//! Where the time of a request went, for the `Server-Timing` of its answer.
+
+use http::HeaderValue;
+use std::fmt::Write;
+use std::time::Duration;
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timing {
+    /// Until the sandbox had an instance: credentials, and waiting for it to start.
+    pub(crate) queue: Duration,
+    pub(crate) wake: Duration,
+    pub(crate) connect: Duration,
+    /// From the request to the head of the answer.
+    pub(crate) workload: Duration,
+}
+
+impl Timing {
+    pub(crate) fn header(self) -> Option<HeaderValue> {
+        let mut text = String::with_capacity(96);
+        let parts =
+            [("queue", self.queue), ("wake", self.wake), ("connect", self.connect), ("workload", self.workload)];
+        for (index, (name, time)) in parts.into_iter().enumerate() {
+            let (separator, us) = (if index == 0 { "" } else { ", " }, time.as_micros());
+            write!(text, "{separator}{name};dur={}.{:03}", us / 1000, us % 1000).ok()?;
+        }
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_milliseconds() {
+        let timing = Timing { wake: Duration::from_micros(12_034), ..Timing::default() };
+        let header = timing.header().unwrap();
+        assert_eq!(header, "queue;dur=0.000, wake;dur=12.034, connect;dur=0.000, workload;dur=0.000");
+    }
+}
