@@ -1,6 +1,6 @@
 //! Requests and answers as the operations see them, and the limits on both.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::channel::{Channel, Sender};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -14,6 +14,9 @@ use std::io;
 
 /// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts, which are not.
 pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
+/// Of a body that is refused.
+const PASSED_BY_BYTES_MAX: usize = 32 << 20;
+const BODY_STEP_BYTES: usize = 64 << 10;
 /// How many pieces of a streamed answer wait for a slow reader before the writer has to.
 const STREAM_PIECES_MAX: usize = 8;
 
@@ -82,16 +85,34 @@ impl Request {
 
     /// The whole body, if it is within the limit.
     pub(crate) async fn bytes(&mut self, limit: usize) -> Result<Bytes, Error> {
-        let mut whole = BytesMut::new();
+        if self.body.size_hint().lower() > limit as u64 {
+            return Err(self.refuse_body(limit).await);
+        }
+        let mut whole = Vec::new();
         while let Some(frame) = self.body.frame().await {
             let frame = frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if whole.len() + data.len() > limit {
-                return Err(Error::TooLarge { limit });
+                drop(whole);
+                return Err(self.refuse_body(limit).await);
+            }
+            // Room is taken in steps: doubling it would take twice as much as the limit for a moment.
+            if whole.capacity() - whole.len() < data.len() {
+                whole.reserve_exact(data.len().max(BODY_STEP_BYTES));
             }
             whole.extend_from_slice(&data);
         }
-        Ok(whole.freeze())
+        Ok(whole.into())
+    }
+
+    /// Many callers read no answer before they have sent their body, so a little more of it is let pass by.
+    async fn refuse_body(&mut self, limit: usize) -> Error {
+        let mut passed = 0;
+        while passed < PASSED_BY_BYTES_MAX {
+            let Some(Ok(frame)) = self.body.frame().await else { break };
+            passed += frame.data_ref().map_or(0, Bytes::len);
+        }
+        Error::TooLarge { limit }
     }
 
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Error> {

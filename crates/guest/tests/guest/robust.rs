@@ -52,18 +52,24 @@ fn a_reader_that_does_not_read_holds_nobody_up() {
 fn a_body_of_any_length_is_refused_in_time() {
     let guest = Guest::start();
     for path in ["/process", "/mcp", "/drives/mount"] {
-        let mut stream = TcpStream::connect(&guest.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "POST {path} HTTP/1.1\r\nHost: sandbox\r\nContent-Length: {}\r\n\r\n", 10_u64 << 30).unwrap();
-        let piece = vec![b' '; 1 << 20];
-        // The server stops reading at its limit; what is then still on the way breaks the connection.
-        let sent = (0..64).take_while(|_| stream.write_all(&piece).is_ok()).count();
-        assert!(sent < 64, "{path} reads on and on");
-        let mut answer = String::new();
-        let _ = BufReader::new(&stream).read_line(&mut answer);
-        assert!(answer.is_empty() || answer.contains(" 413 "), "{answer}");
+        check_refused(&guest, path, &format!("Content-Length: {}", 10_u64 << 30), "");
+        check_refused(&guest, path, "Transfer-Encoding: chunked", "100000\r\n");
     }
     check_small(&guest);
+}
+
+fn check_refused(guest: &Guest, path: &str, header: &str, before_each: &str) {
+    let mut stream = TcpStream::connect(&guest.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "POST {path} HTTP/1.1\r\nHost: sandbox\r\n{header}\r\n\r\n").unwrap();
+    let after_each = if before_each.is_empty() { "" } else { "\r\n" };
+    let piece = format!("{before_each}{}{after_each}", " ".repeat(1 << 20)).into_bytes();
+    // The server stops reading at its limit; what is then still on the way breaks the connection.
+    let sent = (0..64).take_while(|_| stream.write_all(&piece).is_ok()).count();
+    assert!(sent < 64, "{path} reads on and on");
+    let mut answer = String::new();
+    let _ = BufReader::new(&stream).read_line(&mut answer);
+    assert!(answer.is_empty() || answer.contains(" 413 "), "{answer}");
 }
 
 #[test]
