@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
-use crate::kitchen::{Kitchen, RecipeError, run};
+use crate::kitchen::{Kitchen, RecipeError, Tool, run};
 use crate::leases::Lease;
 use crate::recipe::Recipe;
 use crate::store::Store;
@@ -31,26 +31,25 @@ impl Store {
     ) -> Result<Digest, RecipeError> {
         let options = self.0.scratch();
         std::fs::write(&options, download_options()).map_err(Error::io("write", &options))?;
-        let mut command = command(recipe, kitchen);
-        command.arg(format!("--aptopt={}", options.display()));
-        command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
-        let made = run(recipe, kitchen, command, "mmdebstrap", progress, |archive| {
-            self.0.store_rootfs(archive, &recipe.config, lease)
-        });
+        let mut tool = tool(recipe, kitchen);
+        tool.command.arg(format!("--aptopt={}", options.display()));
+        tool.command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
+        let made = run(recipe, kitchen, tool, progress, |archive| self.0.store_rootfs(archive, &recipe.config, lease));
         disk::remove_file(&options)?;
         made
     }
 }
 
-fn command(recipe: &Recipe, kitchen: &Kitchen) -> Command {
-    let mut command = kitchen.command(&kitchen.mmdebstrap);
+fn tool(recipe: &Recipe, kitchen: &Kitchen) -> Tool {
+    let mut tool = kitchen.tool(&kitchen.mmdebstrap, "mmdebstrap");
+    let command = &mut tool.command;
     command.args(["--mode=auto", "--variant=minbase", "--format=tar"]);
     command.arg(format!("--include={}", recipe.packages.join(",")));
     command.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
     command.arg("--dpkgopt=path-include=/usr/share/locale/locale.alias");
     command.arg(format!("--customize-hook={OF_THIS_MACHINE}"));
     command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH).env("LC_ALL", "C.UTF-8");
-    command
+    tool
 }
 
 /// What this machine's own apt needs to reach its server: a proxy, a certificate.

@@ -95,11 +95,12 @@ impl Extension<'_> {
         for (number, content) in self.recipe.files.values().enumerate() {
             write(&kitchen.join("files").join(number.to_string()), content.as_bytes())?;
         }
-        let mut command = self.kitchen.command("unshare");
+        let mut tool = self.kitchen.tool(Path::new("unshare"), "util-linux");
+        let command = &mut tool.command;
         command.args(["--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "/bin/sh", "-c", SCRIPT, "-"]);
         command.arg(overlay_options(store, self.parent, folder)?).arg(folder.join("root")).arg(&kitchen);
         command.current_dir(&store.0.folder).env_clear().envs(Self::environment());
-        run(self.recipe, self.kitchen, command, "util-linux", progress, pass_over)
+        run(self.recipe, self.kitchen, tool, progress, pass_over)
     }
 
     /// The script that runs in the image. What its commands write is what the tool says.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -47,12 +47,22 @@ impl Kitchen {
         Self { mmdebstrap: "mmdebstrap".into(), suite: suite.into(), mirror: None, time_max }
     }
 
-    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("timeout");
-        command.arg("--kill-after=10").arg(self.time_max.as_secs().to_string()).arg(program.as_ref());
+    /// A program that ends when its time is over, or when this process ends.
+    pub(crate) fn tool(&self, program: &Path, package: &'static str) -> Tool {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=10"]);
+        command.arg(self.time_max.as_secs().to_string()).arg(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        Tool { command, program: program.to_owned(), package }
     }
+}
+
+/// A program of this machine that helps to make an image.
+pub(crate) struct Tool {
+    pub(crate) command: Command,
+    program: PathBuf,
+    /// Debian's, that it comes with.
+    package: &'static str,
 }
 
 /// How far the making of one image is.
@@ -217,12 +227,11 @@ pub(crate) fn listen<T: Send>(
 pub(crate) fn run<T: Send>(
     recipe: &Recipe,
     kitchen: &Kitchen,
-    mut command: Command,
-    package: &'static str,
+    tool: Tool,
     progress: &mut dyn FnMut(&str),
     take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
 ) -> Result<T, RecipeError> {
-    let program = PathBuf::from(command.get_args().nth(2).unwrap_or_default());
+    let Tool { mut command, program, package } = tool;
     let start = |source: io::Error| RecipeError::Start { program: program.clone(), package, source };
     let mut child = command.spawn().map_err(start)?;
     let Listened { result, last_words } = listen(&mut child, progress, take);

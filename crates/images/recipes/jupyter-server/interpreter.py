@@ -89,6 +89,8 @@ async def execute(request):
     if context is None:
         return refusal(404, "there is no such context")
     env_vars = {str(name): str(value) for name, value in (env_vars or {}).items()}
+    if any(not name or "=" in name or "\0" in name + value for name, value in env_vars.items()):
+        raise Refused("`env_vars` has what cannot be an environment variable")
     seconds_max = min(timeout or EXECUTION_S_MAX, EXECUTION_S_MAX)
 
     answer = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"})

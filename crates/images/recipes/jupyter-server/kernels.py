@@ -1,9 +1,12 @@
 """Kernels: one process for each context, which keeps the state of the code that ran in it."""
 
 import asyncio
+import json
+import os
 import secrets
 import time
 from dataclasses import dataclass, field
+from queue import Empty
 
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -16,6 +19,7 @@ START_S_MAX = 60
 INTERRUPT_S_MAX = 5
 # How often a silent kernel, and whoever waits for it, are looked after.
 LOOK_S = 0.5
+SILENCE = "silence"
 # What has a name of its own in a result; all other forms are under `extra`.
 FORMS = {
     "text/plain": "text",
@@ -29,6 +33,27 @@ FORMS = {
     "application/json": "json",
     "application/javascript": "javascript",
 }
+
+
+# Sets environment variables for one execution, and what brings back those of before. A kernel that died has none.
+PYTHON_ENTER = "__holm_env = dict(__import__('os').environ)\n__import__('os').environ.update({env})"
+PYTHON_LEAVE = """
+if '__holm_env' in globals():
+    __import__('os').environ.clear()
+    __import__('os').environ.update(globals().pop('__holm_env'))
+"""
+DENO_ENTER = """
+globalThis.__holm_env = Deno.env.toObject();
+for (const [name, value] of Object.entries({env})) Deno.env.set(name, value);
+"""
+DENO_LEAVE = """
+if (globalThis.__holm_env) {
+    for (const name of Object.keys(Deno.env.toObject())) Deno.env.delete(name);
+    for (const [name, value] of Object.entries(globalThis.__holm_env)) Deno.env.set(name, value);
+    delete globalThis.__holm_env;
+}
+"""
+ENVIRONMENT = {"python3": (PYTHON_ENTER, PYTHON_LEAVE), "deno": (DENO_ENTER, DENO_LEAVE)}
 
 
 class Refused(Exception):
@@ -56,7 +81,9 @@ class Context:
         return {"id": self.id, "context_id": self.id, "language": self.language, "cwd": self.cwd}
 
     async def start(self):
-        await self.manager.start_kernel(cwd=self.cwd)
+        # Results of Deno are texts with colours otherwise.
+        plain = {"NO_COLOR": "1"} if KERNELS[self.language] == "deno" else {}
+        await self.manager.start_kernel(cwd=self.cwd, env={**os.environ, **plain})
         self.client = self.manager.client()
         self.client.start_channels()
         await self.client.wait_for_ready(timeout=START_S_MAX)
@@ -77,75 +104,74 @@ class Context:
             if not await self.manager.is_alive():
                 await self.restart()
                 yield {"type": "stderr", "text": "The kernel had died. A new one has been started, without state.\n"}
-            if env_vars and self.language == "python":
-                await self._silently(f"__holm_env = dict(__import__('os').environ)\n__import__('os').environ.update({env_vars!r})")
+            enter, leave = ENVIRONMENT[KERNELS[self.language]]
+            if env_vars:
+                # JSON of texts means the same in all these languages, as long as nothing is escaped by its code.
+                await self._silently(enter.replace("{env}", json.dumps(env_vars, ensure_ascii=False)))
             async for event in self._run(code, seconds_max, is_wanted):
                 yield event
-            if env_vars and self.language == "python":
-                # A kernel that died has none of this any more.
-                await self._silently(
-                    "if '__holm_env' in globals():\n"
-                    "    __import__('os').environ.clear()\n"
-                    "    __import__('os').environ.update(globals().pop('__holm_env'))"
-                )
+            if env_vars:
+                await self._silently(leave)
 
     async def _run(self, code, seconds_max, is_wanted):
         request = self.client.execute(code, allow_stdin=False)
-        deadline = time.monotonic() + seconds_max
-        interrupted = None
-        count = None
-        while True:
-            message = await self._next(request)
-            if message is None:
-                if not await self.manager.is_alive():
-                    await self.restart()
-                    yield error("KernelDied", "The kernel died. A new one has been started, without state.")
-                    break
-                if interrupted is None and not (is_wanted() and time.monotonic() < deadline):
-                    interrupted = time.monotonic()
-                    await self.manager.interrupt_kernel()
-                elif interrupted is not None and time.monotonic() > interrupted + INTERRUPT_S_MAX:
-                    await self.restart()
-                    yield error("KernelDied", "The code could not be interrupted. A new kernel has been started, without state.")
-                    break
-                continue
-            kind, content = message["msg_type"], message["content"]
+        deadline, interrupted, count = time.monotonic() + seconds_max, None, None
+        async for kind, content in self._messages(request):
             if kind == "execute_input":
                 count = content["execution_count"]
-            elif kind == "stream":
-                yield {"type": content["name"], "text": content["text"], "timestamp": time.time()}
-            elif kind in ("execute_result", "display_data"):
-                yield result(content["data"], kind == "execute_result")
-            elif kind == "error" and interrupted is None:
-                yield error(content["ename"], content["evalue"], "\n".join(content["traceback"]))
-            elif kind == "error":
+            elif kind == "error" and interrupted is not None:
                 yield error("TimeoutError", f"The code ran longer than {seconds_max:g} s and was interrupted.")
-            elif kind == "status" and content["execution_state"] == "idle":
-                break
-            if interrupted is None and time.monotonic() > deadline:
-                # It says so much that it is never silent.
+            elif event := event_of(kind, content):
+                yield event
+            if interrupted is None and (time.monotonic() > deadline or not is_wanted()):
                 interrupted = time.monotonic()
                 await self.manager.interrupt_kernel()
+            if trouble := await self._trouble(kind, interrupted):
+                await self.restart()
+                yield error("KernelDied", f"{trouble} A new kernel has been started, without state.")
+                break
         if count is not None:
             yield {"type": "number_of_executions", "execution_count": count}
 
-    async def _next(self, request):
-        """The next message about a request, or None after a while of silence."""
-        try:
-            while True:
+    async def _trouble(self, kind, interrupted):
+        if kind == SILENCE and not await self.manager.is_alive():
+            return "The kernel died." if interrupted is None else "The code ran too long, and the interrupt ended the kernel."
+        if interrupted is not None and time.monotonic() > interrupted + INTERRUPT_S_MAX:
+            return "The code could not be interrupted."
+        return None
+
+    async def _messages(self, request):
+        """Kind and content of what the kernel says of a request until that is done, and SILENCE now and then."""
+        while True:
+            try:
                 message = await self.client.get_iopub_msg(timeout=LOOK_S)
-                if message["parent_header"].get("msg_id") == request:
-                    return message
-        except Exception as silence:
-            if type(silence).__name__ != "Empty":
-                raise
-            return None
+            except Empty:
+                yield SILENCE, {}
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                # Of a thread that has outlived its execution.
+                yield SILENCE, {}
+            elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                return
+            else:
+                yield message["msg_type"], message["content"]
 
     async def _silently(self, code):
         request = self.client.execute(code, silent=True, store_history=False)
-        while message := await self._next(request):
-            if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+        async for kind, _ in self._messages(request):
+            if await self._trouble(kind, None):
                 return
+
+
+def event_of(kind, content):
+    """What the caller is told, if anything."""
+    if kind == "stream":
+        return {"type": content["name"], "text": content["text"], "timestamp": time.time()}
+    if kind in ("execute_result", "display_data"):
+        return result(content["data"], kind == "execute_result")
+    if kind == "error":
+        return error(content["ename"], content["evalue"], "\n".join(content["traceback"]))
+    return None
 
 
 def error(name, value, traceback=""):
@@ -160,7 +186,7 @@ def result(data, is_main):
 
 
 class Contexts:
-    """All contexts, and for each language the one that is used when none is named."""
+    """All contexts, and for each kernel the one that is used when none is named."""
 
     def __init__(self, cwd):
         self.cwd = cwd
@@ -185,14 +211,15 @@ class Contexts:
 
     async def default(self, language=None):
         language = (language or "python").lower()
+        kernel = KERNELS.get(language)
         async with self.starting:
-            if language not in self.defaults:
-                self.defaults[language] = await self.create(language)
-            return self.defaults[language]
+            if kernel not in self.defaults:
+                self.defaults[kernel] = await self.create(language)
+            return self.defaults[kernel]
 
     async def delete(self, id):
         context = self.all.pop(id)
-        self.defaults = {language: other for language, other in self.defaults.items() if other is not context}
+        self.defaults = {kernel: other for kernel, other in self.defaults.items() if other is not context}
         await context.stop()
 
     async def stop(self):
