@@ -80,7 +80,7 @@ pub async fn run(app: App, ending: CancellationToken) {
     let tasks = async {
         tokio::join!(watch::run(app.clone()), chronicle::run(app.clone()), clock::run(app.clone()));
     };
-    ending.run_until_cancelled(tasks).await;
+    ending.run_until_cancelled(Box::pin(tasks)).await;
 }
 
 /// Waits until the edge knows what was committed before. To be called before a change is answered that a caller may try
@@ -90,7 +90,7 @@ pub(crate) async fn told(app: &App) {
     if fleet.0.edge.is_none() {
         return;
     }
-    let Ok(revision) = app.store.read(|tx| store::feed::latest(tx)).await else { return };
+    let Ok(revision) = app.store.read(store::feed::latest).await else { return };
     let mut told = fleet.0.told.subscribe();
     if tokio::time::timeout(TELLING_MAX, told.wait_for(|known| *known >= revision)).await.is_err() {
         tracing::warn!("the edge is late in learning of changes");

@@ -22,7 +22,7 @@ use types::parts::{Sensitive, Status};
 /// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its next time.
 const LATE_MAX_S: i64 = 120;
 /// Of what a sandbox said when it refused, this is kept.
-const ERROR_BYTES_MAX: usize = 500;
+const ERROR_CHARACTERS_MAX: usize = 500;
 const INTERRUPTED: &str = "the server was stopped while this was fired; whether the command was started is not known";
 
 pub(super) fn due(held: &Held<Schedule>) -> Option<Timestamp> {
@@ -118,9 +118,8 @@ async fn shoot(app: &App, machine: &dyn Machine, shot: &Shot) -> Outcome {
     }
 }
 
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
-    text
+fn cut(text: String) -> String {
+    text.chars().take(ERROR_CHARACTERS_MAX).collect()
 }
 
 /// The call of the sandbox API that starts the command.

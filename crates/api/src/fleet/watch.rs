@@ -29,7 +29,7 @@ pub(super) async fn run(app: App) {
 
 async fn follow(app: &App) -> Result<(), Error> {
     // The position first: what changes while all is read comes again.
-    let start = app.store.read(|tx| feed::latest(tx)).await?;
+    let start = app.store.read(feed::latest).await?;
     read_all(app).await?;
     app.fleet.0.told.send_replace(start);
     settle::sweep(app).await?;

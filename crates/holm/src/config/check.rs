@@ -19,6 +19,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     counts(config)?;
     store(config)?;
     auth(config)?;
+    node(config)?;
     regions(config)?;
     observability(config)
 }
@@ -59,6 +60,10 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("store.waiting_max", config.store.waiting_max as u64),
         ("store.batch_max", config.store.batch_max as u64),
         ("server.streams_max", config.server.streams_max as u64),
+        ("gateway.waiting_max", config.gateway.waiting_max as u64),
+        ("node.instances_max", config.node.instances_max.into()),
+        ("node.pids_max", config.node.pids_max.into()),
+        ("node.open_files_max", config.node.open_files_max),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),
@@ -91,6 +96,16 @@ fn auth(config: &Config) -> Result<(), Wrong> {
     match (missing, parts.iter().any(|(_, value)| value.is_some())) {
         (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
         _ => auth.oidc_issuer.as_ref().map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
+    }
+}
+
+fn node(config: &Config) -> Result<(), Wrong> {
+    if let Err(error) = config.node.subnet.parse::<node::Subnet>() {
+        return wrong("node.subnet", error.to_string());
+    }
+    match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway)) {
+        (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),
+        _ => Ok(()),
     }
 }
 

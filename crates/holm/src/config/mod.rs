@@ -10,7 +10,7 @@ use crate::duration::Span;
 use clap::ValueEnum;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub(crate) use layers::Layers;
@@ -31,6 +31,9 @@ pub(crate) struct Config {
     pub(crate) first_start: FirstStart,
     pub(crate) limits: Limits,
     pub(crate) placement: Placement,
+    pub(crate) gateway: Gateway,
+    pub(crate) node: Node,
+    pub(crate) images: Images,
     pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
     pub(crate) metrics: Metrics,
@@ -146,6 +149,63 @@ pub(crate) struct Region {
     pub(crate) country: String,
     #[serde(default)]
     pub(crate) continent: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Gateway {
+    pub(crate) domains: Vec<String>,
+    pub(crate) trust_forwarded: bool,
+    pub(crate) standby: Span,
+    pub(crate) wait_timeout: Span,
+    pub(crate) waiting_max: usize,
+    pub(crate) connect_timeout: Span,
+    pub(crate) answer_idle: Span,
+    pub(crate) socket_idle: Span,
+    pub(crate) body_bytes_max: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Node {
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) guest: Option<PathBuf>,
+    pub(crate) instances_max: u32,
+    pub(crate) ready: u32,
+    pub(crate) pids_max: u32,
+    pub(crate) open_files_max: u64,
+    pub(crate) subnet: String,
+    pub(crate) first_uid: u32,
+    pub(crate) egress: Egress,
+    pub(crate) nameservers: Vec<IpAddr>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Images {
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+impl Images {
+    /// Of the store that the server and the command line share: both must unpack layers for the same overlays.
+    pub(crate) fn settings() -> images::Settings {
+        images::Settings { overlay: images::Overlay::User, ..images::Settings::default() }
+    }
+}
+
+impl Config {
+    pub(crate) fn images_folder(&self) -> PathBuf {
+        self.images.folder.clone().unwrap_or_else(|| self.data.folder.join("images"))
+    }
+}
+
+/// What instances may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Egress {
+    Internet,
+    Nothing,
 }
 
 #[derive(Debug, Clone, Deserialize)]

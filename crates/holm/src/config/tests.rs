@@ -22,7 +22,7 @@ fn refused(text: &str, expect: &[&str]) {
 #[test]
 fn the_defaults_are_usable() {
     let config = load_text("").unwrap();
-    assert_eq!(config.server.roles, [Role::Api]);
+    assert_eq!(config.server.roles, [Role::Api, Role::Gateway, Role::Node]);
     assert_eq!(config.placement.regions[0].name, "local");
     assert!(config.store.url.is_none());
 }

@@ -2,9 +2,10 @@
 
 use crate::config::{Config, Region};
 use crate::error::Error;
+use api::App;
+use api::fleet::Fleet;
 use auth::Auth;
 use auth::outside::Provider;
-use axum::Router;
 use std::collections::BTreeMap;
 use store::Store;
 use types::{KindName, World};
@@ -14,14 +15,12 @@ pub(crate) async fn api(
     store: &Store,
     world: &World,
     public_url: &str,
-) -> Result<(Router, Auth), Error> {
-    let auth = auth(config, store, world, public_url).await?;
+    auth: &Auth,
+    fleet: Fleet,
+) -> Result<App, Error> {
     let settings = api_settings(config, public_url)?;
-    let fleet = api::fleet::Fleet::new(None, None);
     let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet };
-    let app =
-        api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })?;
-    Ok((api::router(app), auth))
+    api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
 pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {

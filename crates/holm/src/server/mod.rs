@@ -1,11 +1,15 @@
 //! The server: assembly, listening, observation and the orderly end.
 //!
-//! Order of the start: settings, log, port, store, first start, API, serve. The port comes before the store so that
+//! Order of the start: settings, log, port, store, first start, machine, API, serve. The port comes before the store so that
 //! a second server by mistake ends before it touches data; callers that come early wait in the kernel's queue.
 //! Order of the end: `/ready` says 503, the port closes, requests in flight finish, traces are sent.
 
 pub(crate) mod assembly;
+mod edge;
 mod first_start;
+mod front;
+mod guard;
+mod machine;
 mod observe;
 mod probes;
 mod process;
@@ -17,6 +21,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::world;
 use auth::Auth;
+use front::Front;
 use observe::Observation;
 use probes::Probes;
 use serve::{Ending, Listener};
@@ -41,7 +46,9 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let public_url = public_url(&config, listener.scheme(), address);
     let world = world::system();
     first_start::greet(&config, &store, &world, &public_url).await?;
-    let (api, auth) = assembly::api(&config, &store, &world, &public_url).await?;
+    let auth = assembly::auth(&config, &store, &world, &public_url).await?;
+    let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
+    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
 
     let ending = Ending::default();
     let probes = Probes {
@@ -50,13 +57,18 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         metrics: observation.metrics.clone(),
         request_timeout: config.server.request_timeout.0,
     };
-    let router = probes::surround(api, probes);
+    let front =
+        Front { router: probes::surround(api::router(app.clone()), probes), gateway: sandboxes.gateway.clone() };
+    let fleet = tokio::spawn(api::fleet::run(app, ending.draining.clone()));
     tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
-    listener.serve(router, ending).await;
+    listener.serve(front, ending).await;
     forget_address(&config);
+    // It ends with the draining, which is over; a failure in it was logged where it happened.
+    let _ = fleet.await;
+    sandboxes.leave().await;
     tracing::info!("stopped");
     observation.finish().await;
     Ok(Exit::Success)

@@ -2,11 +2,14 @@
 
 use crate::config;
 use crate::error::Error;
-use axum::Router;
+use crate::server::front::Front;
+use gateway::Peer;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
@@ -61,12 +64,13 @@ impl Listener {
     }
 
     /// Serves until the end begins, then lets the requests in flight finish within the limit.
-    pub(crate) async fn serve(self, router: Router, ending: Ending) {
+    pub(crate) async fn serve(self, front: Front, ending: Ending) {
         let Ending { draining, hurried } = ending;
         let graceful = GracefulShutdown::new();
-        while let Some((stream, place)) = self.accept(&draining).await {
+        while let Some((stream, peer, place)) = self.accept(&draining).await {
             let connection = Connection {
-                router: router.clone(),
+                front: front.clone(),
+                peer: Peer { address: peer.ip(), secure: self.tls.is_some() },
                 tls: self.tls.clone(),
                 header_timeout: self.header_timeout,
                 watcher: graceful.watcher(),
@@ -87,14 +91,14 @@ impl Listener {
     }
 
     /// The next connection, once there is room for it; `None` when draining.
-    async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
         loop {
             let next = async {
                 let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
                 Some((self.tcp.accept().await, place))
             };
             match draining.run_until_cancelled(next).await?? {
-                (Ok((stream, _)), place) => return Some((stream, place)),
+                (Ok((stream, peer)), place) => return Some((stream, peer, place)),
                 (Err(error), _) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -105,7 +109,8 @@ impl Listener {
 }
 
 struct Connection {
-    router: Router,
+    front: Front,
+    peer: Peer,
     tls: Option<TlsAcceptor>,
     header_timeout: Duration,
     watcher: hyper_util::server::graceful::Watcher,
@@ -138,7 +143,11 @@ impl Connection {
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .max_header_list_size(HEADER_BYTES_MAX as u32)
             .keep_alive_interval(Some(self.header_timeout));
-        let service = TowerToHyperService::new(self.router);
+        let (front, peer) = (self.front, self.peer);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            front.clone().answer(request)
+        });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         // A client that went away is its own business.
         if let Err(error) = self.watcher.watch(connection.into_owned()).await {

@@ -14,7 +14,29 @@ const MEMORY_WISHED_KIB: u64 = 1 << 20;
 const PLAUSIBLE_YEAR: &str = "2026";
 
 pub(super) fn look() -> Vec<Finding> {
-    vec![kernel(), namespaces(), cgroups(), nftables(), kvm(), qemu(), memory(), open_files(), clock()]
+    let mut findings = vec![kernel()];
+    findings.extend(instances());
+    findings.extend([micro_vms(), memory(), open_files(), clock()]);
+    findings
+}
+
+/// What the node itself finds when it tries.
+fn instances() -> Vec<Finding> {
+    let found = node::probe().into_iter();
+    let remedy = |needed| match (needed, rustix::process::geteuid().is_root()) {
+        (true, true) => "sandboxes need it: use a newer kernel, or serve without them: `holm up --role api`",
+        (true, false) => "sandboxes need it, and root to make it: run as root, or `holm up --role api`",
+        (false, _) => "install the package, or do without what needs it: see docs/sandboxes.md",
+    };
+    let finding = |found: node::Finding| match found.works {
+        true => Finding::ok(found.what, found.detail),
+        false => Finding::warn(found.what, found.detail, remedy(found.needed)),
+    };
+    found.map(finding).collect()
+}
+
+fn micro_vms() -> Finding {
+    Finding::ok("microVMs", "this release has none: sandboxes that ask for mk3 run in containers, and say so")
 }
 
 fn kernel() -> Finding {
@@ -25,78 +47,6 @@ fn kernel() -> Finding {
         return Finding::ok("kernel", release);
     }
     Finding::warn("kernel", format!("{release} is old"), "containers need Linux 5.15 or newer: update the system")
-}
-
-fn namespaces() -> Finding {
-    const CHECK: &str = "user namespaces";
-    const ALLOWED: &str = "sysctl -w user.max_user_namespaces=15000";
-    let number = |file: &str| fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    if !Path::new("/proc/self/ns/user").exists() {
-        return Finding::warn(CHECK, "the kernel has none", "containers need a kernel with CONFIG_USER_NS");
-    }
-    if number("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return Finding::warn(CHECK, "are turned off", ALLOWED);
-    }
-    let root = rustix::process::geteuid().is_root();
-    if !root && number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0) {
-        return Finding::warn(CHECK, "only root may make them", "sysctl -w kernel.unprivileged_userns_clone=1");
-    }
-    if !root && number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        let remedy = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
-        return Finding::warn(CHECK, "AppArmor restricts them", remedy);
-    }
-    Finding::ok(CHECK, "can be made")
-}
-
-fn cgroups() -> Finding {
-    const CHECK: &str = "cgroups";
-    const REMEDY: &str = "boot with systemd.unified_cgroup_hierarchy=1, or run in a container with --cgroupns=private";
-    let Ok(controllers) = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers") else {
-        let says = if Path::new("/sys/fs/cgroup/memory").exists() { "version 1" } else { "none are mounted" };
-        return Finding::warn(CHECK, format!("{says}; limits of containers need version 2"), REMEDY);
-    };
-    let missing: Vec<_> = ["cpu", "memory", "pids"]
-        .into_iter()
-        .filter(|name| !controllers.split_whitespace().any(|has| has == *name))
-        .collect();
-    if missing.is_empty() {
-        return Finding::ok(CHECK, "version 2 with cpu, memory and pids");
-    }
-    Finding::warn(CHECK, format!("version 2 lacks {}", missing.join(", ")), REMEDY)
-}
-
-fn nftables() -> Finding {
-    match find_program("nft") {
-        Some(place) => Finding::ok("nftables", place),
-        None => Finding::warn(
-            "nftables",
-            "`nft` is not installed",
-            "apt-get install nftables; workloads need it for their network",
-        ),
-    }
-}
-
-fn kvm() -> Finding {
-    const CHECK: &str = "KVM";
-    let device = Path::new("/dev/kvm");
-    if !device.exists() {
-        let remedy = "turn on virtualisation in the firmware, or nested virtualisation in the host; without it microVMs are emulated";
-        return Finding::warn(CHECK, "/dev/kvm is not there", remedy);
-    }
-    match fs::OpenOptions::new().read(true).write(true).open(device) {
-        Ok(_) => Finding::ok(CHECK, "can be used"),
-        Err(error) => Finding::warn(CHECK, format!("/dev/kvm: {error}"), "add the user to the group `kvm`"),
-    }
-}
-
-fn qemu() -> Finding {
-    let name = format!("qemu-system-{}", std::env::consts::ARCH);
-    match find_program(&name) {
-        Some(place) => Finding::ok("QEMU", place),
-        None => {
-            Finding::warn("QEMU", format!("`{name}` is not installed"), "apt-get install qemu-system; microVMs need it")
-        }
-    }
 }
 
 fn memory() -> Finding {
@@ -134,11 +84,4 @@ fn clock() -> Finding {
         format!("{now}; no time service was seen"),
         "apt-get install systemd-timesyncd, unless the host keeps the time",
     )
-}
-
-fn find_program(name: &str) -> Option<String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Tools of root are often missing from a user's PATH.
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(Into::into));
-    folders.map(|folder| folder.join(name)).find(|file| file.is_file()).map(|file| file.display().to_string())
 }

@@ -1,0 +1,41 @@
+//! Who may come in at the data plane: the same people and keys as at the management side, from the same memory.
+
+use auth::{Auth, Blame, Denied};
+use gateway::{BoxFuture, Caller, Guard, Refused};
+use types::Scope;
+
+/// What it takes to use a sandbox.
+const USE: [Scope; 1] = [Scope::SandboxesControl];
+
+pub(super) struct Door(pub(super) Auth);
+
+impl Guard for Door {
+    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
+        Box::pin(async move { self.identify(token, workspace).await.map_err(refused) })
+    }
+}
+
+impl Door {
+    async fn identify(&self, token: &str, workspace: &str) -> Result<Caller, Denied> {
+        let who = self.0.identify(token).await?;
+        let member = self.0.enter(&who, Some(workspace))?;
+        member.may(&USE)?;
+        Ok(Caller {
+            subject_id: who.subject.as_str().to_owned(),
+            subject_type: who.subject.type_name(),
+            auth_method: if who.key.is_some() { "apikey" } else { "oauth" },
+        })
+    }
+}
+
+fn refused(denied: Denied) -> Refused {
+    match (&denied, denied.blame()) {
+        (Denied::Expired, _) => Refused::Expired,
+        (_, Blame::Credentials) => Refused::Unknown,
+        (_, Blame::Rights | Blame::Request) => Refused::Forbidden { why: denied.to_string() },
+        (_, Blame::Server) => {
+            tracing::error!(%denied, "credentials could not be checked");
+            Refused::Broken
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The parts that run sandboxes and lead to them, as far as this process has them.
+
+use super::edge::Local;
+use super::guard::Door;
+use crate::config::{self, Config, Role};
+use crate::error::Error;
+use api::fleet::{Fleet, Machine};
+use auth::Auth;
+use gateway::Gateway;
+use host::{Control, Host};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use types::World;
+
+/// Holds the name of this machine, made at its first start.
+const NAME_FILE: &str = "machine";
+const NAME_CHARACTERS: usize = 8;
+const GUEST: &str = "holm-guest";
+
+/// What this process has for sandboxes.
+pub(crate) struct Sandboxes {
+    pub(crate) fleet: Fleet,
+    pub(crate) gateway: Option<Gateway>,
+    host: Option<Host>,
+}
+
+/// Opens what the roles of this process need.
+pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, public_url: &str) -> Result<Sandboxes, Error> {
+    let roles = &config.server.roles;
+    if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
+        return Ok(Sandboxes { fleet: Fleet::new(None, None), gateway: None, host: None });
+    }
+    let host = open_host(config.clone(), world.clone()).await?;
+    let gateway = Gateway::new(gateway::Parts {
+        settings: gateway_settings(config, public_url),
+        guard: Arc::new(Door(auth.clone())),
+        machine: Arc::new(host.clone()),
+        world: world.clone(),
+    });
+    let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.keeper().clone()));
+    let fleet = Fleet::new(Some(control), Some(Arc::new(Local(gateway.clone()))));
+    Ok(Sandboxes { fleet, gateway: Some(gateway), host: Some(host) })
+}
+
+impl Sandboxes {
+    /// Removes what the machine was given for instances, if none is left.
+    pub(crate) async fn leave(self) {
+        let Some(host) = self.host else { return };
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || host.leave()).await {
+            tracing::debug!(%error, "something of this server stays on the machine");
+        }
+    }
+}
+
+async fn open_host(config: Config, world: World) -> Result<Host, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        let images = images(&config)?;
+        let settings = host_settings(&config, &world)?;
+        Host::open(settings, images, world).map_err(|error| cannot("run sandboxes on this machine", &error))
+    });
+    opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
+}
+
+/// An error with its causes, and the way out.
+fn cannot(act: &str, error: &dyn std::error::Error) -> Error {
+    let mut message = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    let hint = "`holm doctor` says what this machine lacks; `holm up --role api` serves without sandboxes";
+    Error::Start { act: act.to_owned(), message: format!("{message}\n  {hint}") }
+}
+
+fn images(config: &Config) -> Result<images::Store, Error> {
+    images::Store::open(&config.images_folder(), config::Images::settings())
+        .map_err(|error| cannot("open the image store", &error))
+}
+
+fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error> {
+    let name = name(&config.data.folder, world)?;
+    let file = guest(config)?;
+    let guest = std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
+    let node = node_settings(config, &name)?;
+    Ok(host::Settings { name, node, guest, pids_max: config.node.pids_max })
+}
+
+fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
+    let wishes = &config.node;
+    let subnet = wishes.subnet.parse().map_err(|error| cannot("use node.subnet", &error))?;
+    let egress = match wishes.egress {
+        config::Egress::Internet => node::Egress::internet_only(),
+        config::Egress::Nothing => node::Egress::Nothing,
+    };
+    let limits = node::Limits {
+        instances: wishes.instances_max,
+        seats_ready: wishes.ready,
+        open_files: wishes.open_files_max,
+        ..node::Limits::default()
+    };
+    Ok(node::Settings {
+        folder: config.data.folder.join("node"),
+        name: format!("holm-{name}"),
+        subnet,
+        egress,
+        nameservers: nameservers(wishes),
+        first_uid: wishes.first_uid,
+        limits,
+    })
+}
+
+/// The settings', else those of this machine that are not on its own loopback, where sandboxes cannot reach them.
+fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
+    if !wishes.nameservers.is_empty() {
+        return wishes.nameservers.clone();
+    }
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    lines.filter_map(|address| address.trim().parse().ok()).filter(|address: &IpAddr| !address.is_loopback()).collect()
+}
+
+/// Made once and kept with the data, so that a server finds the instances of its earlier runs.
+fn name(data: &Path, world: &World) -> Result<String, Error> {
+    let file = data.join(NAME_FILE);
+    match std::fs::read_to_string(&file) {
+        Ok(name) if !name.trim().is_empty() => Ok(name.trim().to_owned()),
+        Ok(_) => Err(Error::Start { act: format!("read {}", file.display()), message: "it is empty".into() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = world.random_text(NAME_CHARACTERS);
+            let fresh = file.with_extension("new");
+            std::fs::write(&fresh, &name)
+                .and_then(|()| std::fs::rename(&fresh, &file))
+                .map_err(Error::io(format!("write {}", file.display())))?;
+            Ok(name)
+        }
+        Err(error) => Err(Error::io(format!("read {}", file.display()))(error)),
+    }
+}
+
+fn guest(config: &Config) -> Result<PathBuf, Error> {
+    if let Some(file) = &config.node.guest {
+        return Ok(file.clone());
+    }
+    let own = std::env::current_exe().map_err(Error::io("find this program's own file"))?;
+    Ok(own.with_file_name(GUEST))
+}
+
+fn gateway_settings(config: &Config, public_url: &str) -> gateway::Settings {
+    let wishes = &config.gateway;
+    let own = reqwest::Url::parse(public_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let domains = own.into_iter().chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
+    gateway::Settings {
+        domains: domains.map(|domain| domain.to_lowercase()).collect(),
+        trust_forwarded: wishes.trust_forwarded,
+        waiting_max: wishes.waiting_max,
+        wait_timeout: wishes.wait_timeout.0,
+        standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),
+        connect_timeout: wishes.connect_timeout.0,
+        answer_idle: wishes.answer_idle.0,
+        body_max: wishes.body_bytes_max,
+        socket_idle: wishes.socket_idle.0,
+        ..gateway::Settings::default()
+    }
+}

@@ -1,0 +1,123 @@
+//! What the management side asks of the machine, and of the data plane about what is awake.
+
+use crate::Host;
+use crate::Interrupted;
+use crate::instances::{fact, machine_id, runs, seen};
+use crate::launching::chain;
+use api::fleet::{Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
+use bytes::Bytes;
+use gateway::{Found, Keeper};
+use http_body_util::{BodyExt, Full, Limited};
+use node::{Error, State};
+use std::time::Duration;
+
+/// Facts that are written down at once.
+const FACTS_AT_ONCE: usize = 500;
+/// How long one look for facts waits. The end of the program has to wait for it.
+const FACTS_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Of the answer to a call of the management side.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+impl From<Interrupted> for MachineFault {
+    fn from(interrupted: Interrupted) -> Self {
+        Self(interrupted.to_string())
+    }
+}
+
+/// The machine together with the keeper of who is awake on it.
+pub struct Control {
+    host: Host,
+    keeper: Keeper,
+}
+
+impl Control {
+    /// Tells the keeper of the instances that run already.
+    pub fn new(host: Host, keeper: Keeper) -> Self {
+        for view in host.0.node.list().iter().filter(|view| runs(&view.state)) {
+            let found = if matches!(view.state, State::Paused { .. }) { Found::Asleep } else { Found::Awake };
+            keeper.start(view.id.as_str(), found);
+        }
+        Self { host, keeper }
+    }
+}
+
+fn fault(error: &Error) -> MachineFault {
+    MachineFault(chain(error))
+}
+
+impl Machine for Control {
+    fn name(&self) -> &str {
+        &self.host.0.name
+    }
+
+    fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage> {
+        self.host.0.find(image)
+    }
+
+    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
+        Box::pin(async move {
+            let instance = launch.instance.clone();
+            self.host.launch(launch).await?;
+            self.keeper.start(&instance, Found::Awake);
+            Ok(())
+        })
+    }
+
+    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        self.keeper.forget(instance);
+        Box::pin(async move {
+            let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
+            self.host
+                .on_node(move |inner| {
+                    match inner.node.destroy(&id) {
+                        Ok(()) | Err(Error::Missing(_)) => inner.leases.give_back(&id),
+                        Err(error) => return Err(fault(&error)),
+                    }
+                    Ok(())
+                })
+                .await
+        })
+    }
+
+    fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move { self.keeper.rest(instance).await.map_err(|error| MachineFault(error.to_string())) })
+    }
+
+    fn instances(&self) -> Vec<Seen> {
+        self.host.0.node.list().iter().map(seen).collect()
+    }
+
+    fn facts(&self) -> Wait<'_, Vec<Fact>> {
+        Box::pin(async move {
+            loop {
+                let look =
+                    self.host.on_node(|inner| Ok::<_, MachineFault>(inner.node.facts(FACTS_AT_ONCE, FACTS_PATIENCE)));
+                match look.await {
+                    Ok(facts) if facts.is_empty() => {}
+                    facts => return facts.unwrap_or_default().into_iter().map(fact).collect(),
+                }
+            }
+        })
+    }
+
+    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
+        Box::pin(
+            self.host.on_node(move |inner| inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))),
+        )
+    }
+
+    fn call<'a>(
+        &'a self,
+        instance: &'a str,
+        request: http::Request<Bytes>,
+    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        Box::pin(async move {
+            let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
+            let answer = self.keeper.call(instance, request.map(Full::new)).await.map_err(|error| fault(&error))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| fault(&*error))?;
+            Ok(http::Response::from_parts(head, body.to_bytes()))
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! What the data plane asks of the machine.
+
+use crate::instances::machine_id;
+use crate::{Host, Inner, Interrupted};
+use gateway::{BoxFuture, Machine, MachineError};
+use node::{Error, Id};
+use std::io;
+use tokio::net::{TcpSocket, TcpStream};
+
+impl From<Interrupted> for MachineError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Failed(io::Error::other(interrupted))
+    }
+}
+
+impl Machine for Host {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn connect<'a>(&'a self, instance: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+        Box::pin(async move {
+            let id = machine_id(instance).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+            // Some microseconds: the socket is made inside the network of the instance and used from outside.
+            let socket = self.0.node.socket(&id).map_err(|error| match error {
+                Error::Missing(_) => io::Error::new(io::ErrorKind::NotFound, error),
+                other => io::Error::other(other),
+            })?;
+            let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(socket));
+            socket.connect((std::net::Ipv4Addr::LOCALHOST, port).into()).await
+        })
+    }
+
+    fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+        self.act(instance, |inner, id| inner.node.pause(id))
+    }
+
+    fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+        self.act(instance, |inner, id| inner.node.resume(id))
+    }
+
+    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+        self.act(instance, |inner, id| inner.node.reclaim(id))
+    }
+}
+
+impl Host {
+    fn act<'a>(
+        &'a self,
+        instance: &'a str,
+        act: impl FnOnce(&Inner, &Id) -> Result<(), Error> + Send + 'static,
+    ) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async move {
+            let id = machine_id(instance).map_err(|_| MachineError::Gone)?;
+            self.on_node(move |inner| {
+                act(inner, &id).map_err(|error| match error {
+                    Error::Missing(_) => MachineError::Gone,
+                    other => MachineError::Failed(io::Error::other(other)),
+                })
+            })
+            .await
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Names and facts of instances, from one side's words to the other's.
+
+use api::fleet::{Fact, Happened, Seen};
+use node::{Exit, Id, SpecError, State, View};
+
+pub(crate) fn machine_id(instance: &str) -> Result<Id, SpecError> {
+    Id::new(instance)
+}
+
+pub(crate) fn seen(view: &View) -> Seen {
+    Seen { instance: view.id.to_string(), runs: runs(&view.state) }
+}
+
+pub(crate) fn runs(state: &State) -> bool {
+    matches!(state, State::Running { .. } | State::Paused { .. })
+}
+
+pub(crate) fn fact(fact: node::Fact) -> Fact {
+    let happened = match fact.happened {
+        node::Happened::Started { .. } => Happened::Started,
+        node::Happened::Paused => Happened::Slept,
+        node::Happened::Resumed => Happened::Woke,
+        node::Happened::Exited(exit) => Happened::Ended { how: how(exit), out_of_memory: exit == Exit::OutOfMemory },
+        node::Happened::Destroyed => Happened::Retired,
+    };
+    Fact { number: fact.number, at: fact.at, instance: fact.instance.to_string(), happened }
+}
+
+/// Completes "the sandbox …".
+fn how(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("ended: its first process exited with {code}"),
+        Exit::Signal(signal) => format!("ended: its first process was killed by signal {signal}"),
+        Exit::OutOfMemory => "ran out of memory".to_owned(),
+        Exit::Unknown => "ended while this server was not running".to_owned(),
+        Exit::Lost => "was lost when the machine was started anew".to_owned(),
+    }
+}

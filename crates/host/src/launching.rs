@@ -1,0 +1,150 @@
+//! From what is wished to an instance: the image and the guest's orders.
+
+use crate::instances::machine_id;
+use crate::{Host, Inner, Interrupted};
+use api::fleet::{ImageAt, Launch, LaunchFault, UnknownImage};
+use images::{Config, Credentials, Image, Reference};
+use node::{CreateError, FirstProcess, Spec, User, Writable};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// The port of the sandbox API.
+pub(crate) const GUEST_PORT: u16 = 8080;
+/// Names of images that a message lists.
+const NAMES_MAX: usize = 100;
+/// Of its memory, so much may be files when no disk was asked for: a half.
+const FILES_OF_MEMORY: u32 = 2;
+
+impl From<Interrupted> for LaunchFault {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Broken(interrupted.to_string())
+    }
+}
+
+impl Host {
+    /// Fetches the image if it is not here, and starts the instance.
+    pub(crate) async fn launch(&self, launch: Launch) -> Result<(), LaunchFault> {
+        let inner = &self.0;
+        let name = inner.reference(&launch.image)?;
+        if inner.find(&launch.image)? == ImageAt::Registry {
+            let credentials = credentials(&launch, &name)?;
+            let pulled = inner.puller.pull(&inner.images, &name, &credentials, |_| {}).await;
+            pulled.map_err(|error| LaunchFault::Pull(format!("{name}: {}", chain(&error))))?;
+        }
+        self.on_node(move |inner| inner.start(&launch, &name)).await
+    }
+}
+
+impl Inner {
+    /// Whether an image is here. A name without a registry means an image of this machine and nothing else, so that a
+    /// slip of the pen asks nobody outside.
+    pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
+        let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
+        match self.images.resolve(&name) {
+            Ok(Some(_)) => Ok(ImageAt::Hand),
+            Ok(None) if name.host().is_some() => Ok(ImageAt::Registry),
+            Ok(None) => Err(self.unknown(image)),
+            Err(error) => {
+                tracing::error!(%error, image, "an image cannot be read");
+                Err(self.unknown(image))
+            }
+        }
+    }
+
+    fn reference(&self, image: &str) -> Result<Reference, LaunchFault> {
+        image.parse().map_err(|_| self.unknown(image).into())
+    }
+
+    fn unknown(&self, image: &str) -> UnknownImage {
+        let listed = self.images.list().unwrap_or_default().into_iter();
+        let mut there_are: Vec<String> = listed.flat_map(|image| image.names).map(|name| name.to_string()).collect();
+        there_are.sort();
+        there_are.truncate(NAMES_MAX);
+        UnknownImage { wanted: image.chars().take(NAMES_MAX).collect(), there_are }
+    }
+
+    fn start(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
+        let id = machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
+        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
+        let image = self.images.resolve(name).map_err(|error| broken(&error))?;
+        let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
+        let image = self.leases.take(&id, image.digest, &self.images).map_err(|error| broken(&error))?;
+        let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
+        let made = self.node.create(&self.spec(launch, id.clone(), &image)).map(drop);
+        match made {
+            // The same launch again: an earlier run was stopped before it could say so.
+            Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
+            Err(error) => {
+                self.leases.give_back(&id);
+                Err(match &error {
+                    CreateError::Full(_) | CreateError::Unheard(_) => LaunchFault::Full(error.to_string()),
+                    _ => broken(&error),
+                })
+            }
+        }
+    }
+
+    fn spec(&self, launch: &Launch, id: node::Id, image: &Image) -> Spec {
+        let memory_mb = launch.memory_mb;
+        let in_memory = Writable::Memory { mb: memory_mb / FILES_OF_MEMORY };
+        Spec {
+            id,
+            layers: image.layers.clone(),
+            memory_mb,
+            cpu_millicores: Spec::cpu_for(memory_mb),
+            pids_max: self.pids_max,
+            writable: launch.storage_mb.map_or(in_memory, |mb| Writable::Disk { mb }),
+            hostname: launch.hostname.clone(),
+            workdir: "/".to_owned(),
+            user: User::ROOT,
+            first: FirstProcess {
+                program: self.guest.clone(),
+                arguments: vec!["holm-guest".to_owned()],
+                environment: vec![
+                    format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
+                    format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
+                ],
+                listen: Some(GUEST_PORT),
+                config: Some(orders(launch, &image.config)),
+            },
+        }
+    }
+}
+
+/// What the guest is told: the image's environment, under that of the launch, and where to begin.
+fn orders(launch: &Launch, image: &Config) -> Vec<u8> {
+    let mut environment: BTreeMap<&str, &str> =
+        image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
+    let start: Vec<&String> = match image.entrypoint.is_empty() {
+        true => Vec::new(),
+        false => image.entrypoint.iter().chain(&image.cmd).collect(),
+    };
+    let orders = json!({
+        "env": environment,
+        "workdir": workdir,
+        "user": image.user,
+        "disableProcessLogging": !launch.keeps_logs,
+        "start": start,
+    });
+    orders.to_string().into_bytes()
+}
+
+fn credentials(launch: &Launch, name: &Reference) -> Result<Credentials, LaunchFault> {
+    let Some(config) = &launch.registries else { return Ok(Credentials::None) };
+    let read = Credentials::from_docker_config(config.as_bytes(), name);
+    read.map_err(|_| LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned()))
+}
+
+/// An error with all its causes, for whoever has to mend it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! Which instance uses which image, so that no image goes while something runs on it. On disk, because instances
+//! outlive this program.
+
+use images::{Digest, Image, Lease, Store};
+use node::Id;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+pub(crate) struct Leases {
+    folder: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    users: HashMap<Id, Digest>,
+    images: HashMap<Digest, Used>,
+}
+
+struct Used {
+    image: Image,
+    instances: usize,
+    _lease: Lease,
+}
+
+impl Leases {
+    /// Takes the leases again that an earlier run of this program had.
+    pub(crate) fn open(folder: &Path, store: &Store) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let leases = Self { folder: folder.to_owned(), state: Mutex::default() };
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| Id::new(name).ok());
+            let digest = fs::read_to_string(&path)?.trim().parse().ok();
+            match (id, digest) {
+                (Some(id), Some(digest)) if leases.hold(&id, digest, store)?.is_some() => {}
+                _ => tracing::warn!(path = %path.display(), "an instance runs on an image that is not there any more"),
+            }
+        }
+        Ok(leases)
+    }
+
+    /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
+    pub(crate) fn take(&self, id: &Id, digest: Digest, store: &Store) -> io::Result<Option<Image>> {
+        // Not forced to disk: what is lost with the machine's power is lost with the instances.
+        fs::write(self.folder.join(id.as_str()), digest.to_string())?;
+        let image = self.hold(id, digest, store)?;
+        if image.is_none() {
+            fs::remove_file(self.folder.join(id.as_str()))?;
+        }
+        Ok(image)
+    }
+
+    fn hold(&self, id: &Id, digest: Digest, store: &Store) -> io::Result<Option<Image>> {
+        let mut state = self.state.lock();
+        let image = match state.images.get_mut(&digest) {
+            Some(used) => {
+                used.instances += 1;
+                used.image.clone()
+            }
+            None => {
+                let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };
+                state.images.insert(digest, Used { image: image.clone(), instances: 1, _lease: lease });
+                image
+            }
+        };
+        state.users.insert(id.clone(), digest);
+        Ok(Some(image))
+    }
+
+    pub(crate) fn give_back(&self, id: &Id) {
+        let mut state = self.state.lock();
+        let Some(digest) = state.users.remove(id) else { return };
+        let unused = state.images.get_mut(&digest).is_some_and(|used| {
+            used.instances -= 1;
+            used.instances == 0
+        });
+        if unused {
+            state.images.remove(&digest);
+        }
+        drop(state);
+        if let Err(error) = fs::remove_file(self.folder.join(id.as_str())) {
+            tracing::warn!(%error, instance = %id, "the note of an image in use could not be removed");
+        }
+    }
+
+    /// Gives back what instances held that are not there any more.
+    pub(crate) fn keep_only(&self, instances: &HashSet<Id>) {
+        let gone: Vec<Id> = self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
+        for id in gone {
+            self.give_back(&id);
+        }
+    }
+}

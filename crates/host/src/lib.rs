@@ -1,0 +1,82 @@
+//! This machine as the management side and the data plane see it: images, the guest and the node, put together.
+//!
+//! ```text
+//! api::fleet::Machine  ◀── Control ──▶ gateway (who is awake)
+//! gateway::Machine     ◀── Host ─┬──▶ node    instances
+//!                                ├──▶ images  what they are made of
+//!                                └──  guest   their first program
+//! ```
+//!
+//! Nothing here decides what should run; it knows how to. The calls of the node block for some milliseconds at most and
+//! run on threads that may.
+
+mod control;
+mod data;
+mod instances;
+mod launching;
+mod leases;
+mod settings;
+
+pub use control::Control;
+pub use settings::{OpenError, Settings};
+
+use images::{Puller, Store};
+use leases::Leases;
+use node::{Node, Program};
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+use types::World;
+
+/// A machine that runs instances. Cheap to clone.
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    node: Node,
+    images: Store,
+    leases: Leases,
+    puller: Puller,
+    guest: Program,
+    pids_max: u32,
+}
+
+impl Host {
+    /// Takes charge of what runs here. Blocks.
+    pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
+        let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;
+        let leases = Leases::open(&settings.node.folder.join("images"), &images).map_err(OpenError::Leases)?;
+        let http = reqwest::Client::builder().build().map_err(OpenError::Http)?;
+        let node = Node::open(settings.node, world)?;
+        leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
+        Ok(Self(Arc::new(Inner {
+            name: settings.name,
+            node,
+            images,
+            leases,
+            puller: Puller::new(http, images::Patience::default()),
+            guest,
+            pids_max: settings.pids_max,
+        })))
+    }
+
+    /// Removes what the machine was given for instances, if there are none. Blocks.
+    pub fn leave(&self) -> std::io::Result<()> {
+        self.0.node.leave()
+    }
+
+    /// Runs something that blocks for a moment.
+    async fn on_node<T, E>(&self, work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<Interrupted> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.0);
+        spawn_blocking(move || work(&inner)).await.unwrap_or_else(|_| Err(Interrupted.into()))
+    }
+}
+
+/// The program ends, or a thread did.
+#[derive(Debug, thiserror::Error)]
+#[error("the machine was interrupted")]
+struct Interrupted;

@@ -1,0 +1,26 @@
+//! What the program decides about this machine.
+
+use std::io;
+
+pub struct Settings {
+    /// Names this machine among all that share a database.
+    pub name: String,
+    pub node: node::Settings,
+    /// The program that is process 1 of every instance. It must need no file of the instance.
+    pub guest: Vec<u8>,
+    /// Processes that one instance may have.
+    pub pids_max: u32,
+}
+
+/// Why this machine cannot run instances.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the guest program cannot be kept in memory")]
+    Guest(#[source] io::Error),
+    #[error("what is known of the images in use cannot be read")]
+    Leases(#[source] io::Error),
+    #[error("no client for registries can be made")]
+    Http(#[source] reqwest::Error),
+    #[error(transparent)]
+    Node(#[from] node::OpenError),
+}
