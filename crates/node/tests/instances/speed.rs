@@ -1,6 +1,7 @@
 //! How long a start takes, beside what one could take instead. Prints a table; run it by its name, in a release build.
 
 use crate::machine::{BUSYBOX, Machine, world};
+use node::Node;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ fn from_create_to_first_output() {
         let spec = machine.shell(&format!("m-{}", world().random_text(8)), "echo hi; while :; do sleep 9; done");
         node.create(&spec).unwrap();
         while node.console(&spec.id).unwrap().is_empty() {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         made.push(spec.id);
     }));
@@ -59,6 +60,30 @@ fn from_create_to_first_output() {
         }));
     }
     rows.iter().for_each(|row| println!("{row}"));
+    for threads in [1, 2, 4] {
+        println!(
+            "{:<40} {:.0} per second",
+            format!("create and destroy, {threads} threads"),
+            rate(&machine, &node, threads)
+        );
+    }
+}
+
+/// Includes making the seats: there are more rounds than seats ready.
+fn rate(machine: &Machine, node: &Node, threads: usize) -> f64 {
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let spec = machine.shell(&format!("r-{thread}-{round}"), "while :; do sleep 9; done");
+                    node.create(&spec).unwrap();
+                    node.destroy(&spec.id).unwrap();
+                }
+            });
+        }
+    });
+    (threads * ROUNDS) as f64 / begin.elapsed().as_secs_f64()
 }
 
 fn run(command: &mut Command) {

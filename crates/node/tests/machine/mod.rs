@@ -2,6 +2,7 @@
 
 use node::{Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User, Writable};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::TempDir;
 use types::{Timestamp, World};
@@ -80,8 +81,11 @@ pub(crate) fn run(node: &Node, spec: &Spec) -> (Exit, String) {
     (exit, text)
 }
 
-pub(crate) fn program() -> Program {
-    Program::new(&std::fs::read(BUSYBOX).expect("the package busybox-static")).unwrap()
+/// The same for all instances of a test, as it is for a server's.
+fn program() -> Program {
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    let load = || Program::new(&std::fs::read(BUSYBOX).expect("the package busybox-static")).unwrap();
+    PROGRAM.get_or_init(load).clone()
 }
 
 /// Reads the console until it contains `text`.
