@@ -39,6 +39,8 @@ pub(crate) enum HandedOver {
 }
 
 impl HandedOver {
+    pub(crate) const ALL: [Self; 3] = [Self::Listener, Self::Settings, Self::State];
+
     /// The variable that tells that the descriptor is there.
     pub(crate) fn variable(self) -> &'static str {
         match self {

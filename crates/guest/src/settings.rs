@@ -67,7 +67,7 @@ impl Given {
 impl Settings {
     pub(crate) fn new(given: Given) -> Result<Self, Error> {
         let mut environment: BTreeMap<OsString, OsString> =
-            std::env::vars_os().filter(|(name, _)| !name.as_encoded_bytes().starts_with(b"HOLM_GUEST_")).collect();
+            std::env::vars_os().filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable())).collect();
         environment.extend(given.env.iter().map(|(name, value)| (name.into(), value.into())));
         let on =
             |name: &str| environment.get(&OsString::from(name)).is_some_and(|value| is_on(&value.to_string_lossy()));

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -48,6 +49,22 @@ impl Guest {
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
         Self { child, address: address.trim().to_owned(), directory }
+    }
+
+    /// Starts it as the machine does, with its socket as descriptor 3 and its settings as descriptor 4.
+    pub(crate) fn start_handed_over(listener: &TcpListener, settings: &Path, directory: tempfile::TempDir) -> Self {
+        let address = listener.local_addr().unwrap().to_string();
+        // The shell moves the descriptors to their places, which takes unsafe code otherwise.
+        let child = Command::new("sh")
+            .args(["-c", "exec \"$0\" 3<&0 4<\"$1\" 0</dev/null", env!("CARGO_BIN_EXE_holm-guest")])
+            .arg(settings)
+            .env_remove("SHELL")
+            .env("TMPDIR", directory.path())
+            .envs([("HOLM_GUEST_FD", "3"), ("HOLM_GUEST_CONFIG_FD", "4")])
+            .stdin(OwnedFd::from(listener.try_clone().unwrap()))
+            .spawn()
+            .unwrap();
+        Self { child, address, directory }
     }
 
     pub(crate) fn path(&self) -> &Path {

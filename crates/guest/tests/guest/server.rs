@@ -79,3 +79,23 @@ fn nothing_that_is_sent_ends_it() {
     });
     guest.get("/health").ok();
 }
+
+#[test]
+fn the_starter_hands_over_socket_and_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = json!({
+        "env": {"COLOUR": "red", "SECRET": "s"}, "workdir": directory.path(), "disableKeepAlive": true,
+    });
+    let file = directory.path().join("settings");
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let guest = Guest::start_handed_over(&listener, &file, directory);
+    let process = guest.run("echo $COLOUR $SECRET; pwd; env | grep -c HOLM_GUEST");
+    assert_eq!(process["stdout"], format!("red s\n{}\n0\n", guest.path().display()));
+    guest.post("/process", &json!({"command": "true", "keepAlive": true})).refused(400);
+    // Children get none of what was handed over.
+    let open = guest.run("ls -l /proc/self/fd")["stdout"].as_str().unwrap().to_owned();
+    assert!(open.contains("/dev/null") && !open.contains(file.to_str().unwrap()), "{open}");
+    let socket = std::fs::read_link(format!("/proc/{}/fd/3", guest.pid())).unwrap();
+    assert!(!open.contains(socket.to_str().unwrap()), "{open}");
+}

@@ -114,6 +114,9 @@ fn an_upgrade_that_fails_changes_nothing() {
     serving.join().unwrap();
     guest.send("POST", "/upgrade", &[], b"").ok();
     assert!(outcome(&guest)["lastUpgrade"]["error"].as_str().unwrap().contains("no address"));
+    let configured = Guest::start_with(&[("HOLM_GUEST_UPGRADE_URL", "http://127.0.0.1:1")]);
+    configured.send("POST", "/upgrade", &[], b"").ok();
+    assert!(outcome(&configured)["lastUpgrade"]["error"].as_str().unwrap().contains("cannot be reached"));
     guest.post("/upgrade", &json!({"baseUrl": "ftp://x/"})).refused(400);
     guest.post("/upgrade", &json!({"version": "../x"})).refused(400);
     assert_eq!(guest.get("/health").ok()["upgradeCount"], 0);
