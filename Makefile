@@ -1,4 +1,5 @@
-# make run            builds Holm and starts it; the first start prints how to use it
+# make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
+# make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
 # make bench NAME=api measures, and compares with what else one could take
 
@@ -12,24 +13,38 @@ LISTEN ?= 127.0.0.1:8700
 NAME ?= api
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
-TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static
+IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
+TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static nft=nftables ip=iproute2
 BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
 
 section = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run test bench
+.PHONY: help run build hub hub-test test bench
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-run:
+build:
 	$(call section,What the build needs)
-	@tools/need $(BUILD_NEEDS)
+	@tools/need $(BUILD_NEEDS) $(IMAGE_NEEDS)
 	@tools/need-rust
 	$(call section,Build (some minutes the first time))
 	@cargo build --release --locked --quiet --package holm
+
+run: build
+	$(call section,Image of sandboxes (about a minute the first time))
+	@target/release/holm image make holm/base --data "$(DATA)" || \
+		echo "Going on without it: no sandbox starts until 'make hub' or 'holm image import' brings an image."
 	$(call section,Start (data in $(DATA); Ctrl-C stops))
 	@exec target/release/holm up --data "$(DATA)" --listen "$(LISTEN)"
+
+hub: build
+	$(call section,Images (some minutes the first time))
+	@target/release/holm image make --all --data "$(DATA)"
+
+hub-test: build
+	$(call section,Make all images and use them (needs the network))
+	@cargo nextest run --release --package images --run-ignored only --no-capture
 
 test:
 	$(call section,What the tests need)

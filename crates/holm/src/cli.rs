@@ -2,7 +2,7 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, completion, config, delete, doctor, get, keys, login, logout, logs, restore, token, up, user,
+    apply, backup, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, token, up, user,
     version, workspaces,
 };
 use crate::error::Error;
@@ -31,6 +31,7 @@ enum Command {
     Apply(apply::Args),
     Delete(delete::Args),
     Logs(logs::Args),
+    Image(image::Args),
     Doctor(doctor::Args),
     Config(config::Args),
     Backup(backup::Args),
@@ -54,6 +55,7 @@ impl Cli {
             Command::Apply(args) => apply::run(args, Client::choose(&choice)?).await,
             Command::Delete(args) => delete::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Config(args) => config::run(&args),
             Command::Backup(args) => backup::run(args).await,

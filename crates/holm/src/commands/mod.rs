@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod get;
+pub(crate) mod image;
 pub(crate) mod keys;
 pub(crate) mod login;
 pub(crate) mod logout;

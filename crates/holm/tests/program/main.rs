@@ -7,6 +7,8 @@ mod command_line;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod images;
+#[cfg(test)]
 mod outward;
 #[cfg(test)]
 mod server;

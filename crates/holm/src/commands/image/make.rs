@@ -1,0 +1,72 @@
+use super::failed;
+use crate::commands::progress;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output;
+use crate::term;
+use images::{Kitchen, Recipe, Store};
+use std::path::Path;
+use std::time::Instant;
+
+/// Debian's release that images are made of.
+const SUITE: &str = "bookworm";
+const DEFAULT: &str = "holm/base";
+
+/// Makes images of recipes: of the project by name, or of your own by file
+///
+/// What they begin with is made before. What has not changed since is not made again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Names such as `holm/vite`, or files of recipes ending in `.toml`; holm/base if none is given
+    names: Vec<String>,
+    /// All recipes of the project
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Server of Debian's packages, instead of Debian's own
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+}
+
+pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
+    let kitchen = Kitchen { mirror: args.mirror, ..Kitchen::new(SUITE) };
+    for recipe in recipes(args.names, args.all)? {
+        make(&recipe, &kitchen, store)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
+    let broken = |error: images::Error| failed("read the recipes", &error);
+    if all {
+        return Recipe::all().map_err(broken);
+    }
+    let names = if names.is_empty() { vec![DEFAULT.to_owned()] } else { names };
+    let recipe = |text: String| {
+        if text.ends_with(".toml") {
+            return Recipe::open(Path::new(&text)).map_err(|error| failed(&format!("read the recipe {text}"), &error));
+        }
+        Recipe::of(&super::name(&text)?).map_err(broken)?.ok_or_else(|| unknown(&text))
+    };
+    names.into_iter().map(recipe).collect()
+}
+
+fn unknown(name: &str) -> Error {
+    let known: Vec<_> = Recipe::all().unwrap_or_default().iter().map(|recipe| recipe.name.path().to_owned()).collect();
+    Error::Usage(format!("there is no recipe `{name}`; there are {}, and files ending in .toml", known.join(", ")))
+}
+
+fn make(recipe: &Recipe, kitchen: &Kitchen, store: &Store) -> Result<(), Error> {
+    let start = Instant::now();
+    let bar = progress::Steps::new();
+    let made = store.make(recipe, kitchen, |step| bar.show(&step));
+    let steps = bar.finish();
+    made.map_err(|error| failed(&format!("make {}", recipe.name), &error))?;
+    let resolved = store.resolve(&recipe.name).map_err(|error| failed("read the image", &error))?;
+    let size = output::size(resolved.map_or(0, |image| image.size_bytes));
+    let name = recipe.name.path();
+    term::say(match steps {
+        0 => format!("{name}: nothing has changed, {size}"),
+        _ => format!("{name}: made in {} s, {size}", start.elapsed().as_secs()),
+    });
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `holm image`: the images of this machine, also while a server runs on them.
+
+mod import;
+mod list;
+mod make;
+mod pull;
+mod remove;
+
+use super::config::Place;
+use crate::config::{Config, Images};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::server::setup;
+use images::{Reference, Store};
+
+/// Makes, lists, imports, pulls and removes the images of this machine
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    act: Act,
+    #[command(flatten)]
+    place: Place,
+    /// Folder of everything that Holm keeps, instead of `data.folder`
+    #[arg(long, global = true, value_name = "FOLDER")]
+    data: Option<String>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Act {
+    Make(make::Args),
+    List(list::Args),
+    Import(import::Args),
+    Pull(pull::Args),
+    Remove(remove::Args),
+}
+
+pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
+    let flags: Vec<_> = args.data.into_iter().map(|folder| ("data.folder", folder)).collect();
+    let config = args.place.load(&flags)?;
+    // Everything but a download is work for processor and disk.
+    let work = move || {
+        let store = open(&config)?;
+        match args.act {
+            Act::Make(args) => make::run(args, &store),
+            Act::List(args) => list::run(&args, &store),
+            Act::Import(args) => import::run(args, &store),
+            Act::Remove(args) => remove::run(&args, &store),
+            Act::Pull(args) => tokio::runtime::Handle::current().block_on(pull::run(args, &store)),
+        }
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|error| failed("work with images", &error))?
+}
+
+fn open(config: &Config) -> Result<Store, Error> {
+    setup::make_folder(config)?;
+    Store::open(&config.images_folder(), Images::settings()).map_err(|error| failed("open the image store", &error))
+}
+
+fn name(text: &str) -> Result<Reference, Error> {
+    text.parse().map_err(|error| Error::Usage(format!("`{text}`: {error}")))
+}
+
+/// An error with its causes.
+fn failed(act: &str, error: &dyn std::error::Error) -> Error {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let message = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    Error::Start { act: act.to_owned(), message }
+}

@@ -1,0 +1,40 @@
+use super::failed;
+use crate::commands::progress;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use images::{Credentials, Patience, Puller, Store};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Pulls an image from a registry
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name such as `debian:12` or `registry.example.org/team/app:v2`
+    name: String,
+    /// Configuration file of Docker's clients, with who we are to the registry
+    #[arg(long, value_name = "FILE")]
+    docker_config: Option<PathBuf>,
+}
+
+pub(super) async fn run(args: Args, store: &Store) -> Result<Exit, Error> {
+    let name = super::name(&args.name)?;
+    let credentials = match args.docker_config {
+        Some(file) => {
+            let act = format!("read {}", file.display());
+            let bytes = std::fs::read(&file).map_err(Error::io(&act))?;
+            Credentials::from_docker_config(&bytes, &name).map_err(|error| failed(&act, &error))?
+        }
+        None => Credentials::None,
+    };
+    let http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).build();
+    let puller = Puller::new(http.map_err(|error| failed("start", &error))?, Patience::default());
+    let bars = progress::Layers::new();
+    let pulled = puller.pull(store, &name, &credentials, |step| bars.show(step)).await;
+    bars.finish();
+    let digest = pulled.map_err(|error| failed(&format!("pull {name}"), &error))?;
+    term::say(format!("{name} {digest}"));
+    Ok(Exit::Success)
+}

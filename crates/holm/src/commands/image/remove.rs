@@ -1,0 +1,26 @@
+use super::failed;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use images::{Error as Broken, Store};
+
+/// Removes an image, with all its names
+///
+/// Sandboxes that run on it go on. A server gives back the space when nothing needs the layers any more.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    name: String,
+}
+
+pub(super) fn run(args: &Args, store: &Store) -> Result<Exit, Error> {
+    let name = super::name(&args.name)?;
+    let broken = |error: Broken| failed(&format!("remove {name}"), &error);
+    let Some(image) = store.resolve(&name).map_err(broken)? else {
+        term::note(format!("there is no image {name}; `holm image list` shows what there is"));
+        return Ok(Exit::NotFound);
+    };
+    for name in store.remove_image(&image.digest).map_err(broken)? {
+        term::say(format!("{name} removed"));
+    }
+    Ok(Exit::Success)
+}

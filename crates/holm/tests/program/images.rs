@@ -1,0 +1,68 @@
+//! `holm image` on a store of its own, with a tiny image: one static busybox.
+
+use crate::common::{holm, text, write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const RECIPE: &str = r#"
+name = "own/greeter"
+from = "tiny"
+files = { "/greeting" = "greeting.txt" }
+run = ["cat /greeting >/copy"]
+"#;
+
+fn image(home: &Path, arguments: &[&str], code: i32) -> String {
+    let mut command = holm(home);
+    text(&command.arg("image").args(arguments).args(["--data", "data"]).output().unwrap(), code)
+}
+
+/// The archive of a root filesystem.
+fn rootfs(home: &Path) -> String {
+    let root = home.join("root");
+    std::fs::create_dir_all(root.join("bin")).unwrap();
+    std::fs::copy("/bin/busybox", root.join("bin/busybox")).unwrap();
+    std::fs::set_permissions(root.join("bin/busybox"), PermissionsExt::from_mode(0o755)).unwrap();
+    for applet in ["sh", "mkdir", "cp", "cat", "dirname"] {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let archive = home.join("root.tar");
+    let packed = Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status().unwrap();
+    assert!(packed.success());
+    archive.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn images_are_imported_made_listed_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let archive = rootfs(home);
+    image(home, &["import", &archive], 1);
+    assert!(image(home, &["import", &archive, "--name", "tiny"], 0).starts_with("tiny:latest sha256:"));
+
+    write(home, "greeting.txt", "hello");
+    let recipe = write(home, "own.toml", RECIPE);
+    let recipe = recipe.to_str().unwrap();
+    assert!(image(home, &["make", recipe], 0).contains("own/greeter: made in"));
+    assert!(image(home, &["make", recipe], 0).contains("own/greeter: nothing has changed"));
+    image(home, &["make", "holm/unheard-of"], 2);
+
+    let list = image(home, &["list"], 0);
+    assert!(list.contains("own/greeter:latest") && list.contains("tiny:latest") && !list.contains("recipe-"), "{list}");
+    let list: serde_json::Value = serde_json::from_str(&image(home, &["list", "--json"], 0)).unwrap();
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+
+    assert_eq!(image(home, &["remove", "own/greeter"], 0).trim(), "own/greeter:latest removed");
+    image(home, &["remove", "own/greeter"], 6);
+    assert!(!image(home, &["list"], 0).contains("own/greeter"));
+}
+
+#[test]
+fn what_cannot_be_pulled_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = holm(folder.path());
+    let output = command.args(["image", "pull", "localhost:1/name", "--data", "data"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("pull localhost:1/name:latest") && said.contains("cannot be reached"), "{said}");
+}
