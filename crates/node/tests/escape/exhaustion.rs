@@ -3,6 +3,7 @@
 use crate::machine::{Machine, PATIENCE, await_console, await_that, run};
 use crate::program;
 use node::{Exit, Happened, Node, Writable};
+use std::io::{Read, Write};
 use std::time::Duration;
 
 /// What the kernel keeps for an instance counts as its memory, too.
@@ -39,14 +40,11 @@ fn contained(what: &str, signs: &[&str]) {
 fn others_go_on(machine: &Machine, node: &Node) {
     let neighbour = node::Id::new("neighbour").unwrap();
     await_that("the neighbour", || {
-        let page = node.dial(&neighbour, 80, PATIENCE).and_then(|mut stream| {
-            use std::io::{Read, Write};
-            let mut page = String::new();
-            let read =
-                stream.write_all(b"GET /hostname HTTP/1.0\r\n\r\n").and_then(|()| stream.read_to_string(&mut page));
-            Ok(read.map(|_| page).unwrap_or_default())
-        });
-        page.is_ok_and(|page| page.ends_with("box\n"))
+        let mut page = String::new();
+        node.dial(&neighbour, 80, PATIENCE).is_ok_and(|mut stream| {
+            let asked = stream.write_all(b"GET /hostname HTTP/1.0\r\n\r\n");
+            asked.and_then(|()| stream.read_to_string(&mut page)).is_ok() && page.ends_with("box\n")
+        })
     });
     let newcomer = "sleep 0.01 & wait; echo x > /tmp/file && cat /tmp/file; exec 9</dev/null; exit 6";
     assert_eq!(machine.outcome(node, newcomer), (Exit::Code(6), "x\n".into()));
