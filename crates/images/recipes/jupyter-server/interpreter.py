@@ -10,6 +10,7 @@ the end `number_of_executions`. Without `context_id` the code runs in the defaul
 """
 
 import asyncio
+import contextlib
 import json
 import os
 
@@ -99,8 +100,9 @@ async def execute(request):
     async for event in context.execute(code, env_vars, seconds_max, is_wanted):
         # The rest is heard to its end also when nobody reads it: the context is free only then.
         if is_wanted():
-            # Only ASCII: some clients take other characters than a newline for the end of a line.
-            await answer.write(json.dumps(event).encode() + b"\n")
+            with contextlib.suppress(ConnectionError):
+                # Only ASCII: some clients take other characters than a newline for the end of a line.
+                await answer.write(json.dumps(event).encode() + b"\n")
     return answer
 
 

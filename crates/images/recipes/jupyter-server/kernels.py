@@ -17,6 +17,8 @@ CONTEXTS_MAX = 64
 START_S_MAX = 60
 # After an interrupt, before the kernel is replaced.
 INTERRUPT_S_MAX = 5
+# Deno's kernel says that it is done before it has said everything.
+LATE_S = 0.1
 # How often a silent kernel, and whoever waits for it, are looked after.
 LOOK_S = 0.5
 SILENCE = "silence"
@@ -142,17 +144,22 @@ class Context:
 
     async def _messages(self, request):
         """Kind and content of what the kernel says of a request until that is done, and SILENCE now and then."""
+        wait_s, is_done = LOOK_S, False
         while True:
             try:
-                message = await self.client.get_iopub_msg(timeout=LOOK_S)
+                message = await self.client.get_iopub_msg(timeout=wait_s)
             except Empty:
+                if is_done:
+                    return
                 yield SILENCE, {}
                 continue
             if message["parent_header"].get("msg_id") != request:
                 # Of a thread that has outlived its execution.
                 yield SILENCE, {}
             elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
-                return
+                if KERNELS[self.language] != "deno":
+                    return
+                wait_s, is_done = LATE_S, True
             else:
                 yield message["msg_type"], message["content"]
 

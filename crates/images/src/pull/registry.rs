@@ -136,6 +136,10 @@ impl<'a> Registry<'a> {
         if url.scheme() != "https" && self.base.scheme() == "https" {
             return Err(PullError::Address);
         }
+        // Names are judged when they are resolved; an address that is no name must be the registry's own.
+        if !matches!(url.host(), Some(url::Host::Domain(_))) && url.host() != self.base.host() {
+            return Err(PullError::Address);
+        }
         url.query_pairs_mut().extend_pairs(service.map(|service| ("service", service)));
         url.query_pairs_mut().append_pair("scope", scope.as_deref().unwrap_or(&self.scope));
         let mut request = self.http.get(url);

@@ -9,6 +9,8 @@ mod fixture;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod hub;
+#[cfg(test)]
 mod import;
 #[cfg(test)]
 mod pull;
