@@ -27,6 +27,7 @@ impl Host {
         let inner = &self.0;
         let name = inner.reference(&launch.image)?;
         if inner.find(&launch.image)? == ImageAt::Registry {
+            inner.require_open(&name)?;
             let credentials = credentials(&launch, &name)?;
             let pulled = inner.puller.pull(&inner.images, &name, &credentials, |_| {}).await;
             pulled.map_err(|error| LaunchFault::Pull(format!("{name}: {}", chain(&error))))?;
@@ -48,6 +49,14 @@ impl Inner {
                 tracing::error!(%error, image, "an image cannot be read");
                 Err(self.unknown(image))
             }
+        }
+    }
+
+    fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
+        let url = reqwest::Url::parse(&format!("https://{}", name.host().unwrap_or_default()));
+        match url.ok().as_ref().and_then(reqwest::Url::host_str) {
+            Some(host) if self.registries.permits(host) => Ok(()),
+            _ => Err(LaunchFault::Pull(format!("{name}: its registry is not on the internet; images.inside lists those that may be asked"))),
         }
     }
 

@@ -15,6 +15,7 @@ mod data;
 mod instances;
 mod launching;
 mod leases;
+mod registries;
 mod settings;
 
 pub use control::Control;
@@ -22,6 +23,7 @@ pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
 use leases::Leases;
+use registries::Registries;
 use node::{Node, Program};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -37,6 +39,7 @@ struct Inner {
     images: Store,
     leases: Leases,
     puller: Puller,
+    registries: Registries,
     guest: Program,
     pids_max: u32,
 }
@@ -46,7 +49,8 @@ impl Host {
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
         let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;
         let leases = Leases::open(&settings.node.folder.join("images"), &images).map_err(OpenError::Leases)?;
-        let http = reqwest::Client::builder().build().map_err(OpenError::Http)?;
+        let registries = Registries::new(settings.registries_inside);
+        let http = registries.client().map_err(OpenError::Http)?;
         let node = Node::open(settings.node, world)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
         Ok(Self(Arc::new(Inner {
@@ -55,6 +59,7 @@ impl Host {
             images,
             leases,
             puller: Puller::new(http, images::Patience::default()),
+            registries,
             guest,
             pids_max: settings.pids_max,
         })))

@@ -8,6 +8,8 @@ pub struct Settings {
     pub node: node::Settings,
     /// The program that is process 1 of every instance. It must need no file of the instance.
     pub guest: Vec<u8>,
+    /// Hosts of registries that may be asked although they are not on the internet.
+    pub registries_inside: Vec<String>,
     /// Processes that one instance may have.
     pub pids_max: u32,
 }

@@ -185,6 +185,7 @@ pub(crate) struct Node {
 pub(crate) struct Images {
     #[serde(deserialize_with = "layers::path_or_none")]
     pub(crate) folder: Option<PathBuf>,
+    pub(crate) inside: Vec<String>,
 }
 
 impl Images {

@@ -85,7 +85,8 @@ fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error
     let file = guest(config)?;
     let guest = std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
     let node = node_settings(config, &name)?;
-    Ok(host::Settings { name, node, guest, pids_max: config.node.pids_max })
+    let registries_inside = config.images.inside.clone();
+    Ok(host::Settings { name, node, guest, registries_inside, pids_max: config.node.pids_max })
 }
 
 fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {

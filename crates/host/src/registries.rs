@@ -1,0 +1,120 @@
+//! Which registries may be asked: those of the internet, and those inside that the settings name.
+//!
+//! Users choose the names of images, so without this a name could make this server call what only it can reach.
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::{Attempt, Policy};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// Registries answer with the address of a store at most a few times.
+const REDIRECTS_MAX: usize = 5;
+
+/// The rule, and the client that keeps to it.
+#[derive(Clone)]
+pub(crate) struct Registries(Arc<Vec<String>>);
+
+impl Registries {
+    /// `inside` are hosts, without ports, that may be asked although they are not on the internet.
+    pub(crate) fn new(inside: Vec<String>) -> Self {
+        Self(Arc::new(inside))
+    }
+
+    pub(crate) fn client(&self) -> reqwest::Result<reqwest::Client> {
+        let rule = self.clone();
+        let redirects = Policy::custom(move |attempt: Attempt<'_>| {
+            let known = attempt.url().host_str().is_some_and(|host| rule.permits(host));
+            if !known || attempt.previous().len() > REDIRECTS_MAX { attempt.stop() } else { attempt.follow() }
+        });
+        reqwest::Client::builder().redirect(redirects).dns_resolver(Arc::new(self.clone())).build()
+    }
+
+    /// Whether a host may be asked, as far as its name tells. Names are looked at again when they are resolved.
+    pub(crate) fn permits(&self, host: &str) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        self.is_inside(host) || bare.parse::<IpAddr>().map_or(true, is_public)
+    }
+
+    fn is_inside(&self, host: &str) -> bool {
+        self.0.iter().any(|inside| inside.eq_ignore_ascii_case(host))
+    }
+}
+
+impl Resolve for Registries {
+    fn resolve(&self, name: Name) -> Resolving {
+        let rule = self.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let inside = rule.is_inside(name.as_str());
+            let open: Vec<SocketAddr> = found.filter(|address| inside || is_public(address.ip())).collect();
+            if open.is_empty() {
+                return Err("the registry is not on the internet; images.inside lists those that may be".into());
+            }
+            Ok(Box::new(open.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [first, second, third, _] = address.octets();
+    let kept = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_broadcast()
+        || address.is_documentation()
+        || address.is_multicast();
+    let shared = first == 100 && (64..128).contains(&second);
+    let special = (first == 192 && second == 0 && third == 0) || (first == 198 && (18..20).contains(&second));
+    !(kept || shared || special || first == 0 || first >= 240)
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let translated = address.segments()[..2] == [0x64, 0xff9b];
+    let kept = address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || address.is_unique_local()
+        || address.is_unicast_link_local();
+    !(kept || translated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_internet_and_what_is_named_may_be_asked() {
+        let rule = Registries::new(vec!["registry.lan".into(), "10.0.0.7".into()]);
+        for host in ["ghcr.io", "8.8.8.8", "registry.lan", "REGISTRY.lan", "10.0.0.7", "[2606:4700::1]"] {
+            assert!(rule.permits(host), "{host}");
+        }
+        for host in [
+            "127.0.0.1",
+            "10.0.0.8",
+            "169.254.169.254",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[fd00::1]",
+            "0.0.0.0",
+            "100.64.1.1",
+            "[64:ff9b::7f00:1]",
+        ] {
+            assert!(!rule.permits(host), "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_not_followed() {
+        let rule = Registries::new(Vec::new());
+        assert!(rule.resolve("localhost".parse().unwrap()).await.is_err());
+        let rule = Registries::new(vec!["localhost".into()]);
+        assert!(rule.resolve("localhost".parse().unwrap()).await.is_ok());
+    }
+}
