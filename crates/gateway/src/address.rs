@@ -162,3 +162,7 @@ pub(crate) fn port_of(rest: &str, guest: u16) -> Result<(u16, &str), BadAddress>
     let port = digits.parse().ok().filter(|_| plain).ok_or(BadAddress::Port)?;
     Ok((port, rest))
 }
+
+#[cfg(test)]
+#[path = "address_tests.rs"]
+mod tests;

@@ -58,6 +58,10 @@ impl Rooms {
         }
     }
 
+    pub(crate) fn seats_taken(&self, key: &str) -> usize {
+        self.rooms.lock().get(key).map_or(0, |room| room.seats_taken)
+    }
+
     fn sit<'r>(&'r self, key: &'r str, seats: usize) -> Option<Seat<'r>> {
         if seats == 0 {
             return None;

@@ -138,6 +138,11 @@ impl Keeper {
         Some(Look { phase: state.phase(), visits, idle })
     }
 
+    /// How many requests wait for an instance.
+    pub fn waiting(&self, instance: &str) -> usize {
+        self.0.rooms.seats_taken(instance)
+    }
+
     /// Waits until the instance is awake, and keeps it so until the visit is dropped.
     pub async fn enter(&self, instance: &str) -> Result<Visit, EnterError> {
         self.enter_until(instance, Instant::now() + self.0.settings.wait_timeout).await

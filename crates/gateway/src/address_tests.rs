@@ -1,0 +1,106 @@
+use super::*;
+use http::HeaderValue;
+use proptest::prelude::*;
+
+const GUEST: u16 = 8080;
+
+fn domains() -> Vec<String> {
+    vec!["holm.test".into(), "localhost".into()]
+}
+
+fn hosted(host: &str) -> HeaderMap {
+    HeaderMap::from_iter([(HOST, HeaderValue::try_from(host).unwrap())])
+}
+
+#[track_caller]
+fn check(host: &str, target: &str, wanted: Result<Option<(Place<'_>, &str)>, BadAddress>) {
+    let (uri, headers) = (target.parse().unwrap(), hosted(host));
+    let wanted = wanted.map(|wanted| wanted.map(|(place, rest)| Address { place, rest }));
+    assert_eq!(Address::parse(&uri, &headers, &domains(), |host| host == "own.example"), wanted);
+}
+
+#[test]
+fn places_are_read_from_hosts_and_paths() {
+    let sandbox = |workspace, name| Place::Sandbox { workspace, name };
+    let preview = |label: &'static str, root| Place::Preview { label: label.into(), root };
+    check("h", "/w/sandboxes/n//a%2Fb", Ok(Some((sandbox("w", "n"), "//a%2Fb"))));
+    check("h", "/run/w/sandboxes/n", Ok(Some((sandbox("w", "n"), ""))));
+    check("h", "/run/sandboxes/n/x", Ok(Some((sandbox("run", "n"), "/x"))));
+    check("h", "/v0/sandboxes/n", Ok(None));
+    check("h", "//w/sandboxes/n", Ok(None));
+    check("h", "/w//sandboxes/n", Ok(None));
+    check("h", "/w/%73andboxes/n", Ok(None));
+    check("h", "/w/sandboxes//n", Ok(None));
+    check("h", "/w/sandboxes/../x", Ok(Some((sandbox("w", ".."), "/x"))));
+    check("h", "/-/a.preview/x", Ok(Some((preview("a", "/-/a.preview"), "/x"))));
+    check("A.Preview.Localhost:80", "/-/b.preview/x", Ok(Some((preview("a", "/"), "/-/b.preview/x"))));
+    check("a.b.preview.holm.test", "/", Ok(None));
+    check("sbx-a-b.r.holm.test", "/x", Ok(Some((Place::Label("a-b".into()), "/x"))));
+    check("sbx-a-b.r.s.holm.test", "/x", Ok(None));
+    check("own.example", "/w/sandboxes/n", Ok(Some((Place::Host("own.example".into()), "/w/sandboxes/n"))));
+    check("sbx-a-b.holm.test", "*", Err(BadAddress::Path));
+    check("sbx-a-b.holm.test@evil.example", "/", Err(BadAddress::Host));
+    check("evil.example", "http://sbx-a-b.holm.test/", Err(BadAddress::Host));
+    check("", "/w/sandboxes/n", Ok(Some((sandbox("w", "n"), ""))));
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    let odd = [
+        "",
+        ".",
+        "..",
+        "%2e%2e",
+        "%2F",
+        "port",
+        "02280",
+        "3000",
+        "sandboxes",
+        "-",
+        "a.preview",
+        "run",
+        "v0",
+        "?",
+        "a=b",
+    ];
+    prop_oneof![proptest::sample::select(odd.to_vec()).prop_map(str::to_owned), "[!-~&&[^#]]{0,8}"]
+}
+
+proptest! {
+    #[test]
+    fn any_host_and_path_are_read_without_panic(host in "[ -~]{0,40}", pieces in proptest::collection::vec(piece(), 0..8)) {
+        let path = format!("/{}", pieces.join("/"));
+        if let (Ok(uri), Ok(host)) = (path.parse::<Uri>(), HeaderValue::try_from(&host)) {
+            let headers = HeaderMap::from_iter([(HOST, host)]);
+            if let Ok(Some(address)) = Address::parse(&uri, &headers, &domains(), |_| true) {
+                // What is handed on is an end of what was sent, byte for byte.
+                prop_assert!(uri.path().ends_with(address.rest));
+                prop_assert!(address.rest.is_empty() || address.rest.starts_with('/'));
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_rest_are_what_was_sent(workspace in "[a-z][a-z-]{1,9}", name in "[a-z0-9-]{1,9}", pieces in proptest::collection::vec(piece(), 0..6)) {
+        let rest: String = pieces.iter().map(|piece| format!("/{}", piece.replace('?', ""))).collect();
+        let path = format!("/{workspace}/sandboxes/{name}{rest}");
+        prop_assume!(workspace != "api" && path.parse::<Uri>().is_ok_and(|uri| uri.path() == path));
+        let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
+        let address = Address::parse(&uri, &headers, &domains(), |_| false);
+        let place = Place::Sandbox { workspace: &workspace, name: &name };
+        prop_assert_eq!(address, Ok(Some(Address { place, rest: &rest })));
+    }
+
+    #[test]
+    fn only_plain_numbers_are_ports(digits in "[ -~&&[^/]]{0,7}", rest in "(/[a-z%./]{0,9})?") {
+        let path = format!("/port/{digits}{rest}");
+        let plain = digits.parse::<u16>().ok().filter(|port| *port > 0 && port.to_string() == digits);
+        prop_assert_eq!(port_of(&path, GUEST).ok(), plain.map(|port| (port, rest.as_str())));
+    }
+
+    #[test]
+    fn what_does_not_say_port_goes_to_the_guest(pieces in proptest::collection::vec(piece(), 0..6)) {
+        let path = format!("/{}", pieces.join("/"));
+        prop_assume!(!path.starts_with("/port/"));
+        prop_assert_eq!(port_of(&path, GUEST), Ok((GUEST, path.as_str())));
+    }
+}

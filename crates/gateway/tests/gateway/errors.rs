@@ -1,0 +1,130 @@
+//! What the edge says when a workload does not answer.
+
+use crate::stage::{Stage, request, settings};
+use gateway::Settings;
+use http_body_util::Full;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+#[tokio::test]
+async fn each_refusal_has_its_code() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let at = |token: &'static str| request("GET", "h", "/acme/sandboxes/box/", &[("authorization", token)]);
+    stage.send(request("GET", "h", "/acme/sandboxes/box/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    stage.send(at("Bearer no")).await.problem(401, "AUTHENTICATION_FAILED");
+    stage.send(at("Bearer old")).await.problem(401, "AUTHENTICATION_FAILED");
+    stage.send(at("Basic abc")).await.problem(401, "AUTHENTICATION_REQUIRED");
+    let reply = stage.send(at("Bearer eager")).await;
+    reply.problem(429, "TOO_MANY_REQUESTS");
+    assert_eq!(reply.headers["retry-after"], "7");
+    stage.get("/foreign/sandboxes/box/").await.problem(403, "FORBIDDEN");
+    stage.get("/acme/sandboxes/none/").await.problem(404, "WORKLOAD_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_port_without_listener_says_what_the_app_must_do() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let error = stage.get("/acme/sandboxes/box/port/4000/").await.problem(502, "PORT_NOT_LISTENING");
+    assert_eq!(error["message"], "nothing listens on 127.0.0.1:4000 in the sandbox");
+}
+
+/// A workload that reads the head of a request, sends `bytes` and closes.
+async fn abrupt(stage: &Stage, port: u16, bytes: &'static [u8]) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", port, listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).await;
+            let _ = stream.write_all(bytes).await;
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_workload_that_closes_early_is_said_to() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    abrupt(&stage, 1, b"").await;
+    abrupt(&stage, 2, b"HTTP/1.1 200 OK\r\ncontent-le").await;
+    abrupt(&stage, 3, b"\x00\x01nonsense\r\n\r\n").await;
+    abrupt(&stage, 4, b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n").await;
+    for port in 1..=4 {
+        stage.get(&format!("/acme/sandboxes/box/port/{port}/")).await.problem(502, "WORKLOAD_NO_ANSWER");
+    }
+    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
+}
+
+#[tokio::test]
+async fn a_silent_workload_is_given_up() {
+    let stage = Stage::start(Settings { answer_idle: Duration::from_millis(50), ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    stage.get("/acme/sandboxes/box/gate").await.problem(504, "WORKLOAD_TIMEOUT");
+    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused_by_its_length_and_by_its_bytes() {
+    let stage = Stage::start(Settings { body_max: 1000, ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    for (size, chunked) in [(1001, false), (1001, true), (1 << 20, true)] {
+        let mut request = request("POST", "h", "/acme/sandboxes/box/echo", &[("authorization", "Bearer key-of-acme")]);
+        *request.body_mut() = Full::from(vec![1; size]);
+        if chunked {
+            request.headers_mut().insert("transfer-encoding", "chunked".parse().unwrap());
+        }
+        stage.send(request).await.problem(413, "REQUEST_ENTITY_TOO_LARGE");
+    }
+    let mut request = request("POST", "h", "/acme/sandboxes/box/echo", &[("authorization", "Bearer key-of-acme")]);
+    *request.body_mut() = Full::from(vec![1; 1000]);
+    assert_eq!(stage.send(request).await.body.len(), 1000);
+}
+
+/// Sends bytes as they are and reads until the end.
+async fn raw(stage: &Stage, bytes: &str) -> String {
+    let mut stream = TcpStream::connect(stage.address).await.unwrap();
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer).await;
+    answer
+}
+
+#[tokio::test]
+async fn a_message_of_two_lengths_carries_no_second_request() {
+    let stage = Stage::start(settings()).await;
+    let workload = stage.sandbox("box", &[8080]).await;
+    let smuggled = "GET /acme/sandboxes/box/smuggled HTTP/1.1\r\nhost: h\r\n\r\n";
+    for lengths in [
+        format!("content-length: {}\r\ntransfer-encoding: chunked", smuggled.len() + 5),
+        format!("transfer-encoding: chunked\r\ncontent-length: {}", smuggled.len() + 5),
+        "content-length: 5\r\ncontent-length: 6".into(),
+        "transfer-encoding: chunked, identity".into(),
+    ] {
+        let answer = raw(
+            &stage,
+            &format!(
+                "POST /acme/sandboxes/box/first HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+                 authorization: Bearer key-of-acme\r\n{lengths}\r\n\r\n0\r\n\r\n{smuggled}"
+            ),
+        )
+        .await;
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+        assert!(!answer.contains("smuggled"), "{answer}");
+    }
+    assert!(workload.served.load(std::sync::atomic::Ordering::Relaxed) <= 2);
+}
+
+#[tokio::test]
+async fn a_tunnel_is_not_opened() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let answer = raw(
+        &stage,
+        "CONNECT sbx-box-acme.holm.test:80 HTTP/1.1\r\nhost: sbx-box-acme.holm.test:80\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}

@@ -1,0 +1,13 @@
+//! The data plane over real sockets: a real server in front, real workloads behind a machine that pauses them.
+
+#![expect(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a step of a test that fails ends the test")]
+
+mod errors;
+mod forward;
+mod hold;
+mod machine;
+mod previews;
+mod sandboxes;
+mod sockets;
+mod stage;
+mod workload;

@@ -1,0 +1,114 @@
+//! Connections that change their protocol.
+
+use crate::stage::{Stage, private, settings};
+use futures_util::{SinkExt, StreamExt};
+use gateway::Settings;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+/// Echoes messages on port 7 of `box`; counts those that it got while it was paused.
+async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 7, listener.local_addr().unwrap());
+    let while_paused = Arc::new(AtomicUsize::new(0));
+    let (machine, count) = (Arc::clone(&stage.machine), Arc::clone(&while_paused));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (machine, count) = (Arc::clone(&machine), Arc::clone(&count));
+            tokio::spawn(async move {
+                let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+                while let Some(Ok(message)) = socket.next().await {
+                    count.fetch_add(usize::from(machine.is_paused("box")), Ordering::Relaxed);
+                    if socket.send(message).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    while_paused
+}
+
+async fn open(stage: &Stage, host: &str, path: &str, bearer: Option<&str>) -> Result<WebSocketStream<TcpStream>, u16> {
+    let mut request = format!("ws://{host}{path}").into_client_request().unwrap();
+    if let Some(bearer) = bearer {
+        request.headers_mut().insert("authorization", format!("Bearer {bearer}").parse().unwrap());
+    }
+    let stream = TcpStream::connect(stage.address).await.unwrap();
+    match tokio_tungstenite::client_async(request, stream).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(tokio_tungstenite::tungstenite::Error::Http(reply)) => Err(reply.status().as_u16()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn exchange(socket: &mut WebSocketStream<TcpStream>, text: &str) {
+    socket.send(Message::text(text)).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
+}
+
+#[tokio::test]
+async fn a_socket_carries_messages_and_ends_cleanly() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    let at = "/acme/sandboxes/box/port/7/ws";
+    let mut socket = open(&stage, "h", at, Some("key-of-acme")).await.unwrap();
+    exchange(&mut socket, "a").await;
+    exchange(&mut socket, &"b".repeat(1 << 20)).await;
+    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 1);
+    socket.close(None).await.unwrap();
+    while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    drop(socket);
+    while stage.gateway.keeper().look("box").unwrap().visits > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_may_show_its_token_in_the_query() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    stage.preview(private(7));
+    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/?token=key-of-acme&cols=80", None).await.unwrap();
+    exchange(&mut socket, "a").await;
+    let mut socket = open(&stage, "p.preview.holm.test", "/?bl_preview_token=secret", None).await.unwrap();
+    exchange(&mut socket, "a").await;
+    assert_eq!(open(&stage, "h", "/acme/sandboxes/box/port/7/?token=no", None).await.unwrap_err(), 401);
+    assert_eq!(open(&stage, "p.preview.holm.test", "/", None).await.unwrap_err(), 401);
+    // Only a handshake: a link must not carry a key.
+    let plain = crate::stage::request("GET", "h", "/acme/sandboxes/box/?token=key-of-acme", &[]);
+    stage.send(plain).await.problem(401, "AUTHENTICATION_REQUIRED");
+}
+
+#[tokio::test]
+async fn an_idle_socket_lets_its_sandbox_rest_and_wakes_it_with_its_next_byte() {
+    let soon = Duration::from_millis(20);
+    let stage = Stage::start(Settings { socket_idle: soon, standby_delay: Some(soon), ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    let while_paused = echo(&stage).await;
+    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+    for round in 0..5 {
+        exchange(&mut socket, "awake").await;
+        stage.machine.until_paused("box").await;
+        exchange(&mut socket, &format!("again {round}")).await;
+    }
+    assert_eq!(while_paused.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_socket_that_is_cut_off_lets_go() {
+    let stage = Stage::start(Settings { standby_delay: Some(Duration::from_millis(20)), ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+    exchange(&mut socket, "a").await;
+    drop(socket);
+    stage.machine.until_paused("box").await;
+}

@@ -1,0 +1,213 @@
+//! A gateway behind a real server, one workspace, and clients.
+
+use crate::machine::LoopbackMachine;
+use crate::workload::Workload;
+use bytes::Bytes;
+use gateway::{BoxFuture, Caller, Found, Gateway, Guard, Parts, Peer, Refused, Settings};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use tokio::net::{TcpListener, TcpStream};
+use types::edge::{Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
+use types::ids::{ResourceId, WorkspaceId};
+use types::parts::TextMap;
+use types::{Timestamp, World};
+
+pub const KEY: &str = "key-of-acme";
+
+/// Knows one key of one workspace.
+struct OneKey;
+
+impl Guard for OneKey {
+    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
+        Box::pin(async move {
+            match (token, workspace) {
+                (KEY, "acme" | "acme-b") => {
+                    Ok(Caller { subject_id: "usr_1".into(), subject_type: "user", auth_method: "api_key" })
+                }
+                (KEY, _) => Err(Refused::Forbidden { why: "not a member of this workspace".into() }),
+                ("old", _) => Err(Refused::Expired),
+                ("eager", _) => Err(Refused::TooMany { retry_after_s: 7 }),
+                _ => Err(Refused::Unknown),
+            }
+        })
+    }
+}
+
+pub struct Stage {
+    pub gateway: Gateway,
+    pub machine: Arc<LoopbackMachine>,
+    pub address: SocketAddr,
+    pub clock: Arc<AtomicI64>,
+}
+
+/// No standby unless the test is about it.
+pub fn settings() -> Settings {
+    Settings { domains: vec!["holm.test".into()], standby_delay: None, ..Settings::default() }
+}
+
+impl Stage {
+    pub async fn start(settings: Settings) -> Self {
+        let clock = Arc::new(AtomicI64::new(1_000_000));
+        let time = Arc::clone(&clock);
+        let world = World::new(move || Timestamp::from_ms(time.load(Ordering::Relaxed)), |bytes| bytes.fill(7));
+        let machine = Arc::new(LoopbackMachine::default());
+        let gateway = Gateway::new(Parts { settings, guard: Arc::new(OneKey), machine: machine.clone(), world });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, gateway.clone()));
+        Self { gateway, machine, address, clock }
+    }
+
+    /// A sandbox of the workspace `acme` whose instance has the same name and runs.
+    pub async fn sandbox(&self, name: &str, ports: &[u16]) -> Arc<Workload> {
+        let workload = Workload::start(&self.machine, name, ports).await;
+        self.route("acme", name, by(name));
+        self.gateway.keeper().start(name, Found::Awake);
+        workload
+    }
+
+    pub fn route(&self, workspace: &str, name: &str, serving: Serving) {
+        self.gateway.routes().apply(RouteChange::Sandbox(SandboxRoute {
+            id: ResourceId::known(format!("{workspace}/{name}")),
+            workspace: WorkspaceId::known(workspace),
+            workspace_name: workspace.into(),
+            name: name.into(),
+            serving,
+        }));
+    }
+
+    pub fn preview(&self, preview: PreviewRoute) {
+        self.gateway.routes().apply(RouteChange::Preview(preview));
+    }
+
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Reply {
+        Reply::read(self.begin(request).await).await
+    }
+
+    /// The answer with its body still to come.
+    pub async fn begin<B>(&self, request: Request<B>) -> Response<Incoming>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        sender.send_request(request).await.unwrap()
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.send(get(path)).await
+    }
+}
+
+async fn serve(listener: TcpListener, gateway: Gateway) {
+    while let Ok((stream, peer)) = listener.accept().await {
+        let gateway = gateway.clone();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let gateway = gateway.clone();
+            async move {
+                request.extensions_mut().insert(Peer { address: peer.ip(), secure: false });
+                if !gateway.takes(&request) {
+                    return Ok::<_, Infallible>(not_taken());
+                }
+                Ok(gateway.serve(request).await)
+            }
+        });
+        tokio::spawn(async move {
+            let builder = auto::Builder::new(TokioExecutor::new());
+            let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// What the management side would answer.
+fn not_taken() -> Response<gateway::Body> {
+    let mut response = Response::new(gateway::Body::default());
+    *response.status_mut() = StatusCode::IM_A_TEAPOT;
+    response
+}
+
+pub fn by(instance: &str) -> Serving {
+    Serving::By { machine: "here".into(), instance: instance.into() }
+}
+
+/// A request with the right key, by path.
+pub fn get(path: &str) -> Request<Full<Bytes>> {
+    request("GET", "127.0.0.1", path, &[("authorization", "Bearer key-of-acme")])
+}
+
+pub fn request(method: &str, host: &str, path: &str, headers: &[(&str, &str)]) -> Request<Full<Bytes>> {
+    let mut builder = Request::builder().method(method).uri(path).header("host", host);
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
+    }
+    builder.body(Full::default()).unwrap()
+}
+
+/// A private preview of `box` with the token `secret`, under the label `p`.
+pub fn private(port: u16) -> PreviewRoute {
+    PreviewRoute {
+        id: ResourceId::known(format!("preview-{port}")),
+        workspace: WorkspaceId::known("acme"),
+        name: "p".into(),
+        sandbox: ResourceId::known("acme/box"),
+        at: PreviewAddress::Label("p".into()),
+        port,
+        opens: Opens::ToTokens(vec![token("secret", None)]),
+        request_headers: TextMap::new(),
+        response_headers: TextMap::new(),
+        expires_at: None,
+    }
+}
+
+pub fn token(text: &str, expires_at: Option<Timestamp>) -> TokenRoute {
+    use sha2::Digest;
+    TokenRoute { digest: sha2::Sha256::digest(text).into(), expires_at }
+}
+
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: http::HeaderMap,
+    pub body: Bytes,
+}
+
+impl Reply {
+    pub async fn read(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Self { status: head.status, headers: head.headers, body }
+    }
+
+    #[track_caller]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", String::from_utf8_lossy(&self.body));
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Checks that it is an error of the edge, in its whole shape.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.body));
+        assert_eq!(self.headers["x-blaxel-source"], "platform");
+        assert_eq!(self.headers["content-type"], "application/json");
+        let error = serde_json::from_slice::<Value>(&self.body).unwrap()["error"].take();
+        let mut members: Vec<_> = error.as_object().unwrap().keys().map(String::as_str).collect();
+        members.sort_unstable();
+        let all = ["action", "code", "do_not", "docs_url", "message", "origin", "retryable", "status", "timestamp"];
+        assert_eq!(members, all);
+        assert_eq!(error["code"], code);
+        assert_eq!(error["status"], status);
+        assert_eq!(error["retryable"].as_bool(), Some(self.headers.contains_key("retry-after")));
+        error
+    }
+}
