@@ -1,7 +1,8 @@
 //! Writable layers on the machine's disk: one folder per instance.
 //!
 //! What an instance wrote there belongs to ids that nobody else on the machine has, and it could make neither devices nor
-//! links that the node would follow. Its size is limited by a project quota, where the file system has those.
+//! links that the node would follow. Its size is limited by a project quota, where the file system has those. The quota calls
+//! were written by the kernel's documented interface; no kernel with project quotas was at hand to run them on.
 
 use crate::disk;
 use crate::seats::Seat;

@@ -19,9 +19,6 @@ pub(crate) const IDS_PER_INSTANCE: u32 = 65_536;
 /// Numbers that are tried when the kernel still holds the network of the one before.
 const TRIES: usize = 16;
 
-/// By how much the thread that makes seats ahead stands back. On Linux, this is a property of the thread.
-const BEHIND: i32 = 10;
-
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) number: u32,
@@ -102,10 +99,6 @@ impl Drop for Seats {
 
 impl Shared {
     fn keep_ready(&self) {
-        // Making a seat takes as long as a start, and the next start is better off without it on the other processor.
-        if let Err(error) = rustix::process::nice(BEHIND) {
-            tracing::debug!(%error, "seats are made at full priority");
-        }
         loop {
             {
                 let mut state = self.state.lock();
