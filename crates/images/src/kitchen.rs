@@ -50,7 +50,7 @@ impl Kitchen {
     /// A program that ends when its time is over, or when this process ends.
     pub(crate) fn tool(&self, program: &Path, package: &'static str) -> Tool {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=10"]);
+        command.args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=5"]);
         command.arg(self.time_max.as_secs().to_string()).arg(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Tool { command, program: program.to_owned(), package }

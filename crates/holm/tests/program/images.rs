@@ -1,6 +1,6 @@
 //! `holm image` on a store of its own, with a tiny image: one static busybox.
 
-use crate::common::{holm, text, write};
+use crate::common::{Server, holm, text, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -65,4 +65,15 @@ fn what_cannot_be_pulled_says_why() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("pull localhost:1/name:latest") && said.contains("cannot be reached"), "{said}");
+}
+
+#[test]
+fn images_come_and_go_while_a_server_runs() {
+    let server = Server::start();
+    let home = server.folder.path();
+    let archive = rootfs(home);
+    image(home, &["import", &archive, "--name", "tiny"], 0);
+    assert!(image(home, &["list"], 0).contains("tiny:latest"));
+    image(home, &["remove", "tiny"], 0);
+    assert!(server.stop().0.success());
 }
