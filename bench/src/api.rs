@@ -1,14 +1,15 @@
 //! The management API: durable writes, reads by name and lists, on both databases, beside etcd.
 
+use crate::acts::{self, Act, Manager, Mix};
 use crate::etcd::Etcd;
 use crate::grpc::Grpc;
-use crate::http1::{Http1, Requests};
-use crate::load::{self, Act, Caller, Mix, Seen};
+use crate::http1::{Http1, Origin};
+use crate::load::{self, Caller, Seen};
 use crate::machine;
+use crate::program;
 use crate::report::{Goal, Report};
 use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use testing::{Cluster, Holm, Start};
@@ -29,25 +30,24 @@ const STARTS: usize = 5;
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// Measures the named parts, or all.
-pub(crate) fn run(parts: &[String]) -> anyhow::Result<()> {
+pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     for part in parts {
         ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`; there are: {}", PARTS.join(", "));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let chosen = |part: &str| parts.is_empty() || parts.iter().any(|chosen| chosen == part);
-    tokio::task::LocalSet::new().block_on(&runtime, measure(chosen))
+    measure(|part| parts.is_empty() || parts.iter().any(|chosen| chosen == part)).await
 }
 
 async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let place = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
     open_to_the_database_user(place.path())?;
-    let program = build()?;
+    let program = program::build()?;
     let mut report = Report::default();
     println!("Closed loop: each connection sends its next request when the last one is answered. 1 s to warm up,");
     println!(
         "then 4 s; all in turns, {REPETITIONS} times, and the median of each, over {OBJECTS} objects. Server and callers share the machine."
     );
     machine::describe(place.path());
+    println!("etcd       {}", machine::said("etcd", &["--version"]).lines().next().unwrap_or_default());
 
     let cluster = if chosen("postgres") { Some(Cluster::start(place.path())?) } else { None };
     let mut servers = Vec::new();
@@ -78,32 +78,13 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     report.set_goal("get_rps", Goal::AtLeast(15_000.0));
     report.set_goal("rss_idle_mib", Goal::AtMost(150.0));
     report.set_goal("start_ms", Goal::AtMost(1000.0));
-    report.print();
-    println!("\n{}", report.save("api")?.display());
-    Ok(())
+    report.finish("api")
 }
 
 /// PostgreSQL runs as another user than root and must reach its folder.
 fn open_to_the_database_user(folder: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?)
-}
-
-/// Builds the program, unless `HOLM_PROGRAM` names one: to compare two builds.
-fn build() -> anyhow::Result<PathBuf> {
-    if let Some(program) = std::env::var_os("HOLM_PROGRAM") {
-        return Ok(program.into());
-    }
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
-        .current_dir(root)
-        .args(["build", "--release", "--locked", "--quiet", "--package", "holm"])
-        .status()?;
-    ensure!(built.success(), "Holm could not be built");
-    // This program stands where cargo puts the others.
-    let folder = std::env::current_exe()?;
-    Ok(folder.parent().context("no folder")?.join("holm"))
 }
 
 /// A server as users run it, but for the limits that guard against callers as fast as ours.
@@ -126,16 +107,18 @@ struct Contender {
 }
 
 enum Way {
-    Holm(Rc<Requests>),
+    Holm(Rc<Origin>),
     Etcd(String),
 }
 
 enum Connection {
-    Holm(Http1),
+    Holm(Manager),
     Etcd(Grpc),
 }
 
 impl Caller for Connection {
+    type Act = Act;
+
     async fn call(&mut self, act: Act) -> anyhow::Result<()> {
         match self {
             Self::Holm(caller) => caller.call(act).await,
@@ -150,7 +133,9 @@ impl Contender {
         let mut made = Vec::new();
         for _ in 0..connections {
             made.push(match &self.way {
-                Way::Holm(requests) => Connection::Holm(Http1::connect(requests).await?),
+                Way::Holm(origin) => {
+                    Connection::Holm(Manager { http: Http1::connect(origin).await?, lists: Rc::default() })
+                }
                 Way::Etcd(address) => Connection::Etcd(Grpc::connect(address).await?),
             });
         }
@@ -171,7 +156,7 @@ impl Contender {
 /// Fills all and measures them in turns, so that whatever else the machine does meets all alike.
 async fn race(report: &mut Report, contenders: &[Contender]) -> anyhow::Result<()> {
     for contender in contenders {
-        let filled = load::fill(&mut contender.connect(CONNECTIONS_MAX).await?, OBJECTS).await?;
+        let filled = acts::fill(&mut contender.connect(CONNECTIONS_MAX).await?, OBJECTS).await?;
         contender.tell(report, |database| format!("create_rps_{database}_c{CONNECTIONS_MAX}"), filled, "1/s");
     }
     for (mix, name) in MIXES {
@@ -179,7 +164,7 @@ async fn race(report: &mut Report, contenders: &[Contender]) -> anyhow::Result<(
             let mut seen = vec![Vec::new(); contenders.len()];
             for _ in 0..REPETITIONS {
                 for (contender, seen) in contenders.iter().zip(&mut seen) {
-                    seen.push(load::measure(&mut contender.connect(connections).await?, mix, OBJECTS).await?);
+                    seen.push(load::measure(&mut contender.connect(connections).await?, || mix.next(OBJECTS)).await?);
                 }
             }
             for (contender, seen) in contenders.iter().zip(&seen) {
@@ -201,7 +186,7 @@ struct Server {
     url: Option<String>,
     data: tempfile::TempDir,
     process: Holm,
-    requests: Rc<Requests>,
+    origin: Rc<Origin>,
 }
 
 impl Server {
@@ -209,26 +194,26 @@ impl Server {
         let data = tempfile::Builder::new().prefix("holm").tempdir_in(place)?;
         let process = start(program, data.path(), url.clone()).run()?;
         let key = process.key.as_deref().context("the first start shows a key")?;
-        let headers =
-            format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\ncontent-type: application/json\r\n");
-        let requests = Rc::new(Requests { address: process.address.clone(), headers, lists: Vec::new() });
-        Ok(Self { database, program: program.to_owned(), url, data, process, requests })
+        let headers = format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\n");
+        let origin = Rc::new(Origin { address: process.address.clone(), headers });
+        Ok(Self { database, program: program.to_owned(), url, data, process, origin })
     }
 
     fn contender(&self) -> Contender {
-        Contender { name: self.database, way: Way::Holm(Rc::clone(&self.requests)) }
+        Contender { name: self.database, way: Way::Holm(Rc::clone(&self.origin)) }
     }
 
     /// Measures what has no peer: lists, memory and starts.
     async fn finish(self, report: &mut Report) -> anyhow::Result<()> {
         let database = self.database;
-        let (names, lists) = lists(&mut Http1::connect(&self.requests).await?).await?;
-        let requests = Rc::new(Requests { lists, ..(*self.requests).clone() });
+        let (names, lists) = lists(&mut Http1::connect(&self.origin).await?).await?;
+        let lists: Rc<[String]> = lists.into();
         for (query, name) in names.into_iter().enumerate() {
             let mut seen = Vec::new();
             for _ in 0..REPETITIONS {
-                let mut caller = [Http1::connect(&requests).await?];
-                seen.push(load::measure(&mut caller, Mix::List { query }, OBJECTS).await?);
+                let http = Http1::connect(&self.origin).await?;
+                let mut caller = [Manager { http, lists: Rc::clone(&lists) }];
+                seen.push(load::measure(&mut caller, || Mix::List { query }.next(OBJECTS)).await?);
             }
             let seen = load::medians(&seen);
             report.add(format!("list_{name}_p50_ms_{database}"), seen.p50_us / 1e3, "ms");
@@ -238,7 +223,7 @@ impl Server {
         report.add(format!("rss_idle_mib_{database}"), self.process.resident_bytes()? as f64 / MIB, "MiB");
         drop(self.process);
         let start = start(&self.program, self.data.path(), self.url);
-        report.add(format!("start_ms_{database}"), starts(&start, &requests).await?, "ms");
+        report.add(format!("start_ms_{database}"), starts(&start, &self.origin).await?, "ms");
         Ok(())
     }
 }
@@ -247,7 +232,8 @@ impl Server {
 async fn lists(caller: &mut Http1) -> anyhow::Result<(Vec<&'static str>, Vec<String>)> {
     let mut cursor = String::new();
     for _ in 0..PAGES_TO_THE_MIDDLE {
-        let page = caller.ask("GET", &format!("/sandboxes?limit={PAGE_MAX}&sort=name:asc&cursor={cursor}"), "").await?;
+        let page =
+            caller.ask("GET", &format!("/v0/sandboxes?limit={PAGE_MAX}&sort=name:asc&cursor={cursor}"), "").await?;
         let page: serde_json::Value = serde_json::from_slice(page)?;
         cursor = page["meta"]["nextCursor"].as_str().context("a page without a cursor")?.to_owned();
     }
@@ -266,13 +252,13 @@ async fn lists(caller: &mut Http1) -> anyhow::Result<(Vec<&'static str>, Vec<Str
 }
 
 /// How long from the start of the process, on a full database, to its first answer.
-async fn starts(start: &Start<'_>, requests: &Requests) -> anyhow::Result<f64> {
+async fn starts(start: &Start<'_>, origin: &Origin) -> anyhow::Result<f64> {
     let mut times = Vec::new();
     for _ in 0..STARTS {
         let begun = Instant::now();
         let server = start.run()?;
-        let requests = Rc::new(Requests { address: server.address.clone(), ..requests.clone() });
-        Http1::connect(&requests).await?.call(Act::Get { object: 0 }).await?;
+        let origin = Rc::new(Origin { address: server.address.clone(), ..origin.clone() });
+        Http1::connect(&origin).await?.ask("GET", &format!("/v0/sandboxes/{}", acts::name(0)), "").await?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);

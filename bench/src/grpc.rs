@@ -1,7 +1,7 @@
 //! A caller of etcd over its own protocol, gRPC, written out by hand so that it costs as little as the other caller.
 
-use crate::http1::{body, name};
-use crate::load::{Act, Caller};
+use crate::acts::{Act, body, name};
+use crate::load::Caller;
 use anyhow::{bail, ensure};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -71,6 +71,8 @@ fn field(message: &mut Vec<u8>, number: u8, value: &[u8]) {
 }
 
 impl Caller for Grpc {
+    type Act = Act;
+
     async fn call(&mut self, act: Act) -> anyhow::Result<()> {
         let (object, value) = match act {
             Act::Make { object } => (object, Some(0)),

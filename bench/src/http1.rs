@@ -1,68 +1,77 @@
 //! A caller over HTTP/1.1 that costs next to nothing itself: it writes prepared bytes and looks for the end of answers.
 
-use crate::load::{Act, Caller};
 use anyhow::{Context as _, bail, ensure};
 use std::rc::Rc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const HEADERS_MAX: usize = 16 << 10;
+pub(crate) const JSON: &str = "application/json";
 
-/// What all callers of one server send.
-#[derive(Clone)]
-pub(crate) struct Requests {
+/// A server as its callers know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
     pub(crate) address: String,
     /// Lines that go with each request: credentials and version.
     pub(crate) headers: String,
-    /// The query strings of the lists that are measured.
-    pub(crate) lists: Vec<String>,
 }
 
 pub(crate) struct Http1 {
     stream: TcpStream,
-    requests: Rc<Requests>,
+    origin: Rc<Origin>,
     received: Vec<u8>,
 }
 
-/// The name of an object.
-pub(crate) fn name(object: usize) -> String {
-    format!("bench-{object:06}")
-}
-
-/// What is stored of an object: about what a small deployment sends.
-pub(crate) fn body(object: usize, value: u64) -> String {
-    format!(
-        r#"{{"metadata":{{"name":"{}","displayName":"Bench {object}","labels":{{"team":"measure","run":"{value:020}"}}}},"spec":{{"region":"local","runtime":{{"image":"blaxel/base-image:latest","memory":2048,"ports":[{{"name":"web","target":3000,"protocol":"HTTP"}}],"envs":[{{"name":"MODE","value":"production"}},{{"name":"LEVEL","value":"info"}}]}},"lifecycle":{{"expirationPolicies":[{{"type":"ttl-idle","value":"30m","action":"delete"}}]}}}}}}"#,
-        name(object)
-    )
-}
-
 impl Http1 {
-    pub(crate) async fn connect(requests: &Rc<Requests>) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(&requests.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, requests: Rc::clone(requests), received: Vec::with_capacity(HEADERS_MAX) })
+    pub(crate) async fn connect(origin: &Rc<Origin>) -> anyhow::Result<Self> {
+        Self::over(TcpStream::connect(&origin.address).await?, origin)
     }
 
-    /// Sends one request and gives the body of its answer.
+    pub(crate) fn over(stream: TcpStream, origin: &Rc<Origin>) -> anyhow::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, origin: Rc::clone(origin), received: Vec::with_capacity(HEADERS_MAX) })
+    }
+
+    /// Sends one request with a body of JSON or none, and gives the body of its answer.
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<&[u8]> {
-        let request = format!(
-            "{method} /v0{path} HTTP/1.1\r\nhost: {}\r\n{}content-length: {}\r\n\r\n{body}",
-            self.requests.address,
-            self.requests.headers,
+        self.send(method, path, JSON, body.as_bytes()).await
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+    ) -> anyhow::Result<&[u8]> {
+        let Origin { address, headers } = &*self.origin;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-type: {content_type}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        self.stream.write_all(request.as_bytes()).await?;
-        self.received.clear();
-        let body_at = self.receive_until(|received| find(received, b"\r\n\r\n").map(|at| at + 4)).await?;
-        let head = std::str::from_utf8(&self.received[..body_at])?;
-        let status = head.get(9..12).context("no status")?.to_owned();
-        let length = content_length(head)?;
-        let end =
-            self.receive_until(|received| (received.len() >= body_at + length).then_some(body_at + length)).await?;
-        let answer = &self.received[body_at..end];
+        if body.len() < HEADERS_MAX {
+            self.stream.write_all(&[head.as_bytes(), body].concat()).await?;
+        } else {
+            self.stream.write_all(head.as_bytes()).await?;
+            self.stream.write_all(body).await?;
+        }
+        let (status, body) = self.receive().await.with_context(|| format!("{method} {path}"))?;
+        let answer = &self.received[body];
         ensure!(status == "200", "{method} {path} answered {status}: {}", String::from_utf8_lossy(answer));
         Ok(answer)
+    }
+
+    /// Reads one answer: its status, and where its body is.
+    async fn receive(&mut self) -> anyhow::Result<(String, std::ops::Range<usize>)> {
+        self.received.clear();
+        let start = self.receive_until(|received| find(received, b"\r\n\r\n").map(|at| at + 4)).await?;
+        let head = std::str::from_utf8(&self.received[..start])?;
+        let status = head.get(9..12).context("no status")?.to_owned();
+        let length = content_length(head)?;
+        let missing = (start + length).saturating_sub(self.received.len());
+        self.received.reserve(missing);
+        let end = self.receive_until(|received| (received.len() >= start + length).then_some(start + length)).await?;
+        Ok((status, start..end))
     }
 
     async fn receive_until(&mut self, done: impl Fn(&[u8]) -> Option<usize>) -> anyhow::Result<usize> {
@@ -78,26 +87,13 @@ impl Http1 {
 }
 
 fn content_length(head: &str) -> anyhow::Result<usize> {
-    let line = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let line = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim())
+    });
     Ok(line.context("an answer without its length")?.parse()?)
 }
 
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
-}
-
-impl Caller for Http1 {
-    async fn call(&mut self, act: Act) -> anyhow::Result<()> {
-        match act {
-            Act::Make { object } => self.ask("POST", "/sandboxes", &body(object, 0)).await.map(drop),
-            Act::Put { object, value } => {
-                self.ask("PUT", &format!("/sandboxes/{}", name(object)), &body(object, value)).await.map(drop)
-            }
-            Act::Get { object } => self.ask("GET", &format!("/sandboxes/{}", name(object)), "").await.map(drop),
-            Act::List { query } => {
-                let path = format!("/sandboxes?{}", self.requests.lists[query]);
-                self.ask("GET", &path, "").await.map(drop)
-            }
-        }
-    }
 }

@@ -14,10 +14,23 @@ pub(crate) fn describe(folder: &std::path::Path) {
     println!("machine    {cores} cores, {}, {memory}", model.trim_start_matches(['\t', ' ', ':']));
     println!("kernel     {}", kernel.trim());
     println!("disk       {}", said("findmnt", &["-no", "SOURCE,FSTYPE", "-T", &folder.to_string_lossy()]));
-    println!("etcd       {}", said("etcd", &["--version"]).lines().next().unwrap_or_default());
+    println!("load       {}", load());
 }
 
-fn said(program: &str, arguments: &[&str]) -> String {
+/// Programs that want to run, over the last 1, 5 and 15 minutes.
+pub(crate) fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// What a program says when asked for its version, or `?`.
+pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or_else(|_| "?".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// For programs that tell their version where others tell their errors.
+pub(crate) fn said_aside(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    output.map_or_else(|_| "?".into(), |output| String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }

@@ -3,21 +3,37 @@
 //! `cargo run --release -p bench -- api sqlite` measures one part alone, for those who work on it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "people read what is measured, as it goes")]
 
+mod acts;
 mod api;
+mod cloud;
+mod density;
 mod etcd;
+mod gateway;
 mod grpc;
 mod http1;
 mod load;
 mod machine;
+mod program;
 mod report;
+mod samples;
+mod sandbox;
+mod wakes;
 
 use anyhow::bail;
 
 fn main() -> anyhow::Result<()> {
-    let mut words = std::env::args().skip(1);
-    let name = words.next().unwrap_or_default();
-    match name.as_str() {
-        "api" => api::run(&words.collect::<Vec<_>>()),
-        other => bail!("there is no measurement `{other}`; there is: api"),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, measure(&words))
+}
+
+async fn measure(words: &[String]) -> anyhow::Result<()> {
+    match words.split_first().map(|(name, parts)| (name.as_str(), parts)) {
+        Some(("api", parts)) => api::run(parts).await,
+        Some(("sandbox", [])) => sandbox::run().await,
+        Some(("gateway", [])) => gateway::run().await,
+        Some(("density", [])) => density::run().await,
+        Some(("wakes", [])) => wakes::run().await,
+        _ => bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes"),
     }
 }

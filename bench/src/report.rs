@@ -1,10 +1,12 @@
 //! What was measured: a table for people and a file for programs.
 
+use crate::machine;
+use crate::samples::Samples;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::path::PathBuf;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Line {
     metric: String,
     value: f64,
@@ -25,6 +27,7 @@ pub(crate) enum Goal {
 #[derive(Default)]
 pub(crate) struct Report {
     lines: Vec<Line>,
+    notes: Vec<String>,
 }
 
 impl Report {
@@ -39,12 +42,37 @@ impl Report {
         self.lines.iter_mut().filter(|line| line.metric == metric).for_each(|line| line.goal = Some(goal));
     }
 
-    /// Sets what a peer reached beside one of our metrics.
-    pub(crate) fn set_peer(&mut self, metric: &str, peer: &str, value: f64) {
-        for line in self.lines.iter_mut().filter(|line| line.metric == metric) {
-            eprintln!("{metric}, {peer}: {} {}", shown(value), line.unit);
-            (line.peer, line.peer_value) = (Some(peer.to_owned()), Some(rounded(value)));
+    /// Adds the usual and the worst of many times, as `NAME_p50_ms` and `NAME_p99_ms`.
+    pub(crate) fn add_times(&mut self, name: &str, times: &Samples) -> anyhow::Result<()> {
+        for percent in [50, 99] {
+            self.add(format!("{name}_p{percent}_ms"), times.percentile_ms(percent)?, "ms");
         }
+        Ok(())
+    }
+
+    /// Says something that belongs to the numbers, below the table.
+    pub(crate) fn note(&mut self, text: String) {
+        eprintln!("{text}");
+        self.notes.push(text);
+    }
+
+    /// Sets what a peer reached beside one of our metrics. A second peer gets a line of its own.
+    pub(crate) fn set_peer(&mut self, metric: &str, peer: &str, value: f64) {
+        let Some(at) = self.lines.iter().rposition(|line| line.metric == metric) else { return };
+        eprintln!("{metric}, {peer}: {} {}", shown(value), self.lines[at].unit);
+        let line = Line { peer: Some(peer.to_owned()), peer_value: Some(rounded(value)), ..self.lines[at].clone() };
+        match self.lines[at].peer {
+            None => self.lines[at] = line,
+            Some(_) => self.lines.insert(at + 1, line),
+        }
+    }
+
+    /// Prints the table and writes the file.
+    pub(crate) fn finish(&self, name: &str) -> anyhow::Result<()> {
+        self.print();
+        self.notes.iter().for_each(|note| println!("{note}"));
+        println!("load after the measurement: {}\n\n{}", machine::load(), self.save(name)?.display());
+        Ok(())
     }
 
     /// Repeats a metric under a second name, with all that is known of it.
@@ -55,7 +83,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn print(&self) {
+    fn print(&self) {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header(["metric", "value", "unit", "goal", "peer", "peer's value"]);
@@ -74,7 +102,7 @@ impl Report {
     }
 
     /// Writes `target/bench/NAME.json`.
-    pub(crate) fn save(&self, name: &str) -> anyhow::Result<PathBuf> {
+    fn save(&self, name: &str) -> anyhow::Result<PathBuf> {
         let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench"));
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{name}.json"));
@@ -93,10 +121,16 @@ impl Goal {
     }
 }
 
+/// Two digits behind the point below 10, so that fast things can be told apart.
 fn rounded(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
+    let scale = if value < 10.0 { 100.0 } else { 10.0 };
+    (value * scale).round() / scale
 }
 
 fn shown(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+    match value {
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
 }

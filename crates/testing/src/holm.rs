@@ -33,6 +33,8 @@ impl Start<'_> {
         command.args([OsStr::new("--pdeathsig=KILL"), OsStr::new("--"), self.program.as_os_str()]);
         command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(self.data);
         command.env("HOLM_STORE__URL", self.database.as_deref().unwrap_or_default()).env("HOLM_LOG__LEVEL", "error");
+        // Sandboxes need root and what is made of other packages; who wants them says so in the settings.
+        command.env("HOLM_SERVER__ROLES", "[\"api\"]");
         command.envs(self.settings.iter().map(|(name, value)| (*name, value)));
         command.current_dir(self.data).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
@@ -76,6 +78,12 @@ impl Holm {
         // Both fail only when it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+
+    /// Asks it to end and waits until it has: it then removes what it was given by the machine.
+    pub fn end(&mut self) -> io::Result<()> {
+        Command::new("kill").args(["-TERM", &self.id().to_string()]).status()?;
+        self.process.wait().map(drop)
     }
 
     /// Memory that it holds now, in bytes.

@@ -1,0 +1,229 @@
+//! A Holm that runs sandboxes, and callers that use them as clients do.
+
+use crate::http1::{Http1, JSON, Origin};
+use crate::program;
+use anyhow::{Context as _, ensure};
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use testing::{Holm, Start};
+
+pub(crate) const IMAGE: &str = "blaxel/base-image:latest";
+const MEMORY_MB: u32 = 2048;
+const WORKSPACE: &str = "main";
+/// Apart from those of a server that may run on the same machine.
+const SUBNET: &str = "10.97.0.0/16";
+const FIRST_UID: &str = "1700000000";
+/// Callers that remove at the same time.
+const REMOVERS: usize = 16;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const PAGE_MAX: usize = 200;
+const BOUNDARY: &str = "holm-bench-7f3a91";
+
+pub(crate) struct Cloud {
+    process: Holm,
+    data: TempDir,
+    origin: Rc<Origin>,
+}
+
+/// Starts a Holm, works with it, and leaves nothing of it behind, however the work ended.
+pub(crate) async fn with_cloud<T>(
+    standby: Duration,
+    work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let cloud = Cloud::start(standby)?;
+    let done = tokio::select! {
+        done = work(&cloud) => done,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    let ended = cloud.end().await;
+    let done = done?;
+    ended.map(|()| done)
+}
+
+impl Cloud {
+    /// A server as users run it, but for the time until sandboxes sleep.
+    fn start(standby: Duration) -> anyhow::Result<Self> {
+        let data = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let settings = vec![
+            ("HOLM_NODE__GUEST", text(guest()?)),
+            ("HOLM_IMAGES__FOLDER", text(images()?)),
+            ("HOLM_NODE__SUBNET", SUBNET.to_owned()),
+            ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
+            ("HOLM_GATEWAY__STANDBY", format!("{}ms", standby.as_millis())),
+        ];
+        let process = Start { program: program::build()?, data: data.path(), database: None, settings }.run()?;
+        let key = process.key.as_deref().context("the first start shows a key")?;
+        let headers = format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\n");
+        let origin = Rc::new(Origin { address: process.address.clone(), headers });
+        Ok(Self { process, data, origin })
+    }
+
+    pub(crate) fn origin(&self) -> &Rc<Origin> {
+        &self.origin
+    }
+
+    pub(crate) fn process(&self) -> &Holm {
+        &self.process
+    }
+
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client { http: Http1::connect(&self.origin).await? })
+    }
+
+    pub(crate) async fn clients(&self, count: usize) -> anyhow::Result<Vec<Client>> {
+        try_join_all((0..count).map(|_| self.client())).await
+    }
+
+    /// The memory of all instances is accounted below this folder.
+    pub(crate) fn memory_groups(&self) -> anyhow::Result<PathBuf> {
+        let name = std::fs::read_to_string(self.data.path().join("machine"))?;
+        let roots =
+            ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
+        roots.into_iter().find(|folder| folder.exists()).context("the machine's control groups are not to be found")
+    }
+
+    /// Deletes all sandboxes at once, and waits until none is listed.
+    pub(crate) async fn clear(&self) -> anyhow::Result<()> {
+        let names: Vec<String> = self.client().await?.states().await?.into_iter().map(|(name, _)| name).collect();
+        let mut clients = self.clients(REMOVERS).await?;
+        let each = clients.iter_mut().enumerate().map(|(first, client)| {
+            let mine = names.iter().skip(first).step_by(REMOVERS);
+            async move {
+                for name in mine {
+                    client.remove(name).await?;
+                }
+                anyhow::Ok(())
+            }
+        });
+        try_join_all(each).await?;
+        let mut client = self.client().await?;
+        wait_for(Duration::from_secs(60), "sandboxes are still there", async || Ok(client.states().await?.is_empty()))
+            .await
+    }
+
+    async fn end(mut self) -> anyhow::Result<()> {
+        let cleared = self.clear().await;
+        self.process.end()?;
+        cleared
+    }
+}
+
+fn guest() -> anyhow::Result<PathBuf> {
+    program::part("HOLM_NODE__GUEST", "target/guest/holm-guest")
+}
+
+pub(crate) fn images() -> anyhow::Result<PathBuf> {
+    program::part("HOLM_IMAGES__FOLDER", "target/images")
+}
+
+/// Looks until something is so, or fails with what is not so after some time.
+pub(crate) async fn wait_for(
+    patience: Duration,
+    otherwise: &str,
+    mut so: impl AsyncFnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + patience;
+    while !so().await? {
+        ensure!(Instant::now() < deadline, "after {} s {otherwise}", patience.as_secs());
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// One connection, with what clients do over it.
+pub(crate) struct Client {
+    http: Http1,
+}
+
+/// The address of something in a sandbox.
+pub(crate) fn inside(name: &str, path: &str) -> String {
+    format!("/{WORKSPACE}/sandboxes/{name}{path}")
+}
+
+impl Client {
+    pub(crate) async fn make(&mut self, name: &str) -> anyhow::Result<()> {
+        let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": MEMORY_MB});
+        let wish = json!({"metadata": {"name": name}, "spec": {"region": "local", "runtime": runtime}});
+        self.http.ask("POST", "/v0/sandboxes", &wish.to_string()).await.map(drop)
+    }
+
+    pub(crate) async fn remove(&mut self, name: &str) -> anyhow::Result<()> {
+        self.http.ask("DELETE", &format!("/v0/sandboxes/{name}"), "").await.map(drop)
+    }
+
+    /// Runs a command to its end and gives what it wrote; any exit code but 0 is an error.
+    pub(crate) async fn run(&mut self, name: &str, command: &str) -> anyhow::Result<String> {
+        let order = json!({"command": command, "waitForCompletion": true}).to_string();
+        let process: Value = serde_json::from_slice(self.http.ask("POST", &inside(name, "/process"), &order).await?)?;
+        ensure!(process["exitCode"] == 0, "`{command}` ended with {process}");
+        Ok(process["stdout"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Starts a command that goes on.
+    pub(crate) async fn begin(&mut self, name: &str, command: &str, port: u16) -> anyhow::Result<()> {
+        let order = json!({"command": command, "keepAlive": true, "waitForPorts": [port]}).to_string();
+        self.http.ask("POST", &inside(name, "/process"), &order).await.map(drop)
+    }
+
+    /// A request that costs the sandbox next to nothing.
+    pub(crate) async fn knock(&mut self, name: &str) -> anyhow::Result<()> {
+        self.http.ask("GET", &inside(name, "/process"), "").await.map(drop)
+    }
+
+    pub(crate) async fn write(&mut self, name: &str, path: &str, form: &Form) -> anyhow::Result<()> {
+        let at = inside(name, &format!("/filesystem/{path}"));
+        self.http.send("PUT", &at, &Form::content_type(), &form.0).await.map(drop)
+    }
+
+    pub(crate) async fn read(&mut self, name: &str, path: &str) -> anyhow::Result<&[u8]> {
+        self.http.send("GET", &inside(name, &format!("/filesystem/{path}?download=true")), JSON, b"").await
+    }
+
+    /// All sandboxes with whether they run or sleep. Asking does not wake them.
+    pub(crate) async fn states(&mut self) -> anyhow::Result<Vec<(String, String)>> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/v0/sandboxes?limit={PAGE_MAX}&sort=name:asc&cursor={cursor}");
+            let page: Value = serde_json::from_slice(self.http.ask("GET", &path, "").await?)?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let listed = page["data"].as_array().context("a page without data")?;
+            all.extend(listed.iter().map(|sandbox| (text(&sandbox["metadata"]["name"]), text(&sandbox["state"]))));
+            match page["meta"]["nextCursor"].as_str() {
+                Some(next) => cursor = next.to_owned(),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    pub(crate) async fn asleep(&mut self) -> anyhow::Result<usize> {
+        Ok(self.states().await?.iter().filter(|(_, state)| state == "STANDBY").count())
+    }
+
+    /// The value of one line of the server's metrics.
+    pub(crate) async fn metric(&mut self, name: &str) -> anyhow::Result<f64> {
+        let text = String::from_utf8_lossy(self.http.ask("GET", "/metrics", "").await?).into_owned();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        Ok(value.unwrap_or_default())
+    }
+}
+
+/// A file on its way in, as browsers and the published clients send it.
+pub(crate) struct Form(Vec<u8>);
+
+impl Form {
+    pub(crate) fn new(file: &[u8]) -> Self {
+        let head = format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"permissions\"\r\n\r\n0644\r\n--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\nContent-Type: application/octet-stream\r\n\r\n"
+        );
+        Self([head.as_bytes(), file, format!("\r\n--{BOUNDARY}--\r\n").as_bytes()].concat())
+    }
+
+    fn content_type() -> String {
+        format!("multipart/form-data; boundary={BOUNDARY}")
+    }
+}

@@ -1,0 +1,128 @@
+//! Many sandboxes on one machine: what one that sleeps costs, and how long until all are awake again.
+
+use crate::cloud::{Client, Cloud, IMAGE, wait_for, with_cloud};
+use crate::machine;
+use crate::report::{Goal, Report};
+use anyhow::Context as _;
+use futures_util::future::join_all;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const SANDBOXES: usize = 1000;
+const MAKERS: usize = 16;
+const STANDBY: Duration = Duration::from_secs(2);
+/// Time in which memory that was let go becomes available.
+const REST: Duration = Duration::from_secs(5);
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub(crate) async fn run() -> anyhow::Result<()> {
+    println!(
+        "{SANDBOXES} sandboxes of {IMAGE} with 2048 MB each, made by {MAKERS} callers. Each has answered a command."
+    );
+    machine::describe(&std::env::temp_dir());
+    let mut report = with_cloud(STANDBY, measure).await?;
+    report.set_goal("mk2_asleep_mib", Goal::AtMost(2.0));
+    report.set_goal("asleep_count", Goal::AtLeast(1000.0));
+    report.set_goal("wake_all_s", Goal::AtMost(5.0));
+    report.set_goal("failures", Goal::AtMost(0.0));
+    report.finish("density")
+}
+
+async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    // What the first sandbox makes for all others is not counted with them.
+    let mut client = cloud.client().await?;
+    client.make("first").await?;
+    client.run("first", "/bin/true").await?;
+    tokio::time::sleep(REST).await;
+    let before = Memory::now(cloud)?;
+
+    let begun = Instant::now();
+    let made = make_all(&mut cloud.clients(MAKERS).await?).await;
+    report.add("make_all_s", begun.elapsed().as_secs_f64(), "s");
+    let patience = Duration::from_secs(120);
+    wait_for(patience, "not all sandboxes sleep", async || Ok(client.asleep().await? > made)).await?;
+    tokio::time::sleep(REST).await;
+    let asleep = Memory::now(cloud)?;
+    let each = |now: f64, then: f64| (now - then) / made as f64 / MIB;
+    report.add("mk2_asleep_mib", each(asleep.groups, before.groups), "MiB");
+    report.add("mk2_asleep_machine_mib", each(before.available, asleep.available), "MiB");
+    report.add("mk2_asleep_server_mib", each(asleep.server, before.server), "MiB");
+    report.add("asleep_count", made as f64, "");
+
+    let mut visitors = cloud.clients(made).await?;
+    let begun = Instant::now();
+    let each = visitors
+        .iter_mut()
+        .enumerate()
+        .map(|(number, visitor)| async move { visitor.run(&name(number), "/bin/true").await });
+    let answers = join_all(each).await;
+    report.add("wake_all_s", begun.elapsed().as_secs_f64(), "s");
+    let failed: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    failed.iter().take(5).for_each(|error| report.note(format!("not woken: {error:#}")));
+    report.add("failures", (SANDBOXES - made + failed.len()) as f64, "");
+
+    drop(visitors);
+    let begun = Instant::now();
+    cloud.clear().await?;
+    report.add("delete_all_s", begun.elapsed().as_secs_f64(), "s");
+    let groups = cloud.memory_groups()?;
+    wait_for(patience, "control groups are left", async || Ok(instances(&groups)?.is_empty())).await?;
+    tokio::time::sleep(REST).await;
+    let left = Memory::now(cloud)?;
+    report.add("left_machine_mib", (before.available - left.available) / MIB, "MiB");
+    report.add("left_server_mib", (left.server - before.server) / MIB, "MiB");
+    Ok(report)
+}
+
+fn name(number: usize) -> String {
+    format!("dense-{number}")
+}
+
+/// Says how many were made and answered.
+async fn make_all(makers: &mut [Client]) -> usize {
+    let each = makers.iter_mut().enumerate().map(|(first, maker)| async move {
+        let mut made = 0;
+        for number in (first..SANDBOXES).step_by(MAKERS) {
+            let name = name(number);
+            match maker.make(&name).await {
+                Ok(()) if maker.run(&name, "/bin/true").await.is_ok() => made += 1,
+                Ok(()) => eprintln!("{name} does not answer"),
+                Err(error) => eprintln!("{name} was not made: {error:#}"),
+            }
+        }
+        made
+    });
+    join_all(each).await.into_iter().sum()
+}
+
+/// Bytes, as three accounts see them.
+struct Memory {
+    /// What the kernel charges to all sandboxes.
+    groups: f64,
+    /// What the whole machine could still give.
+    available: f64,
+    server: f64,
+}
+
+impl Memory {
+    fn now(cloud: &Cloud) -> anyhow::Result<Self> {
+        let mut groups = 0.0;
+        for instance in instances(&cloud.memory_groups()?)? {
+            let files = ["memory.usage_in_bytes", "memory.current"].map(|file| instance.join(file));
+            let usage = files.iter().find_map(|file| fs::read_to_string(file).ok()).context("a group without usage")?;
+            groups += usage.trim().parse::<f64>()?;
+        }
+        let machine = fs::read_to_string("/proc/meminfo")?;
+        let line = machine.lines().find_map(|line| line.strip_prefix("MemAvailable:")).context("no MemAvailable")?;
+        let available_kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(Self { groups, available: available_kib * 1024.0, server: cloud.process().resident_bytes()? as f64 })
+    }
+}
+
+/// The control groups of those that are there.
+fn instances(groups: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
+    let entries = fs::read_dir(groups)?.filter_map(Result::ok);
+    Ok(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect())
+}

@@ -1,0 +1,36 @@
+//! Times of one thing that was done many times.
+
+use anyhow::Context as _;
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Default)]
+pub(crate) struct Samples(Vec<Duration>);
+
+impl Samples {
+    /// Adds how long it has been since `begun`.
+    pub(crate) fn since(&mut self, begun: Instant) {
+        self.0.push(begun.elapsed());
+    }
+
+    pub(crate) fn add(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn percentile_ms(&self, percent: usize) -> anyhow::Result<f64> {
+        let mut times = self.0.clone();
+        times.sort_unstable();
+        let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+        let time = times.get(at).context("nothing was measured")?;
+        Ok(time.as_secs_f64() * 1e3)
+    }
+}
+
+impl FromIterator<Duration> for Samples {
+    fn from_iter<I: IntoIterator<Item = Duration>>(times: I) -> Self {
+        Self(times.into_iter().collect())
+    }
+}

@@ -1,0 +1,173 @@
+//! Sandboxes as a client sees them: made, used, woken, a hundred at once, and their files; beside what else runs a command.
+
+mod files;
+mod peers;
+
+use crate::cloud::{self, Client, Cloud, IMAGE, wait_for, with_cloud};
+use crate::machine;
+use crate::report::{Goal, Report};
+use crate::samples::Samples;
+use futures_util::future::try_join_all;
+use peers::{Peer, Peers, Root};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 400;
+const WARM_UP: usize = 10;
+/// Between two acts of a round. Without it one act would profit of what the kernel has just done for the other.
+const PAUSE: Duration = Duration::from_millis(30);
+/// How soon sandboxes sleep here; the measurement waits for that each time.
+const STANDBY: Duration = Duration::from_secs(1);
+const SLEEPERS: usize = 40;
+const NIGHTS: usize = 10;
+const BURST: usize = 100;
+const BURSTS: usize = 7;
+
+pub(crate) async fn run() -> anyhow::Result<()> {
+    println!(
+        "One caller over one kept connection, with an API key, on the same machine; {ROUNDS} rounds in turns with"
+    );
+    println!("the peers, {} ms between any two acts. Image {IMAGE}, 2048 MB of memory.", PAUSE.as_millis());
+    machine::describe(&std::env::temp_dir());
+    for (program, argument) in [("runc", "--version"), ("bwrap", "--version"), ("podman", "--version")] {
+        println!("{program:<10} {}", machine::said(program, &[argument]).lines().next().unwrap_or_default());
+    }
+    let mut report = with_cloud(STANDBY, measure).await?;
+    let goals = [
+        ("mk2_create_p50_ms", 5.0),
+        ("mk2_create_p99_ms", 15.0),
+        ("mk2_exec_p50_ms", 1.5),
+        ("mk2_exec_p99_ms", 4.0),
+        ("mk2_wake_p50_ms", 2.0),
+        ("mk2_wake_p99_ms", 10.0),
+        ("mk2_burst100_ms", 700.0),
+    ];
+    goals.into_iter().for_each(|(metric, most)| report.set_goal(metric, Goal::AtMost(most)));
+    report.finish("sandbox")
+}
+
+async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    let mut client = cloud.client().await?;
+    rounds(&mut report, &mut client).await?;
+    nights(&mut report, cloud, &mut client).await?;
+    bursts(&mut report, cloud).await?;
+    let place = tempfile::Builder::new().prefix("holm-bench-files-").tempdir()?;
+    client.make("files").await?;
+    files::measure(&mut report, &mut client, "files", place.path()).await?;
+    Ok(report)
+}
+
+/// What was seen of the sandboxes of one caller.
+#[derive(Default)]
+struct Seen {
+    /// Until the first command's output.
+    create: Samples,
+    /// Until the sandbox is there.
+    made: Samples,
+    exec: Samples,
+    remove: Samples,
+}
+
+async fn rounds(report: &mut Report, client: &mut Client) -> anyhow::Result<()> {
+    let mut peers = Peers::prepare(Root::mount(&cloud::images()?, IMAGE)?)?;
+    let mut able = Vec::new();
+    for peer in Peer::ALL {
+        match peers.prepare_one(peer).and_then(|()| peers.measure(peer)) {
+            Ok(_) => able.push((peer, Samples::default())),
+            Err(error) => report.note(format!("{} cannot run here: {error:#}", peer.name())),
+        }
+    }
+    client.make("lasting").await?;
+    let mut seen = Seen::default();
+    for round in 0..WARM_UP + ROUNDS {
+        if round == WARM_UP {
+            seen = Seen::default();
+        }
+        one_round(client, &format!("round-{round}"), &mut seen).await?;
+        for (peer, times) in able.iter_mut().filter(|(peer, _)| round >= WARM_UP && round % peer.every() == 0) {
+            tokio::time::sleep(PAUSE).await;
+            times.add(peers.measure(*peer)?);
+        }
+    }
+    client.remove("lasting").await?;
+    report.add_times("mk2_create", &seen.create)?;
+    report.add_times("mk2_exec", &seen.exec)?;
+    report.add_times("mk2_create_answer", &seen.made)?;
+    report.add_times("mk2_delete_answer", &seen.remove)?;
+    for (peer, times) in &able {
+        let metric = if *peer == Peer::PodmanExec { "mk2_exec" } else { "mk2_create" };
+        report.set_peer(&format!("{metric}_p50_ms"), peer.name(), times.percentile_ms(50)?);
+        report.set_peer(&format!("{metric}_p99_ms"), peer.name(), times.percentile_ms(99)?);
+    }
+    Ok(())
+}
+
+async fn one_round(client: &mut Client, name: &str, seen: &mut Seen) -> anyhow::Result<()> {
+    tokio::time::sleep(PAUSE).await;
+    let begun = Instant::now();
+    client.make(name).await?;
+    let made = begun.elapsed();
+    let output = client.run(name, "/bin/echo hi").await?;
+    seen.create.since(begun);
+    seen.made.add(made);
+    anyhow::ensure!(output == "hi\n", "the command wrote {output:?}");
+
+    tokio::time::sleep(PAUSE).await;
+    let begun = Instant::now();
+    client.run("lasting", "/bin/true").await?;
+    seen.exec.since(begun);
+
+    tokio::time::sleep(PAUSE).await;
+    let begun = Instant::now();
+    client.remove(name).await?;
+    seen.remove.since(begun);
+    Ok(())
+}
+
+/// Lets many sandboxes fall asleep and wakes one after the other: half by a plain request, half by a command.
+async fn nights(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyhow::Result<()> {
+    let names: Vec<String> = (0..SLEEPERS).map(|number| format!("sleeper-{number}")).collect();
+    for name in &names {
+        client.make(name).await?;
+    }
+    let (mut wake, mut wake_exec) = (Samples::default(), Samples::default());
+    for night in 0..NIGHTS {
+        wait_for(Duration::from_secs(30), "not all sandboxes sleep", async || Ok(client.asleep().await? == SLEEPERS))
+            .await?;
+        for (number, name) in names.iter().enumerate() {
+            tokio::time::sleep(PAUSE).await;
+            let begun = Instant::now();
+            if (night + number) % 2 == 0 {
+                client.knock(name).await?;
+                wake.since(begun);
+            } else {
+                client.run(name, "/bin/true").await?;
+                wake_exec.since(begun);
+            }
+        }
+    }
+    report.add_times("mk2_wake", &wake)?;
+    report.add_times("mk2_wake_exec", &wake_exec)?;
+    cloud.clear().await
+}
+
+/// A hundred callers make a sandbox each and run a command in it, all at once.
+async fn bursts(report: &mut Report, cloud: &Cloud) -> anyhow::Result<()> {
+    let mut times = Samples::default();
+    for burst in 0..BURSTS {
+        let mut clients = cloud.clients(BURST).await?;
+        let begun = Instant::now();
+        let each = clients.iter_mut().enumerate().map(|(number, client)| async move {
+            let name = format!("burst-{burst}-{number}");
+            client.make(&name).await?;
+            client.run(&name, "/bin/true").await
+        });
+        try_join_all(each).await?;
+        times.since(begun);
+        cloud.clear().await?;
+        // What was deleted is taken apart after the answer, and new places are made ready.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    report.add(format!("mk2_burst{BURST}_ms"), times.percentile_ms(50)?, "ms");
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! What else one could take to run a command apart from the machine, on the same root file system.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const EXEC_NAME: &str = "holm-bench";
+
+/// The image's root file system, written to by nobody else; unmounted when dropped.
+pub(crate) struct Root {
+    place: TempDir,
+}
+
+impl Root {
+    pub(crate) fn mount(folder: &Path, image: &str) -> anyhow::Result<Self> {
+        let settings = images::Settings { overlay: images::Overlay::User, ..images::Settings::default() };
+        let store = images::Store::open(folder, settings)?;
+        let image = store.resolve(&image.parse()?)?.with_context(|| format!("there is no image {image}"))?;
+        let place = tempfile::Builder::new().prefix("holm-bench-root-").tempdir()?;
+        for part in ["upper", "work", "root"] {
+            fs::create_dir(place.path().join(part))?;
+        }
+        // The uppermost comes first.
+        let layers: Vec<_> = image.layers.iter().rev().map(|layer| layer.to_string_lossy()).collect();
+        let at = place.path().display();
+        let options = format!("lowerdir={},upperdir={at}/upper,workdir={at}/work,userxattr", layers.join(":"));
+        let root = Self { place };
+        say("mount", &["-t", "overlay", "-o", &options, "holm-bench", &root.path().to_string_lossy()])?;
+        Ok(root)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.place.path().join("root")
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        // Fails only when it was never mounted.
+        let _ = say("umount", &["--lazy", &self.path().to_string_lossy()]);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    RuncRun,
+    Bwrap,
+    PodmanRun,
+    PodmanExec,
+}
+
+impl Peer {
+    pub(crate) const ALL: [Self; 4] = [Self::Bwrap, Self::RuncRun, Self::PodmanRun, Self::PodmanExec];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RuncRun => "runc run",
+            Self::Bwrap => "bwrap",
+            Self::PodmanRun => "podman run",
+            Self::PodmanExec => "podman exec",
+        }
+    }
+
+    /// The slow ones are measured in every so many rounds.
+    pub(crate) fn every(self) -> usize {
+        match self {
+            Self::Bwrap => 1,
+            Self::RuncRun => 2,
+            Self::PodmanRun | Self::PodmanExec => 8,
+        }
+    }
+}
+
+/// The peers, ready to run. What they made is removed when dropped.
+pub(crate) struct Peers {
+    root: Root,
+    place: TempDir,
+    runs: usize,
+}
+
+impl Peers {
+    pub(crate) fn prepare(root: Root) -> anyhow::Result<Self> {
+        Ok(Self { root, place: tempfile::Builder::new().prefix("holm-bench-peers-").tempdir()?, runs: 0 })
+    }
+
+    /// Makes what one of them needs before it is measured.
+    pub(crate) fn prepare_one(&self, peer: Peer) -> anyhow::Result<()> {
+        match peer {
+            Peer::RuncRun => self.write_bundle(),
+            Peer::PodmanExec => {
+                let mut start = self.podman();
+                start.args(["run", "--detach", "--name", EXEC_NAME]).args(self.podman_options());
+                finish(start.args(["/bin/sleep", "infinity"]))
+            }
+            Peer::Bwrap | Peer::PodmanRun => Ok(()),
+        }
+    }
+
+    /// Runs a command once. For a new container, until the first byte of its output; inside of one that runs, to its end.
+    pub(crate) fn measure(&mut self, peer: Peer) -> anyhow::Result<Duration> {
+        self.runs += 1;
+        let mut command = match peer {
+            Peer::RuncRun => self.runc(),
+            Peer::Bwrap => self.bwrap(),
+            Peer::PodmanRun => {
+                let mut command = self.podman();
+                command.args(["run", "--rm"]).args(self.podman_options()).args(["/bin/echo", "hi"]);
+                command
+            }
+            Peer::PodmanExec => {
+                let mut command = self.podman();
+                command.args(["exec", EXEC_NAME, "/bin/true"]);
+                let begun = Instant::now();
+                finish(&mut command)?;
+                return Ok(begun.elapsed());
+            }
+        };
+        first_byte(&mut command)
+    }
+
+    fn write_bundle(&self) -> anyhow::Result<()> {
+        let bundle = self.place.path();
+        finish(Command::new("runc").args(["spec", "--bundle"]).arg(bundle))?;
+        let file = bundle.join("config.json");
+        let mut spec: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        spec["root"] = json!({"path": self.root.path(), "readonly": false});
+        spec["process"]["terminal"] = json!(false);
+        spec["process"]["args"] = json!(["/bin/echo", "hi"]);
+        Ok(fs::write(file, spec.to_string())?)
+    }
+
+    fn runc(&self) -> Command {
+        let mut command = Command::new("runc");
+        command.arg("--root").arg(self.place.path().join("runc"));
+        command.args(["run", "--bundle"]).arg(self.place.path()).arg(format!("{EXEC_NAME}-{}", self.runs));
+        command
+    }
+
+    fn bwrap(&self) -> Command {
+        let mut command = Command::new("bwrap");
+        command.args(["--unshare-all", "--die-with-parent", "--bind"]).arg(self.root.path()).arg("/");
+        command.args(["--proc", "/proc", "--dev", "/dev", "/bin/echo", "hi"]);
+        command
+    }
+
+    /// With folders of its own, apart from containers of the machine's users.
+    fn podman(&self) -> Command {
+        let mut command = Command::new("podman");
+        for (option, folder) in [("--root", "storage"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
+            command.arg(option).arg(self.place.path().join(folder));
+        }
+        command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]);
+        command
+    }
+
+    /// No network spares it the making of one. The limits are those that a root without CAP_SYS_RESOURCE may set.
+    fn podman_options(&self) -> Vec<String> {
+        let options = ["--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096", "--rootfs"];
+        options.into_iter().map(str::to_owned).chain([self.root.path().to_string_lossy().into_owned()]).collect()
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        // Fails only when it was never made.
+        let _ = finish(self.podman().args(["rm", "--force", "--time", "0", EXEC_NAME]));
+        let _ = say("umount", &["--lazy", &self.place.path().join("storage/overlay").to_string_lossy()]);
+    }
+}
+
+/// The time until a command writes its first byte. Its end is waited for, and not counted.
+fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut byte = [0];
+    let output = child.stdout.as_mut().context("no output")?;
+    let read = output.read(&mut byte)?;
+    let time = begun.elapsed();
+    let ended = child.wait_with_output()?;
+    ensure!(read == 1 && ended.status.success(), "{}", said_wrong(&ended));
+    Ok(time)
+}
+
+fn finish(command: &mut Command) -> anyhow::Result<()> {
+    let ended = command.stdin(Stdio::null()).output()?;
+    ensure!(ended.status.success(), "{}", said_wrong(&ended));
+    Ok(())
+}
+
+fn said_wrong(ended: &std::process::Output) -> String {
+    format!("{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr).trim())
+}
+
+fn say(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    finish(Command::new(program).args(arguments)).with_context(|| program.to_owned())
+}
