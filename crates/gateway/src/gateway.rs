@@ -113,11 +113,7 @@ impl Inner {
             Decided::Way(way) => way,
             Decided::Answer(response) => return Ok(response),
         };
-        let mut timing = Timing::default();
-        let visit = self.visit(&way.sandbox, began, &mut timing).await?;
-
-        let client = head.extensions.remove::<OnUpgrade>();
-        let upgrade = client.and_then(|client| Some((client, headers::upgrade(&head.headers, head.version)?)));
+        let upgrade = upgrade(&mut head);
         let over = Arc::new(AtomicBool::new(false));
         let (body, pulse) = self.outgoing(&head, body, &over)?;
         self.rewrite_headers(&mut head, &way, peer);
@@ -126,22 +122,29 @@ impl Inner {
             head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
         let request = outgoing_request(head, &way, body);
+
+        let mut timing = Timing::default();
+        let visit = self.visit(&way.sandbox, began, &mut timing).await?;
         let answer = exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
             if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
         })?;
-        let mut response = match (answer, upgrade) {
-            (Answer::Whole(mut response), _) => {
-                headers::remove_hop(response.headers_mut());
-                response
-            }
-            (Answer::Switched { response, wire, visit }, Some((client, _))) => {
-                self.switch(client, wire, visit);
-                switched(response)
-            }
-            (Answer::Switched { .. }, None) => return Err(Problem::Unasked),
-        };
+        let mut response = self.response(answer, upgrade.map(|(client, _)| client))?;
         decorate(response.headers_mut(), way, timing);
         Ok(response)
+    }
+
+    fn response(&self, answer: Answer, upgrade: Option<OnUpgrade>) -> Result<Response<Body>, Problem> {
+        match (answer, upgrade) {
+            (Answer::Whole(mut response), _) => {
+                headers::remove_hop(response.headers_mut());
+                Ok(response)
+            }
+            (Answer::Switched { response, wire, visit }, Some(client)) => {
+                self.switch(client, wire, visit);
+                Ok(switched(response))
+            }
+            (Answer::Switched { .. }, None) => Err(Problem::Unasked),
+        }
     }
 
     fn peer(&self, head: &Head) -> Option<Peer> {
@@ -270,6 +273,12 @@ fn check_message(head: &Head) -> Result<(), Problem> {
         return Err(Problem::BadRequest("a message has either `Content-Length` or `Transfer-Encoding`"));
     }
     Ok(())
+}
+
+/// The connection of a client that wants to change its protocol, and to which.
+fn upgrade(head: &mut Head) -> Option<(OnUpgrade, HeaderValue)> {
+    let client = head.extensions.remove::<OnUpgrade>()?;
+    Some((client, headers::upgrade(&head.headers, head.version)?))
 }
 
 fn outgoing_request(head: Head, way: &Way, body: Outgoing) -> Request<Outgoing> {

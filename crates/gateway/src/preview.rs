@@ -4,8 +4,9 @@ use crate::body::Body;
 use crate::headers;
 use crate::query;
 use crate::routes::Preview;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, COOKIE};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sha2::{Digest, Sha256};
@@ -13,6 +14,8 @@ use types::Timestamp;
 use types::edge::{Opens, TokenRoute};
 
 pub(crate) const TOKEN_PARAMETER: &str = "bl_preview_token";
+/// Browsers say with it what a request is for; only they can.
+const FETCH_MODE: &str = "sec-fetch-mode";
 const COOKIE_NAME: &str = "holm_preview";
 /// What a cookie may hold as it is.
 const COOKIE_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -96,6 +99,30 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     let mut response = Response::new(Body::own(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
     headers::set_all(response.headers_mut(), &preview.response_headers);
+    Some(response)
+}
+
+/// Sends a browser that opens a preview of this machine by its path to the host that the preview has for itself. There,
+/// links from the root of the page work, and the page is of another origin than the server's own pages. Programs stay:
+/// they rarely find hosts below `localhost`.
+pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Response<Body>> {
+    if head.headers.get(FETCH_MODE)? != "navigate" {
+        return None;
+    }
+    let named = head.headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
+    let authority: Authority = head.uri.authority().cloned().or(named)?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    if host != "localhost" && !host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()) {
+        return None;
+    }
+    let port = authority.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let rest = if rest.is_empty() { "/" } else { rest };
+    let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::new(Body::own(""));
+    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    let headers = response.headers_mut();
+    headers.insert(LOCATION, format!("http://{label}.preview.localhost{port}{rest}{query}").try_into().ok()?);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Some(response)
 }
 

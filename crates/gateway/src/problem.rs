@@ -147,7 +147,7 @@ const BROKEN: Page = page(
     "INTERNAL_ERROR",
     StatusCode::INTERNAL_SERVER_ERROR,
     true,
-    "Try again; if it stays, tell the operator of this server the request id.",
+    "Try again; if it stays, tell the operator of this server the time of this answer.",
     "Do not change the request: it is not at fault.",
 );
 

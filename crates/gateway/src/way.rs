@@ -64,6 +64,11 @@ pub(crate) async fn decide(gateway: &Inner, head: &Parts, peer: Peer) -> Result<
         }
         Place::Preview { label, root } => {
             let preview = routes.preview(&label).ok_or(Problem::NoRoute)?;
+            // Over TLS there would have to be a certificate for that host.
+            let by_path = root != "/" && !peer.secure;
+            if let Some(answer) = by_path.then(|| preview::to_own_host(head, &label, rest)).flatten() {
+                return Ok(Decided::Answer(answer));
+            }
             into_preview(gateway, head, rest, Opened { preview, root, fallback: None, peer }).await
         }
         Place::Host(host) => {

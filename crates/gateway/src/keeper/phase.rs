@@ -172,3 +172,7 @@ impl State {
 fn later(at: Option<Instant>, sweep: Option<Instant>) -> Due {
     at.into_iter().chain(sweep).min().map_or(Due::Nothing, Due::Later)
 }
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod tests;

@@ -83,6 +83,40 @@ async fn an_idle_sandbox_rests_and_its_next_request_wakes_it() {
 }
 
 #[tokio::test]
+async fn memory_is_reclaimed_once_for_each_sleep() {
+    let stage = Stage::start(Settings { reclaim_delay: Some(SOON), ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    for sleep in 1..=3 {
+        while stage.gateway.keeper().rest("box").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        stage.machine.until_reclaimed(sleep).await;
+        stage.get("/acme/sandboxes/box/").await.ok();
+    }
+    assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_that_sleep_wake_at_the_same_time() {
+    let stage = Arc::new(Stage::start(settings()).await);
+    let names: Vec<String> = (0..100).map(|n| format!("box-{n}")).collect();
+    for name in &names {
+        stage.sandbox(name, &[8080]).await;
+        stage.gateway.keeper().rest(name).await.unwrap();
+    }
+    let asked = names.into_iter().map(|name| {
+        let stage = Arc::clone(&stage);
+        tokio::spawn(async move {
+            assert_eq!(stage.get(&format!("/acme/sandboxes/{name}/")).await.ok()["instance"], name);
+        })
+    });
+    for reply in asked.collect::<Vec<_>>() {
+        reply.await.unwrap();
+    }
+    assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), 100);
+}
+
+#[tokio::test]
 async fn a_running_answer_holds_its_sandbox_awake() {
     let stage = Arc::new(Stage::start(Settings { standby_delay: Some(SOON), ..settings() }).await);
     let workload = stage.sandbox("box", &[8080]).await;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 pub struct LoopbackMachine {
     ports: Mutex<HashMap<(String, u16), SocketAddr>>,
     paused: watch::Sender<HashSet<String>>,
+    reclaimed: watch::Sender<usize>,
     pub resumes: AtomicUsize,
     pub connects: AtomicUsize,
     /// How many of the next wakes fail.
@@ -31,6 +32,10 @@ impl LoopbackMachine {
     /// Is found asleep.
     pub fn sleep(&self, instance: &str) {
         self.paused.send_modify(|paused| assert!(paused.insert(instance.to_owned())));
+    }
+
+    pub async fn until_reclaimed(&self, times: usize) {
+        self.reclaimed.subscribe().wait_for(|done| *done == times).await.unwrap();
     }
 
     pub async fn until_paused(&self, instance: &str) {
@@ -77,7 +82,11 @@ impl Machine for LoopbackMachine {
         })
     }
 
-    fn reclaim<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-        Box::pin(async { Ok(()) })
+    fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+        Box::pin(async move {
+            assert!(self.is_paused(instance), "memory was taken from one that runs");
+            self.reclaimed.send_modify(|done| *done += 1);
+            Ok(())
+        })
     }
 }

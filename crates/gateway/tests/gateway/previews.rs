@@ -69,6 +69,25 @@ async fn a_token_in_the_address_stays_with_the_browser() {
 }
 
 #[tokio::test]
+async fn a_browser_of_this_machine_goes_on_to_the_host_of_the_preview() {
+    let stage = stage().await;
+    stage.preview(private(3000));
+    let opens = [("sec-fetch-mode", "navigate")];
+    for (host, port) in [("127.0.0.1:8700", ":8700"), ("[::1]:8700", ":8700"), ("localhost", "")] {
+        let reply = stage.send(request("GET", host, "/-/p.preview/x%2F?bl_preview_token=secret", &opens)).await;
+        assert_eq!(reply.status, 307);
+        let location = format!("http://p.preview.localhost{port}/x%2F?bl_preview_token=secret");
+        assert_eq!(reply.headers["location"], location.as_str());
+    }
+    let reply = stage.send(request("GET", "localhost", "/-/p.preview", &opens)).await;
+    assert_eq!(reply.headers["location"], "http://p.preview.localhost/");
+    // Elsewhere there is no such host, and programs do not find it.
+    stage.send(request("GET", "10.0.0.7", "/-/p.preview/", &opens)).await.problem(401, "AUTHENTICATION_REQUIRED");
+    stage.send(request("GET", "localhost", "/-/p.preview/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    stage.send(request("GET", "localhost", "/-/none.preview/", &opens)).await.problem(404, "ROUTE_NOT_FOUND");
+}
+
+#[tokio::test]
 async fn a_token_opens_one_port_however_the_path_is_spelled() {
     let stage = stage().await;
     stage.preview(private(3000));

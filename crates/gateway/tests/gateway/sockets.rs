@@ -112,3 +112,29 @@ async fn a_socket_that_is_cut_off_lets_go() {
     drop(socket);
     stage.machine.until_paused("box").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_messages_over_many_sockets_arrives() {
+    let stage = Arc::new(Stage::start(settings()).await);
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    let sockets = (0..20).map(|_| {
+        let stage = Arc::clone(&stage);
+        tokio::spawn(async move {
+            let socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+            let (mut send, receive) = socket.split();
+            let sending = async {
+                for number in 0..500 {
+                    send.send(Message::text(number.to_string())).await.unwrap();
+                }
+            };
+            let receiving =
+                receive.take(500).map(|message| message.unwrap().into_text().unwrap().parse::<u32>().unwrap());
+            let ((), received) = tokio::join!(sending, receiving.collect::<Vec<_>>());
+            assert!(received.into_iter().eq(0..500));
+        })
+    });
+    for socket in sockets.collect::<Vec<_>>() {
+        socket.await.unwrap();
+    }
+}

@@ -1,0 +1,96 @@
+use super::*;
+use proptest::prelude::*;
+
+const DELAYS: Delays = Delays { standby: Some(Duration::from_secs(15)), reclaim: Some(Duration::from_secs(60)) };
+
+fn at(seconds: u64) -> Instant {
+    // Any instant will do as the beginning; only distances count.
+    static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *BEGAN.get_or_init(Instant::now) + Duration::from_secs(seconds)
+}
+
+fn awake(idle_since: u64) -> State {
+    State::new(Stage::Awake { visits: 0, idle_since: at(idle_since) })
+}
+
+#[test]
+fn rest_is_due_after_the_delay_and_not_before() {
+    let mut state = awake(0);
+    assert_eq!(state.due(at(14), DELAYS, None), Due::Later(at(15)));
+    assert!(state.listed);
+    assert_eq!(state.due(at(15), DELAYS, Some(at(16))), Due::Rest { idle_since: at(0) });
+    assert!(!state.listed);
+    assert_eq!(awake(0).due(at(99), Delays { standby: None, ..DELAYS }, None), Due::Nothing);
+    assert_eq!(awake(0).due(at(1), DELAYS, Some(at(10))), Due::Later(at(10)));
+}
+
+#[test]
+fn a_visit_wins_over_the_rest_that_was_due() {
+    let mut state = awake(0);
+    assert_eq!(state.knock(), Knock::Enter);
+    assert!(!state.begin_rest(at(0)));
+    assert!(state.leave(at(20)));
+    // It came and went between the question and the pause.
+    assert!(!state.begin_rest(at(0)));
+    assert!(state.begin_rest(at(20)));
+    assert_eq!((state.knock(), state.phase()), (Knock::Wait, Phase::Pausing));
+}
+
+#[test]
+fn one_of_those_who_knock_wakes_it() {
+    let mut state = State::new(Stage::Asleep { since: at(0), memory: Memory::Held });
+    assert_eq!([state.knock(), state.knock(), state.knock()], [Knock::Wake, Knock::Wait, Knock::Wait]);
+    state.end(Stage::Awake { visits: 0, idle_since: at(1) });
+    assert_eq!(state.knock(), Knock::Enter);
+}
+
+#[test]
+fn memory_is_reclaimed_once() {
+    let mut state = State::new(Stage::Asleep { since: at(0), memory: Memory::Held });
+    assert_eq!(state.due(at(1), DELAYS, None), Due::Later(at(60)));
+    assert_eq!(state.due(at(60), DELAYS, None), Due::Reclaim);
+    assert_eq!(state.due(at(99), DELAYS, None), Due::Nothing);
+}
+
+#[test]
+fn what_is_gone_stays_gone() {
+    let mut state = State::new(Stage::Waking);
+    state.stage = Stage::Gone;
+    state.end(Stage::Awake { visits: 0, idle_since: at(0) });
+    assert_eq!((state.knock(), state.phase()), (Knock::Gone, Phase::Gone));
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Knock,
+    Leave,
+    Look,
+    Paused,
+    Woken,
+}
+
+proptest! {
+    /// Whatever happens in whatever order, it is never paused while somebody is inside, and always can be entered again.
+    #[test]
+    fn nobody_is_paused_upon(events in proptest::collection::vec(
+        proptest::sample::select(vec![Event::Knock, Event::Leave, Event::Look, Event::Paused, Event::Woken]), 0..60)) {
+        let (mut state, mut inside) = (awake(0), 0_usize);
+        for (second, event) in events.into_iter().enumerate() {
+            let now = at(second as u64 * 20);
+            match event {
+                Event::Knock => inside += usize::from(state.knock() == Knock::Enter),
+                Event::Leave if inside > 0 => {
+                    inside -= 1;
+                    prop_assert_eq!(state.leave(now), inside == 0);
+                }
+                Event::Look => if let Due::Rest { idle_since } = state.due(now, DELAYS, None) {
+                    prop_assert!(state.begin_rest(idle_since));
+                },
+                Event::Paused if state.phase() == Phase::Pausing => state.end(Stage::Asleep { since: now, memory: Memory::Held }),
+                Event::Woken if state.phase() == Phase::Waking => state.end(Stage::Awake { visits: 0, idle_since: now }),
+                Event::Leave | Event::Paused | Event::Woken => {}
+            }
+            prop_assert!(inside == 0 || state.phase() == Phase::Awake);
+        }
+    }
+}
