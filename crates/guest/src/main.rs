@@ -65,6 +65,8 @@ fn run() -> Result<(), Error> {
         let line = upgrade::version_line(env!("CARGO_PKG_VERSION"));
         return writeln!(std::io::stdout(), "{line}").map_err(Error::Start);
     }
+    // Whoever started this program may keep its own files private; what is made in here follows the usual custom.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let state = State::take().transpose().map_err(Error::Start)?;
     let handed_over = match &state {
         Some(state) => Some(state.listener().map_err(Error::Listen)?),
@@ -90,8 +92,9 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
         let reaper = reaper::Reaper::start().map_err(Error::Start)?;
         let guest = Arc::new(guest::Guest::new(world::real(), settings, reaper, copy.into()));
-        if let Some(state) = state {
-            state.resume(&guest).map_err(Error::Start)?;
+        match state {
+            Some(state) => state.resume(&guest).map_err(Error::Start)?,
+            None => start_image(&guest),
         }
         let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
         tokio::select! {
@@ -100,6 +103,14 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         }
         Ok(())
     })
+}
+
+/// Starts what the image starts by itself. Without it the sandbox still serves, and the log says why.
+fn start_image(guest: &Arc<guest::Guest>) {
+    let Some(plan) = processes::Plan::of_image(guest, &guest.settings.start) else { return };
+    if let Err(error) = guest.processes.start(guest, plan) {
+        let _ = writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
+    }
 }
 
 /// Opens the socket that the command line asks for. The address is printed, so that port 0 can be asked for.

@@ -21,6 +21,7 @@ pub(crate) struct Given {
     disable_keep_alive: bool,
     disable_process_logging: bool,
     metadata: Option<PathBuf>,
+    start: Vec<String>,
 }
 
 pub(crate) struct Settings {
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) keep_alive_disabled: bool,
     pub(crate) process_logging_disabled: bool,
     pub(crate) terminal_disabled: bool,
+    /// What the image starts by itself: a program and its arguments, or nothing.
+    pub(crate) start: Vec<String>,
     /// The document that `POST /environment/reload` reads.
     pub(crate) metadata: PathBuf,
     /// What all this was made of, for a program that takes the place of this one.
@@ -83,6 +86,7 @@ impl Settings {
             keep_alive_disabled: given.disable_keep_alive || on("BL_DISABLE_KEEPALIVE"),
             process_logging_disabled: given.disable_process_logging || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
             terminal_disabled: on("DISABLE_TERMINAL"),
+            start: given.start.clone(),
             metadata: given
                 .metadata
                 .clone()

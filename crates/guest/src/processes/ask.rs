@@ -82,6 +82,20 @@ pub(crate) struct Plan {
     pub(super) user: Option<User>,
 }
 
+/// What the program that an image starts is called.
+const ENTRYPOINT: &str = "entrypoint";
+
+impl Plan {
+    /// The program that the image starts by itself, without a shell: an image need not have one.
+    pub(crate) fn of_image(guest: &Guest, words: &[String]) -> Option<Self> {
+        let (program, arguments) = words.split_first()?;
+        let command = words.join(" ");
+        let asked = Ask { command: command.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
+        let plan = asked.plan(guest).ok()?;
+        Some(Self { program: program.into(), arguments: arguments.iter().map(OsString::from).collect(), ..plan })
+    }
+}
+
 impl Ask {
     pub(crate) fn keeps_alive(&self) -> bool {
         self.keep_alive.unwrap_or(false)

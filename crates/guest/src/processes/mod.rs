@@ -27,7 +27,7 @@ mod supervise;
 mod view;
 
 pub(crate) use ask::Ask;
-use ask::Plan;
+pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 

@@ -1,0 +1,201 @@
+//! A place for one server with sandboxes, and a caller of it.
+
+use images::{Config, Settings, Store};
+use reqwest::blocking;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use testing::{Holm, Start};
+
+pub(crate) const IMAGE: &str = "holm/tiny";
+/// The same, with a program that it starts by itself.
+pub(crate) const STARTING: &str = "holm/starting";
+const BUSYBOX: &str = "/usr/bin/busybox";
+/// Nothing takes longer, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Ends what runs on it when it is dropped. Servers on it must be gone by then.
+pub(crate) struct Place {
+    data: TempDir,
+    key: Option<String>,
+    standby: &'static str,
+}
+
+impl Place {
+    pub(crate) fn new(standby: &'static str) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "sandboxes need root");
+        let data = tempfile::tempdir().unwrap();
+        make_image(data.path());
+        Self { data, key: None, standby }
+    }
+
+    pub(crate) fn start(&mut self) -> (Holm, Client) {
+        // Two tests at the same time must not share addresses or user ids.
+        let own = std::process::id() % 4096;
+        let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
+        let start = Start {
+            program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
+            data: self.data.path(),
+            database: None,
+            settings: vec![
+                ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.into()),
+                ("HOLM_NODE__GUEST", guest().display().to_string()),
+                ("HOLM_NODE__SUBNET", subnet),
+                ("HOLM_NODE__FIRST_UID", (1_000_000_000 + own * 700_000).to_string()),
+                ("HOLM_NODE__INSTANCES_MAX", "400".into()),
+                ("HOLM_NODE__READY", "4".into()),
+                ("HOLM_GATEWAY__STANDBY", self.standby.into()),
+            ],
+        };
+        let mut server = start.run().expect("the server starts");
+        self.key = self.key.take().or(server.key.take());
+        let client = Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
+        (server, client)
+    }
+
+    /// The control groups of the instances that there are.
+    pub(crate) fn groups(&self) -> Vec<PathBuf> {
+        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
+        let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
+        let Some(root) = roots.into_iter().find(|root| root.exists()) else { return Vec::new() };
+        let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
+    }
+
+    /// Deletes every sandbox, ends the server in order, and checks that nothing is left of either.
+    pub(crate) fn clear(&self, mut server: Holm, client: &Client) {
+        for name in client.names() {
+            client.delete(&name);
+        }
+        eventually("no instance is left", || self.groups().is_empty());
+        server.end().unwrap();
+        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
+        let tables = Command::new("nft").args(["list", "tables"]).output().unwrap();
+        let tables = String::from_utf8(tables.stdout).unwrap();
+        assert!(!tables.contains(&name), "a firewall table is left: {tables}");
+        assert!(!Path::new("/sys/fs/cgroup/pids").join(format!("holm-{name}")).exists(), "a control group is left");
+    }
+}
+
+/// The program inside of sandboxes, made by `tools/guest`.
+fn guest() -> PathBuf {
+    let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
+    let guest = told.unwrap_or(made);
+    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
+    guest.canonicalize().unwrap()
+}
+
+/// A small image: a shell and its tools.
+fn make_image(data: &Path) {
+    let root = data.join("root");
+    for folder in ["bin", "etc", "tmp", "root"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
+    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
+    for applet in String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox") {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    let archive = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
+    let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
+    let store = Store::open(&data.join("images"), settings).unwrap();
+    store.import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap()).unwrap();
+    let loud = ["/bin/sh", "-c", "echo $0 says $GREETING; exec sleep 1000", "it"].map(str::to_owned);
+    let env = [("GREETING".to_owned(), "hello".to_owned())].into();
+    let starting = Config { entrypoint: loud.to_vec(), env, ..Config::default() };
+    store.import_rootfs(archive.as_slice(), &starting, &STARTING.parse().unwrap()).unwrap();
+}
+
+/// Waits for what must come.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: blocking::Client,
+    pub(crate) base: String,
+    key: String,
+}
+
+impl Client {
+    fn new(address: &str, key: &str) -> Self {
+        // Fails only when it was done before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = blocking::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { http, base: format!("http://{address}"), key: key.to_owned() }
+    }
+
+    /// Status and body; `None` when the connection broke.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+        let mut request = self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
+        request = request.bearer_auth(&self.key).header("service-version", "2026-04-28");
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().ok()?;
+        let status = response.status().as_u16();
+        let text = response.text().ok()?;
+        Some((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+    }
+
+    #[track_caller]
+    pub(crate) fn done(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        match self.ask(method, path, body) {
+            Some((200, body)) => body,
+            other => panic!("{method} {path}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn create(&self, name: &str, more: &Value) -> Value {
+        self.done("POST", "/v0/sandboxes", Some(&body(name, more)))
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str) -> Value {
+        self.done("GET", &format!("/v0/sandboxes/{name}"), None)
+    }
+
+    #[track_caller]
+    pub(crate) fn delete(&self, name: &str) {
+        self.done("DELETE", &format!("/v0/sandboxes/{name}"), None);
+    }
+
+    /// What a command prints, after it has ended well.
+    #[track_caller]
+    pub(crate) fn run(&self, name: &str, command: &str) -> String {
+        let asked = json!({"command": command, "waitForCompletion": true});
+        let done = self.done("POST", &format!("/main/sandboxes/{name}/process"), Some(&asked));
+        assert_eq!(done["exitCode"], 0, "{command}: {done}");
+        done["stdout"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let page = self.done("GET", "/v0/sandboxes?limit=200", None);
+        assert_eq!(page["meta"]["hasMore"], false, "more than this helper reads");
+        page["data"].as_array().unwrap().iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+pub(crate) fn body(name: &str, more: &Value) -> Value {
+    let mut runtime = json!({"image": IMAGE, "memory": 256, "generation": "mk2"});
+    let more = more.as_object().cloned().unwrap_or_default();
+    runtime
+        .as_object_mut()
+        .unwrap()
+        .extend(more.get("runtime").and_then(Value::as_object).cloned().unwrap_or_default());
+    let mut spec = json!({"runtime": runtime});
+    let rest = more.into_iter().filter(|(name, _)| name != "runtime");
+    spec.as_object_mut().unwrap().extend(rest);
+    json!({"metadata": {"name": name}, "spec": spec})
+}
