@@ -3,7 +3,7 @@
 use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Draft, Held, Managed, Paging};
 use crate::error::Error;
-use crate::hosts::host_url;
+use crate::hosts::preview_url;
 use crate::query::Flag;
 use crate::reply::Reply;
 use auth::Member;
@@ -81,7 +81,7 @@ impl Managed for Preview {
         Some(match (wanted_label(desk, &held.wish), held.wish.spec.custom_domain.as_deref()) {
             (Some(host), Some(_)) => format!("{scheme}://{host}"),
             (None, Some(domain)) => format!("{scheme}://{own}.{domain}"),
-            (label, None) => host_url(public_url, &format!("{}.preview", label.unwrap_or(own))),
+            (label, None) => preview_url(public_url, &label.unwrap_or(own)),
         })
     }
 
