@@ -9,10 +9,14 @@ use crate::wire::{NoAnswer, Pulse, Wire};
 use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use std::io;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Where the guest answers, in every sandbox.
 pub const GUEST_PORT: u16 = 8080;
+
+/// Between two looks whether a port is served by now.
+const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a workload did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +71,7 @@ pub(crate) async fn exchange(
         }
     };
     let began = Instant::now();
-    let mut wire = connect(&*inner.machine, &inner.settings, visit.instance(), port).await?;
+    let mut wire = connect_when_started(&visit, port).await?;
     let connected = Instant::now();
     let response = wire.send(request, pulse).await.map_err(|failed| failed.at(port))?;
     timing.connect = connected - began;
@@ -94,6 +98,18 @@ fn repeatable(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
     again.uri_mut().clone_from(request.uri());
     again.headers_mut().clone_from(request.headers());
     Some(again)
+}
+
+/// As `connect`, but the programs of a young instance may still be on their way to serving the port.
+async fn connect_when_started(visit: &Visit, port: u16) -> Result<Box<Wire>, Unanswered> {
+    let inner = visit.inner();
+    let until = visit.since() + inner.settings.launch_grace;
+    loop {
+        match connect(&*inner.machine, &inner.settings, visit.instance(), port).await {
+            Err(Unanswered::NotListening(_)) if Instant::now() < until => tokio::time::sleep(LISTEN_PAUSE).await,
+            end => return end,
+        }
+    }
 }
 
 async fn connect(

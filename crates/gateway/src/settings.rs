@@ -31,6 +31,9 @@ pub struct Settings {
     /// Between two of them.
     pub wake_pause: Duration,
 
+    /// So long after its start the programs of a sandbox may still be starting: who asks for a port that none of them
+    /// serves yet waits until then.
+    pub launch_grace: Duration,
     /// How long a port of a sandbox may take to accept a connection.
     pub connect_timeout: Duration,
     /// A workload that neither takes nor sends a byte for this long is given up.
@@ -65,6 +68,7 @@ impl Default for Settings {
             health_misses_max: 3,
             wake_attempts: 3,
             wake_pause: Duration::from_millis(100),
+            launch_grace: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             answer_idle: Duration::from_secs(15 * 60),
             body_max: 0,

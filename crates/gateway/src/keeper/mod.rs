@@ -40,6 +40,8 @@ pub(crate) struct Inner {
 
 pub(crate) struct Instance {
     name: String,
+    /// When this keeper was told of it first.
+    since: Instant,
     state: Mutex<State>,
     /// Whoever holds a connection that is not in here holds a visit: a pause meets all of them in here.
     spares: Spares,
@@ -104,7 +106,7 @@ impl Keeper {
             let mut instances = self.0.instances.write();
             let kept = instances.entry(instance.to_owned()).or_insert_with(|| {
                 let state = Mutex::new(State::new(Stage::Starting));
-                Arc::new(Instance { name: instance.to_owned(), state, spares: Spares::default() })
+                Arc::new(Instance { name: instance.to_owned(), since: now, state, spares: Spares::default() })
             });
             Arc::clone(kept)
         };
@@ -239,6 +241,10 @@ pub struct Visit {
 impl Visit {
     pub fn instance(&self) -> &str {
         &self.instance.name
+    }
+
+    pub(crate) fn since(&self) -> Instant {
+        self.instance.since
     }
 
     pub(crate) fn spares(&self) -> &Spares {

@@ -3,6 +3,7 @@
 use crate::stage::{Stage, request, settings};
 use gateway::Settings;
 use http_body_util::Full;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,6 +30,23 @@ async fn a_port_without_listener_says_what_the_app_must_do() {
     stage.sandbox("box", &[8080]).await;
     let error = stage.get("/acme/sandboxes/box/port/4000/").await.problem(502, "PORT_NOT_LISTENING");
     assert_eq!(error["message"], "nothing listens on 127.0.0.1:4000 in the sandbox");
+}
+
+#[tokio::test]
+async fn a_port_of_a_sandbox_that_just_started_is_waited_for() {
+    let patient = Settings { launch_grace: Duration::from_secs(60), ..settings() };
+    let stage = std::sync::Arc::new(Stage::start(patient).await);
+    stage.sandbox("box", &[8080]).await;
+    let asking = tokio::spawn({
+        let stage = stage.clone();
+        async move { stage.get("/acme/sandboxes/box/port/4000/late").await }
+    });
+    while stage.machine.connects.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!asking.is_finished());
+    crate::workload::Workload::start(&stage.machine, "box", &[4000]).await;
+    assert_eq!(asking.await.unwrap().ok()["uri"], "/late");
 }
 
 /// A workload that reads the head of a request, sends `bytes` and closes.

@@ -15,6 +15,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use types::edge::{Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
 use types::ids::{ResourceId, WorkspaceId};
@@ -51,7 +52,12 @@ pub struct Stage {
 
 /// No standby unless the test is about it.
 pub fn settings() -> Settings {
-    Settings { domains: vec!["holm.test".into()], standby_delay: None, ..Settings::default() }
+    Settings {
+        domains: vec!["holm.test".into()],
+        standby_delay: None,
+        launch_grace: Duration::ZERO,
+        ..Settings::default()
+    }
 }
 
 impl Stage {

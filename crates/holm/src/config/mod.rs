@@ -159,6 +159,7 @@ pub(crate) struct Gateway {
     pub(crate) standby: Span,
     pub(crate) wait_timeout: Span,
     pub(crate) waiting_max: usize,
+    pub(crate) launch_grace: Span,
     pub(crate) connect_timeout: Span,
     pub(crate) answer_idle: Span,
     pub(crate) socket_idle: Span,

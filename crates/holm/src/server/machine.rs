@@ -159,6 +159,7 @@ fn gateway_settings(config: &Config, public_url: &str) -> gateway::Settings {
         waiting_max: wishes.waiting_max,
         wait_timeout: wishes.wait_timeout.0,
         standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),
+        launch_grace: wishes.launch_grace.0,
         connect_timeout: wishes.connect_timeout.0,
         answer_idle: wishes.answer_idle.0,
         body_max: wishes.body_bytes_max,
