@@ -4,19 +4,12 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { fresh, names, ok, refused, thrown } from "./support.mjs";
+import { fresh, names, ok, refused, sandbox, thrown } from "./support.mjs";
 
 const { ApplicationInstance, DriveInstance, SandboxInstance, VolumeInstance, blJob } = bl;
 
-/// A sandbox for one test.
-async function sandbox(context, more = {}) {
-  const made = await SandboxInstance.create({ name: fresh("box"), region: "local", ...more });
-  context.after(() => SandboxInstance.delete(made.metadata.name).catch((error) => assert.equal(error.code, 404)));
-  return made;
-}
-
 test("a sandbox has the defaults of the client and an address", async (t) => {
-  const box = await sandbox(t, { labels: { team: "a" }, envs: [{ name: "A", value: "1" }], ports: [{ target: 3000 }] });
+  const box = await sandbox(t, { memory: undefined, labels: { team: "a" }, envs: [{ name: "A", value: "1" }], ports: [{ target: 3000 }] });
   assert.equal(box.spec.runtime.image, "blaxel/base-image:latest");
   assert.equal(box.spec.runtime.memory, 4096);
   assert.equal(box.metadata.labels.team, "a");

@@ -1,5 +1,8 @@
 // What the tests of the TypeScript client share.
+import { SandboxInstance } from "@blaxel/core";
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 
 let made = 0;
 
@@ -44,4 +47,43 @@ function check(error, status) {
 /// Names of resources.
 export function names(list) {
   return list.map((item) => item.metadata.name);
+}
+
+/// A sandbox for one test. Its commands and files have `memory` MB, files a half of it.
+export async function sandbox(context, more = {}) {
+  const made = await SandboxInstance.create({ name: fresh("box"), region: "local", memory: 1024, ...more });
+  context.after(() => SandboxInstance.delete(made.metadata.name).catch((error) => assert.equal(error.code, 404)));
+  return made;
+}
+
+/// Runs a command in a sandbox to its end, which must be good; answers what it wrote.
+export async function run(box, command, more = {}) {
+  const process = await box.process.exec({ command, waitForCompletion: true, ...more });
+  assert.equal(process.exitCode, 0, `${command}: ${process.logs}`);
+  return process.stdout;
+}
+
+/// What a helper of sandboxes throws when the sandbox answers with an error.
+export async function sandboxRefused(promise, status) {
+  const error = await promise.then(() => assert.fail(`must fail with ${status}`), (error) => error);
+  assert.equal(error.status, status, String(error));
+  return error;
+}
+
+/// Asks again until `probe` answers something true, and answers that.
+export async function until(what, probe, seconds = 30) {
+  const deadline = Date.now() + seconds * 1000;
+  for (;;) {
+    const found = await probe();
+    if (found) return found;
+    assert.ok(Date.now() < deadline, `not within ${seconds} s: ${what}`);
+    await sleep(50);
+  }
+}
+
+/// Starts the server of `echo.py` in a sandbox. It answers with what it was asked as JSON, and echoes what comes over
+/// WebSockets. It ends when the sandbox does.
+export async function startEcho(box, port = 3000) {
+  await box.fs.write("/srv/echo.py", readFileSync(new URL("echo.py", import.meta.url), "utf8"));
+  await box.process.exec({ name: `echo-${port}`, command: `python3 /srv/echo.py ${port}`, waitForPorts: [port] });
 }
