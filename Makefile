@@ -14,7 +14,7 @@ NAME ?= api
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static nft=nftables ip=iproute2
+TEST_NEEDS := $(BUILD_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static nft=nftables ip=iproute2
 BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
 
 section = @printf '\n== %s\n' "$(1)"

@@ -88,6 +88,11 @@ impl Machine for Control {
         self.host.0.node.list().iter().map(seen).collect()
     }
 
+    fn runs(&self, instance: &str) -> bool {
+        let view = machine_id(instance).ok().and_then(|id| self.host.0.node.inspect(&id).ok());
+        view.is_some_and(|view| runs(&view.state))
+    }
+
     fn facts(&self) -> Wait<'_, Vec<Fact>> {
         Box::pin(async move {
             loop {

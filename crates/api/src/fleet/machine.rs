@@ -32,6 +32,9 @@ pub trait Machine: Send + Sync + 'static {
     /// The instances there are, also those that have ended by themselves.
     fn instances(&self) -> Vec<Seen>;
 
+    /// Whether an instance is there and has not ended.
+    fn runs(&self, instance: &str) -> bool;
+
     /// The oldest facts that were not let go of; waits for the first.
     fn facts(&self) -> Wait<'_, Vec<Fact>>;
 

@@ -83,6 +83,15 @@ pub async fn run(app: App, ending: CancellationToken) {
     ending.run_until_cancelled(Box::pin(tasks)).await;
 }
 
+/// Waits until the edge knows every route that there is. Before that it would take each for one that is not.
+pub async fn ready(app: &App) {
+    let mut told = app.fleet.0.told.subscribe();
+    if app.fleet.0.edge.is_some() {
+        // Fails only when the program ends.
+        let _ = told.wait_for(|known| *known >= 0).await;
+    }
+}
+
 /// Waits until the edge knows what was committed before. To be called before a change is answered that a caller may try
 /// out at once: a new preview, a revoked token.
 pub(crate) async fn told(app: &App) {

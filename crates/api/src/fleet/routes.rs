@@ -28,30 +28,35 @@ pub(super) const KINDS: [KindName; 3] = [KindName::Sandbox, KindName::Preview, K
 /// The route that a row asks for; `None` for rows that ask for none.
 pub(super) fn of_row(app: &App, tx: &mut Tx<'_>, row: Stored) -> Result<Option<RouteChange>, Error> {
     match row.kind {
-        KindName::Sandbox => of_sandbox(tx, &Held::read(row)?),
+        KindName::Sandbox => of_sandbox(app, tx, &Held::read(row)?),
         KindName::Preview => of_preview(app, tx, &Held::read(row)?),
         KindName::CustomDomain => of_domain(tx, &Held::read(row)?).map(Some),
         _ => Ok(None),
     }
 }
 
-fn of_sandbox(tx: &mut Tx<'_>, held: &Held<Sandbox>) -> Result<Option<RouteChange>, Error> {
+fn of_sandbox(app: &App, tx: &mut Tx<'_>, held: &Held<Sandbox>) -> Result<Option<RouteChange>, Error> {
     let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
     Ok(Some(RouteChange::Sandbox(SandboxRoute {
         id: held.row.id.clone(),
         workspace: workspace.id,
         workspace_name: workspace.name,
         name: held.row.name.clone(),
-        serving: serving(held),
+        serving: serving(app, held),
     })))
 }
 
-fn serving(held: &Held<Sandbox>) -> Serving {
+fn serving(app: &App, held: &Held<Sandbox>) -> Serving {
     let status = held.row.status.unwrap_or(Status::Deploying);
     match (status, &held.state.placed) {
         (Status::Deployed, Some(placed)) => {
             let instance = launch::instance(&held.row.id, placed.launch);
-            Serving::By { machine: placed.machine.clone(), instance }
+            // What this machine has lost is launched again under another name: nobody may wait for the old one.
+            let lost = |machine: &dyn Machine| machine.name() == placed.machine && !machine.runs(&instance);
+            match app.fleet.machine() {
+                Some(machine) if lost(&**machine) => Serving::Starting,
+                _ => Serving::By { machine: placed.machine.clone(), instance },
+            }
         }
         (Status::Uploading | Status::Building | Status::Built | Status::Deploying | Status::Deployed, _) => {
             Serving::Starting

@@ -5,6 +5,7 @@ use super::{launch, rows};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
@@ -59,7 +60,7 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
         Wanted::Rest(number) => {
             retire_but(&*machine, id, Some(number)).await;
             let instance = launch::instance(id, number);
-            if runs(&*machine, &instance)
+            if machine.runs(&instance)
                 && let Err(fault) = machine.rest(&instance).await
             {
                 tracing::warn!(%fault, instance, "a disabled sandbox could not be put to sleep");
@@ -91,7 +92,7 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
     let id = case.held.row.id.clone();
     retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
-    if runs(machine, &launch::instance(&id, number)) {
+    if machine.runs(&launch::instance(&id, number)) {
         return if deployed { Ok(()) } else { say_deployed(app, machine.name(), &id, number).await };
     }
     let lost = deployed.then_some("the machine lost it, with all that was not on a volume; it starts anew");
@@ -102,10 +103,6 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
         Ok(()) => say_deployed(app, machine.name(), &id, number).await,
         Err(fault) => say_failed(app, &id, number, &fault).await,
     }
-}
-
-fn runs(machine: &dyn Machine, instance: &str) -> bool {
-    machine.instances().iter().any(|seen| seen.instance == instance && seen.runs)
 }
 
 /// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost` gets a new number, so
@@ -223,15 +220,14 @@ pub(super) async fn retire(machine: &dyn Machine, instance: &str) {
     }
 }
 
-/// Removes the instances whose sandboxes are gone.
-pub(super) async fn sweep(app: &App) -> Result<(), Error> {
-    let Some(machine) = app.fleet.machine().cloned() else { return Ok(()) };
-    for Seen { instance, .. } in machine.instances() {
-        if let Some((id, _)) = launch::of_instance(&instance) {
-            settle(app, &id).await?;
-        }
+/// Has the instances removed whose sandboxes are gone.
+pub(super) fn sweep(app: &App) {
+    let Some(machine) = app.fleet.machine() else { return };
+    let owners: BTreeSet<ResourceId> =
+        machine.instances().iter().filter_map(|seen| launch::of_instance(&seen.instance)).map(|(id, _)| id).collect();
+    for id in owners {
+        settle_soon(app, id);
     }
-    Ok(())
 }
 
 /// Settles a sandbox beside everything else, with bounded company, until that has worked.

@@ -32,7 +32,7 @@ async fn follow(app: &App) -> Result<(), Error> {
     let start = app.store.read(feed::latest).await?;
     read_all(app).await?;
     app.fleet.0.told.send_replace(start);
-    settle::sweep(app).await?;
+    settle::sweep(app);
     let mut follower = app.store.follow(start, app.settings.feed_poll);
     loop {
         apply(app, &mut follower).await?;

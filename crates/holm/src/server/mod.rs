@@ -59,7 +59,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     };
     let front =
         Front { router: probes::surround(api::router(app.clone()), probes), gateway: sandboxes.gateway.clone() };
-    let fleet = tokio::spawn(api::fleet::run(app, ending.draining.clone()));
+    let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
+    api::fleet::ready(&app).await;
     tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;

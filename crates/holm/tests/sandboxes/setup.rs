@@ -47,6 +47,9 @@ impl Place {
                 ("HOLM_NODE__INSTANCES_MAX", "400".into()),
                 ("HOLM_NODE__READY", "4".into()),
                 ("HOLM_GATEWAY__STANDBY", self.standby.into()),
+                // Shorter than the caller's patience, so that a failure is an answer.
+                ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".into()),
+                ("HOLM_LOG__LEVEL", "warn".into()),
             ],
         };
         let mut server = start.run().expect("the server starts");
@@ -152,7 +155,7 @@ impl Client {
     pub(crate) fn done(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         match self.ask(method, path, body) {
             Some((200, body)) => body,
-            other => panic!("{method} {path}: {other:?}"),
+            other => panic!("{method} {path}: {other:?}; {:?}", self.ask("GET", "/v0/sandboxes?limit=200", None)),
         }
     }
 
