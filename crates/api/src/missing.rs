@@ -7,6 +7,7 @@ pub enum Missing {
     Build,
     ReceiveTemplate,
     RegisterImage,
+    MountVolume,
     Snapshot,
     Fork,
     AskProvider,
@@ -15,11 +16,12 @@ pub enum Missing {
 }
 
 impl Missing {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::RunTasks,
         Self::Build,
         Self::ReceiveTemplate,
         Self::RegisterImage,
+        Self::MountVolume,
         Self::Snapshot,
         Self::Fork,
         Self::AskProvider,
@@ -34,8 +36,9 @@ impl Missing {
             Self::Build => "build an image from uploaded sources: the image builder is missing",
             Self::ReceiveTemplate => "receive the content of a volume template: the volume store is missing",
             Self::RegisterImage => "pull an image from another registry: the image store is missing",
-            Self::Snapshot => "take a snapshot: the sandbox engine is missing",
-            Self::Fork => "fork a sandbox: the sandbox engine is missing",
+            Self::MountVolume => "mount a volume in a sandbox: the volume store is missing",
+            Self::Snapshot => "take a snapshot: sandboxes are containers, whose memory cannot be kept",
+            Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
             Self::VerifyDomain => "verify a domain by its DNS records: the domain engine is missing",
             Self::BillingMetrics => "compute cost and usage: the meter is missing",

@@ -50,8 +50,10 @@ impl FromStr for Timestamp {
     type Err = BadTime;
 
     fn from_str(text: &str) -> Result<Self, BadTime> {
-        let time = text.parse::<jiff::Timestamp>().map_err(|_| BadTime(text.to_owned()))?;
-        Ok(Self(time.as_millisecond()))
+        // Without a zone it is UTC: a published client writes times so.
+        let in_utc = || text.contains('T').then(|| format!("{text}Z").parse().ok()).flatten();
+        let time: Option<jiff::Timestamp> = text.parse().ok().or_else(in_utc);
+        time.map(|time| Self(time.as_millisecond())).ok_or_else(|| BadTime(text.to_owned()))
     }
 }
 
@@ -94,6 +96,8 @@ mod tests {
         let time: Timestamp = "2026-04-16T09:30:00.125Z".parse().unwrap();
         assert_eq!(time.to_string(), "2026-04-16T09:30:00.125Z");
         assert_eq!("2026-04-16T11:30:00.125+02:00".parse::<Timestamp>().unwrap(), time);
+        assert_eq!("2026-04-16T09:30:00.125000".parse::<Timestamp>().unwrap(), time);
         assert!("yesterday".parse::<Timestamp>().is_err());
+        assert!("2026-04-16".parse::<Timestamp>().is_err());
     }
 }

@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Held, Secrets};
 use crate::error::Error;
+use crate::missing::Missing;
 use crate::reply::Reply;
 use auth::Member;
 use std::sync::Arc;
@@ -50,6 +51,10 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
     let mut problems = Problems::default();
     wish.check(&mut problems);
     problems.into_result()?;
+    if wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
+        // What would be written there would be lost with the sandbox.
+        return Err(Error::Missing(Missing::MountVolume));
+    }
     if require_image(&*machine, &wish)? == ImageAt::Registry || !wish.enabled() {
         return Ok(None);
     }

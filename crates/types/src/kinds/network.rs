@@ -101,6 +101,13 @@ pub struct ProxyTarget {
 }
 
 impl SandboxNetwork {
+    /// Whether it asks for anything beyond the usual way out.
+    pub fn has_rules(&self) -> bool {
+        let domains = [&self.allowed_domains, &self.forbidden_domains];
+        let listed = domains.iter().any(|domains| domains.as_ref().is_some_and(|domains| !domains.is_empty()));
+        listed || self.proxy.is_some() || self.egress.is_some() || self.firewall.is_some()
+    }
+
     pub(super) fn check(&self, problems: &mut Problems) {
         for (index, target) in self.targets().iter().enumerate() {
             let at = format!("spec.network.proxy.routing[{index}]");

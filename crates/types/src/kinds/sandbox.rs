@@ -290,7 +290,8 @@ impl Kind for Sandbox {
         self.metadata.stamp(stamp);
         let end = self.expires_at(stamp.created_at, state.last_used_at);
         self.expires_in = end.map(|end| (end.since(now) / 1000).max(0));
-        self.errors = Some(state.errors.clone()).filter(|errors| !errors.is_empty());
+        let errors = state.errors.iter().cloned().chain(self.unenforced());
+        self.errors = Some(errors.collect::<Vec<_>>()).filter(|errors| !errors.is_empty());
         self.events = Some(state.lifecycle.events.clone());
         self.status = state.lifecycle.status();
         self.last_used_at = state.last_used_at;
@@ -300,6 +301,17 @@ impl Kind for Sandbox {
 }
 
 impl Sandbox {
+    /// Network rules are kept for the release that enforces them. Nobody may take them for a fence until then.
+    fn unenforced(&self) -> Option<SandboxInfrastructureError> {
+        self.spec.network.as_ref().filter(|network| network.has_rules())?;
+        Some(SandboxInfrastructureError {
+            code: Some("NETWORK_RULES_NOT_ENFORCED".to_owned()),
+            fatal: Some(false),
+            message: Some("`spec.network` is stored, but this release does not enforce it".to_owned()),
+            ..SandboxInfrastructureError::default()
+        })
+    }
+
     /// When it is to be deleted, if its spec says so: the first of all its conditions.
     pub fn expires_at(&self, created_at: Timestamp, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
         let runtime = self.spec.runtime.as_ref();
