@@ -13,8 +13,9 @@ LISTEN ?= 127.0.0.1:8700
 NAME ?= api
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
+NODE_NEEDS := nft=nftables
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static nft=nftables ip=iproute2
+TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2
 BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
 
 section = @printf '\n== %s\n' "$(1)"
@@ -26,10 +27,12 @@ help:
 
 build:
 	$(call section,What the build needs)
-	@tools/need $(BUILD_NEEDS) $(IMAGE_NEEDS)
+	@tools/need $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS)
 	@tools/need-rust
 	$(call section,Build (some minutes the first time))
 	@cargo build --release --locked --quiet --package holm
+	@tools/guest >/dev/null
+	@install -m 755 target/holm-guest target/release/holm-guest
 
 run: build
 	$(call section,Image of sandboxes (about a minute the first time))
