@@ -1,7 +1,7 @@
 # make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
 # make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
-# make bench NAME=api measures, and compares with what else one could take
+# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -16,7 +16,11 @@ BUILD_NEEDS := cc=gcc ld=binutils make=make
 NODE_NEEDS := nft=nftables
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
 TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2
-BENCH_NEEDS := $(BUILD_NEEDS) postgres=postgresql etcd=etcd-server
+BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
+BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
+BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
+BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
+BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 
 section = @printf '\n== %s\n' "$(1)"
 
@@ -68,7 +72,7 @@ test:
 
 bench:
 	$(call section,What the measurement needs)
-	@tools/need $(BENCH_NEEDS)
+	@tools/need $(BUILD_NEEDS) $(BENCH_NEEDS_$(NAME))
 	@tools/need-rust
 	$(call section,Measure $(NAME))
 	@cargo run --release --locked --quiet --package bench -- "$(NAME)"

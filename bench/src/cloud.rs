@@ -1,8 +1,8 @@
 //! A Holm that runs sandboxes, and callers that use them as clients do.
 
 use crate::http1::{Http1, JSON, Origin};
-use crate::program;
-use anyhow::{Context as _, ensure};
+use crate::program::{self, Parts};
+use anyhow::{Context as _, anyhow, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testing::{Holm, Start};
+use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) const IMAGE: &str = "blaxel/base-image:latest";
+pub(crate) const IMAGE: &str = "holm/base";
 const MEMORY_MB: u32 = 2048;
 const WORKSPACE: &str = "main";
 /// Apart from those of a server that may run on the same machine.
@@ -26,6 +27,7 @@ const BOUNDARY: &str = "holm-bench-7f3a91";
 pub(crate) struct Cloud {
     process: Holm,
     data: TempDir,
+    images: PathBuf,
     origin: Rc<Origin>,
 }
 
@@ -35,9 +37,11 @@ pub(crate) async fn with_cloud<T>(
     work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let cloud = Cloud::start(standby)?;
+    let mut asked_to_end = signal(SignalKind::terminate())?;
     let done = tokio::select! {
         done = work(&cloud) => done,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+        _ = asked_to_end.recv() => Err(anyhow!("asked to end")),
     };
     let ended = cloud.end().await;
     let done = done?;
@@ -48,23 +52,30 @@ impl Cloud {
     /// A server as users run it, but for the time until sandboxes sleep.
     fn start(standby: Duration) -> anyhow::Result<Self> {
         let data = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
-        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let program = program::build()?;
+        let Parts { guest, images } = Parts::find(&program, IMAGE)?;
+        let text = |path: &Path| path.to_string_lossy().into_owned();
         let settings = vec![
-            ("HOLM_NODE__GUEST", text(guest()?)),
-            ("HOLM_IMAGES__FOLDER", text(images()?)),
+            ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.to_owned()),
+            ("HOLM_NODE__GUEST", text(&guest)),
+            ("HOLM_IMAGES__FOLDER", text(&images)),
             ("HOLM_NODE__SUBNET", SUBNET.to_owned()),
             ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
             ("HOLM_GATEWAY__STANDBY", format!("{}ms", standby.as_millis())),
         ];
-        let process = Start { program: program::build()?, data: data.path(), database: None, settings }.run()?;
+        let process = Start { program, data: data.path(), database: None, settings }.run()?;
         let key = process.key.as_deref().context("the first start shows a key")?;
         let headers = format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\n");
         let origin = Rc::new(Origin { address: process.address.clone(), headers });
-        Ok(Self { process, data, origin })
+        Ok(Self { process, data, images, origin })
     }
 
     pub(crate) fn origin(&self) -> &Rc<Origin> {
         &self.origin
+    }
+
+    pub(crate) fn images(&self) -> &Path {
+        &self.images
     }
 
     pub(crate) fn process(&self) -> &Holm {
@@ -111,14 +122,6 @@ impl Cloud {
         self.process.end()?;
         cleared
     }
-}
-
-fn guest() -> anyhow::Result<PathBuf> {
-    program::part("HOLM_NODE__GUEST", "target/guest/holm-guest")
-}
-
-pub(crate) fn images() -> anyhow::Result<PathBuf> {
-    program::part("HOLM_IMAGES__FOLDER", "target/images")
 }
 
 /// Looks until something is so, or fails with what is not so after some time.
@@ -194,8 +197,8 @@ impl Client {
             let listed = page["data"].as_array().context("a page without data")?;
             all.extend(listed.iter().map(|sandbox| (text(&sandbox["metadata"]["name"]), text(&sandbox["state"]))));
             match page["meta"]["nextCursor"].as_str() {
-                Some(next) => cursor = next.to_owned(),
-                None => return Ok(all),
+                Some(next) if !next.is_empty() => cursor = next.to_owned(),
+                _ => return Ok(all),
             }
         }
     }

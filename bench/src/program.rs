@@ -35,8 +35,22 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file or folder that the sandbox engine needs: the setting's, else the one that `tools/` makes.
-pub(crate) fn part(setting: &str, usual: &str) -> anyhow::Result<PathBuf> {
-    let path = std::env::var_os(setting).map_or_else(|| Path::new(ROOT).join(usual), PathBuf::from);
-    path.canonicalize().with_context(|| format!("{} is missing: set {setting}, or run `make bench`", path.display()))
+/// What a server needs to run sandboxes.
+pub(crate) struct Parts {
+    pub(crate) guest: PathBuf,
+    pub(crate) images: PathBuf,
+}
+
+impl Parts {
+    /// Those that the settings name, else those that `tools/sandbox-parts` makes: the first time takes minutes.
+    pub(crate) fn find(program: &Path, image: &str) -> anyhow::Result<Self> {
+        let named = |setting| std::env::var_os(setting).map(PathBuf::from);
+        if let (Some(guest), Some(images)) = (named("HOLM_NODE__GUEST"), named("HOLM_IMAGES__FOLDER")) {
+            return Ok(Self { guest, images });
+        }
+        let root = Path::new(ROOT).canonicalize()?;
+        let made = Command::new(root.join("tools/sandbox-parts")).arg(program).arg(image).status()?;
+        ensure!(made.success(), "what sandboxes need could not be made");
+        Ok(Self { guest: root.join("target/holm-guest"), images: root.join("target/images") })
+    }
 }

@@ -3,7 +3,7 @@
 mod files;
 mod peers;
 
-use crate::cloud::{self, Client, Cloud, IMAGE, wait_for, with_cloud};
+use crate::cloud::{Client, Cloud, IMAGE, wait_for, with_cloud};
 use crate::machine;
 use crate::report::{Goal, Report};
 use crate::samples::Samples;
@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 use peers::{Peer, Peers, Root};
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 300;
 const WARM_UP: usize = 10;
 /// Between two acts of a round. Without it one act would profit of what the kernel has just done for the other.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -48,7 +48,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
 async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let mut client = cloud.client().await?;
-    rounds(&mut report, &mut client).await?;
+    rounds(&mut report, cloud, &mut client).await?;
     nights(&mut report, cloud, &mut client).await?;
     bursts(&mut report, cloud).await?;
     let place = tempfile::Builder::new().prefix("holm-bench-files-").tempdir()?;
@@ -68,12 +68,19 @@ struct Seen {
     remove: Samples,
 }
 
-async fn rounds(report: &mut Report, client: &mut Client) -> anyhow::Result<()> {
-    let mut peers = Peers::prepare(Root::mount(&cloud::images()?, IMAGE)?)?;
+/// A peer that can run here.
+struct Contender {
+    peer: Peer,
+    times: Samples,
+    failures: Vec<anyhow::Error>,
+}
+
+async fn rounds(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyhow::Result<()> {
+    let mut peers = Peers::prepare(Root::mount(cloud.images(), IMAGE)?)?;
     let mut able = Vec::new();
     for peer in Peer::ALL {
         match peers.prepare_one(peer).and_then(|()| peers.measure(peer)) {
-            Ok(_) => able.push((peer, Samples::default())),
+            Ok(_) => able.push(Contender { peer, times: Samples::default(), failures: Vec::new() }),
             Err(error) => report.note(format!("{} cannot run here: {error:#}", peer.name())),
         }
     }
@@ -84,9 +91,12 @@ async fn rounds(report: &mut Report, client: &mut Client) -> anyhow::Result<()> 
             seen = Seen::default();
         }
         one_round(client, &format!("round-{round}"), &mut seen).await?;
-        for (peer, times) in able.iter_mut().filter(|(peer, _)| round >= WARM_UP && round % peer.every() == 0) {
+        for contender in able.iter_mut().filter(|able| round >= WARM_UP && round % able.peer.every() == 0) {
             tokio::time::sleep(PAUSE).await;
-            times.add(peers.measure(*peer)?);
+            match peers.measure(contender.peer) {
+                Ok(time) => contender.times.add(time),
+                Err(error) => contender.failures.push(error),
+            }
         }
     }
     client.remove("lasting").await?;
@@ -94,10 +104,14 @@ async fn rounds(report: &mut Report, client: &mut Client) -> anyhow::Result<()> 
     report.add_times("mk2_exec", &seen.exec)?;
     report.add_times("mk2_create_answer", &seen.made)?;
     report.add_times("mk2_delete_answer", &seen.remove)?;
-    for (peer, times) in &able {
+    for Contender { peer, times, failures } in &able {
         let metric = if *peer == Peer::PodmanExec { "mk2_exec" } else { "mk2_create" };
-        report.set_peer(&format!("{metric}_p50_ms"), peer.name(), times.percentile_ms(50)?);
-        report.set_peer(&format!("{metric}_p99_ms"), peer.name(), times.percentile_ms(99)?);
+        for percent in [50, 99] {
+            report.set_peer(&format!("{metric}_p{percent}_ms"), peer.name(), times.percentile_ms(percent)?);
+        }
+        if let Some(last) = failures.last() {
+            report.note(format!("{} failed {} times of itself: {last:#}", peer.name(), failures.len()));
+        }
     }
     Ok(())
 }
