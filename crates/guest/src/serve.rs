@@ -64,9 +64,7 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     }
     let route = match route::find(&method, request.uri().path()) {
         Ok(route) => route,
-        Err(Miss::Path) => {
-            return Error::NotFound("there is nothing at this path".into()).into_answer().into_response();
-        }
+        Err(Miss::Path) => return missing().into_response(),
         Err(Miss::Method) => return Error::Method.into_answer().into_response(),
     };
     // HEAD says that the operation is there; it does not look at the target.
@@ -76,6 +74,12 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     let request = request.map(BodyExt::boxed_unsync);
     let answer = dispatch(guest, route, Request::new(request)).await;
     answer.unwrap_or_else(Error::into_answer).into_response()
+}
+
+/// Plain text, unlike all other errors: by that, clients tell an operation that is older than they are from an object that
+/// is not there, and do without the operation.
+fn missing() -> Answer {
+    Answer::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "there is nothing at this path")
 }
 
 async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<Answer, Error> {

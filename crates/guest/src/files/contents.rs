@@ -35,8 +35,7 @@ struct Match {
 #[derive(Serialize)]
 struct Matches {
     query: String,
-    /// Nothing found is no list, which is what clients know.
-    matches: Option<Vec<Match>>,
+    matches: Vec<Match>,
     total: usize,
 }
 
@@ -69,7 +68,7 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
     blocking_until(move |stop| {
         let matches = search(&root, &wanted, stop)?;
         let total = matches.len();
-        Answer::json(&Matches { query, matches: Some(matches).filter(|matches| !matches.is_empty()), total })
+        Answer::json(&Matches { query, matches, total })
     })
     .await
 }

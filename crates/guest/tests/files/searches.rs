@@ -75,6 +75,6 @@ fn lines_are_found_by_their_text() {
     assert_eq!(exact["matches"][0]["column"], 23);
     assert_eq!(exact["query"], "NEEDLE");
     let none = guest.get("/filesystem-content-search/.?query=nothing-like-it").ok();
-    assert_eq!((&none["matches"], none["total"].as_u64()), (&Value::Null, Some(0)));
+    assert_eq!((&none["matches"], none["total"].as_u64()), (&serde_json::json!([]), Some(0)));
     assert_eq!(paths(&guest.get("/filesystem-content-search/.?query=e&maxResults=2").ok()).len(), 2);
 }
