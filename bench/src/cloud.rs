@@ -91,14 +91,29 @@ impl Cloud {
     }
 
     /// The memory of all instances is accounted below this folder.
-    pub(crate) fn memory_groups(&self) -> anyhow::Result<PathBuf> {
+    fn memory_groups(&self) -> anyhow::Result<PathBuf> {
         let name = std::fs::read_to_string(self.data.path().join("machine"))?;
         let roots =
             ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
         roots.into_iter().find(|folder| folder.exists()).context("the machine's control groups are not to be found")
     }
 
-    /// Deletes all sandboxes at once, and waits until none is listed.
+    /// The group of each instance that is there.
+    pub(crate) fn instances(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(self.memory_groups()?)?.filter_map(Result::ok);
+        Ok(entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .map(|entry| entry.path())
+            .collect())
+    }
+
+    /// How many sandboxes sleep. A connection of its own, since the server closes those that are idle for long.
+    pub(crate) async fn asleep(&self) -> anyhow::Result<usize> {
+        let states = self.client().await?.states().await?;
+        Ok(states.iter().filter(|(_, state)| state == "STANDBY").count())
+    }
+
+    /// Deletes all sandboxes at once, and waits until nothing runs for them any more.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
         let names: Vec<String> = self.client().await?.states().await?.into_iter().map(|(name, _)| name).collect();
         let mut clients = self.clients(REMOVERS).await?;
@@ -112,9 +127,8 @@ impl Cloud {
             }
         });
         try_join_all(each).await?;
-        let mut client = self.client().await?;
-        wait_for(Duration::from_secs(60), "sandboxes are still there", async || Ok(client.states().await?.is_empty()))
-            .await
+        // An instance ends after its sandbox is no longer listed.
+        wait_for(Duration::from_secs(60), "instances are left", async || Ok(self.instances()?.is_empty())).await
     }
 
     async fn end(mut self) -> anyhow::Result<()> {
@@ -201,10 +215,6 @@ impl Client {
                 _ => return Ok(all),
             }
         }
-    }
-
-    pub(crate) async fn asleep(&mut self) -> anyhow::Result<usize> {
-        Ok(self.states().await?.iter().filter(|(_, state)| state == "STANDBY").count())
     }
 
     /// The value of one line of the server's metrics.

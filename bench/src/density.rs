@@ -6,7 +6,6 @@ use crate::report::{Goal, Report};
 use anyhow::Context as _;
 use futures_util::future::join_all;
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SANDBOXES: usize = 1000;
@@ -42,7 +41,7 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
     let made = make_all(&mut cloud.clients(MAKERS).await?).await;
     report.add("make_all_s", begun.elapsed().as_secs_f64(), "s");
     let patience = Duration::from_secs(120);
-    wait_for(patience, "not all sandboxes sleep", async || Ok(client.asleep().await? > made)).await?;
+    wait_for(patience, "not all sandboxes sleep", async || Ok(cloud.asleep().await? > made)).await?;
     tokio::time::sleep(REST).await;
     let asleep = Memory::now(cloud)?;
     let each = |now: f64, then: f64| (now - then) / made as f64 / MIB;
@@ -67,8 +66,6 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
     let begun = Instant::now();
     cloud.clear().await?;
     report.add("delete_all_s", begun.elapsed().as_secs_f64(), "s");
-    let groups = cloud.memory_groups()?;
-    wait_for(patience, "control groups are left", async || Ok(instances(&groups)?.is_empty())).await?;
     tokio::time::sleep(REST).await;
     let left = Memory::now(cloud)?;
     report.add("left_machine_mib", (before.available - left.available) / MIB, "MiB");
@@ -109,7 +106,7 @@ struct Memory {
 impl Memory {
     fn now(cloud: &Cloud) -> anyhow::Result<Self> {
         let mut groups = 0.0;
-        for instance in instances(&cloud.memory_groups()?)? {
+        for instance in cloud.instances()? {
             let files = ["memory.usage_in_bytes", "memory.current"].map(|file| instance.join(file));
             let usage = files.iter().find_map(|file| fs::read_to_string(file).ok()).context("a group without usage")?;
             groups += usage.trim().parse::<f64>()?;
@@ -119,10 +116,4 @@ impl Memory {
         let available_kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(Self { groups, available: available_kib * 1024.0, server: cloud.process().resident_bytes()? as f64 })
     }
-}
-
-/// The control groups of those that are there.
-fn instances(groups: &Path) -> anyhow::Result<Vec<std::path::PathBuf>> {
-    let entries = fs::read_dir(groups)?.filter_map(Result::ok);
-    Ok(entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect())
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const SANDBOX: &str = "reached";
 const PORT: u16 = 3000;
-const REPETITIONS: usize = 5;
+const REPETITIONS: usize = 3;
 const MANY: usize = 64;
 /// The sandbox stays awake for the whole measurement.
 const STANDBY: Duration = Duration::from_secs(600);

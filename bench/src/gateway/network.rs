@@ -15,8 +15,8 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn of_the_only_sandbox(cloud: &Cloud) -> anyhow::Result<Self> {
-        let groups = fs::read_dir(cloud.memory_groups()?)?.filter_map(Result::ok);
-        let ids = groups.filter_map(|group| fs::read_to_string(group.path().join("cgroup.procs")).ok());
+        let groups = cloud.instances()?.into_iter();
+        let ids = groups.filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
         let process = ids.filter_map(|ids| ids.split_whitespace().next().map(str::to_owned)).next();
         Ok(Self { file: format!("/proc/{}/ns/net", process.context("no process of the sandbox is to be seen")?) })
     }

@@ -148,7 +148,7 @@ async fn nights(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
     }
     let (mut wake, mut wake_exec) = (Samples::default(), Samples::default());
     for night in 0..NIGHTS {
-        wait_for(Duration::from_secs(30), "not all sandboxes sleep", async || Ok(client.asleep().await? == SLEEPERS))
+        wait_for(Duration::from_secs(30), "not all sandboxes sleep", async || Ok(cloud.asleep().await? == SLEEPERS))
             .await?;
         for (number, name) in names.iter().enumerate() {
             tokio::time::sleep(PAUSE).await;

@@ -14,7 +14,7 @@ const STACK_BYTES: usize = 64 << 10;
 fn main() -> io::Result<()> {
     let port = std::env::args().nth(1).and_then(|port| port.parse().ok());
     let port = port.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "which port?"))?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n{}", "x".repeat(BODY_BYTES));
     let answer: &'static [u8] = answer.leak().as_bytes();
     for stream in listener.incoming() {
