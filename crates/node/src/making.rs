@@ -55,7 +55,7 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
     let instance = Arc::new(Instance::new(origin, Arc::clone(book)));
     let happened = Happened::Started { memory_mb: spec.memory_mb };
     book.journal.record(now, &spec.id, happened).doing("record its start")?;
-    book.records.put(&spec.id, &record).doing("record its process")?;
+    book.records.change(&spec.id, &record).doing("record its process")?;
     node.admit(Arc::clone(&instance)).doing("watch its process")?;
     Ok(instance)
 }

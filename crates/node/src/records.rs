@@ -1,14 +1,16 @@
 //! One small file per instance, by which the next node finds it again.
 //!
-//! A file is replaced as a whole, but not forced onto the disk: the kernel keeps what a killed process has written, and when
-//! the machine itself stops, the instances are gone too. Then the name of the file is all that is needed of it.
+//! A file is made as a whole, and each change is one more line, of which the last whole one counts. Replacing the file
+//! instead would make the kernel write it to the disk at once, which costs a start more than its control groups do. Nothing
+//! is forced onto the disk: the kernel keeps what a killed process has written, and when the machine itself stops, the
+//! instances are gone too. Then the name of the file is all that is needed of it.
 
 use crate::process::Identity;
 use crate::spec::Id;
 use crate::state::Exit;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use types::Timestamp;
 
@@ -41,6 +43,7 @@ impl Records {
         Ok(Self { folder })
     }
 
+    /// Makes the file.
     pub(crate) fn put(&self, id: &Id, record: &Record) -> io::Result<()> {
         // No id has a dot, so this is no instance's file.
         let fresh = self.folder.join(format!("{id}.new"));
@@ -48,11 +51,19 @@ impl Records {
         fs::rename(fresh, self.path(id))
     }
 
+    /// Says what has become of an instance that has a file.
+    pub(crate) fn change(&self, id: &Id, record: &Record) -> io::Result<()> {
+        // A line begins with its break, so that it stands apart even from one that was cut off.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, record)?;
+        OpenOptions::new().append(true).open(self.path(id))?.write_all(&line)
+    }
+
     /// Keeps how an instance ended, so that the next node still knows.
     pub(crate) fn put_end(&self, id: &Id, end: End) -> io::Result<()> {
-        let mut record: Record = serde_json::from_slice(&fs::read(self.path(id))?)?;
+        let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
         record.end = Some(end);
-        self.put(id, &record)
+        self.change(id, &record)
     }
 
     pub(crate) fn remove(&self, id: &Id) -> io::Result<()> {
@@ -69,8 +80,7 @@ impl Records {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if let Ok(id) = Id::new(name) {
-                let record = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-                found.push((id, record));
+                found.push((id, read(&path).ok().flatten()));
             } else {
                 fs::remove_file(&path)?;
             }
@@ -80,5 +90,34 @@ impl Records {
 
     fn path(&self, id: &Id) -> PathBuf {
         self.folder.join(id.as_str())
+    }
+}
+
+fn read(file: &Path) -> io::Result<Option<Record>> {
+    Ok(fs::read(file)?.rsplit(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice(line).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(seat: u32) -> Record {
+        Record { boot: "now".into(), seat, memory_mb: 64, process: None, end: None }
+    }
+
+    #[test]
+    fn the_last_whole_line_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = Id::new("one").unwrap();
+        let records = Records::open(folder.path()).unwrap();
+        records.put(&id, &record(1)).unwrap();
+        records.change(&id, &record(2)).unwrap();
+        let mut file = OpenOptions::new().append(true).open(records.path(&id)).unwrap();
+        file.write_all(b"\n{\"boot\":\"no").unwrap();
+        let seat = || records.list().unwrap()[0].1.as_ref().unwrap().seat;
+        assert_eq!(seat(), 2);
+        records.put_end(&id, End { at: Timestamp::from_ms(1), exit: Exit::Code(0) }).unwrap();
+        assert_eq!(seat(), 2);
+        assert!(records.list().unwrap()[0].1.as_ref().unwrap().end.is_some());
     }
 }
