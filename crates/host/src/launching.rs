@@ -41,7 +41,7 @@ impl Inner {
     /// slip of the pen asks nobody outside.
     pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
         let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
-        match self.images.resolve(&name) {
+        match self.images.find(&name) {
             Ok(Some(_)) => Ok(ImageAt::Hand),
             Ok(None) if name.host().is_some() => Ok(ImageAt::Registry),
             Ok(None) => Err(self.unknown(image)),
@@ -56,7 +56,9 @@ impl Inner {
         let url = reqwest::Url::parse(&format!("https://{}", name.host().unwrap_or_default()));
         match url.ok().as_ref().and_then(reqwest::Url::host_str) {
             Some(host) if self.registries.permits(host) => Ok(()),
-            _ => Err(LaunchFault::Pull(format!("{name}: its registry is not on the internet; images.inside lists those that may be asked"))),
+            _ => Err(LaunchFault::Pull(format!(
+                "{name}: its registry is not on the internet; images.inside lists those that may be asked"
+            ))),
         }
     }
 
@@ -75,9 +77,9 @@ impl Inner {
     fn start(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
         let id = machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
-        let image = self.images.resolve(name).map_err(|error| broken(&error))?;
-        let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
-        let image = self.leases.take(&id, image.digest, &self.images).map_err(|error| broken(&error))?;
+        let digest = self.images.find(name).map_err(|error| broken(&error))?;
+        let Some(digest) = digest else { return Err(self.unknown(&launch.image).into()) };
+        let image = self.leases.take(&id, digest, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
         let made = self.node.create(&self.spec(launch, id.clone(), &image)).map(drop);
         match made {

@@ -19,10 +19,11 @@ struct State {
     images: HashMap<Digest, Used>,
 }
 
+/// An image that is or was used. Without instances it is known, but not kept.
 struct Used {
     image: Image,
     instances: usize,
-    _lease: Lease,
+    lease: Option<Lease>,
 }
 
 impl Leases {
@@ -55,17 +56,19 @@ impl Leases {
 
     fn hold(&self, id: &Id, digest: Digest, store: &Store) -> io::Result<Option<Image>> {
         let mut state = self.state.lock();
-        let image = match state.images.get_mut(&digest) {
-            Some(used) => {
-                used.instances += 1;
-                used.image.clone()
+        if let Some(used) = state.images.get_mut(&digest) {
+            used.lease = used.lease.take().or_else(|| store.lease(&digest));
+            if used.lease.is_none() {
+                state.images.remove(&digest);
+                return Ok(None);
             }
-            None => {
-                let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };
-                state.images.insert(digest, Used { image: image.clone(), instances: 1, _lease: lease });
-                image
-            }
-        };
+            used.instances += 1;
+            let image = used.image.clone();
+            state.users.insert(id.clone(), digest);
+            return Ok(Some(image));
+        }
+        let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };
+        state.images.insert(digest, Used { image: image.clone(), instances: 1, lease: Some(lease) });
         state.users.insert(id.clone(), digest);
         Ok(Some(image))
     }
@@ -73,12 +76,9 @@ impl Leases {
     pub(crate) fn give_back(&self, id: &Id) {
         let mut state = self.state.lock();
         let Some(digest) = state.users.remove(id) else { return };
-        let unused = state.images.get_mut(&digest).is_some_and(|used| {
-            used.instances -= 1;
-            used.instances == 0
-        });
-        if unused {
-            state.images.remove(&digest);
+        if let Some(used) = state.images.get_mut(&digest) {
+            used.instances = used.instances.saturating_sub(1);
+            used.lease = used.lease.take().filter(|_| used.instances > 0);
         }
         drop(state);
         if let Err(error) = fs::remove_file(self.folder.join(id.as_str())) {

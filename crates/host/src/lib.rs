@@ -23,8 +23,8 @@ pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
 use leases::Leases;
-use registries::Registries;
 use node::{Node, Program};
+use registries::Registries;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use types::World;
@@ -63,6 +63,15 @@ impl Host {
             guest,
             pids_max: settings.pids_max,
         })))
+    }
+
+    /// Removes what no name and no instance needs of the images any more. Blocks. While the command line works with
+    /// images, it waits for the next time.
+    pub fn tidy(&self) {
+        match self.0.images.collect() {
+            Ok(freed) => tracing::debug!(?freed, "images were tidied"),
+            Err(error) => tracing::debug!(%error, "images could not be tidied now"),
+        }
     }
 
     /// Removes what the machine was given for instances, if there are none. Blocks.

@@ -81,7 +81,8 @@ impl Store {
         self.find(name)?.map(|digest| self.image(digest)).transpose()
     }
 
-    fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
+    /// Which image a name means now. Cheaper than [`Store::resolve`], for those who know the image itself already.
+    pub fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
         if let Some(digest) = self.0.names.find(name)? {
             return Ok(Some(digest));
         }
@@ -93,12 +94,15 @@ impl Store {
 
     /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is gone already.
     pub fn pin(&self, digest: &Digest) -> Result<Option<(Image, Lease)>, Error> {
+        let Some(lease) = self.lease(digest) else { return Ok(None) };
+        Ok(Some((self.image(*digest)?, lease)))
+    }
+
+    /// As [`Store::pin`], for those who know the image itself already: it is what its digest says, as long as it is there.
+    pub fn lease(&self, digest: &Digest) -> Option<Lease> {
         let lease = self.0.leases.take();
         lease.hold(Held::Image(*digest));
-        if self.0.blobs.size(digest).is_none() {
-            return Ok(None);
-        }
-        Ok(Some((self.image(*digest)?, lease)))
+        self.0.blobs.size(digest).map(|_| lease)
     }
 
     /// All images, each with those of its names that mean something to people.

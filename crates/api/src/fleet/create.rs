@@ -79,6 +79,7 @@ pub(crate) fn require_image(machine: &dyn Machine, wish: &Sandbox) -> Result<Ima
 async fn started<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool, ready: Ready) -> Result<Reply<Sandbox>, Error> {
     let Ready { machine, launch, id } = ready;
     let _turn = call.app.fleet.0.turns.take(&id).await;
+    let _birth = call.app.fleet.0.births.begin(&id);
     let (desk, wish, made) = (call.desk(), call.body.0.clone(), Arc::new(AtomicBool::new(false)));
     let instance = launch.instance.clone();
     let (birth, mine) = ((id.clone(), machine.name().to_owned()), Arc::clone(&made));

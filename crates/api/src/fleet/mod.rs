@@ -31,7 +31,7 @@ use crate::app::App;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use turns::Turns;
+use turns::{Births, Turns};
 
 /// A request that changed what is routed waits this long at most for the edge to know.
 const TELLING_MAX: Duration = Duration::from_secs(5);
@@ -46,6 +46,7 @@ struct Inner {
     machine: Option<Arc<dyn Machine>>,
     edge: Option<Arc<dyn Edge>>,
     turns: Turns,
+    births: Births,
     /// The newest revision of the feed that the edge knows all about.
     told: tokio::sync::watch::Sender<i64>,
     places: Arc<tokio::sync::Semaphore>,
@@ -58,6 +59,7 @@ impl Fleet {
             machine,
             edge,
             turns: Turns::default(),
+            births: Births::default(),
             told: tokio::sync::watch::Sender::new(-1),
             places: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             clock: clock::Alarm::default(),

@@ -4,14 +4,15 @@ use super::{Machine, launch, rows};
 use crate::app::App;
 use crate::engine::{self, Desk, Held};
 use crate::error::Error;
-use crate::routes::previews::wanted_label;
+use crate::routes::previews::{unusable, wanted_label};
 use auth::Member;
 use sha2::{Digest, Sha256};
 use store::Tx;
 use store::identity::workspaces::{self};
+use store::references;
 use store::resources::{self, Query, Stored};
 use types::edge::{DomainRoute, Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
@@ -21,6 +22,8 @@ use types::{Kind, KindName};
 const PORT_OF_LAST_RESORT: u16 = 443;
 /// A preview has few tokens: clients make one for each session.
 const TOKENS_MAX: i64 = 10_000;
+/// Previews of one workspace that are looked through.
+const PREVIEWS_MAX: i64 = 100_000;
 
 /// The kinds of rows from which routes are made.
 pub(super) const KINDS: [KindName; 3] = [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
@@ -92,6 +95,11 @@ fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option
     let Some((desk, _)) = rows::desk(app, tx, &held.row.workspace)? else { return Ok(None) };
     let Some(sandbox) = desk.find(tx, KindName::Sandbox, &[], &held.row.parent)? else { return Ok(None) };
     let spec = &held.wish.spec;
+    if let Some(domain) = spec.custom_domain.as_deref()
+        && !is_usable(&desk, tx, domain)?
+    {
+        return Ok(Some(RouteChange::Gone(held.row.id.clone())));
+    }
     let opens = if spec.public == Some(true) { Opens::ToAll } else { Opens::ToTokens(tokens(&desk, tx, held)?) };
     Ok(Some(RouteChange::Preview(PreviewRoute {
         id: held.row.id.clone(),
@@ -105,6 +113,30 @@ fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option
         response_headers: spec.response_headers.clone().unwrap_or_default(),
         expires_at: held.wish.expires_at(held.row.created_at),
     })))
+}
+
+/// What a preview was allowed once ends with the domain, and with the sharing of it.
+fn is_usable(desk: &Desk, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
+    let held = Held::<CustomDomain>::find(desk, tx, &[], domain)?;
+    Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))
+}
+
+/// The previews that name a domain: what happens to it happens to them.
+pub(super) fn previews_below(tx: &mut Tx<'_>, workspace: &WorkspaceId, domain: &str) -> Result<Vec<ResourceId>, Error> {
+    // Most domains change before there are previews: the references say so at once.
+    let users = references::users(tx, workspace, KindName::CustomDomain, domain)?;
+    if !users.iter().any(|(kind, _)| *kind == KindName::Preview) {
+        return Ok(Vec::new());
+    }
+    let query = Query { limit: PREVIEWS_MAX, ..Query::new(workspace, KindName::Preview, None) };
+    let mut below = Vec::new();
+    for row in resources::list(tx, &query)? {
+        let held = Held::<Preview>::read(row)?;
+        if held.wish.spec.custom_domain.as_deref() == Some(domain) {
+            below.push(held.row.id);
+        }
+    }
+    Ok(below)
 }
 
 fn address(desk: &Desk, held: &Held<Preview>) -> PreviewAddress {
@@ -129,9 +161,9 @@ fn tokens(desk: &Desk, tx: &mut Tx<'_>, preview: &Held<Preview>) -> Result<Vec<T
     Ok(routes)
 }
 
-/// A domain that was not seen to be the user's routes nothing.
+/// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no domain of its own.
 fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
-    if held.state.status != DomainStatus::Verified {
+    if held.state.status != DomainStatus::Verified || held.state.shared_from_workspace.is_some() {
         return Ok(RouteChange::Gone(held.row.id.clone()));
     }
     let fallback = match held.wish.spec.fallback_preview_id.as_deref() {
@@ -142,7 +174,7 @@ fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, 
 }
 
 fn preview_named(tx: &mut Tx<'_>, domain: &Held<CustomDomain>, name: &str) -> Result<Option<ResourceId>, Error> {
-    let query = Query { limit: TOKENS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
+    let query = Query { limit: PREVIEWS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
     let found = resources::list(tx, &query)?.into_iter().find(|row| row.name == name);
     Ok(found.map(|row| row.id))
 }

@@ -1,7 +1,7 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
 use super::machine::{LaunchFault, Machine, Seen};
-use super::{launch, rows};
+use super::{launch, rows, watch};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
@@ -51,14 +51,20 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
         retire_but(&*machine, id, None).await;
         return Ok(());
     };
+    act(app, &machine, id, case).await?;
+    // Whoever told the route meanwhile may have seen an instance half made.
+    watch::tell_route(app, id).await
+}
+
+async fn act(app: &App, machine: &Arc<dyn Machine>, id: &ResourceId, case: Case) -> Result<(), Error> {
     match wanted(&case.held.state, case.held.row.status, machine.name()) {
         Wanted::Elsewhere => Ok(()),
         Wanted::Nothing => {
-            retire_but(&*machine, id, None).await;
+            retire_but(&**machine, id, None).await;
             Ok(())
         }
         Wanted::Rest(number) => {
-            retire_but(&*machine, id, Some(number)).await;
+            retire_but(&**machine, id, Some(number)).await;
             let instance = launch::instance(id, number);
             if machine.runs(&instance)
                 && let Err(fault) = machine.rest(&instance).await
@@ -67,7 +73,7 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
             }
             Ok(())
         }
-        Wanted::Instance(number) => ensure(app, &*machine, case, number).await,
+        Wanted::Instance(number) => ensure(app, &**machine, case, number).await,
     }
 }
 

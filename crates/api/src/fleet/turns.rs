@@ -1,10 +1,37 @@
 //! One at a time for each sandbox.
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 use types::ids::ResourceId;
+
+/// Sandboxes whose instance is started while their row is written: the row may say more than the machine knows yet.
+#[derive(Default)]
+pub(super) struct Births(Mutex<HashSet<ResourceId>>);
+
+/// One of them, until it is dropped.
+pub(super) struct Birth<'b> {
+    births: &'b Births,
+    id: ResourceId,
+}
+
+impl Births {
+    pub(super) fn begin(&self, id: &ResourceId) -> Birth<'_> {
+        self.0.lock().insert(id.clone());
+        Birth { births: self, id: id.clone() }
+    }
+
+    pub(super) fn has(&self, id: &ResourceId) -> bool {
+        self.0.lock().contains(id)
+    }
+}
+
+impl Drop for Birth<'_> {
+    fn drop(&mut self) {
+        self.births.0.lock().remove(&self.id);
+    }
+}
 
 /// Who works on which sandbox.
 #[derive(Default)]

@@ -60,10 +60,11 @@ async fn apply(app: &App, follower: &mut Follower) -> Result<(), Error> {
     let changes = follower.next().await?;
     let mut seen = HashSet::new();
     for change in changes {
-        let Some((kind, id)) = concerned(app, &change).await? else { continue };
-        // The row is read as it is now, so of many changes one look is enough.
-        if seen.insert(id.clone()) {
-            look_at(app, kind, &id).await?;
+        for (kind, id) in concerned(app, &change).await? {
+            // The row is read as it is now, so of many changes one look is enough.
+            if seen.insert(id.clone()) {
+                look_at(app, kind, &id).await?;
+            }
         }
     }
     let position = follower.position();
@@ -71,25 +72,35 @@ async fn apply(app: &App, follower: &mut Follower) -> Result<(), Error> {
     Ok(())
 }
 
-/// The row whose route or instance a change may have changed.
-async fn concerned(app: &App, change: &Change) -> Result<Option<(KindName, ResourceId)>, Error> {
+/// The rows whose routes or instances a change may have changed.
+async fn concerned(app: &App, change: &Change) -> Result<Vec<(KindName, ResourceId)>, Error> {
     match KindName::parse(&change.kind) {
-        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::CustomDomain | KindName::Schedule)) => {
-            let id = ResourceId::known(change.resource_id.clone());
-            if change.act == Act::Deleted {
-                forget(app, kind, &id);
-                return Ok(None);
-            }
-            Ok(Some((kind, id)))
+        Some(KindName::CustomDomain) => {
+            let (workspace, domain) = (change.workspace.clone(), change.name.clone());
+            let find = move |tx: &mut Tx<'_>| routes::previews_below(tx, &workspace, &domain);
+            let mut rows = itself(app, KindName::CustomDomain, change);
+            rows.extend(app.store.read(find).await?.into_iter().map(|id| (KindName::Preview, id)));
+            Ok(rows)
         }
+        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule)) => Ok(itself(app, kind, change)),
         Some(KindName::PreviewToken) => {
-            let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(None) };
+            let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(Vec::new()) };
             let (workspace, parent, name) = (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
             let find = move |tx: &mut Tx<'_>| resources::find(tx, &workspace, KindName::Preview, &parent, &name);
-            Ok(app.store.read(find).await?.map(|row| (KindName::Preview, row.id)))
+            Ok(app.store.read(find).await?.map(|row| (KindName::Preview, row.id)).into_iter().collect())
         }
-        _ => Ok(None),
+        _ => Ok(Vec::new()),
     }
+}
+
+/// The row that changed, unless it is gone, which is acted upon here.
+fn itself(app: &App, kind: KindName, change: &Change) -> Vec<(KindName, ResourceId)> {
+    let id = ResourceId::known(change.resource_id.clone());
+    if change.act == Act::Deleted {
+        forget(app, kind, &id);
+        return Vec::new();
+    }
+    vec![(kind, id)]
 }
 
 /// Tells what a row says now, and acts on it.
@@ -103,7 +114,8 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
     };
     match app.store.read(work).await? {
         Some((route, due)) => {
-            if let Some(route) = route {
+            // Whoever brings a sandbox into being tells its route when the instance stands.
+            if let Some(route) = route.filter(|_| !app.fleet.0.births.has(id)) {
                 app.fleet.tell(route);
             }
             app.fleet.0.clock.set(id.clone(), kind, due);
@@ -112,6 +124,19 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
     }
     if kind == KindName::Sandbox {
         settle::settle_soon(app, id.clone());
+    }
+    Ok(())
+}
+
+/// Tells the route of a row as it is now.
+pub(super) async fn tell_route(app: &App, id: &ResourceId) -> Result<(), Error> {
+    let (of, wanted) = (app.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| match resources::find_by_id(tx, &wanted)? {
+        Some(row) => routes::of_row(&of, tx, row),
+        None => Ok(Some(RouteChange::Gone(wanted.clone()))),
+    };
+    if let Some(route) = app.store.read(work).await? {
+        app.fleet.tell(route);
     }
     Ok(())
 }

@@ -11,10 +11,12 @@ use host::{Control, Host};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use types::World;
 
 /// Holds the name of this machine, made at its first start.
 const NAME_FILE: &str = "machine";
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
 const NAME_CHARACTERS: usize = 8;
 const GUEST: &str = "holm-guest";
 
@@ -38,6 +40,7 @@ pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, public_url
         machine: Arc::new(host.clone()),
         world: world.clone(),
     });
+    tokio::spawn(tidy(host.clone()));
     let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.keeper().clone()));
     let fleet = Fleet::new(Some(control), Some(Arc::new(Local(gateway.clone()))));
     Ok(Sandboxes { fleet, gateway: Some(gateway), host: Some(host) })
@@ -60,6 +63,16 @@ async fn open_host(config: Config, world: World) -> Result<Host, Error> {
         Host::open(settings, images, world).map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
+}
+
+/// Frees the room of images that nothing needs, now and then.
+async fn tidy(host: Host) {
+    loop {
+        let host = host.clone();
+        // Its failures are logged where they happen.
+        let _ = tokio::task::spawn_blocking(move || host.tidy()).await;
+        tokio::time::sleep(TIDY_EVERY).await;
+    }
 }
 
 /// An error with its causes, and the way out.
