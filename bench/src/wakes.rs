@@ -13,9 +13,9 @@ const WAKES: f64 = 10_000.0;
 const SANDBOXES: usize = 100;
 /// Each sandbox has so many callers that know nothing of each other.
 const CALLERS: usize = 3;
-const STANDBY: Duration = Duration::from_millis(100);
+const STANDBY: Duration = Duration::from_millis(200);
 /// The longest pause of a caller: several times the time until a sandbox sleeps.
-const PAUSE_MS_MAX: u64 = 900;
+const PAUSE_MS_MAX: u64 = 2500;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 const TIME_MAX: Duration = Duration::from_secs(900);
 const COUNTED: &str = "holm_gateway_wake_seconds_count";

@@ -70,9 +70,7 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
             seen: [Vec::new(), Vec::new()],
         },
     ];
-    let report = race(ways).await;
-    client.remove(SANDBOX).await?;
-    report
+    race(ways).await
 }
 
 async fn put_workload(client: &mut Client) -> anyhow::Result<()> {

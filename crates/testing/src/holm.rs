@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -37,6 +38,8 @@ impl Start<'_> {
         command.env("HOLM_SERVER__ROLES", "[\"api\"]");
         command.envs(self.settings.iter().map(|(name, value)| (*name, value)));
         command.current_dir(self.data).stdin(Stdio::null()).stdout(Stdio::piped());
+        // A signal to the group of whoever starts it, such as Ctrl-C, is not for it: it is still needed to tidy up.
+        command.process_group(0);
         let mut process = command.spawn()?;
         let stdout = process.stdout.take().ok_or_else(|| io::Error::other("the server has no output"))?;
         let mut stdout = BufReader::new(stdout);
