@@ -54,6 +54,9 @@ const SOURCES: [Source; 8] = [
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     pub name: Reference,
+    /// What the image is for, in one sentence. It changes nothing in the image.
+    #[serde(default, skip_serializing)]
+    pub summary: String,
     /// Other names that the image gets.
     #[serde(default)]
     pub aliases: Vec<Reference>,

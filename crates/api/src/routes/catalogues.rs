@@ -98,7 +98,12 @@ pub(crate) async fn mcp_hub(call: Call<Member>) -> Result<Reply<Vec<McpDefinitio
 }
 
 pub(crate) async fn sandbox_hub(call: Call<Member>) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
-    Ok(Reply::of(&call.app.settings.catalogue.sandboxes))
+    let mut offered = call.app.settings.catalogue.sandboxes.clone();
+    if let Some(machine) = call.app.fleet.machine() {
+        // What was not made on this machine cannot be started on it.
+        offered.retain(|offer| offer.image.as_deref().is_some_and(|image| machine.find_image(image).is_ok()));
+    }
+    Ok(Reply::of(&offered))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -2,11 +2,13 @@
 
 use crate::config::{Config, Region};
 use crate::error::Error;
+use crate::server::dns::Dns;
 use api::App;
 use api::fleet::Fleet;
 use auth::Auth;
 use auth::outside::Provider;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::Store;
 use types::{KindName, World};
 
@@ -19,7 +21,8 @@ pub(crate) async fn api(
     fleet: Fleet,
 ) -> Result<App, Error> {
     let settings = api_settings(config, public_url)?;
-    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet };
+    let dns = Arc::new(Dns::open(&config.domains)?);
+    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, dns };
     api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
@@ -56,7 +59,18 @@ fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Erro
     })
 }
 
+/// What the operator offers, and where that says nothing of sandboxes, the images of the project.
 fn catalogue(config: &Config) -> Result<api::Catalogue, Error> {
+    let mut catalogue = catalogue_file(config)?;
+    if catalogue.sandboxes.is_empty() {
+        let hub = super::hub::definitions();
+        catalogue.sandboxes =
+            hub.map_err(|error| Error::Start { act: "read the recipes".into(), message: error.to_string() })?;
+    }
+    Ok(catalogue)
+}
+
+fn catalogue_file(config: &Config) -> Result<api::Catalogue, Error> {
     let Some(file) = &config.catalogue.file else { return Ok(api::Catalogue::default()) };
     let act = || format!("read the catalogue {} (catalogue.file)", file.display());
     let text = std::fs::read_to_string(file).map_err(Error::io(act()))?;

@@ -4,31 +4,39 @@
 //! a second server by mistake ends before it touches data; callers that come early wait in the kernel's queue.
 //! Order of the end: `/ready` says 503, the port closes, requests in flight finish, traces are sent.
 
+mod acme;
 pub(crate) mod assembly;
+mod dns;
 mod edge;
 mod first_start;
 mod front;
 mod guard;
+mod hub;
 mod machine;
 mod observe;
 mod probes;
 mod process;
 mod serve;
 pub(crate) mod setup;
+mod tls;
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::world;
+use acme::Acme;
 use auth::Auth;
+use edge::Hosts;
 use front::Front;
 use observe::Observation;
 use probes::Probes;
 use serve::{Ending, Listener};
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
+use tls::{Certificates, Folder};
 use tokio_util::sync::CancellationToken;
 use types::World;
 
@@ -40,7 +48,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let started = Instant::now();
     process::prepare();
     let observation = Observation::start(&config).await?;
-    let listener = Listener::bind(&config.server).await?;
+    let certificates = Certificates::open(&config.server)?;
+    let listener = Listener::bind(&config.server, certificates.as_ref()).await?;
     let store = setup::open_store(&config).await?;
     let address = listener.address()?;
     let public_url = public_url(&config, listener.scheme(), address);
@@ -59,6 +68,9 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     };
     let front =
         Front { router: probes::surround(api::router(app.clone()), probes), gateway: sandboxes.gateway.clone() };
+    if let Some(certificates) = certificates {
+        keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
+    }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
     tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
@@ -73,6 +85,25 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     tracing::info!("stopped");
     observation.finish().await;
     Ok(Exit::Success)
+}
+
+/// Follows what the operator gives, and orders what previews need.
+fn keep_certificates(
+    config: &Config,
+    certificates: Arc<Certificates>,
+    hosts: Option<Hosts>,
+    world: &World,
+    ending: &Ending,
+) -> Result<(), Error> {
+    if let Some(path) = &config.domains.certificates {
+        let folder = Folder::open(path, &certificates)?;
+        tokio::spawn(folder.follow(Arc::clone(&certificates), ending.draining.clone()));
+    }
+    let Some(hosts) = hosts else { return Ok(()) };
+    if let Some(acme) = Acme::open(&config.domains.acme, &config.data.folder, &certificates, world)? {
+        tokio::spawn(acme.run(hosts, ending.draining.clone()));
+    }
+    Ok(())
 }
 
 /// Where callers reach the server, unless it is told: on this machine.
