@@ -1,6 +1,7 @@
 //! What every handler works with.
 
 use crate::cursor::CursorKey;
+use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::engine::Desk;
 use crate::fleet::Fleet;
@@ -20,6 +21,7 @@ pub struct Parts {
     pub world: World,
     pub settings: Settings,
     pub fleet: Fleet,
+    pub dns: Arc<dyn Lookup>,
 }
 
 /// Cheap to clone; handlers get one each.
@@ -32,6 +34,7 @@ pub struct Inner {
     pub world: World,
     pub settings: Settings,
     pub(crate) fleet: Fleet,
+    pub(crate) dns: Arc<dyn Lookup>,
     pub(crate) cursors: CursorKey,
     pub(crate) drive_key: DriveKey,
     pub(crate) limits: Limits,
@@ -49,11 +52,12 @@ impl std::ops::Deref for App {
 impl App {
     /// Prepares the API: loads the key that signs cursors and makes what each workspace must have.
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
-        let Parts { store, auth, world, settings, fleet } = parts;
+        let Parts { store, auth, world, settings, fleet, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
-        let app = Self(Arc::new(Inner { store, auth, world, settings, fleet, cursors, drive_key, limits, streams }));
+        let app =
+            Self(Arc::new(Inner { store, auth, world, settings, fleet, dns, cursors, drive_key, limits, streams }));
         app.furnish().await?;
         Ok(app)
     }

@@ -11,6 +11,16 @@ pub(crate) fn host_url(public_url: &str, label: &str) -> String {
     }
 }
 
+/// What records of custom domains name to lead here: a host below the server's own, or its address where it has no name.
+pub(crate) fn record_target(public_url: &str, label: &str) -> String {
+    let (_, host, _) = parts(public_url);
+    match ip(host) {
+        Some(ip) if ip.is_loopback() => format!("{label}.localhost"),
+        Some(ip) => ip.to_string(),
+        None => format!("{label}.{host}"),
+    }
+}
+
 /// The address of a preview. On a server for this machine alone it is a path, because programs rarely find hosts below
 /// `localhost`; the data plane sends browsers, which do, from there to the host.
 pub(crate) fn preview_url(public_url: &str, label: &str) -> String {
@@ -39,7 +49,7 @@ fn ip(host: &str) -> Option<std::net::IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{host_url, preview_url};
+    use super::{host_url, preview_url, record_target};
 
     #[test]
     fn a_host_is_put_in_front_where_hosts_can_be() {
@@ -48,6 +58,13 @@ mod tests {
         assert_eq!(host_url("http://127.0.0.1:8080", "a"), "http://a.localhost:8080");
         assert_eq!(host_url("http://[::1]:8080", "a"), "http://a.localhost:8080");
         assert_eq!(host_url("http://10.0.0.7:8080", "a"), "http://10.0.0.7:8080/-/a");
+    }
+
+    #[test]
+    fn records_name_no_ports() {
+        assert_eq!(record_target("https://holm.example.com:8443/", "domains"), "domains.holm.example.com");
+        assert_eq!(record_target("http://127.0.0.1:8080", "domains"), "domains.localhost");
+        assert_eq!(record_target("http://[2001:db8::7]:8080", "domains"), "2001:db8::7");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod app;
 mod call;
 mod catalogue;
 mod cursor;
+pub mod domains;
 mod drive_key;
 mod engine;
 mod error;

@@ -11,12 +11,11 @@ pub enum Missing {
     Snapshot,
     Fork,
     AskProvider,
-    VerifyDomain,
     BillingMetrics,
 }
 
 impl Missing {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::RunTasks,
         Self::Build,
         Self::ReceiveTemplate,
@@ -25,7 +24,6 @@ impl Missing {
         Self::Snapshot,
         Self::Fork,
         Self::AskProvider,
-        Self::VerifyDomain,
         Self::BillingMetrics,
     ];
 
@@ -40,7 +38,6 @@ impl Missing {
             Self::Snapshot => "take a snapshot: sandboxes are containers, whose memory cannot be kept",
             Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
-            Self::VerifyDomain => "verify a domain by its DNS records: the domain engine is missing",
             Self::BillingMetrics => "compute cost and usage: the meter is missing",
         }
     }

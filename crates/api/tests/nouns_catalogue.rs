@@ -154,21 +154,22 @@ fn missing_acts(account: &str) -> BTreeMap<&'static str, (Method, String, Value)
     let post = |path: &str, body: Value| (Method::POST, path.to_owned(), body);
     let named = json!({"metadata": {"name": "new"}, "spec": {}});
     let metrics = format!("/v0/accounts/{account}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z");
-    let request = |missing: Missing| Some(match missing {
-        Missing::RunTasks => post("/v0/jobs/one/executions", json!({"tasks": [{}]})),
-        Missing::Build => post("/v0/agents?upload=true", named.clone()),
-        Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
-        Missing::RegisterImage => {
-            post("/v0/images", json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}))
-        }
-        // Only a server that runs sandboxes refuses it: the tests of the program try it.
-        Missing::MountVolume => return None,
-        Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
-        Missing::Fork => post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"})),
-        Missing::AskProvider => (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null),
-        Missing::VerifyDomain => post("/v0/customdomains/one.example.com/verify", Value::Null),
-        Missing::BillingMetrics => (Method::GET, metrics.clone(), Value::Null),
-    });
+    let request = |missing: Missing| {
+        Some(match missing {
+            Missing::RunTasks => post("/v0/jobs/one/executions", json!({"tasks": [{}]})),
+            Missing::Build => post("/v0/agents?upload=true", named.clone()),
+            Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
+            Missing::RegisterImage => {
+                post("/v0/images", json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}))
+            }
+            // Only a server that runs sandboxes refuses it: the tests of the program try it.
+            Missing::MountVolume => return None,
+            Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
+            Missing::Fork => post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"})),
+            Missing::AskProvider => (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null),
+            Missing::BillingMetrics => (Method::GET, metrics.clone(), Value::Null),
+        })
+    };
     Missing::ALL.into_iter().filter_map(|missing| Some((missing.act(), request(missing)?))).collect()
 }
 

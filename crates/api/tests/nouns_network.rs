@@ -32,7 +32,6 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     assert_eq!((&spec["status"], &spec["domainType"]), (&json!("pending"), &json!("applications")), "{made}");
     assert!(spec["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap().len() > 32, "{made}");
     assert!(spec["cnameRecords"].is_string());
-    cloud.call(Method::POST, &format!("{DOMAIN}/verify"), None).await.refused(501);
     cloud.call(Method::POST, "/v0/customdomains/none.example/verify", None).await.refused(404);
     for bad in ["nodots", "UPPER.example", "-x.example", "a b.example", "x..example"] {
         cloud.post("/v0/customdomains", json!({"metadata": {"name": bad}, "spec": {}})).await.refused(400);
@@ -53,6 +52,86 @@ async fn a_domain_has_one_owner_in_an_account() {
         other.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
         other.post("/v0/customdomains", domain(json!({}))).await.ok();
     }
+}
+
+/// Makes the record that proves the domain, and asks for a look at it.
+async fn prove(cloud: &Cloud) -> Value {
+    let made = cloud.get(&format!("{DOMAIN}?workspace=main")).await.ok();
+    for (name, text) in made["spec"]["txtRecords"].as_object().unwrap() {
+        cloud.dns.set_text(name, text.as_str().unwrap());
+    }
+    verify(cloud).await
+}
+
+async fn verify(cloud: &Cloud) -> Value {
+    cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=main"), None).await.ok()["spec"].clone()
+}
+
+#[tokio::test]
+async fn a_domain_is_what_its_records_say() {
+    for cloud in Cloud::on_both().await {
+        two_workspaces(&cloud).await;
+        let unproven = verify(&cloud).await;
+        assert_eq!((&unproven["status"], unproven.get("lastVerifiedAt")), (&json!("failed"), None));
+        assert!(unproven["verificationError"].as_str().unwrap().contains("has no TXT record"), "{unproven}");
+        let proven = prove(&cloud).await;
+        assert_eq!((&proven["status"], proven.get("verificationError")), (&json!("verified"), None), "{proven}");
+        assert!(proven["lastVerifiedAt"].is_string());
+        share(&cloud, "team", 200).await;
+        cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None).await.refused(403);
+        cloud.dns.set_alias("*.example.com", "elsewhere.example");
+        assert_eq!(verify(&cloud).await["status"], "failed");
+        let copy = cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok();
+        assert_eq!(copy["spec"]["status"], "failed");
+        let expected =
+            "`*.example.com` leads to `elsewhere.example`; it should be a CNAME record for `domains.localhost`";
+        assert_eq!(copy["spec"]["verificationError"], expected);
+        cloud.dns.set_alias("*.example.com", "domains.localhost");
+        assert_eq!(verify(&cloud).await["status"], "verified");
+        assert_eq!(cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok()["spec"]["status"], "verified");
+    }
+}
+
+#[tokio::test]
+async fn silence_of_name_servers_takes_no_verified_domain_away() {
+    let cloud = Cloud::start().await;
+    two_workspaces(&cloud).await;
+    prove(&cloud).await;
+    cloud.dns.fall_silent();
+    let kept = verify(&cloud).await;
+    assert_eq!(kept["status"], "verified");
+    assert!(kept["verificationError"].as_str().unwrap().contains("do not answer"), "{kept}");
+    cloud.dns.forget();
+    assert_eq!(verify(&cloud).await["status"], "failed");
+    cloud.dns.fall_silent();
+    assert_eq!(verify(&cloud).await["status"], "failed", "nor does it give one");
+}
+
+#[tokio::test]
+async fn previews_answer_below_verified_domains_only_and_each_host_has_one() {
+    let cloud = Cloud::start().await;
+    two_workspaces(&cloud).await;
+    let preview = |name: &str, prefix: &str| json!({"metadata": {"name": name}, "spec": {"port": 3000, "customDomain": "example.com", "prefixUrl": prefix}});
+    for workspace in ["main", "team"] {
+        let sandbox = json!({"metadata": {"name": "one"}, "spec": {}});
+        cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), sandbox).await.ok();
+    }
+    let (main, team) = ("/v0/sandboxes/one/previews?workspace=main", "/v0/sandboxes/one/previews?workspace=team");
+    let message = cloud.post(main, preview("web", "web")).await.refused(400);
+    assert!(message.contains("is not verified"), "{message}");
+    prove(&cloud).await;
+    let made = cloud.post(main, preview("web", "web")).await.ok();
+    assert_eq!(made["spec"]["url"], "http://web.example.com");
+    cloud.post(team, preview("web", "web")).await.refused(400);
+    share(&cloud, "team", 200).await;
+    let message = cloud.post(team, preview("web", "web")).await.refused(409);
+    assert!(message.contains("another workspace"), "{message}");
+    cloud.post(&format!("{team}&force=true"), preview("web", "web")).await.refused(409);
+    cloud.post(team, preview("other", "other")).await.ok();
+    cloud.dns.forget();
+    assert_eq!(verify(&cloud).await["status"], "failed");
+    let kept = "/v0/sandboxes/one/previews/web?workspace=main";
+    cloud.put(kept, preview("web", "web")).await.ok();
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Custom domains: one owner within an account, proofs of ownership, and shares with other workspaces.
 
 use crate::call::{Body, Call, Wish};
+use crate::domains::{Claim, Fault};
 use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
 use crate::error::Error;
-use crate::missing::Missing;
 use crate::query::NoQuery;
 use crate::reply::Reply;
 use auth::Member;
@@ -12,7 +12,7 @@ use store::identity::workspaces::{self, Workspace};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State};
 use types::kinds::{Application, CustomDomain, Preview};
 use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget, ShareStatus};
-use types::{Kind, KindName};
+use types::{Kind, KindName, Timestamp};
 
 /// Stands for every other workspace of the account.
 const WHOLE_ACCOUNT: &str = "account";
@@ -48,8 +48,8 @@ impl Managed for CustomDomain {
         }
         let proof = desk.world().random_text(32);
         draft.state.txt_records = [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
-        let host = crate::hosts::host_url(&desk.app.settings.public_url, "domains");
-        draft.state.cname_records = host.split_once("://").map(|(_, host)| host.to_owned());
+        let target = crate::hosts::record_target(&desk.app.settings.public_url, "domains");
+        draft.state.cname_records = Some(target);
         Ok(())
     }
 
@@ -94,8 +94,62 @@ pub(crate) async fn create_for_application(
 
 pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
-    call.app.store.read(move |tx| Held::<CustomDomain>::get(&desk, tx, &[], &name).map(drop)).await?;
-    Err(Error::Missing(Missing::VerifyDomain))
+    let claim = {
+        let (desk, name) = (desk.clone(), name.clone());
+        call.app.store.read(move |tx| claim(&Held::get(&desk, tx, &[], &name)?)).await?
+    };
+    let found = claim.check(&*call.app.dns).await;
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
+        if self::claim(&held)?.proof != claim.proof {
+            return Err(Error::Conflict("the domain was registered anew meanwhile; verify it again".into()));
+        }
+        let state = judged(held.state.clone(), &found, desk.world().now());
+        for workspace in &state.shared_with {
+            judge_copy(&desk, tx, &name, workspace, &state)?;
+        }
+        let held = engine::change_state(&desk, tx, held, state)?;
+        engine::present(&desk, tx, &held, &Secrets::Masked)
+    };
+    Ok(Reply::of(&call.app.store.write(work).await?))
+}
+
+fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
+    refuse_copy(&held.state)?;
+    let gone = || Error::Refused("the domain has lost its records; delete it and register it anew".into());
+    let proof = held.state.txt_records.iter().next().ok_or_else(gone)?;
+    Ok(Claim {
+        domain: held.row.name.clone(),
+        proof: (proof.0.clone(), proof.1.clone()),
+        target: held.state.cname_records.clone().unwrap_or_default(),
+    })
+}
+
+/// What was seen once is not taken back because name servers are silent.
+fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State {
+    state.verification_error = found.as_ref().err().map(ToString::to_string);
+    state.status = match (found, state.status) {
+        (Ok(()), _) => DomainStatus::Verified,
+        (Err(Fault::NoAnswer(_)), DomainStatus::Verified) => DomainStatus::Verified,
+        (Err(_), _) => DomainStatus::Failed,
+    };
+    if found.is_ok() {
+        state.last_verified_at = Some(now);
+    }
+    state
+}
+
+/// The workspace may be gone, and the copy with it.
+fn judge_copy(desk: &Desk, tx: &mut Tx<'_>, domain: &str, workspace: &str, owner: &State) -> Result<(), Error> {
+    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
+    let Some(copy) = Held::<CustomDomain>::find(&desk.in_workspace(&other), tx, &[], domain)? else { return Ok(()) };
+    let state = State {
+        status: owner.status,
+        last_verified_at: owner.last_verified_at,
+        verification_error: owner.verification_error.clone(),
+        ..copy.state.clone()
+    };
+    engine::change_state(desk, tx, copy, state).map(drop)
 }
 
 pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainShareTarget>>, Error> {

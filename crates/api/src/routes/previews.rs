@@ -10,7 +10,9 @@ use auth::Member;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
-use types::kinds::{Preview, PreviewToken, Sandbox};
+use store::identity::workspaces;
+use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
+use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::wire::Message;
 use types::{Kind, KindName};
 
@@ -71,6 +73,37 @@ fn rivals(desk: &Desk, tx: &mut Tx<'_>, wish: &Preview) -> Result<Vec<Held<Previ
     Ok(held.into_iter().filter(|held| wanted_label(desk, &held.wish).as_ref() == Some(&label)).collect())
 }
 
+/// Previews that have the address in the other workspaces that share the domain.
+fn rivals_elsewhere(desk: &Desk, tx: &mut Tx<'_>, wish: &Preview, domain: &str) -> Result<Vec<Held<Preview>>, Error> {
+    let mut found = Vec::new();
+    for other in workspaces::list_of_account(tx, &desk.member.account)? {
+        let there = desk.in_workspace(&other);
+        let shares =
+            other.id != desk.member.workspace && there.find(tx, KindName::CustomDomain, &[], domain)?.is_some();
+        if shares {
+            found.extend(rivals(&there, tx, wish)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What keeps previews from answering below a domain of their workspace.
+pub(crate) fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> {
+    if domain.spec.domain_type == Some(DomainType::Applications) {
+        return Some("is a domain of applications");
+    }
+    (state.status != DomainStatus::Verified).then_some("is not verified: verify the domain first")
+}
+
+fn require_usable(desk: &Desk, tx: &mut Tx<'_>, domain: &str) -> Result<(), Error> {
+    // Whether it exists was asked with the other references.
+    let Some(held) = Held::<CustomDomain>::find(desk, tx, &[], domain)? else { return Ok(()) };
+    let Some(why) = unusable(&held.wish, &held.state) else { return Ok(()) };
+    let mut problems = types::Problems::default();
+    problems.add("spec.customDomain", why);
+    Err(problems.into())
+}
+
 impl Managed for Preview {
     const PAGING: Paging = Paging::Bare;
 
@@ -86,12 +119,22 @@ impl Managed for Preview {
     }
 
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        let rivals = rivals(desk, tx, draft.wish)?;
-        let itself =
-            |held: &Held<Self>| held.row.name == draft.wish.name() && held.row.parent == draft.parents.join("/");
+        let domain = draft.wish.spec.custom_domain.as_deref();
+        let moved = draft.old.is_none_or(|old| old.spec.custom_domain.as_deref() != domain);
+        if let (Some(domain), true) = (domain, moved) {
+            require_usable(desk, tx, domain)?;
+        }
+        let mut rivals = rivals(desk, tx, draft.wish)?;
+        if let Some(domain) = draft.wish.spec.custom_domain.as_deref() {
+            rivals.extend(rivals_elsewhere(desk, tx, draft.wish, domain)?);
+        }
+        let here = |held: &Held<Self>| held.row.workspace == desk.member.workspace;
+        let place = draft.parents.join("/");
+        let itself = |held: &Held<Self>| here(held) && held.row.name == draft.wish.name() && held.row.parent == place;
         if let Some(rival) = rivals.iter().find(|held| !itself(held)) {
+            let way = if here(rival) { ", or send `force=true`" } else { ": it is in another workspace" };
             return Err(Error::Conflict(format!(
-                "the preview `{}` of the sandbox `{}` has this address; choose another prefix, or send `force=true`",
+                "the preview `{}` of the sandbox `{}` has this address; choose another prefix{way}",
                 rival.row.name, rival.row.parent
             )));
         }

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
+pub mod dns;
 pub mod people;
 pub mod samples;
 
@@ -11,6 +12,7 @@ use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
 use axum::body::Body;
+use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -56,6 +58,7 @@ pub struct Cloud {
     pub auth: Auth,
     pub clock: Clock,
     pub first: FirstStart,
+    pub dns: Arc<Zone>,
     _folder: tempfile::TempDir,
 }
 
@@ -126,9 +129,10 @@ impl Cloud {
             auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let fleet = api::fleet::Fleet::new(None, None);
-        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet };
+        let dns = Arc::new(Zone::default());
+        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, dns: dns.clone() };
         let router = api::router(App::new(parts).await.expect("an app"));
-        Self { router, store, auth, clock, first, _folder: folder }
+        Self { router, store, auth, clock, first, dns, _folder: folder }
     }
 
     /// The id of a workspace.

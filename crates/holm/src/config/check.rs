@@ -19,6 +19,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     counts(config)?;
     store(config)?;
     auth(config)?;
+    domains(config)?;
     node(config)?;
     regions(config)?;
     observability(config)
@@ -96,6 +97,26 @@ fn auth(config: &Config) -> Result<(), Wrong> {
     match (missing, parts.iter().any(|(_, value)| value.is_some())) {
         (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
         _ => auth.oidc_issuer.as_ref().map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
+    }
+}
+
+fn domains(config: &Config) -> Result<(), Wrong> {
+    let (domains, acme) = (&config.domains, &config.domains.acme);
+    let plain = config.server.tls_certificate.is_none();
+    if domains.certificates.is_some() && plain {
+        return wrong("domains.certificates", "needs server.tls_certificate: without it the server speaks plain HTTP");
+    }
+    let Some(directory) = &acme.directory else { return Ok(()) };
+    web_address("domains.acme.directory", directory)?;
+    if plain {
+        return wrong("domains.acme.directory", "needs server.tls_certificate: the server's own name has to have one");
+    }
+    if !acme.agree {
+        return wrong("domains.acme.agree", "must be true: without agreeing to its terms, an authority makes nothing");
+    }
+    match &acme.contact {
+        Some(contact) if !contact.contains('@') => wrong("domains.acme.contact", "must be an e-mail address"),
+        _ => Ok(()),
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) placement: Placement,
     pub(crate) gateway: Gateway,
+    pub(crate) domains: Domains,
     pub(crate) node: Node,
     pub(crate) images: Images,
     pub(crate) catalogue: Catalogue,
@@ -166,6 +167,44 @@ pub(crate) struct Gateway {
     pub(crate) body_bytes_max: u64,
 }
 
+/// The domains of the users' own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Domains {
+    pub(crate) nameservers: Vec<NameServer>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) certificates: Option<PathBuf>,
+    pub(crate) acme: Acme,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Acme {
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) directory: Option<String>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) contact: Option<String>,
+    pub(crate) agree: bool,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) root: Option<PathBuf>,
+}
+
+/// An address, with a port where it is not the usual one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct NameServer(pub(crate) SocketAddr);
+
+impl TryFrom<String> for NameServer {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        const PORT: u16 = 53;
+        let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
+        let address = address.or_else(|_| text.parse());
+        address.map(Self).map_err(|_| format!("`{text}` is no address such as 192.0.2.53 or 192.0.2.53:5353"))
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Node {
@@ -179,6 +218,16 @@ pub(crate) struct Node {
     pub(crate) first_uid: u32,
     pub(crate) egress: Egress,
     pub(crate) nameservers: Vec<IpAddr>,
+    pub(crate) backend: Backend,
+    pub(crate) runc: PathBuf,
+}
+
+/// Who starts instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Backend {
+    Direct,
+    Runc,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -73,6 +73,9 @@ fn a_wrong_value_says_what_is_right() {
     refused("[server]\ndrain_timeout = \"soon\"", &["`server.drain_timeout`", "`30s`"]);
     refused("[server]\ntls_key = \"key.pem\"", &["`server.tls_certificate`"]);
     refused("[server]\npublic_url = \"holm.example.org\"", &["`server.public_url`", "https://"]);
+    refused("[domains]\nnameservers = [\"here\"]", &["`domains.nameservers`", "192.0.2.53"]);
+    refused("[domains]\ncertificates = \"x\"", &["`domains.certificates`", "server.tls_certificate"]);
+    refused("[domains.acme]\ndirectory = \"https://x.org/d\"", &["`domains.acme.directory`", "server.tls_certificate"]);
     refused("[store]\nurl = \"mysql://x\"", &["`store.url`", "postgres://"]);
     refused("[store]\nconnections = 0", &["`store.connections`", "at least 1"]);
     refused("[store]\nconnections = -1", &["`store.connections`"]);

@@ -1,6 +1,6 @@
 //! The parts that run sandboxes and lead to them, as far as this process has them.
 
-use super::edge::Local;
+use super::edge::{Hosts, Local};
 use super::guard::Door;
 use crate::config::{self, Config, Role};
 use crate::error::Error;
@@ -24,6 +24,7 @@ const GUEST: &str = "holm-guest";
 pub(crate) struct Sandboxes {
     pub(crate) fleet: Fleet,
     pub(crate) gateway: Option<Gateway>,
+    pub(crate) hosts: Option<Hosts>,
     host: Option<Host>,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Sandboxes {
 pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, public_url: &str) -> Result<Sandboxes, Error> {
     let roles = &config.server.roles;
     if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
-        return Ok(Sandboxes { fleet: Fleet::new(None, None), gateway: None, host: None });
+        return Ok(Sandboxes { fleet: Fleet::new(None, None), gateway: None, hosts: None, host: None });
     }
     let host = open_host(config.clone(), world.clone()).await?;
     let gateway = Gateway::new(gateway::Parts {
@@ -42,8 +43,10 @@ pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, public_url
     });
     tokio::spawn(tidy(host.clone()));
     let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.keeper().clone()));
-    let fleet = Fleet::new(Some(control), Some(Arc::new(Local(gateway.clone()))));
-    Ok(Sandboxes { fleet, gateway: Some(gateway), host: Some(host) })
+    let edge = Local::new(gateway.clone());
+    let hosts = Some(edge.hosts());
+    let fleet = Fleet::new(Some(control), Some(Arc::new(edge)));
+    Ok(Sandboxes { fleet, gateway: Some(gateway), hosts, host: Some(host) })
 }
 
 impl Sandboxes {
@@ -123,6 +126,10 @@ fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
         nameservers: nameservers(wishes),
         first_uid: wishes.first_uid,
         limits,
+        backend: match wishes.backend {
+            config::Backend::Direct => node::Backend::Direct,
+            config::Backend::Runc => node::Backend::Runc { program: wishes.runc.clone() },
+        },
     })
 }
 

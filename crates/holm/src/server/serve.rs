@@ -3,6 +3,7 @@
 use crate::config;
 use crate::error::Error;
 use crate::server::front::Front;
+use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
 use gateway::Peer;
 use http::Request;
 use hyper::body::Incoming;
@@ -10,11 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,16 +37,16 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) async fn bind(settings: &config::Server) -> Result<Self, Error> {
-        let tls = match (&settings.tls_certificate, &settings.tls_key) {
-            (Some(certificate), Some(key)) => Some(tls(certificate, key)?),
-            _ => None,
-        };
+    /// Without certificates it speaks plain HTTP.
+    pub(crate) async fn bind(
+        settings: &config::Server,
+        certificates: Option<&Arc<Certificates>>,
+    ) -> Result<Self, Error> {
         let tcp = TcpListener::bind(settings.listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
         Ok(Self {
             tcp,
-            tls,
+            tls: certificates.map(Certificates::acceptor),
             header_timeout: settings.header_timeout.0,
             drain_timeout: settings.drain_timeout.0,
             places: Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS))),
@@ -124,6 +122,8 @@ impl Connection {
         let Some(tls) = self.tls.clone() else { return self.speak(stream).await };
         let handshake = tokio::time::timeout(self.header_timeout, tls.accept(stream));
         match self.draining.clone().run_until_cancelled(handshake).await {
+            // Whoever challenges has seen all in the handshake.
+            Some(Ok(Ok(stream))) if stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL) => {}
             Some(Ok(Ok(stream))) => self.speak(stream).await,
             Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
             Some(Err(_)) | None => {}
@@ -154,23 +154,6 @@ impl Connection {
             tracing::debug!(error, "connection ended early");
         }
     }
-}
-
-fn tls(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Error> {
-    let unreadable = |file: &Path, error: &rustls::pki_types::pem::Error| Error::Start {
-        act: format!("read {}", file.display()),
-        message: format!("{error}; it must be a PEM file"),
-    };
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unreadable(certificate, &error))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
-    let mut settings =
-        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, private).map_err(|error| {
-            Error::Start { act: "use server.tls_certificate with server.tls_key".into(), message: error.to_string() }
-        })?;
-    settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(settings)))
 }
 
 /// How far the end of the server has come.

@@ -1,0 +1,64 @@
+//! Where certificates and the account at the authority are kept, for the eyes of the owner of the data only.
+
+use crate::server::tls::Pair;
+use instant_acme::AccountCredentials;
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const ACCOUNT_FILE: &str = "account.json";
+
+pub(super) struct Shelf(PathBuf);
+
+#[derive(Serialize, Deserialize)]
+struct Known<C> {
+    directory: String,
+    credentials: C,
+}
+
+impl Shelf {
+    pub(super) fn open(folder: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        Ok(Self(folder.to_owned()))
+    }
+
+    /// The name was checked: it has no slashes.
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.pem"))
+    }
+
+    /// What cannot be used is made anew.
+    pub(super) fn load(&self, name: &str) -> Option<Pair> {
+        let text = std::fs::read(self.file(name)).ok()?;
+        Pair::parse(&text, &text).inspect_err(|error| tracing::warn!(name, error, "a certificate is unusable")).ok()
+    }
+
+    pub(super) fn keep(&self, name: &str, chain: &str, key: &str) -> io::Result<()> {
+        write_private(&self.file(name), format!("{}\n{key}", chain.trim_end()).as_bytes())
+    }
+
+    /// The account at this authority; that at another is of no use.
+    pub(super) fn account(&self, directory: &str) -> Option<AccountCredentials> {
+        let text = std::fs::read(self.0.join(ACCOUNT_FILE)).ok()?;
+        let known: Known<AccountCredentials> = serde_json::from_slice(&text).ok()?;
+        (known.directory == directory).then_some(known.credentials)
+    }
+
+    pub(super) fn keep_account(&self, directory: &str, credentials: &AccountCredentials) -> io::Result<()> {
+        let text = serde_json::to_vec(&Known { directory: directory.to_owned(), credentials })?;
+        write_private(&self.0.join(ACCOUNT_FILE), &text)
+    }
+}
+
+/// Renamed when it is whole, so that a reader never sees half of it.
+fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = file.with_extension("new");
+    let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    to.write_all(bytes)?;
+    to.sync_all()?;
+    std::fs::rename(&fresh, file)?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}

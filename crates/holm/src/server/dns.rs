@@ -1,0 +1,109 @@
+//! Asks the DNS for the records of custom domains.
+
+use crate::config;
+use crate::error::Error;
+use api::domains::{Leads, Lookup, NoAnswer};
+use api::fleet::Wait;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::{Resolver, TokioResolver};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A name server that has not answered by then is asked again, or another one.
+const ATTEMPT_MAX: Duration = Duration::from_secs(2);
+const ATTEMPTS: usize = 2;
+/// All that is asked about one name has this long.
+const QUESTION_MAX: Duration = Duration::from_secs(8);
+/// Records of one name that are looked at.
+const RECORDS_MAX: usize = 64;
+
+pub(crate) struct Dns(TokioResolver);
+
+impl Dns {
+    pub(crate) fn open(settings: &config::Domains) -> Result<Self, Error> {
+        let built = if settings.nameservers.is_empty() {
+            Resolver::builder_tokio()
+        } else {
+            let servers = settings.nameservers.iter().map(|server| by_udp_and_tcp(server.0)).collect();
+            let wanted = ResolverConfig::from_parts(None, Vec::new(), servers);
+            Ok(Resolver::builder_with_config(wanted, TokioRuntimeProvider::default()))
+        };
+        let act = || "find name servers (domains.nameservers)".to_owned();
+        let wrong = |error: &dyn std::fmt::Display| Error::Start { act: act(), message: error.to_string() };
+        let mut builder = built.map_err(|error| wrong(&error))?;
+        let options = builder.options_mut();
+        options.timeout = ATTEMPT_MAX;
+        options.attempts = ATTEMPTS;
+        // Who verifies has just changed the records.
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Never;
+        builder.build().map(Self).map_err(|error| wrong(&error))
+    }
+
+    async fn records(&self, name: &str, kinds: &[RecordType]) -> Result<Vec<Record>, NoAnswer> {
+        let no_answer = |why: String| NoAnswer { name: name.to_owned(), why };
+        // With its last dot it is whole: nothing is searched below the machine's own domain.
+        let whole = Name::from_ascii(format!("{name}.")).map_err(|error| no_answer(error.to_string()))?;
+        let questions = async {
+            let mut found = Vec::new();
+            for kind in kinds {
+                match self.0.lookup(whole.clone(), *kind).await {
+                    Ok(lookup) => found.extend(lookup.answers().iter().take(RECORDS_MAX).cloned()),
+                    Err(error) if error.is_no_records_found() => {}
+                    Err(error) => return Err(no_answer(error.to_string())),
+                }
+            }
+            Ok(found)
+        };
+        tokio::time::timeout(QUESTION_MAX, questions).await.unwrap_or_else(|_| Err(no_answer("timed out".into())))
+    }
+}
+
+fn by_udp_and_tcp(server: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = server.port();
+        connection
+    });
+    NameServerConfig::new(server.ip(), true, connections.to_vec())
+}
+
+impl Lookup for Dns {
+    fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>> {
+        Box::pin(async move {
+            let records = self.records(name, &[RecordType::TXT]).await?;
+            Ok(records.iter().filter_map(text).collect())
+        })
+    }
+
+    fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
+        Box::pin(async move {
+            let mut leads = Leads::default();
+            for record in self.records(name, &[RecordType::CNAME, RecordType::A, RecordType::AAAA]).await? {
+                match record.data {
+                    RData::CNAME(alias) => leads.aliases.push(plain(&alias.0)),
+                    RData::A(address) => leads.addresses.push(address.0.into()),
+                    RData::AAAA(address) => leads.addresses.push(address.0.into()),
+                    _ => {}
+                }
+            }
+            leads.aliases.dedup();
+            Ok(leads)
+        })
+    }
+}
+
+/// A long text comes in pieces that belong together.
+fn text(record: &Record) -> Option<String> {
+    let RData::TXT(text) = &record.data else { return None };
+    Some(String::from_utf8_lossy(&text.txt_data.concat()).into_owned())
+}
+
+fn plain(name: &Name) -> String {
+    name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
+}
+
+#[cfg(test)]
+#[path = "dns_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! Certificates that the operator puts into a folder: `{name}.crt` with `{name}.key`. In names of files `_` stands for the
+//! `*` of a wildcard.
+
+use super::{Certificates, Pair};
+use crate::error::Error;
+use rustls::sign::CertifiedKey;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio_util::sync::CancellationToken;
+use types::parts::names::is_dns_name;
+
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Certificates of one folder; further ones are not read.
+const CERTIFICATES_MAX: usize = 10_000;
+
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// What was read last.
+    seen: BTreeMap<String, Print>,
+    given: HashMap<String, Arc<CertifiedKey>>,
+}
+
+/// When and how long the two files of a name were.
+type Print = [Option<(SystemTime, u64)>; 2];
+
+impl Folder {
+    pub(crate) fn open(path: &Path, certificates: &Certificates) -> Result<Self, Error> {
+        let mut folder = Self { path: path.to_owned(), seen: BTreeMap::new(), given: HashMap::new() };
+        let act = format!("read the folder {} (domains.certificates)", path.display());
+        folder.look().map_err(Error::io(act))?;
+        certificates.give(folder.given.clone());
+        Ok(folder)
+    }
+
+    /// Takes over what changes in the folder.
+    pub(crate) async fn follow(mut self, certificates: Arc<Certificates>, ending: CancellationToken) {
+        while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            let looked = tokio::task::spawn_blocking(move || (self.look(), self)).await;
+            let Ok((changed, folder)) = looked else { return };
+            self = folder;
+            match changed {
+                Ok(true) => certificates.give(self.given.clone()),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "the folder of certificates cannot be read"),
+            }
+        }
+    }
+
+    /// Reads what has changed. A pair that cannot be used leaves what was there before.
+    fn look(&mut self) -> io::Result<bool> {
+        let prints = self.prints()?;
+        if prints == self.seen {
+            return Ok(false);
+        }
+        self.given.retain(|name, _| prints.contains_key(name));
+        for (name, print) in &prints {
+            if self.seen.get(name) == Some(print) {
+                continue;
+            }
+            match Pair::read(&self.file(name, "crt"), &self.file(name, "key")) {
+                Ok(pair) => {
+                    self.given.insert(name.clone(), pair.certified);
+                }
+                Err(error) => tracing::warn!(name, error, "a certificate cannot be used"),
+            }
+        }
+        self.seen = prints;
+        Ok(true)
+    }
+
+    fn prints(&self) -> io::Result<BTreeMap<String, Print>> {
+        let mut prints = BTreeMap::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let file = PathBuf::from(entry?.file_name());
+            let (Some(stem), Some("crt")) = (file.file_stem().and_then(|stem| stem.to_str()), extension(&file)) else {
+                continue;
+            };
+            let name = stem.to_lowercase().replacen("_.", "*.", 1);
+            if !is_dns_name(name.strip_prefix("*.").unwrap_or(&name)) || prints.len() == CERTIFICATES_MAX {
+                tracing::warn!(file = %file.display(), "a certificate is left out");
+                continue;
+            }
+            prints.insert(name.clone(), ["crt", "key"].map(|kind| print(&self.file(&name, kind))));
+        }
+        Ok(prints)
+    }
+
+    fn file(&self, name: &str, kind: &str) -> PathBuf {
+        self.path.join(format!("{}.{kind}", name.replacen("*.", "_.", 1)))
+    }
+}
+
+fn extension(file: &Path) -> Option<&str> {
+    file.extension().and_then(|extension| extension.to_str())
+}
+
+fn print(file: &Path) -> Option<(SystemTime, u64)> {
+    let known = std::fs::metadata(file).ok()?;
+    Some((known.modified().ok()?, known.len()))
+}
