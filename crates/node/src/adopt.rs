@@ -5,7 +5,7 @@ use crate::console;
 use crate::facts::Happened;
 use crate::instance::{Body, Book, Instance, Origin};
 use crate::process::Identity;
-use crate::records::{End, Record};
+use crate::records::{End, Record, StartedBy};
 use crate::spec::Id;
 use crate::state::{Exit, State};
 use std::collections::HashSet;
@@ -30,6 +30,11 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
     for id in groups.list()? {
         if !known.contains(&id) {
             groups.find(&id).sweep()?;
+        }
+    }
+    for id in book.bundles.list()? {
+        if !known.contains(&id) {
+            book.bundles.remove(&id)?;
         }
     }
     for id in book.disks.list()? {
@@ -63,19 +68,21 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
         (None, Some(End { at, exit })) => State::Exited { at, exit },
         (None, None) => gone(book, id, record.clone(), Exit::Unknown)?,
     };
-    Ok(Some(Origin { id: id.clone(), seat: record.seat, memory_mb: record.memory_mb, group, body, state }))
+    let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
+    Ok(Some(Origin { id: id.clone(), seat, memory_mb, started_by, group, body, state }))
 }
 
 /// The machine was started anew since, so whatever it was is gone. Even a record that cannot be read tells so much.
 fn of_earlier_boot(book: &Book, groups: &Groups, id: &Id, record: Option<Record>) -> io::Result<Origin> {
-    let unreadable = Record { boot: String::new(), seat: 0, memory_mb: 0, process: None, end: None };
+    let unreadable =
+        Record { boot: String::new(), seat: 0, memory_mb: 0, started_by: StartedBy::Tool, process: None, end: None };
     let record = record.unwrap_or(unreadable);
-    let (seat, memory_mb) = (record.seat, record.memory_mb);
+    let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
     let state = match record.end {
         Some(End { at, exit }) => State::Exited { at, exit },
         None => gone(book, id, record, Exit::Lost)?,
     };
-    Ok(Origin { id: id.clone(), seat, memory_mb, group: groups.find(id), body: None, state })
+    Ok(Origin { id: id.clone(), seat, memory_mb, started_by, group: groups.find(id), body: None, state })
 }
 
 fn gone(book: &Book, id: &Id, mut record: Record, exit: Exit) -> io::Result<State> {

@@ -4,8 +4,9 @@ use crate::cgroup::{Group, Usage};
 use crate::disks::Disks;
 use crate::error::{Doing, Error};
 use crate::facts::{Happened, Journal};
+use crate::oci::Bundles;
 use crate::process;
-use crate::records::{End, Records};
+use crate::records::{End, Records, StartedBy};
 use crate::spec::Id;
 use crate::state::{Event, Exit, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -34,6 +35,7 @@ pub(crate) struct Instance {
     pub(crate) id: Id,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
+    pub(crate) started_by: StartedBy,
     pub(crate) group: Group,
     pub(crate) body: Option<Body>,
     state: Mutex<State>,
@@ -46,6 +48,7 @@ pub(crate) struct Book {
     pub(crate) journal: Journal,
     pub(crate) records: Records,
     pub(crate) disks: Disks,
+    pub(crate) bundles: Bundles,
     pub(crate) world: World,
 }
 
@@ -62,6 +65,7 @@ pub(crate) struct Origin {
     pub(crate) id: Id,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
+    pub(crate) started_by: StartedBy,
     pub(crate) group: Group,
     pub(crate) body: Option<Body>,
     pub(crate) state: State,
@@ -69,8 +73,8 @@ pub(crate) struct Origin {
 
 impl Instance {
     pub(crate) fn new(origin: Origin, book: Arc<Book>) -> Self {
-        let Origin { id, seat, memory_mb, group, body, state } = origin;
-        Self { id, seat, memory_mb, group, body, state: Mutex::new(state), changed: Condvar::new(), book }
+        let Origin { id, seat, memory_mb, started_by, group, body, state } = origin;
+        Self { id, seat, memory_mb, started_by, group, body, state: Mutex::new(state), changed: Condvar::new(), book }
     }
 
     pub(crate) fn state(&self) -> State {

@@ -7,6 +7,7 @@
 //! Node ── Seats      networks, users and devices, made before they are needed
 //!      ├─ Groups     control groups: limits, freezing, usage
 //!      ├─ launch     from clone to exec
+//!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
 //!      └─ Journal    what happened, until somebody has taken note of it
@@ -33,6 +34,7 @@ mod launch;
 mod making;
 mod net;
 mod node;
+mod oci;
 mod probe;
 mod process;
 mod records;
@@ -51,6 +53,6 @@ pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use probe::{Finding, probe};
-pub use settings::{Egress, Limits, Settings, Subnet};
+pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use spec::{FirstProcess, Id, Program, Spec, SpecError, User, Writable};
 pub use state::{Exit, State};

@@ -5,17 +5,20 @@ use crate::disk;
 use crate::error::{CreateError, Doing};
 use crate::facts::Happened;
 use crate::instance::{Body, Instance, Origin};
+use crate::launch::tool::ToolFds;
 use crate::launch::{self, Fds, Launch, Started, Words, keep};
 use crate::node::Node;
+use crate::oci::Prepared;
 use crate::process::Identity;
-use crate::records::Record;
+use crate::records::{Record, StartedBy};
 use crate::seats::Seat;
+use crate::settings::Backend;
 use crate::spec::{Spec, Writable, sealed};
 use crate::state::State;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::fmt::Write as _;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
@@ -33,12 +36,19 @@ pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
 /// only after its start was; a record without a process is swept, whatever it got to.
 fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, CreateError> {
     let book = &node.book;
-    let mut record =
-        Record { boot: node.boot.clone(), seat: seat.number, memory_mb: spec.memory_mb, process: None, end: None };
+    let started_by = match node.settings.backend {
+        Backend::Direct => StartedBy::Node,
+        Backend::Runc { .. } => StartedBy::Tool,
+    };
+    let (boot, memory_mb) = (node.boot.clone(), spec.memory_mb);
+    let mut record = Record { boot, seat: seat.number, memory_mb, started_by, process: None, end: None };
     book.records.put(&spec.id, &record).doing("record the instance")?;
     let group = node.groups.make(spec).doing("make its control groups")?;
     let disk = writable(node, spec, &seat).doing("make its writable layer")?;
-    let started = start(node, spec, &seat, &group, &disk)?;
+    let started = match &node.settings.backend {
+        Backend::Direct => start(node, spec, &seat, &group, &disk)?,
+        Backend::Runc { program } => start_by_tool(node, spec, &seat, &disk, program)?,
+    };
     record.process = Some(Identity::of(started.pid).doing("identify its process")?);
 
     let now = book.world.now();
@@ -47,13 +57,14 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
     let origin = Origin {
         id: spec.id.clone(),
         seat: seat.number,
-        memory_mb: spec.memory_mb,
+        memory_mb,
+        started_by,
         group,
         body: Some(body),
         state: State::Running { since: now },
     };
     let instance = Arc::new(Instance::new(origin, Arc::clone(book)));
-    let happened = Happened::Started { memory_mb: spec.memory_mb };
+    let happened = Happened::Started { memory_mb };
     book.journal.record(now, &spec.id, happened).doing("record its start")?;
     book.records.change(&spec.id, &record).doing("record its process")?;
     node.admit(Arc::clone(&instance)).doing("watch its process")?;
@@ -82,23 +93,65 @@ fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -
     Ok(launch::start(&Launch::new(fds, words, &node.filter))?)
 }
 
-fn descriptors(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> io::Result<Fds> {
+fn start_by_tool(
+    node: &Node,
+    spec: &Spec,
+    seat: &Seat,
+    disk: &OwnedFd,
+    program: &Path,
+) -> Result<Started, CreateError> {
+    let bundle = node.book.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
+    let prepared = Prepared {
+        // By this process, because the other one starts without it.
+        network: format!("/proc/{}/fd/{}", std::process::id(), seat.network.as_raw_fd()),
+        root: seat.root,
+        group: format!("/{}/{}", node.settings.name, spec.id),
+        program: &bundle.program(),
+        open_files: node.open_files,
+        shared_memory_mb: node.settings.limits.shared_memory_mb,
+    };
+    let parts = parts(node, spec, seat).doing("prepare what it inherits")?;
+    let fds = |tool: OwnedFd| {
+        let Parts { layers, listener, config } = parts;
+        let (disk, null, output) = (keep(disk)?, keep(&node.null)?, keep(&seat.console)?);
+        Ok(ToolFds { layers, disk, program: tool, null, output, listener, config })
+    };
+    Ok(bundle.start(program, spec, &prepared, fds)?)
+}
+
+/// What is made for one instance only, whoever starts it. All descriptors come from [`keep`].
+struct Parts {
+    /// Topmost first.
+    layers: Vec<OwnedFd>,
+    listener: Option<OwnedFd>,
+    config: Option<OwnedFd>,
+}
+
+fn parts(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<Parts> {
     let layer = |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, seat.users.as_fd())?)?);
     let listener = spec.first.listen.map(|port| node.home.listener(&seat.network, port)).transpose()?;
     let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
-    let keep_some = |fd: Option<OwnedFd>| fd.map(keep).transpose();
+    Ok(Parts {
+        layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
+        listener: listener.map(keep).transpose()?,
+        config: config.map(keep).transpose()?,
+    })
+}
+
+fn descriptors(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> io::Result<Fds> {
+    let Parts { layers, listener, config } = parts(node, spec, seat)?;
     Ok(Fds {
         groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
         network: keep(&seat.network)?,
         users: keep(&seat.users)?,
-        layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
+        layers,
         disk: keep(disk)?,
         devices: keep(&seat.devices)?,
         program: keep(spec.first.program.fd())?,
         null: keep(&node.null)?,
         output: keep(&seat.console)?,
-        listener: keep_some(listener)?,
-        config: keep_some(config)?,
+        listener,
+        config,
     })
 }
 
@@ -123,6 +176,7 @@ fn undo(node: &Node, spec: &Spec) {
         .groups
         .find(&spec.id)
         .sweep()
+        .and_then(|()| node.book.bundles.remove(&spec.id))
         .and_then(|()| node.book.disks.remove(&spec.id))
         .and_then(|()| node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed))
         .and_then(|()| node.book.records.remove(&spec.id));

@@ -8,9 +8,10 @@ use crate::facts::{Fact, Happened, Journal};
 use crate::instance::{Book, Instance, View};
 use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
-use crate::records::Records;
+use crate::oci::Bundles;
+use crate::records::{Records, StartedBy};
 use crate::seats::Seats;
-use crate::settings::Settings;
+use crate::settings::{Backend, Settings};
 use crate::spec::{Id, Spec};
 use crate::state::Exit;
 use crate::watch::Watch;
@@ -61,13 +62,17 @@ impl Node {
     /// The network of the calling thread is taken as the machine's.
     pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
         std::fs::create_dir_all(&settings.folder).doing("make the folder of the node")?;
+        if let Backend::Runc { program } = &settings.backend {
+            std::fs::metadata(program).doing("find the program that starts instances (runc)")?;
+        }
         let lock = lock(&settings)?;
         let journal =
             Journal::open(&settings.folder, settings.limits.facts_kept, world.clone()).doing("open the journal")?;
         let records = Records::open(&settings.folder).doing("open the records of instances")?;
         let disks = Disks::open(&settings.folder).doing("open the disks of instances")?;
-        let book = Arc::new(Book { journal, records, disks, world });
-        let groups = Groups::open(&settings.name).doing("prepare control groups")?;
+        let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
+        let book = Arc::new(Book { journal, records, disks, bundles, world });
+        let groups = Groups::open(&settings.name, &settings.backend).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules = Rules::write(&settings).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
@@ -147,7 +152,13 @@ impl Node {
         let instance = self.find(id)?;
         instance.end()?;
         let attempt = |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
-        attempt(instance.group.remove(), "remove the control groups of")?;
+        match instance.started_by {
+            StartedBy::Node => attempt(instance.group.remove(), "remove the control groups of")?,
+            StartedBy::Tool => {
+                attempt(instance.group.sweep(), "remove all control groups of")?;
+                attempt(self.book.bundles.remove(id), "remove the bundle of")?;
+            }
+        }
         attempt(self.book.disks.remove(id), "remove the disk of")?;
         let Some(instance) = self.registry.lock().remove(id) else { return Err(Error::Missing(id.clone())) };
         let now = self.book.world.now();

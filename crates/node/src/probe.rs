@@ -33,6 +33,7 @@ pub fn probe() -> Vec<Finding> {
         try_out("devices", true, made(disk::make_devices())),
         try_out("layers with shifted owners", true, shifted_layer()),
         try_out("firewall (nft)", false, firewall()),
+        try_out("another program to start instances (runc)", false, runc()),
         try_out("memory that can be written out (swap)", false, swap()),
     ]
 }
@@ -64,6 +65,11 @@ fn shifted_layer() -> io::Result<String> {
 fn firewall() -> io::Result<String> {
     let found = NFT.iter().find(|path| Path::new(path).exists());
     found.map(|path| (*path).to_owned()).ok_or_else(|| io::Error::other("the package nftables is not installed"))
+}
+
+fn runc() -> io::Result<String> {
+    let found = ["/usr/sbin/runc", "/usr/bin/runc"].into_iter().find(|path| Path::new(path).exists());
+    found.map(str::to_owned).ok_or_else(|| io::Error::other("the package runc is not installed"))
 }
 
 fn swap() -> io::Result<String> {

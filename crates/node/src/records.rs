@@ -20,9 +20,20 @@ pub(crate) struct Record {
     pub(crate) boot: String,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
+    /// Absent in records of nodes that knew one way only.
+    #[serde(default)]
+    pub(crate) started_by: StartedBy,
     /// Absent while the instance is being made.
     pub(crate) process: Option<Identity>,
     pub(crate) end: Option<End>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StartedBy {
+    #[default]
+    Node,
+    Tool,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -102,7 +113,7 @@ mod tests {
     use super::*;
 
     fn record(seat: u32) -> Record {
-        Record { boot: "now".into(), seat, memory_mb: 64, process: None, end: None }
+        Record { boot: "now".into(), seat, memory_mb: 64, started_by: StartedBy::Node, process: None, end: None }
     }
 
     #[test]

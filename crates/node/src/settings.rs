@@ -21,6 +21,18 @@ pub struct Settings {
     /// The user ids from here on, 65,536 for each instance, must belong to nobody else.
     pub first_uid: u32,
     pub limits: Limits,
+    /// For the instances that this node starts; those of an earlier one go on as they are.
+    pub backend: Backend,
+}
+
+/// Who starts instances.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The node itself, in milliseconds.
+    #[default]
+    Direct,
+    /// The program `runc`, or one that takes the same orders.
+    Runc { program: PathBuf },
 }
 
 #[derive(Debug, Clone)]

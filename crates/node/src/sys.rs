@@ -138,9 +138,14 @@ pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Waits for the end of a child of this process.
-pub(crate) fn reap(pid: Pid) {
-    while matches!(waitpid(Some(pid), WaitOptions::empty()), Err(io::Errno::INTR)) {}
+/// Waits for the end of a child of this process, and tells its code if it ended by itself.
+pub(crate) fn reap(pid: Pid) -> Option<i32> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Err(io::Errno::INTR) => {}
+            ended => return ended.ok().flatten()?.1.exit_status(),
+        }
+    }
 }
 
 /// A process in a user namespace of its own, for as long as it takes to name that namespace.

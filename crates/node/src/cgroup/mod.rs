@@ -6,6 +6,7 @@
 mod v1;
 mod v2;
 
+use crate::settings::Backend;
 use crate::spec::{Id, Spec};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -67,12 +68,12 @@ pub(crate) fn version() -> Option<Version> {
 }
 
 impl Groups {
-    pub(crate) fn open(name: &str) -> io::Result<Self> {
+    pub(crate) fn open(name: &str, backend: &Backend) -> io::Result<Self> {
         let version = version().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, "no control groups with memory, cpu, pids and freezer")
         })?;
         match version {
-            Version::V1 => v1::prepare(name)?,
+            Version::V1 => v1::prepare(name, backend)?,
             Version::V2 => v2::prepare(name)?,
         }
         Ok(Self { version, name: name.to_owned() })
@@ -120,7 +121,10 @@ impl Groups {
     /// Removes the groups of the node itself. Fails while an instance is left.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match self.version {
-            Version::V1 => v1::remove_all(Path::new(&self.name), true),
+            Version::V1 => {
+                v1::remove_all(Path::new(&self.name))?;
+                v1::remove_elsewhere(Path::new(&self.name))
+            }
             Version::V2 => v2::remove(&v2::folder(Path::new(&self.name))),
         }
     }
@@ -182,20 +186,24 @@ impl Group {
         }
     }
 
-    /// Ends every process in the group, whoever it is, and removes the group.
+    /// Ends every process in the group, whoever it is, and removes the group, also where only another program made it.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         match self {
             Self::V1 { name } => v1::kill(name)?,
             Self::V2 { folder } => v2::kill(folder)?,
         }
-        self.remove()
+        self.remove()?;
+        match self {
+            Self::V1 { name } => v1::remove_elsewhere(name),
+            Self::V2 { .. } => Ok(()),
+        }
     }
 
     /// Removes the group. The processes in it must be about to end.
     pub(crate) fn remove(&self) -> io::Result<()> {
         wait_until("let go of a control group", || {
             let removed = match self {
-                Self::V1 { name } => v1::remove_all(name, false),
+                Self::V1 { name } => v1::remove_all(name),
                 Self::V2 { folder } => v2::remove(folder),
             };
             match removed {

@@ -3,6 +3,7 @@
 use super::{
     MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder, wait_at_most,
 };
+use crate::settings::Backend;
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -18,6 +19,11 @@ const DEVICES: &str = "devices";
 /// The devices that every instance has, as type, number and rights.
 const DEVICE_RULES: [&str; 9] =
     ["c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:* rwm", "c 136:* rwm"];
+/// What a new group permits.
+const EVERYTHING: &str = "a *:* rwm";
+/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is forbidden above. No instance has
+/// the device, nor the right to make it.
+const DEVICE_RULE_OF_TOOLS: &str = "c 10:200 rwm";
 const PERIOD_US: u64 = 100_000;
 
 pub(super) fn offered(root: &Path) -> bool {
@@ -28,7 +34,7 @@ pub(super) fn folder(controller: &str, name: &Path) -> PathBuf {
     Path::new(MOUNT).join(controller).join(name)
 }
 
-pub(super) fn prepare(name: &str) -> io::Result<()> {
+pub(super) fn prepare(name: &str, backend: &Backend) -> io::Result<()> {
     let name = Path::new(name);
     for controller in CONTROLLERS {
         make_folder(&folder(controller, name))?;
@@ -38,8 +44,12 @@ pub(super) fn prepare(name: &str) -> io::Result<()> {
     }
     let devices = folder(DEVICES, name);
     make_folder(&devices)?;
-    write(devices.join("devices.deny"), "a")?;
-    DEVICE_RULES.iter().try_for_each(|rule| write(devices.join("devices.allow"), rule))
+    // An earlier node may have forbidden all already, and what it forbade cannot be forbidden again above other groups.
+    if read_to_string(devices.join("devices.list"))?.trim() == EVERYTHING {
+        write(devices.join("devices.deny"), "a")?;
+    }
+    let extra = (*backend != Backend::Direct).then_some(DEVICE_RULE_OF_TOOLS);
+    DEVICE_RULES.into_iter().chain(extra).try_for_each(|rule| write(devices.join("devices.allow"), rule))
 }
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
@@ -122,9 +132,14 @@ pub(super) fn kill(name: &Path) -> io::Result<()> {
     })
 }
 
-pub(super) fn remove_all(name: &Path, with_shared: bool) -> io::Result<()> {
-    for controller in CONTROLLERS {
-        remove_folder(&folder(controller, name))?;
+pub(super) fn remove_all(name: &Path) -> io::Result<()> {
+    CONTROLLERS.iter().try_for_each(|controller| remove_folder(&folder(controller, name)))
+}
+
+/// Removes the groups of this name in all trees, of which other programs use more than the node does.
+pub(super) fn remove_elsewhere(name: &Path) -> io::Result<()> {
+    for tree in std::fs::read_dir(MOUNT)? {
+        remove_folder(&tree?.path().join(name))?;
     }
-    if with_shared { remove_folder(&folder(DEVICES, name)) } else { Ok(()) }
+    Ok(())
 }

@@ -3,9 +3,21 @@
 
 use libc::*;
 
+/// A call by the name that it has everywhere and the number that it has here.
+pub(crate) struct Call {
+    name: &'static str,
+    pub(super) number: c_long,
+}
+
+macro_rules! calls {
+    ($($constant:ident),* $(,)?) => {
+        &[$(Call { name: stringify!($constant), number: $constant }),*]
+    };
+}
+
 /// On every architecture.
 #[rustfmt::skip]
-pub(super) const COMMON: &[c_long] = &[
+const COMMON: &[Call] = calls![
     SYS_accept, SYS_accept4, SYS_bind, SYS_brk, SYS_capget, SYS_capset, SYS_chdir, SYS_chroot, SYS_clock_getres,
     SYS_clock_gettime, SYS_clock_nanosleep, SYS_close, SYS_close_range, SYS_connect, SYS_copy_file_range, SYS_dup,
     SYS_dup3, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_eventfd2, SYS_execve,
@@ -46,7 +58,7 @@ pub(super) const COMMON: &[c_long] = &[
 /// The older forms, which only this architecture has.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
-pub(super) const OLDER: &[c_long] = &[
+const OLDER: &[Call] = calls![
     SYS_access, SYS_alarm, SYS_arch_prctl, SYS_chmod, SYS_chown, SYS_creat, SYS_dup2, SYS_epoll_create,
     SYS_epoll_wait, SYS_eventfd, SYS_fchmodat2, SYS_fork, SYS_futimesat, SYS_getdents, SYS_getpgrp, SYS_getrlimit,
     SYS_inotify_init, SYS_lchown, SYS_link, SYS_lstat, SYS_mkdir, SYS_mknod, SYS_modify_ldt, SYS_open, SYS_pause,
@@ -55,4 +67,16 @@ pub(super) const OLDER: &[c_long] = &[
 ];
 
 #[cfg(target_arch = "aarch64")]
-pub(super) const OLDER: &[c_long] = &[];
+const OLDER: &[Call] = &[];
+
+impl Call {
+    /// As a list of calls for another program has it.
+    pub(crate) fn plain_name(&self) -> &'static str {
+        self.name.strip_prefix("SYS_").unwrap_or(self.name)
+    }
+}
+
+/// All of them.
+pub(crate) fn permitted() -> impl Iterator<Item = &'static Call> {
+    COMMON.iter().chain(OLDER)
+}

@@ -67,6 +67,8 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
                 let pid = &raw mut (*report).second;
                 c_long::from(libc::clone(run, *stack, *flags, (*task).cast_mut().cast(), pid))
             }
+            Step::EndWithNode => libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0),
+            Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
             Step::Mount(mapping) => mount(mapping),
             Step::NewMount { kind, options, flags, into } => new_mount(kind.as_ptr(), options, *flags, *into),

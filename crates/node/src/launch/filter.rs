@@ -3,7 +3,7 @@
 //! The kernel works through a filter for every known call number when it is loaded, so its cost grows with its length:
 //! a list of 300 comparisons costs a millisecond at every start, a decision tree over ranges a tenth of that.
 
-use super::calls::{COMMON, OLDER};
+use super::calls;
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use libc::{c_long, sock_filter};
 
@@ -26,7 +26,7 @@ const OFFSET_ARCHITECTURE: u32 = 4;
 const OFFSET_FIRST: u32 = 16;
 const OFFSET_SECOND: u32 = 24;
 
-const NAMESPACES: u32 = (libc::CLONE_NEWNS
+pub(crate) const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUSER
@@ -35,7 +35,20 @@ const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP)
     .unsigned_abs();
 
-const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Sockets of the other families are where the kernel is least tried.
+pub(crate) const FAMILIES: [u32; 4] = [
+    libc::AF_UNIX.unsigned_abs(),
+    libc::AF_INET.unsigned_abs(),
+    libc::AF_INET6.unsigned_abs(),
+    libc::AF_NETLINK.unsigned_abs(),
+];
+
+/// They type into somebody's terminal.
+#[expect(clippy::cast_possible_truncation, reason = "the numbers of these calls have 16 bits")]
+pub(crate) const REFUSED_CONTROLS: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+
+/// They change nothing but the reported name.
+pub(crate) const PERSONALITIES: [u32; 5] = [0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +56,11 @@ enum Verdict {
     Always(u32),
     /// `clone`: not with new namespaces.
     Clone,
-    /// `socket`: only the families that ordinary programs use. The others are where the kernel is least tried.
+    /// `socket`: only the families that ordinary programs use.
     Socket,
-    /// `ioctl`: not the ones that type into somebody's terminal.
+    /// `ioctl`: not all.
     Ioctl,
-    /// `personality`: only what changes nothing but the reported name.
+    /// `personality`: only some.
     Personality,
 }
 
@@ -88,14 +101,14 @@ fn number(call: c_long) -> u32 {
 }
 
 fn verdict(call: u32) -> Verdict {
-    let newest = COMMON.iter().chain(OLDER).map(|call| number(*call)).max().unwrap_or(0);
+    let newest = calls::permitted().map(|call| number(call.number)).max().unwrap_or(0);
     match c_long::from(call) {
         libc::SYS_clone => Verdict::Clone,
         libc::SYS_clone3 => Verdict::Always(UNKNOWN),
         libc::SYS_socket => Verdict::Socket,
         libc::SYS_ioctl => Verdict::Ioctl,
         libc::SYS_personality => Verdict::Personality,
-        known if COMMON.contains(&known) || OLDER.contains(&known) => Verdict::Always(ALLOW),
+        known if calls::permitted().any(|call| call.number == known) => Verdict::Always(ALLOW),
         _ if call > newest => Verdict::Always(UNKNOWN),
         _ => Verdict::Always(REFUSE),
     }
@@ -140,18 +153,10 @@ fn leaf(verdict: Verdict) -> Vec<sock_filter> {
         Verdict::Clone => {
             vec![load(OFFSET_FIRST), jump(BPF_JSET, NAMESPACES, 0, 1), finish(REFUSE), finish(ALLOW)]
         }
-        Verdict::Socket => allow_if_equal(OFFSET_FIRST, &FAMILIES.map(i32::unsigned_abs)),
-        Verdict::Ioctl => {
-            let (sti, linux) = (number_of_ioctl(libc::TIOCSTI), number_of_ioctl(libc::TIOCLINUX));
-            refuse_if_equal(OFFSET_SECOND, &[sti, linux])
-        }
-        Verdict::Personality => allow_if_equal(OFFSET_FIRST, &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX]),
+        Verdict::Socket => allow_if_equal(OFFSET_FIRST, &FAMILIES),
+        Verdict::Ioctl => refuse_if_equal(OFFSET_SECOND, &REFUSED_CONTROLS),
+        Verdict::Personality => allow_if_equal(OFFSET_FIRST, &PERSONALITIES),
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the numbers of these calls have 16 bits")]
-fn number_of_ioctl(call: libc::Ioctl) -> u32 {
-    call as u32
 }
 
 fn refuse_if_equal(offset: u32, values: &[u32]) -> Vec<sock_filter> {

@@ -10,12 +10,13 @@
 //! Both share the node's memory, so the start costs the same however large the node is. What they do is a list of
 //! [`step::Step`]s that [`plan`] lays out; [`child`] works through it.
 
-mod calls;
+pub(crate) mod calls;
 #[expect(unsafe_code, reason = "a process between clone and exec may only make raw system calls")]
 mod child;
 pub(crate) mod filter;
-mod plan;
+pub(crate) mod plan;
 mod step;
+pub(crate) mod tool;
 
 pub use plan::{CONFIG_FD, LISTENER_FD};
 pub(crate) use plan::{Fds, Launch, Words, keep};
@@ -53,6 +54,9 @@ pub enum LaunchError {
     Clone(#[source] Errno),
     #[error("a text for the new process contains a zero byte")]
     ZeroByte(#[from] std::ffi::NulError),
+    /// A program that starts instances failed.
+    #[error("it failed to {what} the instance, and said: {said}")]
+    Tool { what: &'static str, said: String },
     #[error("failed to prepare the new process")]
     Prepare(#[from] Errno),
 }

@@ -12,7 +12,7 @@ use std::ffi::{CString, NulError};
 
 /// Descriptors of the node that the new processes use have at least this number, so that the small ones are free.
 const LOWEST: RawFd = 32;
-const ROOT: RawFd = 5;
+pub(super) const ROOT: RawFd = 5;
 const PROC: RawFd = 6;
 const TERMINALS: RawFd = 7;
 const SHARED: RawFd = 8;
@@ -22,7 +22,7 @@ const QUEUES: RawFd = 9;
 pub const LISTENER_FD: RawFd = 3;
 pub const CONFIG_FD: RawFd = 4;
 /// The last thing that is open besides, until exec. By then, the root has its mount and no use for the number.
-const PROGRAM: RawFd = 5;
+pub(super) const PROGRAM: RawFd = 5;
 
 /// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are attached here until
 /// the old root goes, with everything on it.
@@ -32,20 +32,20 @@ const NODEV: i64 = 0x4;
 const PLAIN: i64 = 0x2 | 0x4 | 0x8;
 
 /// What a program in an instance may do as root: what Debian's package and user tools need, nothing of the machine.
-const CAPABILITIES: [u32; 10] = [
-    0,  // CHOWN
-    1,  // DAC_OVERRIDE
-    3,  // FOWNER
-    4,  // FSETID
-    5,  // KILL
-    6,  // SETGID
-    7,  // SETUID
-    8,  // SETPCAP
-    18, // SYS_CHROOT
-    31, // SETFCAP
+pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
+    (0, "CAP_CHOWN"),
+    (1, "CAP_DAC_OVERRIDE"),
+    (3, "CAP_FOWNER"),
+    (4, "CAP_FSETID"),
+    (5, "CAP_KILL"),
+    (6, "CAP_SETGID"),
+    (7, "CAP_SETUID"),
+    (8, "CAP_SETPCAP"),
+    (18, "CAP_SYS_CHROOT"),
+    (31, "CAP_SETFCAP"),
 ];
 
-const HIDDEN_FILES: [&str; 6] = [
+pub(crate) const HIDDEN_FILES: [&str; 6] = [
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
@@ -53,8 +53,8 @@ const HIDDEN_FILES: [&str; 6] = [
     "/proc/timer_list",
     "/proc/sysrq-trigger",
 ];
-const HIDDEN_FOLDERS: [&str; 3] = ["/proc/acpi", "/proc/asound", "/proc/scsi"];
-const FROZEN: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
+pub(crate) const HIDDEN_FOLDERS: [&str; 3] = ["/proc/acpi", "/proc/asound", "/proc/scsi"];
+pub(crate) const FROZEN: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"];
 
 /// Everything that a start needs. The descriptors are copies that the new processes inherit.
 pub(crate) struct Launch<'a> {
@@ -144,23 +144,10 @@ impl<'a> Launch<'a> {
     /// All of them before the old root goes: a new proc is only granted beside a full one, and layers must be attached
     /// somewhere to become part of an overlay.
     fn make_file_systems(&self) -> Result<Vec<Step>, NulError> {
-        let private =
-            Mapping { from: CString::new("none")?, at: CString::new("/")?, flags: libc::MS_REC | libc::MS_PRIVATE };
-        let mut steps = vec![Step::Mount(private)];
-        let mut options = vec![option("source", "holm")?];
-        for layer in &self.fds.layers {
-            steps.push(Step::Attach { mount: layer.as_raw_fd(), at: CString::new(WORKBENCH)? });
-            options.push(option("lowerdir+", &format!("/proc/self/fd/{}", layer.as_raw_fd()))?);
-        }
-        let disk = self.fds.disk.as_raw_fd();
-        steps.push(Step::Attach { mount: disk, at: CString::new(WORKBENCH)? });
-        options.push(option("upperdir", &format!("/proc/self/fd/{disk}/upper"))?);
-        options.push(option("workdir", &format!("/proc/self/fd/{disk}/work"))?);
-        options.push(MountOption { key: CString::new("userxattr")?, value: None });
+        let mut steps = overlay(&self.fds.layers, &self.fds.disk, WORKBENCH)?;
         let size = format!("{}m", self.words.shared_memory_mb);
         let terminals = vec![option("mode", "0620")?, option("gid", "5")?, option("ptmxmode", "0666")?];
         steps.extend([
-            new_mount("overlay", options, NODEV, ROOT)?,
             new_mount("proc", vec![], PLAIN, PROC)?,
             new_mount("devpts", terminals, 0x2 | 0x8, TERMINALS)?,
             new_mount("tmpfs", vec![option("mode", "1777")?, option("size", &size)?], PLAIN, SHARED)?,
@@ -220,7 +207,7 @@ impl<'a> Launch<'a> {
 
     fn drop_rights(&self) -> Vec<Step> {
         let limit = |resource, most| Step::Limit { resource, soft: most, hard: most };
-        let set = CAPABILITIES.iter().fold(0_u64, |set, capability| set | 1 << capability);
+        let set = CAPABILITIES.iter().fold(0_u64, |set, (capability, _)| set | 1 << capability);
         let mut steps = vec![
             limit(resource(libc::RLIMIT_CORE), 0),
             limit(resource(libc::RLIMIT_NOFILE), self.words.open_files),
@@ -236,6 +223,25 @@ impl<'a> Launch<'a> {
         ]);
         steps
     }
+}
+
+/// Makes the mounts of the process its own, and of layers an overlay that is found under the number [`ROOT`].
+pub(super) fn overlay(layers: &[OwnedFd], disk: &OwnedFd, workbench: &str) -> Result<Vec<Step>, NulError> {
+    let private =
+        Mapping { from: CString::new("none")?, at: CString::new("/")?, flags: libc::MS_REC | libc::MS_PRIVATE };
+    let mut steps = vec![Step::Mount(private)];
+    let mut options = vec![option("source", "holm")?];
+    for layer in layers {
+        steps.push(Step::Attach { mount: layer.as_raw_fd(), at: CString::new(workbench)? });
+        options.push(option("lowerdir+", &format!("/proc/self/fd/{}", layer.as_raw_fd()))?);
+    }
+    let disk = disk.as_raw_fd();
+    steps.push(Step::Attach { mount: disk, at: CString::new(workbench)? });
+    options.push(option("upperdir", &format!("/proc/self/fd/{disk}/upper"))?);
+    options.push(option("workdir", &format!("/proc/self/fd/{disk}/work"))?);
+    options.push(MountOption { key: CString::new("userxattr")?, value: None });
+    steps.push(new_mount("overlay", options, NODEV, ROOT)?);
+    Ok(steps)
 }
 
 fn enter_root() -> Result<Vec<Step>, NulError> {
@@ -270,7 +276,7 @@ fn new_mount(kind: &str, options: Vec<MountOption>, flags: i64, into: RawFd) -> 
     Ok(Step::NewMount { kind: CString::new(kind)?, options, flags, into })
 }
 
-fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
+pub(super) fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
     Ok(Pointers::new(texts.iter().map(|text| CString::new(text.as_str())).collect::<Result<_, _>>()?))
 }
 

@@ -23,6 +23,10 @@ pub(super) enum Step {
         flags: c_int,
         stack: *mut c_void,
     },
+    /// Ends with the thread of the node that started it.
+    EndWithNode,
+    /// Takes a copy of the machine's mounts.
+    OwnMounts,
     Attach {
         mount: RawFd,
         at: CString,
@@ -136,6 +140,8 @@ impl Step {
             Self::Enter { .. } => "enter a namespace".into(),
             Self::BecomeRoot => "take the ids of its root".into(),
             Self::Spawn { .. } => "start in namespaces of its own".into(),
+            Self::EndWithNode => "bind its life to the node's".into(),
+            Self::OwnMounts => "take mounts of its own".into(),
             Self::Attach { at, .. } => format!("attach a mount at {}", at.to_string_lossy()),
             Self::Mount(mapping) => format!("change the mount at {}", mapping.at.to_string_lossy()),
             Self::NewMount { kind, .. } => format!("make its {}", kind.to_string_lossy()),

@@ -1,6 +1,6 @@
 //! A machine for one test: a network of its own, a folder, a root file system of busybox, and a node's settings.
 
-use node::{Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User, Writable};
+use node::{Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User, Writable};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -112,8 +112,20 @@ pub(crate) fn settings(folder: &Path, name: String) -> Settings {
         nameservers: vec!["192.0.2.53".parse().unwrap()],
         first_uid: 2_000_000_000,
         limits: Limits { seats_ready: 4, ..Limits::default() },
+        backend: backend(),
     }
 }
+
+/// All tests run on the backend that this variable names.
+pub(crate) const BACKEND: &str = "NODE_TEST_BACKEND";
+
+fn backend() -> Backend {
+    let name = std::env::var(BACKEND).unwrap_or_default();
+    assert!(["", "direct", "runc"].contains(&name.as_str()), "{BACKEND} is {name}, which is no backend");
+    if name == "runc" { Backend::Runc { program: RUNC.into() } } else { Backend::Direct }
+}
+
+const RUNC: &str = "/usr/sbin/runc";
 
 fn make_root(root: &Path) {
     let bin = root.join("bin");

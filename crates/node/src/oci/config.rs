@@ -1,0 +1,108 @@
+//! An instance in the words of OCI: the same fences as [`crate::launch`] puts up itself.
+
+use super::seccomp;
+use crate::launch::plan::{CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS};
+use crate::launch::tool::ROOT_FOLDER;
+use crate::seats::IDS_PER_INSTANCE;
+use crate::spec::{Spec, User};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Where the first program is found inside: on a file system that is no part of the image.
+const PROGRAM_FOLDER: &str = "/dev/first";
+
+/// What the node has prepared for the instance.
+pub(crate) struct Prepared<'a> {
+    pub(crate) network: String,
+    pub(crate) root: u32,
+    pub(crate) group: String,
+    pub(crate) program: &'a Path,
+    pub(crate) open_files: u64,
+    pub(crate) shared_memory_mb: u32,
+}
+
+pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
+    let ids = json!([{ "containerID": 0, "hostID": prepared.root, "size": IDS_PER_INSTANCE }]);
+    let hidden: Vec<_> = HIDDEN_FILES.iter().chain(&HIDDEN_FOLDERS).collect();
+    json!({
+        "ociVersion": "1.0.2",
+        "root": { "path": ROOT_FOLDER },
+        "hostname": spec.hostname,
+        "process": process(spec, prepared.open_files),
+        "mounts": mounts(spec, prepared),
+        "linux": {
+            "namespaces": [
+                { "type": "pid" },
+                { "type": "mount" },
+                { "type": "ipc" },
+                { "type": "uts" },
+                { "type": "cgroup" },
+                { "type": "network", "path": prepared.network },
+                // Not the one of the seat: a user namespace that is joined is joined first, and the network then
+                // belongs to somebody else.
+                { "type": "user" },
+            ],
+            "uidMappings": ids,
+            "gidMappings": ids,
+            "cgroupsPath": prepared.group,
+            "resources": resources(spec),
+            "maskedPaths": hidden,
+            "readonlyPaths": FROZEN,
+            "seccomp": seccomp::profile(),
+        },
+    })
+}
+
+fn process(spec: &Spec, open_files: u64) -> Value {
+    let kept: Vec<_> = CAPABILITIES.iter().map(|(_, name)| name).collect();
+    // Only root begins with rights; others may get them from programs that are marked so.
+    let held = if spec.user == User::ROOT { kept.clone() } else { Vec::new() };
+    let arguments = spec.first.arguments.iter().skip(1).cloned();
+    json!({
+        "user": { "uid": spec.user.uid, "gid": spec.user.gid },
+        "args": std::iter::once(program_inside(spec)).chain(arguments).collect::<Vec<_>>(),
+        "env": spec.first.environment,
+        "cwd": spec.workdir,
+        "capabilities": { "bounding": kept, "effective": held, "permitted": held },
+        "rlimits": [
+            { "type": "RLIMIT_CORE", "soft": 0, "hard": 0 },
+            { "type": "RLIMIT_NOFILE", "soft": open_files, "hard": open_files },
+        ],
+        "noNewPrivileges": true,
+    })
+}
+
+/// OCI has one text for what is executed and what it is called, so only the last part of the name is kept.
+fn program_inside(spec: &Spec) -> String {
+    let name = spec.first.arguments.first().and_then(|name| Path::new(name).file_name()?.to_str());
+    format!("{PROGRAM_FOLDER}/{}", name.unwrap_or("program"))
+}
+
+fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
+    let size = format!("size={}m", prepared.shared_memory_mb);
+    let terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"];
+    let mount = |kind: &str, at: &str, options: &[&str]| json!({ "type": kind, "source": kind, "destination": at, "options": options });
+    json!([
+        mount("proc", "/proc", &["nosuid", "noexec", "nodev"]),
+        mount("tmpfs", "/dev", &["nosuid", "mode=0755", "size=64k"]),
+        mount("devpts", "/dev/pts", &terminals),
+        mount("tmpfs", "/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", &size]),
+        mount("mqueue", "/dev/mqueue", &["nosuid", "noexec", "nodev"]),
+        {
+            "type": "bind",
+            "source": prepared.program,
+            "destination": program_inside(spec),
+            "options": ["bind", "ro", "nosuid", "nodev"],
+        },
+    ])
+}
+
+/// The groups have these limits already; a program that sets its own must not widen them.
+fn resources(spec: &Spec) -> Value {
+    json!({
+        "memory": { "limit": u64::from(spec.memory_mb) << 20 },
+        "cpu": { "quota": u64::from(spec.cpu_millicores) * 100, "period": 100_000 },
+        "pids": { "limit": spec.pids_max },
+        "devices": [{ "allow": false, "access": "rwm" }],
+    })
+}

@@ -1,0 +1,170 @@
+//! Instances that a program started which implements OCI, such as `runc`: more eyes have looked at it than at
+//! [`crate::launch`], and it takes ten times as long.
+//!
+//! The node gives it the same parts that it uses itself: network, users, control groups, layers, console, descriptors. So
+//! pausing, measuring, stopping and removing need nothing of that program. It runs twice, at the start only: the first run
+//! leaves the process of the instance waiting, so that the node can take hold of it before the second lets it go on. The
+//! root file system is mounted where only the first run sees it, so nothing is left mounted on the machine, however the
+//! node ends.
+//!
+//! **What is different:** the first program is called by a path in `/dev/first`, with the last part of its name. It is a file
+//! of the node's folder, one for each instance, and not one in memory for all. The instance's process is not a child of the
+//! node, so how it ended is known for sure only on kernels that tell it afterwards (6.15 and newer); on older ones it may be
+//! [`crate::Exit::Unknown`]. A program that cannot be executed is one that ends at once. The user namespace is made by the
+//! machine's root, so what the kernel counts for each user (watches of files, queues, locked memory) is shared with all others
+//! that are made so. `/dev` belongs to the instance's root. If a configuration but no socket is passed, descriptor 3 is `/dev/null`.
+
+mod config;
+mod seccomp;
+
+use crate::launch::tool::{self, Tool, ToolFds};
+use crate::launch::{LaunchError, Started, keep};
+use crate::spec::{Id, Program};
+use crate::sys;
+pub(crate) use config::Prepared;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::Deserialize;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How long one run of the program may take; mostly it is 20 to 50 milliseconds.
+const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+/// Of what the program says when it fails.
+const SAID_CHARS: usize = 500;
+
+/// What such programs need on the disk: a folder for each instance.
+#[derive(Debug)]
+pub(crate) struct Bundles {
+    folder: PathBuf,
+}
+
+/// The folder of one instance.
+pub(crate) struct Bundle {
+    folder: PathBuf,
+    id: Id,
+}
+
+impl Bundles {
+    pub(crate) fn open(folder: &Path) -> io::Result<Self> {
+        let folder = folder.join("bundles");
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self { folder })
+    }
+
+    pub(crate) fn make(&self, id: &Id, program: &Program) -> io::Result<Bundle> {
+        let folder = self.folder.join(id.as_str());
+        fs::create_dir(&folder)?;
+        let bundle = Bundle { folder, id: id.clone() };
+        let mut to = File::options().write(true).create_new(true).mode(0o555).open(bundle.program())?;
+        // By its path, because reading moves the position of a descriptor, which all copies share.
+        let mut from = File::open(format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(program.fd())))?;
+        io::copy(&mut from, &mut to)?;
+        Ok(bundle)
+    }
+
+    pub(crate) fn remove(&self, id: &Id) -> io::Result<()> {
+        match fs::remove_dir_all(self.folder.join(id.as_str())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn list(&self) -> io::Result<Vec<Id>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            ids.extend(entry?.file_name().to_str().and_then(|name| Id::new(name).ok()));
+        }
+        Ok(ids)
+    }
+}
+
+impl Bundle {
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder.join("program")
+    }
+
+    /// Starts the instance with the program at `tool`.
+    pub(crate) fn start(
+        &self,
+        tool: &Path,
+        spec: &crate::Spec,
+        prepared: &Prepared<'_>,
+        fds: impl FnOnce(rustix::fd::OwnedFd) -> rustix::io::Result<ToolFds>,
+    ) -> Result<Started, LaunchError> {
+        let config = config::config(spec, prepared).to_string();
+        // It may hold secrets: arguments and environment.
+        fs::write(self.folder.join("config.json"), config).map_err(from_io)?;
+        let program = openat(CWD, tool, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let fds = fds(keep(program)?)?;
+        let arguments = self.arguments_of_create(tool, fds.passed());
+        let creating = tool::start(&Tool { fds, arguments: &arguments })?;
+        self.finish(creating, "create")?;
+
+        let text = fs::read_to_string(self.folder.join("pid")).map_err(from_io)?;
+        let pid = text.trim().parse().ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
+        let started = Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? };
+        let run = Command::new(tool)
+            .args(self.common())
+            .args(["start", self.id.as_str()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(from_io)?;
+        self.finish(Pid::from_child(&run), "start")?;
+        fs::remove_file(self.folder.join("config.json")).map_err(from_io)?;
+        Ok(started)
+    }
+
+    fn arguments_of_create(&self, tool: &Path, passed: i32) -> Vec<String> {
+        let path = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
+        let mut arguments = vec![tool.to_string_lossy().into_owned()];
+        arguments.extend(self.common());
+        arguments.extend(["create".to_owned(), "--bundle".to_owned(), self.folder.to_string_lossy().into_owned()]);
+        arguments.extend(["--pid-file".to_owned(), path("pid")]);
+        arguments.extend(["--preserve-fds".to_owned(), passed.to_string(), self.id.to_string()]);
+        arguments
+    }
+
+    fn common(&self) -> [String; 6] {
+        let path = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
+        ["--root".into(), path("state"), "--log".into(), path("log"), "--log-format".into(), "json".into()]
+    }
+
+    /// Waits for the end of one run of the program.
+    fn finish(&self, pid: Pid, what: &'static str) -> Result<(), LaunchError> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        let failed = |said: String| Err(LaunchError::Tool { what, said });
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+            // It cannot be anybody else: nobody has reaped it.
+            let _ = pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
+            sys::reap(pid);
+            return failed(format!("nothing, for {} seconds", PATIENCE.tv_sec));
+        }
+        match sys::reap(pid) {
+            Some(0) => Ok(()),
+            _ => failed(self.said()),
+        }
+    }
+
+    /// The last thing that the program wrote into its log.
+    fn said(&self) -> String {
+        #[derive(Deserialize)]
+        struct Line {
+            msg: String,
+        }
+        let text = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let last = text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok());
+        last.map_or_else(|| "nothing".to_owned(), |line| line.msg.chars().take(SAID_CHARS).collect())
+    }
+}
+
+fn from_io(error: io::Error) -> LaunchError {
+    rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO).into()
+}
