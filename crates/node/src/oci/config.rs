@@ -106,3 +106,64 @@ fn resources(spec: &Spec) -> Value {
         "devices": [{ "allow": false, "access": "rwm" }],
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{FirstProcess, Id, Program, Writable};
+
+    fn spec(user: User) -> Spec {
+        Spec {
+            id: Id::new("one").unwrap(),
+            layers: vec!["/layer".into()],
+            memory_mb: 64,
+            cpu_millicores: 500,
+            pids_max: 32,
+            writable: Writable::Memory { mb: 16 },
+            hostname: "box".into(),
+            workdir: "/".into(),
+            user,
+            first: FirstProcess {
+                program: Program::new(b"").unwrap(),
+                arguments: vec!["/usr/bin/../sh".into(), "-c".into()],
+                environment: vec![],
+                listen: None,
+                config: None,
+            },
+        }
+    }
+
+    fn made(user: User) -> Value {
+        let prepared = Prepared {
+            network: "/net".into(),
+            root: 7,
+            group: "/node/one".into(),
+            program: Path::new("/program"),
+            open_files: 9,
+            shared_memory_mb: 3,
+        };
+        config(&spec(user), &prepared)
+    }
+
+    #[test]
+    fn the_first_program_is_called_by_the_last_part_of_its_name() {
+        assert_eq!(made(User::ROOT)["process"]["args"], json!(["/dev/first/sh", "-c"]));
+    }
+
+    #[test]
+    fn only_root_begins_with_rights() {
+        let capabilities = |user| made(user)["process"]["capabilities"].clone();
+        assert_eq!(capabilities(User::ROOT)["effective"].as_array().unwrap().len(), CAPABILITIES.len());
+        let user = capabilities(User { uid: 1, gid: 1 });
+        assert_eq!((&user["effective"], &user["permitted"]), (&json!([]), &json!([])));
+        assert_eq!(user["bounding"].as_array().unwrap().len(), CAPABILITIES.len());
+    }
+
+    #[test]
+    fn limits_are_those_of_the_instance() {
+        let resources = made(User::ROOT)["linux"]["resources"].clone();
+        assert_eq!(resources["memory"]["limit"], json!(64 << 20));
+        assert_eq!(resources["cpu"], json!({ "quota": 50_000, "period": 100_000 }));
+        assert_eq!(resources["pids"]["limit"], json!(32));
+    }
+}

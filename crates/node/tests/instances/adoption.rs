@@ -1,7 +1,7 @@
 //! Instances outlive the node, however it ends.
 
 use crate::machine::{Machine, PATIENCE, await_console, await_that, world};
-use node::{Exit, Node, OpenError, State};
+use node::{Backend, Exit, Node, OpenError, State};
 
 const SERVE: &str = "echo started; echo $$ > /tmp/me; nc -ll -p 80 -e echo here";
 
@@ -49,4 +49,23 @@ fn a_program_that_ends_under_the_next_node_tells_how() {
     let node = machine.open();
     assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Code(5));
     node.destroy(&spec.id).unwrap();
+}
+
+#[test]
+fn an_instance_goes_on_under_a_node_that_starts_others_in_another_way() {
+    let mut machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("older", SERVE);
+    node.create(&spec).unwrap();
+    await_console(&node, &spec.id, "started");
+    drop(node);
+
+    machine.settings.backend = Backend::Direct;
+    let node = machine.open();
+    node.pause(&spec.id).unwrap();
+    node.resume(&spec.id).unwrap();
+    await_that("an answer", || node.dial(&spec.id, 80, PATIENCE).is_ok());
+    assert_eq!(machine.outcome(&node, "exit 4").0, Exit::Code(4));
+    node.destroy(&spec.id).unwrap();
+    assert_eq!(std::fs::read_dir(machine.settings.folder.join("bundles")).unwrap().count(), 0);
 }
