@@ -177,8 +177,9 @@ pub(crate) fn introduce(headers: &mut HeaderMap, way: &Way) {
     set_all(headers, &preview.request_headers);
     if let Some(domain) = &way.fallback {
         headers.insert(FALLBACK, HeaderValue::from_static("true"));
-        let (id, name) = (preview.route.id.as_str(), domain.name.as_str());
-        for (header, text) in [(FALLBACK_PREVIEW, id), (FALLBACK_DOMAIN, name)] {
+        // Previews are known to their users by name: it is what `fallbackPreviewId` was given.
+        let names = (preview.route.name.as_str(), domain.name.as_str());
+        for (header, text) in [(FALLBACK_PREVIEW, names.0), (FALLBACK_DOMAIN, names.1)] {
             if let Ok(value) = HeaderValue::try_from(text) {
                 headers.insert(header, value);
             }

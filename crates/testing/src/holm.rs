@@ -59,7 +59,7 @@ fn greeting(output: &mut impl io::BufRead) -> io::Result<(String, Option<String>
     let ended = || io::Error::other("the server ended before it was ready");
     let mut lines = output.lines();
     let first = lines.next().ok_or_else(ended)??;
-    let address = first.split("http://").nth(1).and_then(|rest| rest.split([' ', '/']).next()).ok_or_else(ended)?;
+    let address = first.split("://").nth(1).and_then(|rest| rest.split([' ', '/']).next()).ok_or_else(ended)?;
     if first.contains("(sign in:") {
         return Ok((address.to_owned(), None));
     }

@@ -173,7 +173,7 @@ async fn a_custom_domain_has_its_previews_and_a_fallback() {
     domain(Some(ResourceId::known("preview-3000")));
     let told = stage.send(request("GET", "other.corp.example", "/", &faked)).await.ok();
     assert_eq!(told["headers"]["x-blaxel-fallback"], "true");
-    assert_eq!(told["headers"]["x-blaxel-fallback-preview"], "preview-3000");
+    assert_eq!(told["headers"]["x-blaxel-fallback-preview"], "p", "the name that its user gave it");
     assert_eq!(told["headers"]["x-blaxel-fallback-domain"], "corp.example");
 }
 

@@ -5,6 +5,9 @@
 #![cfg(test)]
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed step is a failed test")]
 
+mod acme;
+mod dns;
+mod domains;
 mod killed;
 mod life;
 mod setup;

@@ -21,6 +21,10 @@ pub(crate) struct Place {
     data: TempDir,
     key: Option<String>,
     standby: &'static str,
+    /// Settings beside the usual ones.
+    pub(crate) settings: Vec<(&'static str, String)>,
+    /// With it, the server speaks TLS.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Place {
@@ -28,14 +32,14 @@ impl Place {
         assert!(rustix::process::geteuid().is_root(), "sandboxes need root");
         let data = tempfile::tempdir().unwrap();
         make_image(data.path());
-        Self { data, key: None, standby }
+        Self { data, key: None, standby, settings: Vec::new(), identity: None }
     }
 
     pub(crate) fn start(&mut self) -> (Holm, Client) {
         // Two tests at the same time must not share addresses or user ids.
         let own = std::process::id() % 4096;
         let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
-        let start = Start {
+        let mut start = Start {
             program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
             data: self.data.path(),
             database: None,
@@ -52,10 +56,19 @@ impl Place {
                 ("HOLM_LOG__LEVEL", "warn".into()),
             ],
         };
+        start.settings.extend(self.settings.clone());
+        if let Some(identity) = &self.identity {
+            start.settings.extend(identity.settings());
+        }
         let mut server = start.run().expect("the server starts");
         self.key = self.key.take().or(server.key.take());
-        let client = Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
+        let key = self.key.as_deref().expect("the first start shows a key");
+        let client = Client::new(&server.address, key, self.identity.as_ref());
         (server, client)
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 
     /// The control groups of the instances that there are.
@@ -131,11 +144,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(address: &str, key: &str) -> Self {
+    fn new(address: &str, key: &str, identity: Option<&Identity>) -> Self {
         // Fails only when it was done before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = blocking::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
-        Self { http, base: format!("http://{address}"), key: key.to_owned() }
+        let mut http = blocking::Client::builder().no_proxy().timeout(PATIENCE);
+        if let Some(identity) = identity {
+            http = http.tls_certs_only([identity.trusted()]);
+        }
+        let scheme = if identity.is_some() { "https" } else { "http" };
+        Self { http: http.build().unwrap(), base: format!("{scheme}://{address}"), key: key.to_owned() }
     }
 
     /// Status and body; `None` when the connection broke.
@@ -187,6 +204,42 @@ impl Client {
         let page = self.done("GET", "/v0/sandboxes?limit=200", None);
         assert_eq!(page["meta"]["hasMore"], false, "more than this helper reads");
         page["data"].as_array().unwrap().iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// A certificate for servers of this machine, which clients trust as it is.
+pub(crate) struct Identity {
+    folder: TempDir,
+}
+
+impl Identity {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = ["localhost", "127.0.0.1"].map(str::to_owned);
+        let certificate = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        std::fs::write(folder.path().join("own.crt"), certificate.pem()).unwrap();
+        std::fs::write(folder.path().join("own.key"), key.serialize_pem()).unwrap();
+        Self { folder }
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.folder.path().join("own.crt")
+    }
+
+    pub(crate) fn key(&self) -> PathBuf {
+        self.folder.path().join("own.key")
+    }
+
+    pub(crate) fn trusted(&self) -> reqwest::Certificate {
+        reqwest::Certificate::from_pem(&std::fs::read(self.certificate()).unwrap()).unwrap()
+    }
+
+    fn settings(&self) -> [(&'static str, String); 2] {
+        [
+            ("HOLM_SERVER__TLS_CERTIFICATE", self.certificate().display().to_string()),
+            ("HOLM_SERVER__TLS_KEY", self.key().display().to_string()),
+        ]
     }
 }
 

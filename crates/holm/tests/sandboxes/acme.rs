@@ -1,0 +1,119 @@
+//! Certificates by ACME, from a real authority on loopback (Debian's `pebble`), which connects back to the server.
+
+use crate::dns::NameServer;
+use crate::domains::{echoing, preview, prove, register};
+use crate::setup::{Client, Identity, Place, eventually};
+use serde_json::json;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+struct Pebble {
+    process: Child,
+    roots: String,
+}
+
+impl Pebble {
+    /// `checked` is the port at which it asks for proofs.
+    fn start(folder: &Path, identity: &Identity, dns: SocketAddr, ports: [u16; 2], checked: u16) -> Self {
+        let [directory, management] = ports;
+        let settings = json!({"pebble": {
+            "listenAddress": format!("127.0.0.1:{directory}"),
+            "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": identity.certificate(),
+            "privateKey": identity.key(),
+            "httpPort": 1,
+            "tlsPort": checked,
+            "externalAccountBindingRequired": false,
+        }});
+        let file = folder.join("pebble.json");
+        std::fs::write(&file, settings.to_string()).unwrap();
+        // `setpriv` becomes the program itself, which then ends with this thread.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=KILL", "--", "pebble", "-dnsserver", &dns.to_string(), "-config"]).arg(&file);
+        command.env("PEBBLE_VA_NOSLEEP", "1").stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().expect("the package pebble");
+        Self { process, roots: format!("https://127.0.0.1:{management}/roots/0") }
+    }
+
+    /// The certificate that signs all that it makes.
+    fn root(&self, identity: &Identity) -> reqwest::Certificate {
+        let http =
+            reqwest::blocking::Client::builder().no_proxy().tls_certs_only([identity.trusted()]).build().unwrap();
+        let mut text = None;
+        eventually("the authority answers", || {
+            text = http.get(&self.roots).send().ok().and_then(|response| response.bytes().ok());
+            text.is_some()
+        });
+        reqwest::Certificate::from_pem(&text.unwrap()).unwrap()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Ports that nobody has at the moment.
+fn free_ports() -> [u16; 2] {
+    let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    held.map(|socket| socket.local_addr().unwrap().port())
+}
+
+/// Asks a host over TLS, trusting the authority alone.
+fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
+    let address: SocketAddr = client.base.split("://").nth(1).unwrap().parse().unwrap();
+    let http = reqwest::blocking::Client::builder().no_proxy().tls_certs_only([root.clone()]).resolve(host, address);
+    let response = http.build().unwrap().get(format!("https://{host}:{}/", address.port())).send();
+    Some(response.ok()?.status().as_u16())
+}
+
+#[test]
+fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
+    let (dns, ports, folder) = (NameServer::start(), free_ports(), tempfile::tempdir().unwrap());
+    let identity = Identity::new();
+    let mut place = Place::new("15s");
+    place.settings = vec![
+        dns.setting(),
+        ("HOLM_DOMAINS__ACME__DIRECTORY", format!("https://127.0.0.1:{}/dir", ports[0])),
+        ("HOLM_DOMAINS__ACME__CONTACT", "admin@app.test".into()),
+        ("HOLM_DOMAINS__ACME__AGREE", "true".into()),
+        ("HOLM_DOMAINS__ACME__ROOT", identity.certificate().display().to_string()),
+    ];
+    place.identity = Some(Identity::new());
+    let (mut server, client) = place.start();
+    let checked = server.address.rsplit(':').next().unwrap().parse().unwrap();
+    let pebble = Pebble::start(folder.path(), &identity, dns.address, ports, checked);
+    let root = pebble.root(&identity);
+    echoing(&client, "main", "one");
+    assert_eq!(prove(&client, &dns, &register(&client)), "verified");
+    assert_eq!(at(&client, "web.app.test", &root), None, "nobody has asked for it");
+    client.done("POST", "/v0/sandboxes/one/previews", Some(&preview("web", "web")));
+    eventually("the host has a certificate", || at(&client, "web.app.test", &root) == Some(200));
+    assert_eq!(at(&client, "other.app.test", &root), None);
+    assert_eq!(kept(place.data()), [("account.json".into(), 0o600), ("web.app.test.pem".into(), 0o600)]);
+
+    // Another start needs no authority.
+    drop(pebble);
+    server.end().unwrap();
+    let (server, client) = place.start();
+    eventually("the kept certificate is shown", || at(&client, "web.app.test", &root) == Some(200));
+    place.clear(server, &client);
+}
+
+/// Names and rights of the files.
+fn kept(data: &Path) -> Vec<(String, u32)> {
+    let entries = std::fs::read_dir(data.join("certificates")).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> = entries
+        .map(|entry| {
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            (entry.file_name().into_string().unwrap(), mode)
+        })
+        .collect();
+    files.sort();
+    files
+}
