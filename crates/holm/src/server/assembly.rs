@@ -21,7 +21,7 @@ pub(crate) async fn api(
     fleet: Fleet,
 ) -> Result<App, Error> {
     let settings = api_settings(config, public_url)?;
-    let dns = Arc::new(Dns::open(&config.domains)?);
+    let dns = Arc::new(Dns::open(&config.domains));
     let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, dns };
     api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }

@@ -1,7 +1,6 @@
 //! Asks the DNS for the records of custom domains.
 
 use crate::config;
-use crate::error::Error;
 use api::domains::{Leads, Lookup, NoAnswer};
 use api::fleet::Wait;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
@@ -15,14 +14,15 @@ use std::time::Duration;
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 2;
 /// All that is asked about one name has this long.
-const QUESTION_MAX: Duration = Duration::from_secs(8);
+const QUESTION_MAX: Duration = Duration::from_secs(5);
 /// Records of one name that are looked at.
 const RECORDS_MAX: usize = 64;
 
-pub(crate) struct Dns(TokioResolver);
+/// Without name servers it answers nothing, which keeps no server from starting.
+pub(crate) struct Dns(Option<TokioResolver>);
 
 impl Dns {
-    pub(crate) fn open(settings: &config::Domains) -> Result<Self, Error> {
+    pub(crate) fn open(settings: &config::Domains) -> Self {
         let built = if settings.nameservers.is_empty() {
             Resolver::builder_tokio()
         } else {
@@ -30,26 +30,28 @@ impl Dns {
             let wanted = ResolverConfig::from_parts(None, Vec::new(), servers);
             Ok(Resolver::builder_with_config(wanted, TokioRuntimeProvider::default()))
         };
-        let act = || "find name servers (domains.nameservers)".to_owned();
-        let wrong = |error: &dyn std::fmt::Display| Error::Start { act: act(), message: error.to_string() };
-        let mut builder = built.map_err(|error| wrong(&error))?;
-        let options = builder.options_mut();
-        options.timeout = ATTEMPT_MAX;
-        options.attempts = ATTEMPTS;
-        // Who verifies has just changed the records.
-        options.cache_size = 0;
-        options.use_hosts_file = ResolveHosts::Never;
-        builder.build().map(Self).map_err(|error| wrong(&error))
+        let resolver = built.and_then(|mut builder| {
+            let options = builder.options_mut();
+            options.timeout = ATTEMPT_MAX;
+            options.attempts = ATTEMPTS;
+            // Who verifies has just changed the records.
+            options.cache_size = 0;
+            options.use_hosts_file = ResolveHosts::Never;
+            builder.build()
+        });
+        Self(resolver.inspect_err(|error| tracing::warn!(%error, "no domain can be verified")).ok())
     }
 
     async fn records(&self, name: &str, kinds: &[RecordType]) -> Result<Vec<Record>, NoAnswer> {
         let no_answer = |why: String| NoAnswer { name: name.to_owned(), why };
+        let no_servers = || no_answer("this server knows no name servers (domains.nameservers)".into());
+        let resolver = self.0.as_ref().ok_or_else(no_servers)?;
         // With its last dot it is whole: nothing is searched below the machine's own domain.
         let whole = Name::from_ascii(format!("{name}.")).map_err(|error| no_answer(error.to_string()))?;
         let questions = async {
             let mut found = Vec::new();
             for kind in kinds {
-                match self.0.lookup(whole.clone(), *kind).await {
+                match resolver.lookup(whole.clone(), *kind).await {
                     Ok(lookup) => found.extend(lookup.answers().iter().take(RECORDS_MAX).cloned()),
                     Err(error) if error.is_no_records_found() => {}
                     Err(error) => return Err(no_answer(error.to_string())),

@@ -59,7 +59,7 @@ fn alias(name: &str) -> RData {
 async fn dns() -> Dns {
     let acme = Acme { directory: None, contact: None, agree: false, root: None };
     let nameservers = vec![NameServer(name_server().await)];
-    Dns::open(&Domains { nameservers, certificates: None, acme }).unwrap()
+    Dns::open(&Domains { nameservers, certificates: None, acme })
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 //! `HOLM_FAULTS=long` kills a hundred times; `HOLM_PROGRAM` names another build of the program.
 
 #![cfg(test)]
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod acme;
 mod dns;

@@ -100,11 +100,10 @@ impl Acme {
         }
         let now = self.world.now();
         for name in wanted {
-            if self.orders.len() >= ORDERS_AT_ONCE {
-                return;
-            }
+            // What is kept is shown at once, however many orders are under way.
             let standing = self.standings.get(name).copied().or_else(|| self.take_from_shelf(name));
-            if let Some(tries) = due(standing, now).filter(|_| !self.certificates.is_given(name)) {
+            let has_place = self.orders.len() < ORDERS_AT_ONCE && !self.certificates.is_given(name);
+            if let Some(tries) = due(standing, now).filter(|_| has_place) {
                 self.standings.insert(name.clone(), Standing::Ordering { tries });
                 self.order(name.clone());
             }
