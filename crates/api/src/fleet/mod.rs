@@ -31,10 +31,13 @@ use crate::app::App;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use turns::{Births, Turns};
 
 /// A request that changed what is routed waits this long at most for the edge to know.
 const TELLING_MAX: Duration = Duration::from_secs(5);
+/// What was begun gets so long to end when the program does. The next start does the rest.
+const ENDING_MAX: Duration = Duration::from_secs(10);
 /// Sandboxes that are started, stopped or removed at once beside the requests of callers.
 const AT_ONCE: usize = 16;
 
@@ -50,6 +53,7 @@ struct Inner {
     /// The newest revision of the feed that the edge knows all about.
     told: tokio::sync::watch::Sender<i64>,
     places: Arc<tokio::sync::Semaphore>,
+    tasks: TaskTracker,
     clock: clock::Alarm,
 }
 
@@ -62,6 +66,7 @@ impl Fleet {
             births: Births::default(),
             told: tokio::sync::watch::Sender::new(-1),
             places: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            tasks: TaskTracker::new(),
             clock: clock::Alarm::default(),
         }))
     }
@@ -83,6 +88,11 @@ pub async fn run(app: App, ending: CancellationToken) {
         tokio::join!(watch::run(app.clone()), chronicle::run(app.clone()), clock::run(app.clone()));
     };
     ending.run_until_cancelled(Box::pin(tasks)).await;
+    let begun = &app.fleet.0.tasks;
+    begun.close();
+    if tokio::time::timeout(ENDING_MAX, begun.wait()).await.is_err() {
+        tracing::warn!(left = begun.len(), "work on sandboxes is left to the next start");
+    }
 }
 
 /// Waits until the edge knows every route that there is. Before that it would take each for one that is not.

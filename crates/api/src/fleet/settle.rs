@@ -238,8 +238,8 @@ pub(super) fn sweep(app: &App) {
 
 /// Settles a sandbox beside everything else, with bounded company, until that has worked.
 pub(super) fn settle_soon(app: &App, id: ResourceId) {
-    let (app, places) = (app.clone(), Arc::clone(&app.fleet.0.places));
-    tokio::spawn(async move {
+    let (app, places, tasks) = (app.clone(), Arc::clone(&app.fleet.0.places), app.fleet.0.tasks.clone());
+    tasks.spawn(async move {
         let Ok(_place) = places.acquire_owned().await else { return };
         while let Err(error) = settle(&app, &id).await {
             tracing::error!(%error, %id, "a sandbox could not be brought into its wished state; it is tried again");

@@ -45,10 +45,12 @@ pub(crate) fn ports_of(pid: i32) -> Vec<Port> {
     ports(&[pid])
 }
 
-/// The ports on which a process, or what is left of it, can be reached from outside of this machine.
+/// The ports on which a process, or what is left of it, can be reached from outside of this machine: whoever is outside
+/// comes in over the loopback interface, by version 4 of the protocol.
 pub(crate) fn reachable_ports(pid: i32, running: Option<i32>) -> HashSet<u16> {
     let roots: Vec<i32> = [Some(pid), running].into_iter().flatten().collect();
-    let open = ports(&roots).into_iter().filter(|port| port.state == LISTEN && !port.local_addr.is_loopback());
+    let reached = |address: IpAddr| address.is_ipv4() || !address.is_loopback();
+    let open = ports(&roots).into_iter().filter(|port| port.state == LISTEN && reached(port.local_addr));
     open.map(|port| port.local_port).collect()
 }
 

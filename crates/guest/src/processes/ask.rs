@@ -59,6 +59,14 @@ impl Wait {
     }
 }
 
+/// Where the shell is. Its path is looked up here because a program that is named by its path is started without a copy
+/// of this one.
+fn shell(environment: &Variables) -> OsString {
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
+    let found = std::env::split_paths(&path).map(|folder| folder.join("sh")).find(|file| file.is_file());
+    found.map_or_else(|| "sh".into(), OsString::from)
+}
+
 /// All that a start, and each restart, needs to know.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -137,7 +145,7 @@ impl Ask {
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
             max_restarts: self.max_restarts.unwrap_or(if self.restart_on_failure == Some(true) { -1 } else { 0 }),
             life,
-            program: of_guest("SHELL").unwrap_or_else(|| "sh".into()),
+            program: of_guest("SHELL").unwrap_or_else(|| shell(&environment)),
             arguments,
             environment,
             own_environment: own,

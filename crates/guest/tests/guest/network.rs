@@ -52,7 +52,7 @@ fn the_ports_of_a_process_are_those_of_all_below_it() {
 }
 
 #[test]
-fn waiting_for_a_port_ends_when_it_is_open_to_the_outside() {
+fn waiting_for_a_port_ends_when_it_can_be_reached() {
     let guest = Guest::start();
     let free = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let serve = |address: &str, name: &str| {
@@ -61,12 +61,14 @@ fn waiting_for_a_port_ends_when_it_is_open_to_the_outside() {
             "name": name, "waitForPorts": [free], "timeout": 20,
         })
     };
-    let process = guest.post("/process", &serve("0.0.0.0", "open")).ok();
-    assert_eq!(process["status"], "running");
-    guest.delete("/process/open/kill").ok();
-    let mut inside = serve("127.0.0.1", "inside");
-    inside["timeout"] = json!(1);
-    assert_eq!(guest.post("/process", &inside).refused(422), "process timed out after 1 seconds");
+    for (address, name) in [("0.0.0.0", "open"), ("127.0.0.1", "inside")] {
+        let process = guest.post("/process", &serve(address, name)).ok();
+        assert_eq!(process["status"], "running");
+        guest.delete(&format!("/process/{name}/kill")).ok();
+    }
+    let mut elsewhere = serve("::1", "elsewhere");
+    elsewhere["timeout"] = json!(1);
+    assert_eq!(guest.post("/process", &elsewhere).refused(422), "process timed out after 1 seconds");
 }
 
 #[test]
