@@ -4,7 +4,7 @@
 //! that the node has laid out before, and nothing else. No allocation, no formatting, no panic.
 
 use super::step::{Mapping, Step};
-use crate::launch::Report;
+use crate::launch::{Report, SAID_BYTES};
 use crate::sys;
 use libc::{c_int, c_long, c_void};
 use rustix::fd::RawFd;
@@ -43,9 +43,12 @@ pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
         if result < 0 {
             // SAFETY: only one process at a time runs on this memory: the node and the first process are held by VFORK.
             unsafe {
-                if (*report).errno == 0 {
+                if !(*report).failed {
+                    (*report).failed = true;
                     (*report).step = number;
-                    (*report).errno = sys::last_errno();
+                    if (*report).errno == 0 {
+                        (*report).errno = sys::last_errno();
+                    }
                 }
             }
             return 127;
@@ -71,7 +74,7 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
             Step::Mount(mapping) => mount(mapping),
-            Step::NewMount { kind, options, flags, into } => new_mount(kind.as_ptr(), options, *flags, *into),
+            Step::NewMount { kind, options, flags, into } => new_mount(kind.as_ptr(), options, *flags, *into, report),
             Step::ChangeFolder { to } => libc::syscall(libc::SYS_chdir, to.as_ptr()),
             Step::ChangeFolderTo { fd } => libc::syscall(libc::SYS_fchdir, *fd),
             Step::PivotHere => libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()),
@@ -180,6 +183,7 @@ unsafe fn new_mount(
     options: &[super::step::MountOption],
     flags: c_long,
     into: RawFd,
+    report: *mut Report,
 ) -> c_long {
     // SAFETY: all pointers are C strings or null.
     unsafe {
@@ -192,19 +196,31 @@ unsafe fn new_mount(
             let command: c_long = if value.is_null() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
             let result = libc::syscall(libc::SYS_fsconfig, context, command, option.key.as_ptr(), value, 0);
             if result < 0 {
-                return result;
+                return say_why(context, report, result);
             }
         }
         let none = std::ptr::null::<c_void>();
         let result = libc::syscall(libc::SYS_fsconfig, context, FSCONFIG_CMD_CREATE, none, none, 0);
         if result < 0 {
-            return result;
+            return say_why(context, report, result);
         }
         let mount = libc::syscall(libc::SYS_fsmount, context, 1_u32, flags);
-        if mount < 0 {
+        // The lowest number that was free may be the wanted one; the call below refuses to do nothing.
+        if mount < 0 || mount == c_long::from(into) {
             return mount;
         }
         libc::syscall(libc::SYS_dup3, mount, into, libc::O_CLOEXEC)
+    }
+}
+
+/// Keeps what the kernel says of a file system that it does not make; the number of an error says little.
+unsafe fn say_why(context: c_long, report: *mut Report, result: c_long) -> c_long {
+    // SAFETY: the report is as said in `run`; the call writes at most the length of its own array.
+    unsafe {
+        (*report).errno = sys::last_errno();
+        let said = &raw mut (*report).said;
+        libc::syscall(libc::SYS_read, context, said, SAID_BYTES);
+        result
     }
 }
 

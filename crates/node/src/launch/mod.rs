@@ -32,11 +32,21 @@ use step::Step;
 const SECOND: usize = 1_000;
 
 /// Where the processes say what became of them, in shared memory.
-#[derive(Default)]
 struct Report {
+    failed: bool,
     step: usize,
     errno: i32,
     second: i32,
+    /// What the kernel said besides, up to the first zero.
+    said: [u8; SAID_BYTES],
+}
+
+const SAID_BYTES: usize = 160;
+
+impl Report {
+    fn new() -> Self {
+        Self { failed: false, step: 0, errno: 0, second: 0, said: [0; SAID_BYTES] }
+    }
 }
 
 /// A started first process.
@@ -63,7 +73,7 @@ pub enum LaunchError {
 
 /// Starts what `launch` describes and returns when the program runs.
 pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
-    let mut report = Report::default();
+    let mut report = Report::new();
     let second_steps = launch.inside()?;
     let mut stacks = (vec![0_u8; sys::STACK_BYTES], vec![0_u8; sys::STACK_BYTES]);
     let report_at = &raw mut report;
@@ -81,12 +91,18 @@ pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
         if let Some(pid) = pid {
             sys::reap(pid);
         }
-        let what = describe(&first_steps, &second_steps, report.step);
+        let what = describe(&first_steps, &second_steps, report.step) + &said(&report);
         return Err(LaunchError::Step { what, source: Errno::from_raw_os_error(report.errno) });
     }
     let pid = pid.ok_or(LaunchError::Clone(Errno::CHILD))?;
     // The process cannot be reaped by anyone else before this, so the number is still its own.
     Ok(Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? })
+}
+
+fn said(report: &Report) -> String {
+    let text = report.said.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = String::from_utf8_lossy(text).trim_end().to_owned();
+    if text.is_empty() { text } else { format!(" ({text})") }
 }
 
 fn describe(first: &[Step], second: &[Step], number: usize) -> String {

@@ -45,7 +45,7 @@ impl ToolFds {
 
 /// Starts it. It is a child of this process, and ends with it.
 pub(crate) fn start(tool: &Tool<'_>) -> Result<Pid, LaunchError> {
-    let mut report = Report::default();
+    let mut report = Report::new();
     let steps = tool.steps()?;
     let mut stack = vec![0_u8; sys::STACK_BYTES];
     let task = Task { steps: &raw const *steps, report: &raw mut report, first_step: 0 };
