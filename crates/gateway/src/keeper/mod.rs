@@ -43,8 +43,11 @@ pub(crate) struct Instance {
     /// When this keeper was told of it first.
     since: Instant,
     state: Mutex<State>,
-    /// Whoever holds a connection that is not in here holds a visit: a pause meets all of them in here.
+    /// Whoever holds a connection that is not in here holds a visit, or asks how the guest is and holds `rest`: a pause
+    /// meets all of them in here.
     spares: Spares,
+    /// Held from the question whether it may rest to the end of the pause, and to begin any pause.
+    rest: tokio::sync::Mutex<()>,
 }
 
 /// How an instance is found when the keeper is told of it.
@@ -106,7 +109,8 @@ impl Keeper {
             let mut instances = self.0.instances.write();
             let kept = instances.entry(instance.to_owned()).or_insert_with(|| {
                 let state = Mutex::new(State::new(Stage::Starting));
-                Arc::new(Instance { name: instance.to_owned(), since: now, state, spares: Spares::default() })
+                let (name, rest) = (instance.to_owned(), tokio::sync::Mutex::default());
+                Arc::new(Instance { name, since: now, state, spares: Spares::default(), rest })
             });
             Arc::clone(kept)
         };

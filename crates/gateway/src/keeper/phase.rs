@@ -117,9 +117,14 @@ impl State {
         *visits == 0
     }
 
+    /// Whether it is awake and nobody came since then.
+    pub(crate) fn is_idle_since(&self, then: Instant) -> bool {
+        matches!(self.stage, Stage::Awake { visits: 0, idle_since } if idle_since == then)
+    }
+
     /// Begins to pause it, if nobody came since `idle_since`.
     pub(crate) fn begin_rest(&mut self, idle_since: Instant) -> bool {
-        let idle = matches!(self.stage, Stage::Awake { visits: 0, idle_since: since } if since == idle_since);
+        let idle = self.is_idle_since(idle_since);
         if idle {
             self.stage = Stage::Pausing;
         }

@@ -25,16 +25,18 @@ pub enum RestError {
 }
 
 impl Keeper {
-    /// Pauses an instance now, unless somebody visits it. What keeps it awake otherwise is not asked.
+    /// Pauses an instance now, unless somebody visits it. What keeps it awake otherwise is not asked; a question that is
+    /// on its way ends before, by its answer or by `health_timeout`.
     pub async fn rest(&self, instance: &str) -> Result<(), RestError> {
         let kept = self.0.find(instance).ok_or(RestError::Missing)?;
+        let _resting = kept.rest.lock().await;
         match kept.state.lock().begin_rest_now() {
             Some(Phase::Asleep) => return Ok(()),
             Some(_) => {}
             None => return Err(RestError::Busy),
         }
         // A task of its own: a pause that was begun must end, also when the caller goes away.
-        let paused = tokio::spawn(pause(self.clone(), kept));
+        let paused = tokio::spawn(pause(self.clone(), Arc::clone(&kept)));
         paused.await.unwrap_or(false).then_some(()).ok_or(RestError::Failed)
     }
 }
@@ -81,10 +83,12 @@ async fn look_after(keeper: Keeper, instance: Arc<Instance>) {
 }
 
 async fn rest(keeper: Keeper, instance: Arc<Instance>, idle_since: Instant) {
-    let stays_awake = stays_awake(&keeper, &instance).await;
-    let begun = !stays_awake && instance.state.lock().begin_rest(idle_since);
+    let _resting = instance.rest.lock().await;
+    // Another pause may have come first: one that is not awake is not asked.
+    let idle = instance.state.lock().is_idle_since(idle_since);
+    let begun = idle && !stays_awake(&keeper, &instance).await && instance.state.lock().begin_rest(idle_since);
     if begun {
-        pause(keeper, instance).await;
+        pause(keeper, Arc::clone(&instance)).await;
     } else if let Some(delay) = keeper.0.settings.standby_delay {
         keeper.0.list(&instance, Instant::now() + delay);
     }

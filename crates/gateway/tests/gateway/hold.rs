@@ -46,7 +46,10 @@ async fn no_request_fails_over_thousands_of_wakes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pauses_and_requests_at_any_moment_never_meet() {
     // By itself and by hand: it is paused whenever it is idle for an instant.
-    let stage = Arc::new(Stage::start(Settings { standby_delay: Some(Duration::ZERO), ..settings() }).await);
+    // However busy the machine is, no question is given up: a workload may read late what nobody waits for any more.
+    let health_timeout = Duration::from_secs(60);
+    let settings = Settings { standby_delay: Some(Duration::ZERO), health_timeout, ..settings() };
+    let stage = Arc::new(Stage::start(settings).await);
     let workload = stage.sandbox("box", &[8080]).await;
     let clients = (0..4).map(|_| {
         let stage = Arc::clone(&stage);
@@ -147,6 +150,33 @@ async fn processes_that_must_live_hold_it_awake() {
     }
     workload.keep_alive.store(0, Ordering::Relaxed);
     stage.machine.until_paused("box").await;
+    assert_eq!(workload.served_while_paused.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_pause_by_hand_lets_the_question_of_health_end_first() {
+    let health_timeout = Duration::from_secs(60);
+    let stage = Stage::start(Settings { standby_delay: Some(SOON), health_timeout, ..settings() }).await;
+    let keeper = stage.gateway.keeper().clone();
+    let workload = stage.sandbox("box", &[8080]).await;
+    let closed = workload.health_door.write().await;
+    while workload.health_asked.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let by_hand = tokio::spawn({
+        let keeper = keeper.clone();
+        async move { keeper.rest("box").await }
+    });
+    // Until then it is awake for everybody: this request has to wake nothing.
+    stage.get("/acme/sandboxes/box/").await.ok();
+    assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), 0);
+    assert!(!by_hand.is_finished() && !stage.machine.is_paused("box"));
+    while keeper.look("box").unwrap().visits > 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(closed);
+    by_hand.await.unwrap().unwrap();
+    assert!(stage.machine.is_paused("box"));
     assert_eq!(workload.served_while_paused.load(Ordering::Relaxed), 0);
 }
 

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, Semaphore};
 use tokio_util::task::TaskTracker;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
@@ -24,6 +24,8 @@ pub struct Workload {
     pub instance: String,
     pub keep_alive: AtomicU64,
     pub health_asked: AtomicUsize,
+    /// Whoever writes keeps the question of health from its answer.
+    pub health_door: RwLock<()>,
     pub served: AtomicUsize,
     pub served_while_paused: AtomicUsize,
     /// Requests of `/gate` wait for it.
@@ -39,6 +41,7 @@ impl Workload {
             instance: instance.to_owned(),
             keep_alive: AtomicU64::new(0),
             health_asked: AtomicUsize::new(0),
+            health_door: RwLock::new(()),
             served: AtomicUsize::new(0),
             served_while_paused: AtomicUsize::new(0),
             gate: Semaphore::new(0),
@@ -67,12 +70,19 @@ impl Workload {
 
     async fn answer(&self, request: Request<Incoming>, port: u16) -> Response<Body> {
         let _busy = self.busy.token();
-        if self.machine.is_paused(&self.instance) {
+        let paused_before = self.machine.is_paused(&self.instance);
+        let response = self.respond(request, port).await;
+        if paused_before || self.machine.is_paused(&self.instance) {
             self.served_while_paused.fetch_add(1, Ordering::Relaxed);
         }
+        response
+    }
+
+    async fn respond(&self, request: Request<Incoming>, port: u16) -> Response<Body> {
         match request.uri().path() {
             "/health" => {
                 self.health_asked.fetch_add(1, Ordering::Relaxed);
+                let _open = self.health_door.read().await;
                 text(json!({"keepAliveProcesses": self.keep_alive.load(Ordering::Relaxed)}).to_string())
             }
             "/echo" => {
