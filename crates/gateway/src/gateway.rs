@@ -19,7 +19,7 @@ use crate::wire::Pulse;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts as Head;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body as HttpBody;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -137,6 +137,8 @@ impl Inner {
         match (answer, upgrade) {
             (Answer::Whole(mut response), _) => {
                 headers::remove_hop(response.headers_mut());
+                // How the workload speaks to us is not how we speak to the caller.
+                *response.version_mut() = Version::default();
                 Ok(response)
             }
             (Answer::Switched { response, wire, visit }, Some(client)) => {

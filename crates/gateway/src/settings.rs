@@ -74,7 +74,8 @@ impl Default for Settings {
             body_max: 0,
             head_bytes_max: 1 << 20,
             spare_max: 64,
-            spare_life: Duration::from_secs(10),
+            // Common servers close idle connections after five seconds.
+            spare_life: Duration::from_secs(4),
             socket_idle: Duration::from_secs(15 * 60),
             socket_linger: Duration::from_secs(30),
         }

@@ -77,6 +77,16 @@ async fn a_workload_that_closes_early_is_said_to() {
 }
 
 #[tokio::test]
+async fn a_workload_of_the_older_protocol_is_answered_for_in_the_newer() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    abrupt(&stage, 5, b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+    let head = "host: h\r\nauthorization: Bearer key-of-acme\r\nconnection: close\r\n\r\n";
+    let answer = raw(&stage, &format!("GET /acme/sandboxes/box/port/5/ HTTP/1.1\r\n{head}")).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+}
+
+#[tokio::test]
 async fn a_silent_workload_is_given_up() {
     let stage = Stage::start(Settings { answer_idle: Duration::from_millis(50), ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
