@@ -24,9 +24,11 @@ fn head_tells_that_an_operation_is_there_without_looking() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_the_form_of_errors() {
+fn what_cannot_be_is_told_in_the_form_of_errors() {
     let guest = Guest::start();
-    guest.get("/nowhere").refused(404);
+    // Clients take JSON for word of a missing process; of a missing operation they have to learn otherwise.
+    let nowhere = guest.get("/nowhere");
+    assert_eq!((nowhere.status, nowhere.text().as_str()), (404, "there is nothing at this path"));
     guest.send("PATCH", "/process", &[], b"").refused(405);
     guest.send("POST", "/process", &[], b"{").refused(400);
     guest.send("POST", "/process", &[], b"").refused(400);
