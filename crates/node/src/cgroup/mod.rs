@@ -188,30 +188,38 @@ impl Group {
 
     /// Ends every process in the group, whoever it is, and removes the group, also where only another program made it.
     pub(crate) fn sweep(&self) -> io::Result<()> {
-        match self {
-            Self::V1 { name } => v1::kill(name)?,
-            Self::V2 { folder } => v2::kill(folder)?,
-        }
-        self.remove()?;
-        match self {
-            Self::V1 { name } => v1::remove_elsewhere(name),
-            Self::V2 { .. } => Ok(()),
-        }
+        // Again and again: whoever was starting something in it when the node was killed may just be adding to it.
+        wait_until("let go of a control group", || {
+            match self {
+                Self::V1 { name } => v1::kill(name)?,
+                Self::V2 { folder } => v2::kill(folder)?,
+            }
+            gone(self.remove_once().and_then(|()| match self {
+                Self::V1 { name } => v1::remove_elsewhere(name),
+                Self::V2 { .. } => Ok(()),
+            }))
+        })
     }
 
     /// Removes the group. The processes in it must be about to end.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        wait_until("let go of a control group", || {
-            let removed = match self {
-                Self::V1 { name } => v1::remove_all(name),
-                Self::V2 { folder } => v2::remove(folder),
-            };
-            match removed {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
-                Err(error) => Err(error),
-            }
-        })
+        wait_until("let go of a control group", || gone(self.remove_once()))
+    }
+
+    fn remove_once(&self) -> io::Result<()> {
+        match self {
+            Self::V1 { name } => v1::remove_all(name),
+            Self::V2 { folder } => v2::remove(folder),
+        }
+    }
+}
+
+/// Whether a removal has worked, or has to be tried again because something is in the group still.
+fn gone(removed: io::Result<()>) -> io::Result<bool> {
+    match removed {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
