@@ -71,7 +71,8 @@ def test_catalogues_answer():
     assert [location.region for location in call("locations.list_locations")] == ["local"]
     assert call("templates.list_templates") == []
     assert call("mcphub.list_mcp_hub_definitions") == []
-    assert call("sandboxhub.list_sandbox_hub_definitions") == []
+    offered = {definition.image for definition in call("sandboxhub.list_sandbox_hub_definitions")}
+    assert offered >= {"blaxel/base-image:latest", "blaxel/jupyter-server:latest"}
     # This client makes nothing of an empty array.
     assert call("images.list_images") is None
     assert status("images.get_image", resource_type="agent", image_name="none") == 404
