@@ -62,9 +62,13 @@ impl Leases {
                 state.images.remove(&digest);
                 return Ok(None);
             }
-            used.instances += 1;
             let image = used.image.clone();
-            state.users.insert(id.clone(), digest);
+            // The same launch may be asked for twice.
+            if state.users.insert(id.clone(), digest) != Some(digest)
+                && let Some(used) = state.images.get_mut(&digest)
+            {
+                used.instances += 1;
+            }
             return Ok(Some(image));
         }
         let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use store::Tx;
 use store::identity::workspaces;
+use tracing::Instrument;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::parts::Status;
@@ -25,9 +26,16 @@ use types::{Kind, Problems};
 const FIRST: u32 = 1;
 
 /// Makes a sandbox, or answers the one that there is when `reuse` allows it.
-pub(crate) async fn create<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool) -> Result<Reply<Sandbox>, Error> {
-    match at_once(call).await? {
-        Some(ready) => started(call, reuse, ready).await,
+pub(crate) async fn create<Q>(call: Call<Member, Q, Wish<Sandbox>>, reuse: bool) -> Result<Reply<Sandbox>, Error>
+where
+    Q: Send + Sync + 'static,
+{
+    match at_once(&call).await? {
+        // A task of its own: a caller that goes away must not leave an instance half made, or one that nobody knows.
+        Some(ready) => {
+            let whole = tokio::spawn(async move { started(&call, reuse, ready).await }.in_current_span());
+            whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
+        }
         None => {
             let (desk, wish) = (call.desk(), call.body.0.clone());
             call.once(move |tx| row(&desk, tx, &wish, reuse, None).map(|(sandbox, _)| sandbox)).await

@@ -31,7 +31,8 @@ pub(crate) async fn create(call: Call<Member, CreateQuery, Wish<Sandbox>>) -> Re
     if call.query.upload.0 {
         return Err(Error::Missing(Missing::Build));
     }
-    fleet::create::create(&call, call.query.create_if_not_exist.0).await
+    let reuse = call.query.create_if_not_exist.0;
+    fleet::create::create(call, reuse).await
 }
 
 pub(crate) async fn fork(

@@ -146,3 +146,21 @@ fn what_is_not_done_yet_is_refused_or_said() {
     assert_eq!(fenced["errors"][0]["fatal"], false);
     place.clear(server, &client);
 }
+
+#[test]
+fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    for round in 0..30 {
+        client.begin("POST", "/v0/sandboxes", &body(&format!("left-{round}"), &json!({})), round % 6);
+    }
+    eventually("each instance has its sandbox", || {
+        let (names, groups) = (client.names(), place.groups().len());
+        names.len() == groups && names.iter().all(|name| client.get(name)["status"] == "DEPLOYED")
+    });
+    for name in client.names() {
+        assert_eq!(client.run(&name, "echo here"), "here\n");
+        assert_eq!(client.get(&name)["events"].as_array().map(Vec::len), Some(2), "{name} was made twice");
+    }
+    place.clear(server, &client);
+}
