@@ -4,12 +4,13 @@ use crate::Host;
 use crate::Interrupted;
 use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
-use api::fleet::{Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
+use api::fleet::{Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd};
 use bytes::Bytes;
 use gateway::{Found, Keeper};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Facts that are written down at once.
 const FACTS_AT_ONCE: usize = 500;
@@ -110,6 +111,19 @@ impl Machine for Control {
         Box::pin(
             self.host.on_node(move |inner| inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))),
         )
+    }
+
+    fn attend<'a>(
+        &'a self,
+        _instance: &'a str,
+        _from: u64,
+        _printed: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
+        Box::pin(async { Err(MachineFault("this machine runs no tasks".to_owned())) })
+    }
+
+    fn interrupt<'a>(&'a self, _instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async { Err(MachineFault("this machine runs no tasks".to_owned())) })
     }
 
     fn call<'a>(

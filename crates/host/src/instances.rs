@@ -23,7 +23,7 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
         node::Happened::Exited(exit) => Happened::Ended { how: how(exit), out_of_memory: exit == Exit::OutOfMemory },
         node::Happened::Destroyed => Happened::Retired,
     };
-    Fact { number: fact.number, at: fact.at, instance: fact.instance.to_string(), happened }
+    Fact { id: fact.id, number: fact.number, at: fact.at, instance: fact.instance.to_string(), happened }
 }
 
 /// Completes "the sandbox …".

@@ -21,7 +21,8 @@ pub(super) fn instance(id: &ResourceId, launch: u32) -> String {
 
 /// The sandbox and the launch that an instance belongs to.
 pub(super) fn of_instance(instance: &str) -> Option<(ResourceId, u32)> {
-    let (stem, launch) = instance.rsplit_once('-')?;
+    // The stem of a sandbox has no hyphen; that tells its instances from those of tasks.
+    let (stem, launch) = instance.split_once('-')?;
     Some((ResourceId::known(format!("res_{stem}")), launch.parse().ok()?))
 }
 
@@ -51,6 +52,8 @@ pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launc
         environment: environment(desk, wish, runtime.generation),
         keeps_logs,
         grace: Duration::from_secs(u64::try_from(wish.grace_s()).unwrap_or(0)),
+        work: None,
+        scratch: Vec::new(),
     }
 }
 
@@ -83,5 +86,6 @@ mod tests {
         assert_eq!(of_instance(&instance(&id, 12)), Some((id, 12)));
         assert_eq!(of_instance("nothing"), None);
         assert_eq!(of_instance("some-thing"), None);
+        assert_eq!(of_instance("task-ab3k9-1-2"), None);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use types::Timestamp;
 use types::edge::RouteChange;
 
@@ -40,6 +41,19 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Lets go of all facts up to this one.
     fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
+
+    /// Waits until the work of an instance that was launched with [`Launch::work`] has ended. Hands over what it prints
+    /// meanwhile, from a position on; the end comes after the last line. Fails when the instance is not there, and may be
+    /// called again, also by the next run of this program. The instance stays until it is retired.
+    fn attend<'a>(
+        &'a self,
+        instance: &'a str,
+        from: u64,
+        printed: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<WorkEnd, MachineFault>>;
+
+    /// Asks the work of an instance to end: SIGTERM, and SIGKILL after the grace of its launch.
+    fn interrupt<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Sends a request to the sandbox API of an instance, which wakes it.
     fn call<'a>(
@@ -87,6 +101,71 @@ pub struct Launch {
     pub keeps_logs: bool,
     /// How long its programs get to end when they are asked to.
     pub grace: Duration,
+    /// The one piece of work that the instance is for. Without it the instance serves until it is retired.
+    pub work: Option<Work>,
+    /// Empty folders of limited size that go with the instance.
+    pub scratch: Vec<Scratch>,
+}
+
+/// What an instance does before it ends: the command of its image, with more arguments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Work {
+    pub arguments: Vec<String>,
+    /// JSON that the work may fetch, without credentials, at the address in its variable `BL_EXECUTION_DATA_URL`.
+    pub data: Bytes,
+    /// After this it is asked to end, as by [`Machine::interrupt`].
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scratch {
+    pub path: String,
+    pub size_mb: u32,
+    pub read_only: bool,
+}
+
+/// A piece of what some work printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// Where the next piece begins.
+    pub next: u64,
+    pub at: Timestamp,
+    pub stream: Stream,
+    pub text: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Output,
+    Error,
+}
+
+/// How some work ended, and when, by the clock of its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkEnd {
+    pub how: How,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    Exited(i32),
+    Killed(i32),
+    OutOfMemory,
+    TimedOut,
+    Interrupted,
+    /// There was nothing to start. The text says why.
+    NotStarted(String),
+    /// The instance ended around it. The text completes "the instance …".
+    Lost(String),
+}
+
+/// What the work is about is its owner's.
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
 }
 
 /// Environment and credentials are secret.
@@ -122,6 +201,8 @@ pub struct Seen {
 /// Something that happened to an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
+    /// The same whenever the fact is delivered, and no other fact's.
+    pub id: String,
     pub number: u64,
     pub at: Timestamp,
     pub instance: String,

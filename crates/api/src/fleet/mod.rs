@@ -24,7 +24,8 @@ mod turns;
 mod watch;
 
 pub use machine::{
-    Edge, Fact, Happened, ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait,
+    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stream,
+    UnknownImage, Wait, Work, WorkEnd,
 };
 
 use crate::app::App;

@@ -1,0 +1,1 @@
+//! What ran and what was kept, as usage and as money.
