@@ -80,7 +80,7 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        Happened::Ended { how, out_of_memory } if serves => {
+        Happened::Ended { how, out_of_memory, .. } if serves => {
             let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
             settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);
         }

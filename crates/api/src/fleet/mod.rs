@@ -24,8 +24,8 @@ mod turns;
 mod watch;
 
 pub use machine::{
-    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stream,
-    UnknownImage, Wait, Work, WorkEnd,
+    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stamp,
+    Stream, UnknownImage, Wait, Work, WorkEnd,
 };
 
 use crate::app::App;
