@@ -18,6 +18,7 @@ pub mod revisions;
 pub mod seal;
 pub mod settings;
 mod tidy;
+pub mod usage;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};
