@@ -22,5 +22,5 @@ pub use keep_up::{pack, roll};
 pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;
 pub use question::{Answer, Entry, Filter, Key, Question, Sums, Window};
-pub use store::usage::{Owner, Proof, Stamp, alive, proof};
+pub use store::usage::{ANY_BOOT, Owner, Proof, Stamp, alive, proof};
 pub use verify::{Difference, Verified, verify};

@@ -36,6 +36,11 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether an instance is there and has not ended.
     fn runs(&self, instance: &str) -> bool;
 
+    /// This moment on a clock that nobody can set, if the machine has one.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
+
     /// The oldest facts that were not let go of; waits for the first.
     fn facts(&self) -> Wait<'_, Vec<Fact>>;
 
