@@ -1,6 +1,6 @@
 //! How work ends, as the management side hears it.
 
-use crate::place::{HUMBLE, PLAIN, Place, launch, shell};
+use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, shell};
 use api::fleet::{How, Launch, Machine, Work};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn within(launch: Launch, timeout: Duration) -> Launch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ends_are_told_apart() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL, PLAIN]);
     let machine = place.start();
     let how = async |launch: Launch| machine.outcome(launch).await.end.how;
     assert_eq!(how(shell("zero", "exit 0")).await, How::Exited(0));
@@ -28,7 +28,7 @@ async fn ends_are_told_apart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn want_of_memory_is_told_from_other_ends() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let hungry = machine.outcome(shell("direct", "exec tail -c 200m /dev/zero")).await;
     assert_eq!(hungry.end.how, How::OutOfMemory);
@@ -41,7 +41,7 @@ async fn want_of_memory_is_told_from_other_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn time_runs_out_for_who_listens_and_for_who_does_not() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let soon = Duration::from_millis(300);
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
@@ -57,7 +57,7 @@ async fn time_runs_out_for_who_listens_and_for_who_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_work_ends() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let instance = machine.launch(shell("long", "echo on; while :; do sleep 0.02; done")).await;
     let interrupt = async { machine.control.interrupt(&instance).await.unwrap() };
@@ -70,7 +70,7 @@ async fn interrupted_work_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_attends_hears_when_the_instance_is_gone() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     assert!(machine.attend("nobody", 0).await.is_err());
     let instance = machine.launch(shell("doomed", "sleep 1000")).await;
@@ -84,7 +84,7 @@ async fn who_attends_hears_when_the_instance_is_gone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_behind_ends_with_the_work() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let begun = Instant::now();
     let script = "setsid sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo done; exit 7";
@@ -96,7 +96,7 @@ async fn what_is_left_behind_ends_with_the_work() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
-    let place = Place::new();
+    let place = Place::new(&[HUMBLE]);
     let machine = place.start();
     let mut launch = launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
     launch.scratch = vec![api::fleet::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
@@ -108,7 +108,7 @@ async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_at_once() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let names: Vec<String> = (0..50).map(|number| format!("one-{number}")).collect();
     let all = names.iter().enumerate().map(|(number, name)| {

@@ -5,3 +5,4 @@
 mod ends;
 mod output;
 mod place;
+mod speed;

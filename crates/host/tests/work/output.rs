@@ -1,14 +1,13 @@
 //! What work prints, to whom, and how often.
 
-use crate::place::{PLAIN, Running};
-use crate::place::{Place, launch, shell};
+use crate::place::{PLAIN, Place, Running, SHELL, launch, shell};
 use api::fleet::{How, Launch, Machine, Work};
 use bytes::Bytes;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_of_a_long_output_arrives_and_may_be_read_again() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let mut long = shell("long", "yes 0123456789 | head -c 5000000; printf 'no end' >&2");
     long.memory_mb = 256;
@@ -25,7 +24,7 @@ async fn all_of_a_long_output_arrives_and_may_be_read_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL, PLAIN]);
     let machine = place.start();
     let script = "echo one; until [ -e /tmp/go ]; do sleep 0.01; done; echo two; exit 5";
     let instance = machine.launch(shell("steady", script)).await;
@@ -51,7 +50,7 @@ fn with_data(launch: Launch, data: &str) -> Launch {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_work_fetches_its_data_without_credentials() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
     let many = format!("{{\"tasks\":[{{\"text\":\"{}\"}},\n{{}}]}}", "x".repeat(3_000_000));
     let script = "wget -q -O - $BL_EXECUTION_DATA_URL | md5sum; wget -q -O - $BL_EXECUTION_DATA_URL | wc -c";
@@ -75,16 +74,16 @@ async fn attempt(machine: &Running, name: &str, script: &str) -> (How, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inside_forges_nothing() {
-    let place = Place::new();
+    let place = Place::new(&[SHELL]);
     let machine = place.start();
-    let ask = "ask() { printf \"$1 $2 HTTP/1.0\\r\\nHost: x\\r\\nx-holm-work: $3\\r\\n\\r\\n\" | nc 127.0.0.1 8080 | head -1 | tr -d '\\r'; }; ";
+    let ask = "ask() { (printf \"$1 $2 HTTP/1.0\\r\\nHost: x\\r\\nx-holm-work: $3\\r\\n\\r\\n\"; sleep 0.3) | nc 127.0.0.1 8080 | head -1 | tr -d '\\r'; }; ";
     let requests = "ask GET /work x; ask POST /work/interrupt x; ask POST /work/interrupt; ask POST /process; ask GET /health; exit 3";
     let (how, out) = attempt(&machine, "asks", &format!("{ask}{requests}")).await;
     assert_eq!((how, out), (How::Exited(3), "HTTP/1.0 404 Not Found\n".repeat(5)));
     // It neither ends nor stops the first process, nor reads what that one knows.
     let signals = "for s in TERM INT HUP QUIT KILL STOP USR1; do kill -$s 1; done; sleep 0.1; exit 4";
     assert_eq!(attempt(&machine, "signals", signals).await.0, How::Exited(4));
-    let reads = "cat /proc/1/environ; cat /proc/1/maps; ls /proc/1/fd; dd if=/proc/1/mem bs=1 count=1; cat /proc/1/fd/4; exit 5";
+    let reads = "cat /proc/1/environ; cat /proc/1/maps; readlink /proc/1/fd/3; dd if=/proc/1/mem bs=1 count=1; exit 5";
     assert_eq!(attempt(&machine, "reads", reads).await, (How::Exited(5), String::new()));
     machine.clear().await;
 }
