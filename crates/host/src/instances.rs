@@ -21,7 +21,7 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
         node::Happened::Paused => Happened::Slept,
         node::Happened::Resumed => Happened::Woke,
         node::Happened::Exited(exit) => Happened::Ended {
-            how: how(exit),
+            how: how_it_ended(exit),
             out_of_memory: exit == Exit::OutOfMemory,
             seen: !matches!(exit, Exit::Unknown | Exit::Lost),
         },
@@ -32,7 +32,7 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
 }
 
 /// Completes "the sandbox …".
-fn how(exit: Exit) -> String {
+pub(crate) fn how_it_ended(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended: its first process exited with {code}"),
         Exit::Signal(signal) => format!("ended: its first process was killed by signal {signal}"),

@@ -17,6 +17,7 @@ pub mod time;
 pub mod usage;
 pub mod version;
 pub mod wire;
+pub mod work;
 pub mod world;
 
 pub use error::ErrorBody;
