@@ -11,6 +11,7 @@ pub mod feed;
 pub mod firings;
 pub mod idempotency;
 pub mod identity;
+pub mod logs;
 mod migrations;
 pub mod references;
 pub mod resources;
