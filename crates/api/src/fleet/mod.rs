@@ -16,6 +16,7 @@ mod clock;
 pub(crate) mod create;
 mod launch;
 mod machine;
+mod printed;
 mod routes;
 mod rows;
 mod schedules;

@@ -28,6 +28,7 @@ use acme::Acme;
 use auth::Auth;
 use edge::Hosts;
 use front::Front;
+use jobs::logs::Logs;
 use observe::Observation;
 use probes::Probes;
 use serve::{Ending, Listener};
@@ -56,6 +57,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let world = world::system();
     first_start::greet(&config, &store, &world, &public_url).await?;
     let auth = assembly::auth(&config, &store, &world, &public_url).await?;
+    let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
     let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
 
@@ -73,7 +75,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
-    tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
+    let upkeep = Upkeep { store, auth, logs, world };
+    tokio::spawn(upkeep.tidy(ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
@@ -137,13 +140,24 @@ async fn follow_signals(ending: Ending) {
     }
 }
 
-/// Removes what need not be kept, now and then. A failure is only late work.
-async fn tidy(store: Store, auth: Auth, world: World, draining: CancellationToken) {
-    while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
-        let tidied = store.tidy(world.now()).await;
-        match auth.maintain().await.and(tidied) {
-            Ok(done) => tracing::debug!(?done, "tidied"),
-            Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+/// What needs tidying.
+struct Upkeep {
+    store: Store,
+    auth: Auth,
+    logs: Logs,
+    world: World,
+}
+
+impl Upkeep {
+    /// Removes what need not be kept, now and then. A failure is only late work.
+    async fn tidy(self, draining: CancellationToken) {
+        while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
+            let tidied = self.store.tidy(self.world.now()).await;
+            let forgotten = self.logs.tidy(self.world.now()).await;
+            match self.auth.maintain().await.and(forgotten).and(tidied) {
+                Ok(done) => tracing::debug!(?done, "tidied"),
+                Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+            }
         }
     }
 }
