@@ -65,6 +65,11 @@ impl Status {
     }
 }
 
+pub(super) fn task_has_ended(task: &Value) -> bool {
+    let status = task.get("status").and_then(Value::as_str);
+    status.is_some_and(|status| ["succeeded", "failed", "cancelled"].contains(&status))
+}
+
 /// A task that has failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {

@@ -1,6 +1,6 @@
 //! Following an execution to its end: a bar on a terminal, lines elsewhere.
 
-use super::status::{Failure, Status};
+use super::status::{self, Failure, Status};
 use crate::client::Client;
 use crate::commands::progress::Tasks;
 use crate::error::Error;
@@ -46,9 +46,8 @@ async fn watch(execution: &Execution, client: &mut Client) -> Result<Exit, Error
     let mut told = Told::default();
     loop {
         let status = Status::read(&patiently(&execution.path, client).await?);
-        if status.failed > told.looked_at {
+        if status.failed > told.looked_at && tell_failures(execution, &mut told, &bar, client).await.is_ok() {
             told.looked_at = status.failed;
-            tell_failures(execution, &mut told, &bar, client).await?;
         }
         bar.show(status.total, status.ended(), &status.word, &status.counts());
         if let Some(exit) = status.exit() {
@@ -81,30 +80,37 @@ struct Told {
     tasks: HashSet<String>,
     /// Of how many failures there was a look.
     looked_at: u64,
+    /// The first page on which not all tasks had ended.
+    from: String,
 }
 
+/// What cannot be told now is told at the next look.
 async fn tell_failures(execution: &Execution, told: &mut Told, bar: &Tasks, client: &mut Client) -> Result<(), Error> {
     let path = format!("{}/tasks", execution.path);
-    let mut cursor = String::new();
+    let mut cursor = told.from.clone();
+    let mut all_ended = true;
     for _ in 0..TASK_PAGES {
         if told.tasks.len() >= FAILURES_TOLD {
-            return Ok(());
+            break;
         }
-        let mut query = vec![("limit", "200"), ("status", "failed")];
+        let mut query = vec![("limit", "200")];
         if !cursor.is_empty() {
             query.push(("cursor", &cursor));
         }
         let page = client.get(&path, &query).await?;
-        let tasks = page.get("data").and_then(Value::as_array).into_iter().flatten();
-        for failure in tasks.filter_map(Failure::read) {
+        let tasks = page.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for failure in tasks.iter().filter_map(Failure::read) {
             if told.tasks.len() < FAILURES_TOLD && told.tasks.insert(failure.task.clone()) {
                 let (task, why) = (term::harmless(&failure.task), term::harmless(&failure.why));
                 bar.note(&format!("task {task} {}: {why}", term::styled_note(Style::Bad, "failed")));
             }
         }
-        match page.pointer("/meta/nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty()) {
-            Some(next) => cursor = next.to_owned(),
-            None => return Ok(()),
+        let next = page.pointer("/meta/nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty());
+        let Some(next) = next else { break };
+        next.clone_into(&mut cursor);
+        all_ended &= tasks.iter().all(status::task_has_ended);
+        if all_ended {
+            cursor.clone_into(&mut told.from);
         }
     }
     Ok(())
