@@ -58,11 +58,11 @@ fn a_long_line_is_cut_between_characters() {
 fn what_is_too_much_is_dropped_and_a_line_says_so() {
     let flood = piece(1, 0, Stream::Output, "0123456789\n".repeat(1000).as_bytes());
     let mut recorder = Recorder::new(2000);
-    let mut chunks = record(&mut recorder, &[flood.clone()], &[]);
+    let mut chunks = record(&mut recorder, std::slice::from_ref(&flood), &[]);
     let mark = chunks.last().unwrap().mark.clone();
     assert_eq!(mark.total_bytes, 2000);
     // Neither the same recorder nor the next one says it twice.
-    chunks.extend(record(&mut recorder, &[flood.clone()], &[]));
+    chunks.extend(record(&mut recorder, std::slice::from_ref(&flood), &[]));
     chunks.extend(record(&mut Recorder::resume(2000, 9, 0, mark), &[flood], &[]));
     let notes = messages(&chunks, Stream::Note);
     assert_eq!(notes, ["more was printed, but only 2000 bytes of it are kept"]);
