@@ -162,12 +162,12 @@ impl Window {
         match self.execution {
             Some(_) => {
                 "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
-                 AND (severities & $7) <> 0
+                 AND (severities & $7) <> 0 AND last_ns <= $8
                  AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12) AND execution = $14"
             }
             None => {
                 "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
-                 AND (severities & $7) <> 0
+                 AND (severities & $7) <> 0 AND last_ns <= $8
                  AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12)"
             }
         }

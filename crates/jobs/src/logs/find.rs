@@ -13,8 +13,11 @@ use types::ids::WorkspaceId;
 
 /// Text that one question reads at most. What is older is neither found nor counted.
 pub const SCAN_BYTES_MAX: usize = 64 << 20;
-/// Chunks that one look into the store takes.
+/// Chunks that the first look into the store takes. Small chunks are taken more at once.
 const STEP: i64 = 32;
+const STEP_MAX: i64 = 1024;
+/// Less text than this is a small step.
+const STEP_BYTES: usize = 256 << 10;
 
 /// Which lines of a job are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +50,8 @@ pub async fn find(store: &Store, question: &Question) -> Result<Found, Error> {
     find_in_steps(store, question, STEP).await
 }
 
-pub(super) async fn find_in_steps(store: &Store, question: &Question, step: i64) -> Result<Found, Error> {
+pub(super) async fn find_in_steps(store: &Store, question: &Question, first: i64) -> Result<Found, Error> {
+    let mut step = first;
     let window = question.window();
     let mut search = Search::new(question, &window);
     let mut after: Option<Place> = None;
@@ -71,7 +75,11 @@ pub(super) async fn find_in_steps(store: &Store, question: &Question, step: i64)
         }
         let Some(last) = chunks.last() else { break };
         after = Some(last.place.clone());
+        let before = search.scanned_bytes;
         chunks.iter().for_each(|chunk| search.take(chunk));
+        if search.scanned_bytes - before < STEP_BYTES {
+            step = (step * 2).min(STEP_MAX);
+        }
         if search.scanned_bytes >= SCAN_BYTES_MAX {
             break;
         }

@@ -1,3 +1,4 @@
+mod figures;
 mod finding;
 mod recording;
 mod writing;

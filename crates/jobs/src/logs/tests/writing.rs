@@ -7,7 +7,7 @@ use store::Store;
 use tokio::sync::mpsc;
 use types::ids::WorkspaceId;
 
-fn all() -> Question {
+pub(super) fn all() -> Question {
     Question {
         workspace: WorkspaceId::known("wsp_a"),
         job: "nightly".into(),
