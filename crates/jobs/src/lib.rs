@@ -10,6 +10,7 @@ mod queue;
 mod rules;
 mod settings;
 mod share;
+pub mod logs;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
 pub use dispatch::run;

@@ -12,6 +12,7 @@ pub mod feed;
 pub mod firings;
 pub mod idempotency;
 pub mod identity;
+pub mod logs;
 mod migrations;
 pub mod references;
 pub mod resources;

@@ -18,6 +18,7 @@ mod crew;
 mod jobs;
 mod launch;
 mod machine;
+mod printed;
 mod routes;
 mod rows;
 mod schedules;
