@@ -1,4 +1,4 @@
-//! What the tests of several crates need: a real PostgreSQL, and the real program as a process.
+//! What the tests of several crates need: a real PostgreSQL, the real program as a process, and a small root file system.
 //!
 //! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all test processes that
 //! run at once: each holds a shared lock on the file `users`. A keeper in the background takes the lock for itself when
@@ -7,9 +7,11 @@
 
 mod cluster;
 mod holm;
+mod root;
 
 pub use cluster::Cluster;
 pub use holm::{Holm, Start};
+pub use root::small_root;
 
 use std::fs::{self, File};
 use std::io;

@@ -13,7 +13,6 @@ use testing::{Holm, Start};
 pub(crate) const IMAGE: &str = "holm/tiny";
 /// The same, with a program that it starts by itself.
 pub(crate) const STARTING: &str = "holm/starting";
-const BUSYBOX: &str = "/usr/bin/busybox";
 /// Nothing takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -105,19 +104,9 @@ fn guest() -> PathBuf {
     guest.canonicalize().unwrap()
 }
 
-/// A small image: a shell and its tools.
+/// A small image, and one with a program that it starts.
 fn make_image(data: &Path) {
-    let root = data.join("root");
-    for folder in ["bin", "etc", "tmp", "root"] {
-        std::fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
-    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
-    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox") {
-        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
-    let archive = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
+    let archive = testing::small_root(data, &[]).unwrap();
     let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
     let store = Store::open(&data.join("images"), settings).unwrap();
     store.import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap()).unwrap();
