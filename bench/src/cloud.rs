@@ -108,21 +108,9 @@ impl Cloud {
         try_join_all((0..count).map(|_| self.client())).await
     }
 
-    /// The memory of all instances is accounted below this folder.
-    fn memory_groups(&self) -> anyhow::Result<PathBuf> {
-        let name = std::fs::read_to_string(self.data.path().join("machine"))?;
-        let roots =
-            ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
-        roots.into_iter().find(|folder| folder.exists()).context("the machine's control groups are not to be found")
-    }
-
     /// The group of each instance that is there.
     pub(crate) fn instances(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(self.memory_groups()?)?.filter_map(Result::ok);
-        Ok(entries
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.path())
-            .collect())
+        Ok(testing::machine::groups(self.data.path())?)
     }
 
     /// How many sandboxes sleep. A connection of its own, since the server closes those that are idle for long.

@@ -5,10 +5,9 @@ use reqwest::blocking;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use testing::{Holm, Start};
+use testing::{Holm, Start, machine};
 
 pub(crate) const IMAGE: &str = "holm/tiny";
 /// The same, with a program that it starts by itself.
@@ -36,26 +35,18 @@ impl Place {
     }
 
     pub(crate) fn start(&mut self) -> (Holm, Client) {
-        // Two tests at the same time must not share addresses or user ids.
-        let own = std::process::id() % 4096;
-        let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
         let mut start = Start {
             program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
             data: self.data.path(),
             database: None,
-            settings: vec![
-                ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.into()),
-                ("HOLM_NODE__GUEST", guest().display().to_string()),
-                ("HOLM_NODE__SUBNET", subnet),
-                ("HOLM_NODE__FIRST_UID", (1_000_000_000 + own * 700_000).to_string()),
-                ("HOLM_NODE__INSTANCES_MAX", "400".into()),
-                ("HOLM_NODE__READY", "4".into()),
-                ("HOLM_GATEWAY__STANDBY", self.standby.into()),
-                // Shorter than the caller's patience, so that a failure is an answer.
-                ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".into()),
-                ("HOLM_LOG__LEVEL", "warn".into()),
-            ],
+            settings: machine::settings(),
         };
+        start.settings.extend([
+            ("HOLM_GATEWAY__STANDBY", self.standby.to_owned()),
+            // Shorter than the caller's patience, so that a failure is an answer.
+            ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".to_owned()),
+            ("HOLM_LOG__LEVEL", "warn".to_owned()),
+        ]);
         start.settings.extend(self.settings.clone());
         if let Some(identity) = &self.identity {
             start.settings.extend(identity.settings());
@@ -73,11 +64,7 @@ impl Place {
 
     /// The control groups of the instances that there are.
     pub(crate) fn groups(&self) -> Vec<PathBuf> {
-        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
-        let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
-        let Some(root) = roots.into_iter().find(|root| root.exists()) else { return Vec::new() };
-        let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.is_dir()).collect()
+        machine::groups(self.data()).unwrap()
     }
 
     /// Deletes every sandbox, ends the server in order, and checks that nothing is left of either.
@@ -87,21 +74,8 @@ impl Place {
         }
         eventually("no instance is left", || self.groups().is_empty());
         server.end().unwrap();
-        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
-        let tables = Command::new("nft").args(["list", "tables"]).output().unwrap();
-        let tables = String::from_utf8(tables.stdout).unwrap();
-        assert!(!tables.contains(&name), "a firewall table is left: {tables}");
-        assert!(!Path::new("/sys/fs/cgroup/pids").join(format!("holm-{name}")).exists(), "a control group is left");
+        assert_eq!(machine::traces(self.data()).unwrap(), [""; 0]);
     }
-}
-
-/// The program inside of sandboxes, made by `tools/guest`.
-fn guest() -> PathBuf {
-    let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
-    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
-    let guest = told.unwrap_or(made);
-    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
-    guest.canonicalize().unwrap()
 }
 
 /// A small image, and one with a program that it starts.
