@@ -44,6 +44,8 @@ fn survive(database: Database) {
     place.settings = machine::settings();
     // First processes are killed far more often here than a task may expect.
     place.settings.push(("HOLM_JOBS__LOST_ATTEMPTS_MAX", "1000".to_owned()));
+    place.settings.push(("HOLM_JOBS__BACKOFF_FIRST", "20ms".to_owned()));
+    place.settings.push(("HOLM_JOBS__BACKOFF_MAX", "500ms".to_owned()));
 
     let (mut server, mut client, _) = place.start();
     let witness = Witness::start(&machine::groups_folder(place.data()).unwrap().expect("the server has its groups"));
