@@ -15,7 +15,7 @@ use batch::Job;
 use images::{Config, Overlay, Settings, Store};
 use rivals::{Rival, Venv};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use testing::Cluster;
 
@@ -37,7 +37,9 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`; there are: {}", PARTS.join(", "));
     }
     let chosen = |part: &str| parts.is_empty() || parts.iter().any(|chosen| chosen == part);
-    println!("{TASKS} tasks of /bin/true by one execution, each in an instance of its own; {REPETITIONS} times in turns with the");
+    println!(
+        "{TASKS} tasks of /bin/true by one execution, each in an instance of its own; {REPETITIONS} times in turns with the"
+    );
     println!("peers, and the median. Then {SINGLE} executions of one task, {} ms apart.", PAUSE.as_millis());
     let place = tempfile::Builder::new().prefix("holm-bench-jobs-").tempdir()?;
     machine::describe(place.path());
@@ -65,7 +67,7 @@ fn setting(place: &Path, database: Option<String>) -> anyhow::Result<Setting> {
     Ok(Setting { program: program::build()?, parts, database, more: Vec::new() })
 }
 
-fn make_image(place: &Path, images: &PathBuf) -> anyhow::Result<()> {
+fn make_image(place: &Path, images: &Path) -> anyhow::Result<()> {
     if images.exists() {
         return Ok(());
     }

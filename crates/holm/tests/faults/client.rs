@@ -53,7 +53,10 @@ impl Client {
 
     fn request(&self, method: &str, path: &str) -> blocking::RequestBuilder {
         let request = self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
-        request.bearer_auth(&self.key).header("service-version", "2026-04-28").header("x-service-workspace", self.workspace)
+        request
+            .bearer_auth(&self.key)
+            .header("service-version", "2026-04-28")
+            .header("x-service-workspace", self.workspace)
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, if_match: Option<i64>) -> Answer {

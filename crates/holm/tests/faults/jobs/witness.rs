@@ -66,7 +66,9 @@ impl Instances {
         assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "more came and went than the kernel remembers");
         let name = event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let task = name.starts_with(PREFIX).then(|| name.rsplit_once('-')).flatten();
-        let Some((task, number)) = task.map(|(task, number)| (task.to_owned(), number.parse().unwrap())) else { return };
+        let Some((task, number)) = task.map(|(task, number)| (task.to_owned(), number.parse().unwrap())) else {
+            return;
+        };
         let seen = self.tasks.entry(task).or_default();
         if event.events().contains(ReadFlags::CREATE) {
             assert_eq!(seen.present, None, "two instances of one task at a time: {name}");
