@@ -2,6 +2,7 @@
 //! task starts; and what the queue itself can do. Beside programs that run as many commands.
 
 mod batch;
+mod noop;
 mod rivals;
 
 use crate::cloud::{Client, Cloud, Setting, with_setting};
@@ -13,10 +14,11 @@ use crate::samples::Samples;
 use anyhow::ensure;
 use batch::Job;
 use images::{Config, Overlay, Settings, Store};
-use rivals::{Rival, Venv};
+use rivals::{Rival, Venv, Work};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use store::Target;
 use testing::Cluster;
 
 const PARTS: [&str; 3] = ["sqlite", "postgres", "noop"];
@@ -29,6 +31,7 @@ const REPETITIONS: usize = 3;
 const SINGLE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 const TASKS_GOAL: f64 = 300.0;
+const NOOP_GOAL: f64 = 10_000.0;
 const DISPATCH_GOAL_MS: f64 = 10.0;
 
 /// Measures the named parts, or all.
@@ -54,8 +57,12 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         let setting = setting(place.path(), Some(cluster.url()))?;
         with_setting(setting, async |cloud| on_postgres(cloud, &cluster, &mut report).await).await?;
     }
+    if chosen("noop") {
+        idle(place.path(), &mut report)?;
+    }
     report.set_goal("tasks_per_s", Goal::AtLeast(TASKS_GOAL));
     report.set_goal("dispatch_p50_ms", Goal::AtMost(DISPATCH_GOAL_MS));
+    report.set_goal("noop_per_s", Goal::AtLeast(NOOP_GOAL));
     report.finish("jobs")
 }
 
@@ -111,15 +118,39 @@ async fn on_postgres(cloud: &Cloud, cluster: &Cluster, report: &mut Report) -> a
     for _ in 0..REPETITIONS {
         ours.push(Seen::of(cloud, &job, &mut client).await?.rate);
         if let Ok(venv) = &venv {
-            theirs.push(venv.rate(&cluster.url(), rivals::Work::Program)?);
+            theirs.push(venv.rate(&cluster.url(), Work::Program)?);
         }
     }
     report.add("tasks_per_s_postgres", median(ours), "1/s");
+    set_queue(report, "tasks_per_s_postgres", venv, theirs);
+    Ok(())
+}
+
+/// The queue without anything to run.
+fn idle(place: &Path, report: &mut Report) -> anyhow::Result<()> {
+    let cluster = Cluster::start(&std::env::temp_dir())?;
+    let venv = Venv::make();
+    let [mut sqlite, mut postgres, mut theirs] = <[Vec<f64>; 3]>::default();
+    for repetition in 0..REPETITIONS {
+        let file = place.join(format!("idle-{repetition}.db"));
+        sqlite.push(noop::rate(Target::Sqlite { file }, &place.join("keys"))?);
+        postgres.push(noop::rate(Target::Postgres { url: cluster.url() }, &place.join("keys"))?);
+        if let Ok(venv) = &venv {
+            theirs.push(venv.rate(&cluster.url(), Work::Nothing)?);
+        }
+    }
+    report.add("noop_per_s", median(sqlite), "1/s");
+    report.add("noop_per_s_postgres", median(postgres), "1/s");
+    set_queue(report, "noop_per_s_postgres", venv, theirs);
+    Ok(())
+}
+
+/// Sets the queue for Python beside a metric, or says why it is not there.
+fn set_queue(report: &mut Report, metric: &str, venv: anyhow::Result<Venv>, rates: Vec<f64>) {
     match venv {
-        Ok(_) => report.set_peer("tasks_per_s_postgres", rivals::VENV_NAME, median(theirs)),
+        Ok(_) => report.set_peer(metric, rivals::VENV_NAME, median(rates)),
         Err(error) => report.note(format!("{} cannot run here: {error:#}", rivals::VENV_NAME)),
     }
-    Ok(())
 }
 
 /// What was seen of one execution.
