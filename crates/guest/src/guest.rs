@@ -7,8 +7,11 @@ use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::terminals::Terminals;
 use crate::upgrade::Upgrades;
+use crate::work::Work;
 use parking_lot::Mutex;
 use std::ffi::OsString;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,11 +29,15 @@ pub(crate) struct Guest {
     pub(crate) upgrades: Mutex<Upgrades>,
     /// The socket that is served, for a program that takes the place of this one.
     pub(crate) listener: OwnedFd,
+    /// What this instance is for, if it is for one thing only.
+    pub(crate) work: Option<Arc<Work>>,
 }
 
 impl Guest {
-    pub(crate) fn new(world: World, settings: Settings, reaper: Arc<Reaper>, listener: OwnedFd) -> Self {
+    pub(crate) fn new(world: World, mut settings: Settings, reaper: Arc<Reaper>, listener: OwnedFd) -> Self {
+        let work = settings.work.take().map(|wanted| Arc::new(Work::new(&world, wanted)));
         Self {
+            work,
             started_at: world.now(),
             environment: Mutex::new(Environment::new(settings.environment.clone())),
             processes: Processes::default(),
@@ -42,6 +49,11 @@ impl Guest {
             world,
             settings,
         }
+    }
+
+    /// Where this program serves.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        TcpListener::from(self.listener.try_clone()?).local_addr()
     }
 
     /// The environment that a process started now gets.

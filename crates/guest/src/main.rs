@@ -24,8 +24,10 @@ mod shutdown;
 mod system;
 mod terminals;
 mod upgrade;
+mod work;
 mod world;
 
+use guest::Guest;
 use handover::State;
 use raw::HandedOver;
 use settings::Settings;
@@ -91,7 +93,10 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         let copy = listener.try_clone().map_err(Error::Listen)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
         let reaper = reaper::Reaper::start().map_err(Error::Start)?;
-        let guest = Arc::new(guest::Guest::new(world::real(), settings, reaper, copy.into()));
+        let guest = Arc::new(Guest::new(world::real(), settings, reaper, copy.into()));
+        if let Some(work) = &guest.work {
+            return serve_work(&guest, work, listener).await;
+        }
         match state {
             Some(state) => state.resume(&guest).map_err(Error::Start)?,
             None => start_image(&guest),
@@ -105,8 +110,22 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
     })
 }
 
+/// Does the work, and serves whoever asks for it until the machine ends this program.
+async fn serve_work(
+    guest: &Arc<Guest>,
+    work: &Arc<work::Work>,
+    listener: tokio::net::TcpListener,
+) -> Result<(), Error> {
+    // Whoever is root in here too must not find the secrets of this program in its memory.
+    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    hidden.map_err(|error| Error::Start(error.into()))?;
+    tokio::spawn(work::run(guest.clone(), work.clone()));
+    serve::run(guest.clone(), listener).await;
+    Ok(())
+}
+
 /// Starts what the image starts by itself. Without it the sandbox still serves, and the log says why.
-fn start_image(guest: &Arc<guest::Guest>) {
+fn start_image(guest: &Arc<Guest>) {
     let Some(plan) = processes::Plan::of_image(guest, &guest.settings.start) else { return };
     if let Err(error) = guest.processes.start(guest, plan) {
         let _ = writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");

@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{drives, environment, files, mcp, network, processes, reference, system, terminals, upgrade};
+use crate::{drives, environment, files, mcp, network, processes, reference, system, terminals, upgrade, work};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -61,6 +61,12 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     let method = request.method().clone();
     if method == Method::OPTIONS {
         return Answer::empty(StatusCode::NO_CONTENT).into_response();
+    }
+    if let Some(work) = &guest.work {
+        let path = request.uri().path().to_owned();
+        let request = Request::new(request.map(BodyExt::boxed_unsync));
+        let answer = work::answer(work, &path, &request);
+        return answer.map_or_else(missing, |answer| answer.unwrap_or_else(Error::into_answer)).into_response();
     }
     let route = match route::find(&method, request.uri().path()) {
         Ok(route) => route,

@@ -1,15 +1,17 @@
 //! What the starter of this program has decided about the sandbox.
 
 use crate::raw::HandedOver;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use types::work::Orders;
 
-/// More than any environment that the kernel would pass on.
-const SETTINGS_BYTES_MAX: u64 = 8 << 20;
+/// More than any environment that the kernel would pass on, and the most data that work may have.
+const SETTINGS_BYTES_MAX: u64 = (8 << 20) + types::work::DATA_BYTES_MAX as u64;
 
 /// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is left out for them.
 #[derive(Default, Clone, Serialize, Deserialize)]
@@ -22,6 +24,10 @@ pub(crate) struct Given {
     disable_process_logging: bool,
     metadata: Option<PathBuf>,
     start: Vec<String>,
+    work: Option<Orders>,
+    /// What the work may fetch.
+    #[serde(skip)]
+    data: Bytes,
 }
 
 pub(crate) struct Settings {
@@ -35,10 +41,19 @@ pub(crate) struct Settings {
     pub(crate) terminal_disabled: bool,
     /// What the image starts by itself: a program and its arguments, or nothing.
     pub(crate) start: Vec<String>,
+    /// The one thing that this instance is for.
+    pub(crate) work: Option<WantedWork>,
     /// The document that `POST /environment/reload` reads.
     pub(crate) metadata: PathBuf,
     /// What all this was made of, for a program that takes the place of this one.
     pub(crate) given: Given,
+}
+
+pub(crate) struct WantedWork {
+    pub(crate) orders: Orders,
+    pub(crate) data: Bytes,
+    /// Why it cannot be done, which is told as its result: it is for whoever made the image to mend.
+    pub(crate) refused: Option<Error>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +83,10 @@ impl Given {
 }
 
 impl Settings {
-    pub(crate) fn new(given: Given) -> Result<Self, Error> {
+    pub(crate) fn new(mut given: Given) -> Result<Self, Error> {
+        // Work is never handed over: an instance with work serves nothing else, and so no upgrade.
+        let data = std::mem::take(&mut given.data);
+        let mut work = given.work.take().map(|orders| WantedWork { orders, data, refused: None });
         let mut environment: BTreeMap<OsString, OsString> =
             std::env::vars_os().filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable())).collect();
         environment.extend(given.env.iter().map(|(name, value)| (name.into(), value.into())));
@@ -77,7 +95,13 @@ impl Settings {
         let text = |name: &str| environment.get(&OsString::from(name)).cloned();
         let named = text("BL_SANDBOX_USER").filter(|_| on("BL_SANDBOX_USER_ENABLED"));
         let user = given.user.clone().or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
-        let user = user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose()?;
+        let user = match (user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose(), &mut work) {
+            (Err(error), Some(work)) => {
+                work.refused = Some(error);
+                None
+            }
+            (found, _) => found?,
+        };
         let workdir =
             given.workdir.clone().or_else(|| text("WORKDIR").map(PathBuf::from)).unwrap_or_else(|| "/".into());
         Ok(Self {
@@ -87,6 +111,7 @@ impl Settings {
             process_logging_disabled: given.disable_process_logging || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
             terminal_disabled: on("DISABLE_TERMINAL"),
             start: given.start.clone(),
+            work,
             metadata: given
                 .metadata
                 .clone()
@@ -101,7 +126,17 @@ impl Settings {
 fn read(file: File) -> Result<Given, Error> {
     let mut text = Vec::new();
     file.take(SETTINGS_BYTES_MAX).read_to_end(&mut text).map_err(Error::Read)?;
-    serde_json::from_slice(&text).map_err(Error::Parse)
+    given_in(text.into()).map_err(Error::Parse)
+}
+
+/// One line of JSON, and after it the data of the work as it is.
+fn given_in(mut text: Bytes) -> Result<Given, serde_json::Error> {
+    let Some(end) = memchr::memchr(b'\n', &text) else { return serde_json::from_slice(&text) };
+    match serde_json::from_slice::<Given>(text.get(..end).unwrap_or_default()) {
+        Ok(given) if given.work.is_some() => Ok(Given { data: text.split_off(end + 1), ..given }),
+        // Whoever writes settings by hand may break lines.
+        _ => serde_json::from_slice(&text),
+    }
 }
 
 fn is_on(value: &str) -> bool {

@@ -4,13 +4,14 @@ use crate::Host;
 use crate::Interrupted;
 use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
+use crate::leases::Purpose;
 use api::fleet::{
     Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd,
 };
 use bytes::Bytes;
 use gateway::{Found, Keeper};
 use http_body_util::{BodyExt, Full, Limited};
-use node::{Error, State};
+use node::{Error, State, View};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -35,9 +36,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Tells the keeper of the instances that run already.
+    /// Tells the keeper of the instances that run already. Those with work never sleep, so it need not know them.
     pub fn new(host: Host, keeper: Keeper) -> Self {
-        for view in host.0.node.list().iter().filter(|view| runs(&view.state)) {
+        let serves = |view: &&View| runs(&view.state) && host.0.leases.purpose(&view.id) == Purpose::Serve;
+        for view in host.0.node.list().iter().filter(serves) {
             let found = if matches!(view.state, State::Paused { .. }) { Found::Asleep } else { Found::Awake };
             keeper.start(view.id.as_str(), found);
         }
@@ -60,9 +62,11 @@ impl Machine for Control {
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
-            let instance = launch.instance.clone();
+            let serves = launch.work.is_none().then(|| launch.instance.clone());
             self.host.launch(launch).await?;
-            self.keeper.start(&instance, Found::Awake);
+            if let Some(instance) = serves {
+                self.keeper.start(&instance, Found::Awake);
+            }
             Ok(())
         })
     }
@@ -117,15 +121,15 @@ impl Machine for Control {
 
     fn attend<'a>(
         &'a self,
-        _instance: &'a str,
-        _from: u64,
-        _printed: mpsc::Sender<Printed>,
+        instance: &'a str,
+        from: u64,
+        printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
-        Box::pin(async { Err(MachineFault("this machine runs no tasks".to_owned())) })
+        Box::pin(self.host.attend(instance, from, printed))
     }
 
-    fn interrupt<'a>(&'a self, _instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(async { Err(MachineFault("this machine runs no tasks".to_owned())) })
+    fn interrupt<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(self.host.interrupt(instance))
     }
 
     fn call<'a>(

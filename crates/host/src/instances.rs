@@ -20,14 +20,16 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
         node::Happened::Started { .. } => Happened::Started,
         node::Happened::Paused => Happened::Slept,
         node::Happened::Resumed => Happened::Woke,
-        node::Happened::Exited(exit) => Happened::Ended { how: how(exit), out_of_memory: exit == Exit::OutOfMemory },
+        node::Happened::Exited(exit) => {
+            Happened::Ended { how: how_it_ended(exit), out_of_memory: exit == Exit::OutOfMemory }
+        }
         node::Happened::Destroyed => Happened::Retired,
     };
     Fact { id: fact.id, number: fact.number, at: fact.at, instance: fact.instance.to_string(), happened }
 }
 
 /// Completes "the sandbox …".
-fn how(exit: Exit) -> String {
+pub(crate) fn how_it_ended(exit: Exit) -> String {
     match exit {
         Exit::Code(code) => format!("ended: its first process exited with {code}"),
         Exit::Signal(signal) => format!("ended: its first process was killed by signal {signal}"),

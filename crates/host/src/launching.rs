@@ -1,17 +1,24 @@
 //! From what is wished to an instance: the image and the guest's orders.
 
 use crate::instances::machine_id;
+use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
-use api::fleet::{ImageAt, Launch, LaunchFault, UnknownImage};
+use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use images::{Config, Credentials, Image, Reference};
 use node::{CreateError, FirstProcess, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Duration;
+use types::work::{DATA_BYTES_MAX, Orders};
 
 /// The port of the sandbox API.
 pub(crate) const GUEST_PORT: u16 = 8080;
 /// Names of images that a message lists.
 const NAMES_MAX: usize = 100;
+/// Output of work that is kept in its instance for whoever follows it: so much of its memory, within these bounds.
+const OUTPUT_OF_MEMORY: usize = 16;
+const OUTPUT_BYTES_MIN: usize = 1 << 20;
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Of its memory, so much may be files when no disk was asked for: a half.
 const FILES_OF_MEMORY: u32 = 2;
 
@@ -76,10 +83,15 @@ impl Inner {
 
     fn start(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
         let id = machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
+        let data_bytes = launch.work.as_ref().map_or(0, |work| work.data.len());
+        if data_bytes > DATA_BYTES_MAX {
+            return Err(LaunchFault::Broken(format!("its data has {data_bytes} bytes, more than {DATA_BYTES_MAX}")));
+        }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let digest = self.images.find(name).map_err(|error| broken(&error))?;
         let Some(digest) = digest else { return Err(self.unknown(&launch.image).into()) };
-        let image = self.leases.take(&id, digest, &self.images).map_err(|error| broken(&error))?;
+        let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
+        let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
         let made = self.node.create(&self.spec(launch, id.clone(), &image)).map(drop);
         match made {
@@ -98,6 +110,7 @@ impl Inner {
     fn spec(&self, launch: &Launch, id: node::Id, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
         let in_memory = Writable::Memory { mb: memory_mb / FILES_OF_MEMORY };
+        let config = self.orders(launch, &id, &image.config);
         Spec {
             id,
             layers: image.layers.clone(),
@@ -116,30 +129,51 @@ impl Inner {
                     format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
                 ],
                 listen: Some(GUEST_PORT),
-                config: Some(orders(launch, &image.config)),
+                config: Some(config),
             },
+            scratch: launch.scratch.iter().map(scratch).collect(),
         }
+    }
+
+    /// What the guest is told: the image's environment, under that of the launch, and where to begin or what to do. The data
+    /// of work follows as it is.
+    fn orders(&self, launch: &Launch, id: &node::Id, image: &Config) -> Vec<u8> {
+        let mut environment: BTreeMap<&str, &str> =
+            image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
+        let start: Vec<&String> = match image.entrypoint.is_empty() {
+            true => Vec::new(),
+            false => image.entrypoint.iter().chain(&image.cmd).collect(),
+        };
+        let mut orders = json!({
+            "env": environment,
+            "workdir": workdir,
+            "user": image.user,
+            "disableProcessLogging": !launch.keeps_logs,
+            "start": start,
+        });
+        let Some(work) = &launch.work else { return orders.to_string().into_bytes() };
+        orders["work"] = json!(work_orders(launch, work, self.key.secret(id), image));
+        let orders = orders.to_string();
+        [orders.as_bytes(), b"\n", &work.data].concat()
     }
 }
 
-/// What the guest is told: the image's environment, under that of the launch, and where to begin.
-fn orders(launch: &Launch, image: &Config) -> Vec<u8> {
-    let mut environment: BTreeMap<&str, &str> =
-        image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
-    let start: Vec<&String> = match image.entrypoint.is_empty() {
-        true => Vec::new(),
-        false => image.entrypoint.iter().chain(&image.cmd).collect(),
-    };
-    let orders = json!({
-        "env": environment,
-        "workdir": workdir,
-        "user": image.user,
-        "disableProcessLogging": !launch.keeps_logs,
-        "start": start,
-    });
-    orders.to_string().into_bytes()
+fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> Orders {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let memory_bytes = (launch.memory_mb as usize) << 20;
+    Orders {
+        command: image.entrypoint.iter().chain(&image.cmd).chain(&work.arguments).cloned().collect(),
+        secret,
+        timeout_ms: work.timeout.map(ms),
+        grace_ms: ms(launch.grace),
+        output_bytes_max: (memory_bytes / OUTPUT_OF_MEMORY).clamp(OUTPUT_BYTES_MIN, OUTPUT_BYTES_MAX),
+    }
+}
+
+fn scratch(wanted: &Scratch) -> node::Scratch {
+    node::Scratch { path: wanted.path.clone(), size_mb: wanted.size_mb, read_only: wanted.read_only }
 }
 
 fn credentials(launch: &Launch, name: &Reference) -> Result<Credentials, LaunchFault> {

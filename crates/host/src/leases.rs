@@ -1,5 +1,5 @@
-//! Which instance uses which image, so that no image goes while something runs on it. On disk, because instances
-//! outlive this program.
+//! Which instance uses which image, so that no image goes while something runs on it, and what the instance is for. On
+//! disk, because instances outlive this program.
 
 use images::{Digest, Image, Lease, Store};
 use node::Id;
@@ -8,6 +8,18 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+/// What an instance is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It answers requests until it is retired.
+    Serve,
+    /// It does one piece of work.
+    Work,
+}
+
+/// Follows the digest in the note of an instance with work.
+const WORK: &str = "work";
+
 pub(crate) struct Leases {
     folder: PathBuf,
     state: Mutex<State>,
@@ -15,7 +27,7 @@ pub(crate) struct Leases {
 
 #[derive(Default)]
 struct State {
-    users: HashMap<Id, Digest>,
+    users: HashMap<Id, (Digest, Purpose)>,
     images: HashMap<Digest, Used>,
 }
 
@@ -34,9 +46,9 @@ impl Leases {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| Id::new(name).ok());
-            let digest = fs::read_to_string(&path)?.trim().parse().ok();
-            match (id, digest) {
-                (Some(id), Some(digest)) if leases.hold(&id, digest, store)?.is_some() => {}
+            let note = fs::read_to_string(&path)?;
+            match (id, parse(&note)) {
+                (Some(id), Some((digest, purpose))) if leases.hold(&id, digest, purpose, store)?.is_some() => {}
                 _ => tracing::warn!(path = %path.display(), "an instance runs on an image that is not there any more"),
             }
         }
@@ -44,17 +56,26 @@ impl Leases {
     }
 
     /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
-    pub(crate) fn take(&self, id: &Id, digest: Digest, store: &Store) -> io::Result<Option<Image>> {
+    pub(crate) fn take(&self, id: &Id, digest: Digest, purpose: Purpose, store: &Store) -> io::Result<Option<Image>> {
+        let note = match purpose {
+            Purpose::Serve => digest.to_string(),
+            Purpose::Work => format!("{digest} {WORK}"),
+        };
         // Not forced to disk: what is lost with the machine's power is lost with the instances.
-        fs::write(self.folder.join(id.as_str()), digest.to_string())?;
-        let image = self.hold(id, digest, store)?;
+        fs::write(self.folder.join(id.as_str()), note)?;
+        let image = self.hold(id, digest, purpose, store)?;
         if image.is_none() {
             fs::remove_file(self.folder.join(id.as_str()))?;
         }
         Ok(image)
     }
 
-    fn hold(&self, id: &Id, digest: Digest, store: &Store) -> io::Result<Option<Image>> {
+    /// What an instance was launched for.
+    pub(crate) fn purpose(&self, id: &Id) -> Purpose {
+        self.state.lock().users.get(id).map_or(Purpose::Serve, |(_, purpose)| *purpose)
+    }
+
+    fn hold(&self, id: &Id, digest: Digest, purpose: Purpose, store: &Store) -> io::Result<Option<Image>> {
         let mut state = self.state.lock();
         if let Some(used) = state.images.get_mut(&digest) {
             used.lease = used.lease.take().or_else(|| store.lease(&digest));
@@ -64,7 +85,7 @@ impl Leases {
             }
             let image = used.image.clone();
             // The same launch may be asked for twice.
-            if state.users.insert(id.clone(), digest) != Some(digest)
+            if state.users.insert(id.clone(), (digest, purpose)) != Some((digest, purpose))
                 && let Some(used) = state.images.get_mut(&digest)
             {
                 used.instances += 1;
@@ -73,13 +94,13 @@ impl Leases {
         }
         let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };
         state.images.insert(digest, Used { image: image.clone(), instances: 1, lease: Some(lease) });
-        state.users.insert(id.clone(), digest);
+        state.users.insert(id.clone(), (digest, purpose));
         Ok(Some(image))
     }
 
     pub(crate) fn give_back(&self, id: &Id) {
         let mut state = self.state.lock();
-        let Some(digest) = state.users.remove(id) else { return };
+        let Some((digest, _)) = state.users.remove(id) else { return };
         if let Some(used) = state.images.get_mut(&digest) {
             used.instances = used.instances.saturating_sub(1);
             used.lease = used.lease.take().filter(|_| used.instances > 0);
@@ -97,4 +118,12 @@ impl Leases {
             self.give_back(&id);
         }
     }
+}
+
+fn parse(note: &str) -> Option<(Digest, Purpose)> {
+    let (digest, purpose) = match note.trim().split_once(' ') {
+        Some((digest, WORK)) => (digest, Purpose::Work),
+        _ => (note.trim(), Purpose::Serve),
+    };
+    Some((digest.parse().ok()?, purpose))
 }

@@ -17,6 +17,7 @@ mod launching;
 mod leases;
 mod registries;
 mod settings;
+mod work;
 
 pub use control::Control;
 pub use settings::{OpenError, Settings};
@@ -41,6 +42,7 @@ struct Inner {
     puller: Puller,
     registries: Registries,
     guest: Program,
+    key: work::Key,
     pids_max: u32,
 }
 
@@ -51,7 +53,9 @@ impl Host {
         let leases = Leases::open(&settings.node.folder.join("images"), &images).map_err(OpenError::Leases)?;
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;
-        let node = Node::open(settings.node, world)?;
+        let folder = settings.node.folder.clone();
+        let node = Node::open(settings.node, world.clone())?;
+        let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
         Ok(Self(Arc::new(Inner {
             name: settings.name,
@@ -61,6 +65,7 @@ impl Host {
             puller: Puller::new(http, images::Patience::default()),
             registries,
             guest,
+            key,
             pids_max: settings.pids_max,
         })))
     }

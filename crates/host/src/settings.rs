@@ -21,6 +21,8 @@ pub enum OpenError {
     Guest(#[source] io::Error),
     #[error("what is known of the images in use cannot be read")]
     Leases(#[source] io::Error),
+    #[error("the key with which this machine speaks to the work on it can be neither read nor made")]
+    Key(#[source] io::Error),
     #[error("no client for registries can be made")]
     Http(#[source] reqwest::Error),
     #[error(transparent)]

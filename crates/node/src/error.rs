@@ -24,6 +24,8 @@ pub enum CreateError {
     Full(u32),
     #[error("nobody has taken note of the last {0} facts, so nothing new is started")]
     Unheard(usize),
+    #[error("a node that starts instances by another program makes no folders of limited size")]
+    NoScratch,
     #[error("failed to {what}")]
     Machine { what: &'static str, source: io::Error },
     #[error("failed to start the instance")]

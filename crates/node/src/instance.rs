@@ -7,6 +7,7 @@ use crate::facts::{Happened, Journal};
 use crate::oci::Bundles;
 use crate::process;
 use crate::records::{End, Records, StartedBy};
+use crate::scratch::Scratches;
 use crate::spec::Id;
 use crate::state::{Event, Exit, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -49,6 +50,7 @@ pub(crate) struct Book {
     pub(crate) records: Records,
     pub(crate) disks: Disks,
     pub(crate) bundles: Bundles,
+    pub(crate) scratches: Scratches,
     pub(crate) world: World,
 }
 

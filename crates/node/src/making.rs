@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
+    if node.settings.backend != Backend::Direct && !spec.scratch.is_empty() {
+        return Err(CreateError::NoScratch);
+    }
     let seat = node.seats.take().doing("prepare a network and users")?;
     let number = seat.number;
     let made = on_seat(node, spec, seat);
@@ -45,8 +48,11 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
     book.records.put(&spec.id, &record).doing("record the instance")?;
     let group = node.groups.make(spec).doing("make its control groups")?;
     let disk = writable(node, spec, &seat).doing("make its writable layer")?;
+    let made = |scratch| book.scratches.make(scratch, seat.root);
+    let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
+    let scratch = scratch.doing("make its folders of limited size")?;
     let started = match &node.settings.backend {
-        Backend::Direct => start(node, spec, &seat, &group, &disk)?,
+        Backend::Direct => start(node, spec, &seat, &group, &disk, scratch)?,
         Backend::Runc { program } => start_by_tool(node, spec, &seat, &disk, program)?,
     };
     record.process = Some(Identity::of(started.pid).doing("identify its process")?);
@@ -79,13 +85,23 @@ fn writable(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<OwnedFd> {
     }
 }
 
-fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> Result<Started, CreateError> {
-    let fds = descriptors(node, spec, seat, group, disk).doing("prepare what it inherits")?;
+fn start(
+    node: &Node,
+    spec: &Spec,
+    seat: &Seat,
+    group: &Group,
+    disk: &OwnedFd,
+    scratch: Vec<OwnedFd>,
+) -> Result<Started, CreateError> {
+    let mut fds = descriptors(node, spec, seat, group, disk).doing("prepare what it inherits")?;
+    fds.scratch = scratch.into_iter().map(keep).collect::<Result<_, _>>().doing("prepare what it inherits")?;
+    let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
     let words = Words {
         arguments: &spec.first.arguments,
         environment: &spec.first.environment,
         hostname: &spec.hostname,
         workdir: &spec.workdir,
+        folders: &folders,
         user: spec.user,
         open_files: node.open_files,
         shared_memory_mb: node.settings.limits.shared_memory_mb,
@@ -146,6 +162,7 @@ fn descriptors(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &Owne
         users: keep(&seat.users)?,
         layers,
         disk: keep(disk)?,
+        scratch: Vec::new(),
         devices: keep(&seat.devices)?,
         program: keep(spec.first.program.fd())?,
         null: keep(&node.null)?,

@@ -10,6 +10,7 @@ use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
 use crate::oci::Bundles;
 use crate::records::{Records, StartedBy};
+use crate::scratch::Scratches;
 use crate::seats::Seats;
 use crate::settings::{Backend, Settings};
 use crate::spec::{Id, Spec};
@@ -71,7 +72,8 @@ impl Node {
         let records = Records::open(&settings.folder).doing("open the records of instances")?;
         let disks = Disks::open(&settings.folder).doing("open the disks of instances")?;
         let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
-        let book = Arc::new(Book { journal, records, disks, bundles, world });
+        let scratches = Scratches::open(&settings.folder).doing("open the folder of what is limited in size")?;
+        let book = Arc::new(Book { journal, records, disks, bundles, scratches, world });
         let groups = Groups::open(&settings.name, &settings.backend).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules = Rules::write(&settings).doing("write the firewall rules")?;
@@ -189,6 +191,12 @@ impl Node {
 
     pub fn usage(&self, id: &Id) -> Result<Usage, Error> {
         self.find(id)?.usage()
+    }
+
+    /// Whether the kernel has ended a process of the instance for want of memory.
+    pub fn ran_out_of_memory(&self, id: &Id) -> Result<bool, Error> {
+        let kills = self.find(id)?.group.oom_kills().doing("measure").map_err(|attempt| attempt.on(id))?;
+        Ok(kills > 0)
     }
 
     /// The end of what the first process printed.

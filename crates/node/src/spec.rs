@@ -127,6 +127,31 @@ impl Writable {
     }
 }
 
+/// An empty folder with a file system of its own, gone with the instance. The file system itself takes a little of the size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scratch {
+    /// Absolute. Made if the image does not have it.
+    pub path: String,
+    pub size_mb: u32,
+    pub read_only: bool,
+}
+
+impl Scratch {
+    /// Where the node itself mounts something, and where a mount would hide everything.
+    const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
+
+    fn fits(&self) -> bool {
+        let Some(inside) = self.path.strip_prefix('/') else { return false };
+        let plain = inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
+        let taken = inside.split('/').next().is_some_and(|first| Self::TAKEN.contains(&first));
+        plain && !taken && self.path.len() <= PATH_BYTES_MAX && self.size_mb > 0
+    }
+
+    fn is_in(&self, other: &Self) -> bool {
+        self.path.strip_prefix(&other.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub id: Id,
@@ -141,6 +166,7 @@ pub struct Spec {
     pub workdir: String,
     pub user: User,
     pub first: FirstProcess,
+    pub scratch: Vec<Scratch>,
 }
 
 impl Spec {
@@ -157,6 +183,16 @@ impl Spec {
         }
     }
 
+    /// Folders beside each other, each in a place that can be one.
+    fn scratch_fits(&self) -> bool {
+        let apart = |index: usize, one: &Scratch| {
+            let others = self.scratch.iter().enumerate().filter(|(other, _)| *other != index);
+            !others.into_iter().any(|(_, other)| one.is_in(other))
+        };
+        self.scratch.len() <= SCRATCH_MAX
+            && self.scratch.iter().enumerate().all(|(index, one)| one.fits() && apart(index, one))
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let ids = self.user.uid.max(self.user.gid);
         let host = (1..=63).contains(&self.hostname.len())
@@ -169,6 +205,7 @@ impl Spec {
             _ if !self.writable_fits() => Err(SpecError::Writable(self.writable)),
             _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
             _ if ids >= crate::seats::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
+            _ if !self.scratch_fits() => Err(SpecError::Scratch),
             _ if !host => Err(SpecError::Hostname(self.hostname.clone())),
             _ => Ok(()),
         }
@@ -177,6 +214,10 @@ impl Spec {
 
 /// More than any image has; the kernel takes 500.
 const LAYERS_MAX: usize = 400;
+
+const SCRATCH_MAX: usize = 16;
+/// Of the kernel.
+const PATH_BYTES_MAX: usize = 4_000;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
@@ -196,6 +237,11 @@ pub enum SpecError {
     Workdir(String),
     #[error("user or group {0} does not exist in an instance, which has 65536")]
     User(u32),
+    #[error(
+        "folders of limited size: at most {SCRATCH_MAX} of at least 1 MB, none in another, at plain absolute paths outside \
+         of /proc, /dev and /sys"
+    )]
+    Scratch,
     #[error("`{0}` cannot name a host")]
     Hostname(String),
 }
@@ -214,6 +260,53 @@ mod tests {
                 prop_assert!(path.file_name().is_some() && !id.as_str().starts_with('.'));
             }
         }
+    }
+
+    #[test]
+    fn folders_are_beside_each_other_in_places_that_can_be_one() {
+        let fits = |paths: &[&str]| {
+            let scratch = |path: &&str| Scratch { path: (*path).to_owned(), size_mb: 1, read_only: false };
+            let first = FirstProcess {
+                program: Program::new(b"").unwrap(),
+                arguments: vec![],
+                environment: vec![],
+                listen: None,
+                config: None,
+            };
+            let spec = Spec {
+                id: Id::new("one").unwrap(),
+                layers: vec!["/layer".into()],
+                memory_mb: 64,
+                cpu_millicores: 500,
+                pids_max: 32,
+                writable: Writable::Memory { mb: 16 },
+                hostname: "box".into(),
+                workdir: "/".into(),
+                user: User::ROOT,
+                first,
+                scratch: paths.iter().map(scratch).collect(),
+            };
+            spec.check() != Err(SpecError::Scratch)
+        };
+        assert!(fits(&["/data", "/data2", "/tmp", "/home/a/b", "/process"]));
+        for bad in [
+            "",
+            "/",
+            "data",
+            "/data/",
+            "//data",
+            "/a/../b",
+            "/a/./b",
+            "/proc",
+            "/proc/self",
+            "/dev/shm",
+            "/sys",
+            "/a\0",
+        ] {
+            assert!(!fits(&[bad]), "{bad}");
+        }
+        assert!(!fits(&["/data", "/data"]));
+        assert!(!fits(&["/data/in", "/data"]));
     }
 
     #[test]

@@ -26,11 +26,16 @@ pub(crate) fn last_errno() -> i32 {
 
 /// Shows a detached mount read-only and without devices, its owners shifted as `users` maps them.
 pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV;
+    set_attributes(mount, set, Some(users))
+}
+
+fn set_attributes(mount: BorrowedFd<'_>, set: u64, users: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let attributes = libc::mount_attr {
-        attr_set: libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV,
+        attr_set: set,
         attr_clr: 0,
         propagation: 0,
-        userns_fd: u64::from(users.as_raw_fd().unsigned_abs()),
+        userns_fd: users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs())),
     };
     // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own size.
     // Needed: rustix has no mount_setattr.
@@ -45,6 +50,46 @@ pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::
         )
     };
     check(result).map(drop)
+}
+
+/// Forbids writing through a mount that is attached nowhere yet.
+pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    set_attributes(mount, libc::MOUNT_ATTR_RDONLY, None)
+}
+
+/// `_IO('L', 0x82)` and `_IO('L', 0x0A)`.
+const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
+const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+
+/// What a loop device is to be. Zero is what is usual.
+#[repr(C)]
+#[derive(Default)]
+struct LoopConfiguration {
+    file: u32,
+    block_bytes: u32,
+    places: [u64; 5],
+    numbers: [u32; 3],
+    flags: u32,
+    texts: [[u8; 32]; 5],
+    reserved: [u64; 10],
+}
+
+const _: () = assert!(size_of::<LoopConfiguration>() == 304);
+
+/// The number of a loop device that nobody uses. There is one more if there was none.
+pub(crate) fn free_loop(control: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: a call without memory. Needed: no crate wraps it.
+    let number = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) }.into())?;
+    u32::try_from(number).map_err(|_| io::Errno::RANGE)
+}
+
+/// Puts a loop device before a file, until nobody uses it any more.
+pub(crate) fn begin_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<()> {
+    let file = file.as_raw_fd().unsigned_abs();
+    let configuration = LoopConfiguration { file, flags: LO_FLAGS_AUTOCLEAR, ..LoopConfiguration::default() };
+    // SAFETY: the call reads a structure of this size (304 bytes), which lives through it. Needed: no crate wraps it.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const configuration) }.into()).map(drop)
 }
 
 /// The attributes of a file that project quotas are about.

@@ -16,6 +16,7 @@ pub mod scope;
 pub mod time;
 pub mod version;
 pub mod wire;
+pub mod work;
 pub mod world;
 
 pub use error::ErrorBody;

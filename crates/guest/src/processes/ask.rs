@@ -7,7 +7,7 @@ use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,9 +62,7 @@ impl Wait {
 /// Where the shell is. Its path is looked up here because a program that is named by its path is started without a copy
 /// of this one.
 fn shell(environment: &Variables) -> OsString {
-    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
-    let found = std::env::split_paths(&path).map(|folder| folder.join("sh")).find(|file| file.is_file());
-    found.map_or_else(|| "sh".into(), OsString::from)
+    find_program("sh", environment).map_or_else(|| "sh".into(), OsString::from)
 }
 
 /// All that a start, and each restart, needs to know.
@@ -102,6 +100,35 @@ impl Plan {
         let plan = asked.plan(guest).ok()?;
         Some(Self { program: program.into(), arguments: arguments.iter().map(OsString::from).collect(), ..plan })
     }
+
+    /// A program with its arguments, without a shell, or why it cannot be started. It is looked for here, because one that
+    /// is named by its path is started without a copy of this program.
+    pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
+        let Some((program, arguments)) = words.split_first() else {
+            return Err("there is nothing to start: neither the image nor the arguments name a program".to_owned());
+        };
+        let asked = Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
+        let plan = asked.plan(guest).map_err(|error| error.to_string())?;
+        let program = match program.contains('/') {
+            true => Some(PathBuf::from(program)),
+            false => find_program(program, &plan.environment),
+        };
+        let program = program.ok_or_else(|| format!("there is no program `{}` on the path", plan.command))?;
+        Ok(Self { program: program.into(), arguments: arguments.iter().map(OsString::from).collect(), ..plan })
+    }
+
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.own_environment.insert(name.into(), value.into());
+    }
+
+    pub(crate) fn program(&self) -> &Path {
+        Path::new(&self.program)
+    }
+}
+
+fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 impl Ask {

@@ -30,6 +30,7 @@ pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
+pub(crate) use spawn::{Run, spawn};
 
 use crate::guest::Guest;
 use crate::http::Error;
@@ -143,7 +144,7 @@ impl Processes {
         if running.len() >= RUNNING_MAX {
             return Err(StartError::TooMany);
         }
-        let run = spawn::spawn(&guest.reaper, &plan).map_err(StartError::Spawn)?;
+        let run = spawn(&guest.reaper, &plan).map_err(StartError::Spawn)?;
         let log = Log::new(keep(guest));
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
         let process = Arc::new(Process::new(run.pid, plan, guest.world.now(), state));

@@ -12,14 +12,14 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 
 /// One run of a process. A restart makes another.
-pub(super) struct Run {
-    pub(super) pid: Pid,
-    pub(super) end: oneshot::Receiver<End>,
-    pub(super) stdout: Arc<Receiver>,
-    pub(super) stderr: Arc<Receiver>,
+pub(crate) struct Run {
+    pub(crate) pid: Pid,
+    pub(crate) end: oneshot::Receiver<End>,
+    pub(crate) stdout: Arc<Receiver>,
+    pub(crate) stderr: Arc<Receiver>,
 }
 
-pub(super) fn spawn(reaper: &Reaper, plan: &Plan) -> io::Result<Run> {
+pub(crate) fn spawn(reaper: &Reaper, plan: &Plan) -> io::Result<Run> {
     let mut command = Command::new(&plan.program);
     command
         .args(&plan.arguments)

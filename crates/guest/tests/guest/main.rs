@@ -14,3 +14,4 @@ mod server;
 mod terminals;
 mod tools;
 mod upgrades;
+mod work;

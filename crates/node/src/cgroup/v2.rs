@@ -134,6 +134,7 @@ mod tests {
                 listen: None,
                 config: None,
             },
+            scratch: vec![],
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Fds {
     /// Topmost first.
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) disk: OwnedFd,
+    /// File systems for the folders of [`Words::folders`], in their order.
+    pub(crate) scratch: Vec<OwnedFd>,
     pub(crate) devices: OwnedFd,
     pub(crate) program: OwnedFd,
     pub(crate) null: OwnedFd,
@@ -85,6 +87,7 @@ pub(crate) struct Words<'a> {
     pub(crate) environment: &'a [String],
     pub(crate) hostname: &'a str,
     pub(crate) workdir: &'a str,
+    pub(crate) folders: &'a [&'a str],
     pub(crate) user: User,
     pub(crate) open_files: u64,
     pub(crate) shared_memory_mb: u32,
@@ -128,6 +131,7 @@ impl<'a> Launch<'a> {
     pub(super) fn inside(&self) -> Result<Vec<Step>, LaunchError> {
         let mut steps = self.make_file_systems()?;
         steps.extend(enter_root()?);
+        steps.extend(self.attach_folders()?);
         steps.extend(self.furnish()?);
         steps.extend(mask()?);
         steps.extend(self.pass_descriptors());
@@ -156,6 +160,17 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
+    /// Before there is a `/proc`: a tenant names these paths, and no link in an image may lead to a descriptor that is open
+    /// still.
+    fn attach_folders(&self) -> Result<Vec<Step>, NulError> {
+        let mut steps = Vec::new();
+        for (mount, path) in self.fds.scratch.iter().zip(self.words.folders) {
+            steps.extend(make_folders(path)?);
+            steps.push(Step::Attach { mount: mount.as_raw_fd(), at: CString::new(*path)? });
+        }
+        Ok(steps)
+    }
+
     /// From here on, paths are the instance's own: no link in an image can lead to the machine.
     fn furnish(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = Vec::new();
@@ -178,11 +193,7 @@ impl<'a> Launch<'a> {
 
     fn settle(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = vec![Step::SetHostname { name: CString::new(self.words.hostname)? }, Step::NewSession];
-        for (at, _) in self.words.workdir.match_indices('/').skip(1).chain([(self.words.workdir.len(), "")]) {
-            if let Some(prefix) = self.words.workdir.get(..at).filter(|prefix| !prefix.is_empty()) {
-                steps.push(Step::MakeFolder { path: CString::new(prefix)? });
-            }
-        }
+        steps.extend(make_folders(self.words.workdir)?);
         steps.push(Step::ChangeFolder { to: CString::new(self.words.workdir)? });
         Ok(steps)
     }
@@ -242,6 +253,13 @@ pub(super) fn overlay(layers: &[OwnedFd], disk: &OwnedFd, workbench: &str) -> Re
     options.push(MountOption { key: CString::new("userxattr")?, value: None });
     steps.push(new_mount("overlay", options, NODEV, ROOT)?);
     Ok(steps)
+}
+
+/// A folder with all above it.
+fn make_folders(path: &str) -> Result<Vec<Step>, NulError> {
+    let ends = path.match_indices('/').skip(1).map(|(at, _)| at).chain([path.len()]);
+    let prefixes = ends.filter_map(|at| path.get(..at).filter(|prefix| !prefix.is_empty()));
+    prefixes.map(|prefix| Ok(Step::MakeFolder { path: CString::new(prefix)? })).collect()
 }
 
 fn enter_root() -> Result<Vec<Step>, NulError> {

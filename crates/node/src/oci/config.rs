@@ -130,6 +130,7 @@ mod tests {
                 listen: None,
                 config: None,
             },
+            scratch: vec![],
         }
     }
 

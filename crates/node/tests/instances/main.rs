@@ -11,4 +11,5 @@ mod limits;
 #[path = "../machine/mod.rs"]
 mod machine;
 mod network;
+mod scratch;
 mod speed;

@@ -64,6 +64,7 @@ impl Machine {
                 listen: None,
                 config: None,
             },
+            scratch: vec![],
         }
     }
 

@@ -1,0 +1,125 @@
+//! Who may ask for what: the machine follows and interrupts, the work fetches its data.
+
+use super::Work;
+use super::output::Found;
+use crate::http::{Answer, Error, Request, StreamSender};
+use http::{Method, StatusCode};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use types::work::{self, FRAME_BYTES_MAX, INTERRUPT_PATH, PATH, SECRET_HEADER, Stream};
+
+/// Frames that go out together.
+const BATCH_BYTES: usize = FRAME_BYTES_MAX;
+
+/// Answers a request, or does not know its path.
+pub(crate) fn answer(work: &Arc<Work>, path: &str, request: &Request) -> Option<Result<Answer, Error>> {
+    if same(path, &work.data_path) {
+        let data = Answer::new(StatusCode::OK, "application/json", work.data.clone());
+        return Some(allowed(request, &Method::GET).map(|()| data));
+    }
+    if !work.is_machine(request) {
+        return None;
+    }
+    match path {
+        PATH => Some(allowed(request, &Method::GET).and_then(|()| follow(work, request))),
+        INTERRUPT_PATH => Some(allowed(request, &Method::POST).map(|()| interrupt(work))),
+        _ => None,
+    }
+}
+
+fn allowed(request: &Request, method: &Method) -> Result<(), Error> {
+    if request.method == *method { Ok(()) } else { Err(Error::Method) }
+}
+
+/// In a time that tells nothing of where they differ.
+fn same(given: &str, secret: &str) -> bool {
+    given.as_bytes().ct_eq(secret.as_bytes()).into()
+}
+
+impl Work {
+    fn is_machine(&self, request: &Request) -> bool {
+        let given = request.headers.get(SECRET_HEADER).and_then(|value| value.to_str().ok());
+        given.is_some_and(|given| !self.orders.secret.is_empty() && same(given, &self.orders.secret))
+    }
+}
+
+fn interrupt(work: &Work) -> Answer {
+    // Kept for when it is waited for; work that has ended waits no more.
+    work.interrupted.notify_one();
+    Answer::empty(StatusCode::NO_CONTENT)
+}
+
+fn follow(work: &Arc<Work>, request: &Request) -> Result<Answer, Error> {
+    let from = request.query_number("from")?.unwrap_or(0);
+    let (sender, answer) = Answer::stream("application/octet-stream");
+    tokio::spawn(tell(work.clone(), from, sender));
+    Ok(answer)
+}
+
+/// What there is to tell now.
+enum Told {
+    Some { frames: Vec<u8>, next: u64 },
+    Last(Vec<u8>),
+    Nothing,
+}
+
+/// Tells what the work prints, and last how it ended.
+async fn tell(work: Arc<Work>, mut position: u64, mut sender: StreamSender) {
+    let mut changed = work.changed.subscribe();
+    loop {
+        changed.mark_unchanged();
+        match work.look(position) {
+            Told::Some { frames, next } => {
+                position = next;
+                if sender.send_data(frames.into()).await.is_err() {
+                    return;
+                }
+                work.state.lock().output.fetch(position);
+                work.fetched.notify_waiters();
+            }
+            Told::Last(frame) => {
+                // Whether anybody is left to read it makes no difference.
+                let _ = sender.send_data(frame.into()).await;
+                return;
+            }
+            Told::Nothing => {
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    fn look(&self, mut position: u64) -> Told {
+        let state = self.state.lock();
+        let mut frames = Vec::new();
+        while frames.len() < BATCH_BYTES {
+            match state.output.find(position) {
+                Found::Piece { next, at, stream, bytes } => {
+                    let mut begin = position;
+                    for part in bytes.chunks(FRAME_BYTES_MAX) {
+                        begin += part.len() as u64;
+                        work::write_printed(&mut frames, begin, at, stream, part);
+                    }
+                    position = next;
+                }
+                Found::Lost { begin, at } => {
+                    let note = format!("[{} bytes of output were not kept]\n", begin - position);
+                    work::write_printed(&mut frames, begin, at, Stream::Error, note.as_bytes());
+                    position = begin;
+                }
+                Found::Nothing => break,
+            }
+        }
+        match &state.end {
+            _ if !frames.is_empty() => Told::Some { frames, next: position },
+            Some(end) => {
+                work::write_end(&mut frames, end);
+                Told::Last(frames)
+            }
+            None => Told::Nothing,
+        }
+    }
+}

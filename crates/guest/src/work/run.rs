@@ -1,0 +1,170 @@
+//! Seeing the work through: its start, its output, its end.
+
+use super::Work;
+use crate::guest::Guest;
+use crate::processes::{Plan, Run, spawn};
+use crate::reaper::End as Ended;
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use types::work::{End, How, Stream};
+
+const READ_BYTES: usize = 32 << 10;
+/// How long a full store of output waits for somebody to read on. Then the oldest goes.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// What the machine is told of why nothing started.
+const REASON_CHARACTERS: usize = 500;
+
+/// Does the work, and keeps how it ended.
+pub(crate) async fn run(guest: Arc<Guest>, work: Arc<Work>) {
+    let started_at = guest.world.now();
+    let how = match start(&guest, &work) {
+        Ok(run) => see_through(&guest, &work, run).await,
+        Err(reason) => How::NotStarted(reason.chars().take(REASON_CHARACTERS).collect()),
+    };
+    let end = End { how, started_at, ended_at: guest.world.now() };
+    work.change(|state| state.end = Some(end));
+}
+
+fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
+    if let Some(reason) = &work.refused {
+        return Err(reason.clone());
+    }
+    let mut plan = Plan::of_words(guest, &work.orders.command)?;
+    let listener = guest.address().map_err(|error| error.to_string())?;
+    if let Some(address) = work.data_address(listener) {
+        plan.set_variable(types::work::DATA_VARIABLE, &address);
+    }
+    spawn(&guest.reaper, &plan).map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
+}
+
+/// Why work ends before its program does so by itself.
+enum Cut {
+    TimedOut,
+    Interrupted,
+}
+
+async fn see_through(guest: &Guest, work: &Work, run: Run) -> How {
+    let Run { pid, mut end, stdout, stderr } = run;
+    let moving = async {
+        tokio::join!(pump(guest, work, Stream::Output, &stdout), pump(guest, work, Stream::Error, &stderr));
+        // That both are closed does not end the work.
+        std::future::pending().await
+    };
+    let how = tokio::select! {
+        how = until_end(work, pid, &mut end) => how,
+        how = moving => how,
+    };
+    // What it left behind.
+    kill(pid);
+    for (stream, pipe) in [(Stream::Output, &stdout), (Stream::Error, &stderr)] {
+        drain(guest, work, stream, pipe);
+    }
+    how
+}
+
+async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) -> How {
+    let cut = tokio::select! {
+        // Who has ended in time has not been cut.
+        biased;
+        ended = &mut *end => return told(ended),
+        () = work.interrupted.notified() => Cut::Interrupted,
+        () = over(work.orders.timeout_ms) => Cut::TimedOut,
+    };
+    let grace = Duration::from_millis(work.orders.grace_ms);
+    if !grace.is_zero() {
+        // Nothing to signal means that the end is on its way.
+        let _ = kill_process_group(pid, Signal::TERM);
+    }
+    if timeout(grace, &mut *end).await.is_err() {
+        kill(pid);
+        // However it ended, it was for the cut.
+        let _ = end.await;
+    }
+    match cut {
+        Cut::TimedOut => How::TimedOut,
+        Cut::Interrupted => How::Interrupted,
+    }
+}
+
+async fn over(after_ms: Option<u64>) {
+    match after_ms {
+        Some(ms) => sleep(Duration::from_millis(ms)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn told(ended: Result<Ended, oneshot::error::RecvError>) -> How {
+    match ended {
+        Ok(Ended::Exited(code)) => How::Exited(code),
+        Ok(Ended::Signalled(signal)) => How::Killed(signal),
+        // The reaper never drops what it is asked to tell; should it, nobody knows how the work ended.
+        Err(_) => How::Killed(0),
+    }
+}
+
+/// Kills all there is. The first process of an instance reaches everything in it but itself; elsewhere there are others,
+/// and only the group of the work is its own.
+fn kill(group: Pid) {
+    let all = if getpid().is_init() { Pid::INIT } else { group };
+    // Nothing is left to be killed, which is as well.
+    let _ = kill_process_group(all, Signal::KILL);
+}
+
+/// Moves output until the other end is closed. May be dropped while it waits: nothing has been read then.
+async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
+    loop {
+        work.room().await;
+        if pipe.readable().await.is_err() {
+            return;
+        }
+        let mut buffer = [0; READ_BYTES];
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => keep(guest, work, stream, buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+        // Who prints for ever must leave the others their turn.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Moves what is in the pipe now, of which the kernel keeps little.
+fn drain(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
+    let mut waiting = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+    let mut buffer = vec![0; waiting.min(READ_BYTES)];
+    while waiting > 0 {
+        // Read past the runtime, whose idea of what can be read may lag behind the pipe.
+        let Ok(length @ 1..) = rustix::io::read(pipe, buffer.as_mut_slice()) else { return };
+        keep(guest, work, stream, buffer.get(..length).unwrap_or_default());
+        waiting = waiting.saturating_sub(length);
+    }
+}
+
+fn keep(guest: &Guest, work: &Work, stream: Stream, bytes: &[u8]) {
+    let at = guest.world.now();
+    work.change(|state| state.output.append(stream, at, bytes));
+}
+
+impl Work {
+    /// Waits until there is room for more output. Not for ever: the work goes on without anybody who reads.
+    async fn room(&self) {
+        loop {
+            let fetched = self.fetched.notified();
+            tokio::pin!(fetched);
+            // From here on no reading is missed.
+            fetched.as_mut().enable();
+            if self.state.lock().output.has_room() {
+                return;
+            }
+            if timeout(READER_PATIENCE, fetched).await.is_err() {
+                self.state.lock().output.abandon();
+            }
+        }
+    }
+}
