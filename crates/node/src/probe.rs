@@ -3,6 +3,7 @@
 use crate::cgroup;
 use crate::disk;
 use crate::net::NFT;
+use crate::scratch;
 use crate::seats::make_users;
 use crate::sys;
 use std::fs::read_to_string;
@@ -33,6 +34,7 @@ pub fn probe() -> Vec<Finding> {
         try_out("devices", true, made(disk::make_devices())),
         try_out("layers with shifted owners", true, shifted_layer()),
         try_out("firewall (nft)", false, firewall()),
+        try_out("folders of limited size (mkfs.ext4, loop devices)", false, scratch::try_out(PROBE_ROOT)),
         try_out("another program to start instances (runc)", false, runc()),
         try_out("memory that can be written out (swap)", false, swap()),
     ]

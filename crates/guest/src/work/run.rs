@@ -122,16 +122,23 @@ async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
         if pipe.readable().await.is_err() {
             return;
         }
-        let mut buffer = [0; READ_BYTES];
-        match pipe.try_read(&mut buffer) {
+        match move_some(guest, work, stream, pipe) {
             Ok(0) => return,
-            Ok(length) => keep(guest, work, stream, buffer.get(..length).unwrap_or_default()),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }
         // Who prints for ever must leave the others their turn.
         tokio::task::yield_now().await;
     }
+}
+
+/// Moves what one read gives. The buffer is held only meanwhile, since work may say nothing for days.
+fn move_some(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) -> io::Result<usize> {
+    let mut buffer = [0; READ_BYTES];
+    let length = pipe.try_read(&mut buffer)?;
+    keep(guest, work, stream, buffer.get(..length).unwrap_or_default());
+    Ok(length)
 }
 
 /// Moves what is in the pipe now, of which the kernel keeps little.

@@ -1,7 +1,7 @@
 //! The process that holds the node is killed at any moment, under load.
 
 use crate::machine::{Machine, PATIENCE, await_that, settings, world};
-use node::{Exit, Happened, Id, Node, Spec, State};
+use node::{Backend, Exit, Happened, Id, Node, Spec, State};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -68,6 +68,9 @@ fn make_without_end(machine: &Machine, node: &Node) {
         let mut spec = machine.shell(&format!("load-{}", world().random_text(8)), "sleep 100 & wait");
         if round % 2 == 0 {
             spec.writable = node::Writable::Disk { mb: 10 };
+        }
+        if round % 5 == 0 && machine.settings.backend == Backend::Direct {
+            spec.scratch = vec![node::Scratch { path: "/data".into(), size_mb: 4, read_only: false }];
         }
         node.create(&spec).unwrap();
         if round % 3 == 0 {
@@ -138,6 +141,7 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
         });
         assert_eq!(std::fs::read_dir(machine.settings.folder.join("disks")).unwrap().count(), 0);
     }
+    await_that("the loop devices to be free", || machine.loops() == 0);
     they_end_as_told(&machine);
 }
 

@@ -1,7 +1,7 @@
 //! Everything that an instance was is gone after it.
 
 use crate::machine::{Machine, await_that};
-use node::{Exit, Writable};
+use node::{Backend, Exit, Scratch, Writable};
 use std::fs::read_dir;
 use std::process::Command;
 
@@ -77,6 +77,9 @@ fn many_instances_leave_no_trace() {
         if round % 2 == 0 {
             spec.writable = Writable::Disk { mb: 10 };
         }
+        if round % 10 == 0 && machine.settings.backend == Backend::Direct {
+            spec.scratch = vec![Scratch { path: "/data".into(), size_mb: 4, read_only: false }];
+        }
         node.create(&spec).unwrap();
         if round % 3 == 0 {
             node.pause(&spec.id).unwrap();
@@ -88,5 +91,6 @@ fn many_instances_leave_no_trace() {
     }
     settled();
     await_that("all traces to go", || maker_waits() && traces(&machine) == before);
+    await_that("the loop devices to be free", || machine.loops() == 0);
     assert_eq!(node.list(), []);
 }

@@ -2,6 +2,7 @@
 
 use crate::machine::{BACKEND, Machine, PATIENCE, await_that, run};
 use node::{CreateError, Exit, Scratch, Spec, User, Writable};
+use std::path::PathBuf;
 
 fn scratch(path: &str, size_mb: u32) -> Scratch {
     Scratch { path: path.into(), size_mb, read_only: false }
@@ -11,13 +12,14 @@ fn with(machine: &Machine, script: &str, scratch: Vec<Scratch>) -> Spec {
     Spec { scratch, ..machine.shell("scratched", script) }
 }
 
-/// Files of this machine that are behind loop devices.
-fn loops(machine: &Machine) -> usize {
-    let folder = machine.settings.folder.join("scratch").display().to_string();
-    let files = std::fs::read_dir("/sys/block")
-        .unwrap()
-        .filter_map(|block| std::fs::read_to_string(block.unwrap().path().join("loop/backing_file")).ok());
-    files.filter(|file| file.starts_with(&folder)).count()
+impl Machine {
+    /// How many files of this machine are behind loop devices.
+    pub(crate) fn loops(&self) -> usize {
+        let folder = self.settings.folder.join("scratch").display().to_string();
+        let file = |block: PathBuf| std::fs::read_to_string(block.join("loop/backing_file")).unwrap_or_default();
+        let blocks = std::fs::read_dir("/sys/block").unwrap().map(|block| block.unwrap().path());
+        blocks.filter(|block| file(block.clone()).starts_with(&folder)).count()
+    }
 }
 
 fn runs_by_another_program() -> bool {
@@ -39,7 +41,7 @@ fn they_are_empty_of_their_size_and_for_everybody_inside() {
     let folders = vec![scratch("/big", 200), scratch("/deep/er", 4)];
     let (exit, text) = run(&node, &with(&machine, script, folders));
     assert_eq!((exit, text.as_str()), (Exit::Code(0), "1\n104857600\nfull\non\n2\n0 777\n"));
-    await_that("the loop devices to be free", || loops(&machine) == 0);
+    await_that("the loop devices to be free", || machine.loops() == 0);
 }
 
 #[test]
@@ -69,15 +71,15 @@ fn they_live_with_the_instance_and_not_with_the_node() {
     spec.writable = Writable::Disk { mb: 10 };
     node.create(&spec).unwrap();
     crate::machine::await_console(&node, &spec.id, "ready");
-    assert_eq!(loops(&machine), 1);
+    assert_eq!(machine.loops(), 1);
     assert_eq!(std::fs::read_dir(machine.settings.folder.join("scratch")).unwrap().count(), 0, "no file has a name");
     drop(node);
     let node = machine.open();
-    assert_eq!(loops(&machine), 1);
+    assert_eq!(machine.loops(), 1);
     assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Code(5));
     assert_eq!(node.console(&spec.id).unwrap(), b"ready\nkept\n");
     node.destroy(&spec.id).unwrap();
-    await_that("the loop device to be free", || loops(&machine) == 0);
+    await_that("the loop device to be free", || machine.loops() == 0);
 }
 
 /// A path that is a link in the image leads to nothing of the machine.
@@ -98,7 +100,7 @@ fn a_link_in_the_image_leads_nowhere_else() {
         assert!(node.create(&with(&machine, "true", vec![scratch(link, 1)])).is_err(), "{link}");
     }
     assert_eq!(std::fs::read_to_string("/proc/self/mountinfo").unwrap(), before);
-    await_that("the loop devices to be free", || loops(&machine) == 0);
+    await_that("the loop devices to be free", || machine.loops() == 0);
 }
 
 #[test]
