@@ -31,12 +31,32 @@ pub(crate) struct Cloud {
     origin: Rc<Origin>,
 }
 
-/// Starts a Holm, works with it, and leaves nothing of it behind, however the work ended.
+/// How a Holm is started, beside what is always the same.
+pub(crate) struct Setting {
+    pub(crate) program: PathBuf,
+    pub(crate) parts: Parts,
+    /// PostgreSQL's address; SQLite when absent.
+    pub(crate) database: Option<String>,
+    pub(crate) more: Vec<(&'static str, String)>,
+}
+
+/// Starts a Holm as users run it, but for the time until sandboxes sleep, and works with it.
 pub(crate) async fn with_cloud<T>(
     standby: Duration,
     work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let cloud = Cloud::start(standby)?;
+    let program = program::build()?;
+    let parts = Parts::find(&program, IMAGE)?;
+    let more = vec![("HOLM_GATEWAY__STANDBY", format!("{}ms", standby.as_millis()))];
+    with_setting(Setting { program, parts, database: None, more }, work).await
+}
+
+/// Starts a Holm, works with it, and leaves nothing of it behind, however the work ended.
+pub(crate) async fn with_setting<T>(
+    setting: Setting,
+    work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let cloud = Cloud::start(setting)?;
     let mut asked_to_end = signal(SignalKind::terminate())?;
     let done = tokio::select! {
         done = work(&cloud) => done,
@@ -49,21 +69,19 @@ pub(crate) async fn with_cloud<T>(
 }
 
 impl Cloud {
-    /// A server as users run it, but for the time until sandboxes sleep.
-    fn start(standby: Duration) -> anyhow::Result<Self> {
+    fn start(setting: Setting) -> anyhow::Result<Self> {
         let data = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
-        let program = program::build()?;
-        let Parts { guest, images } = Parts::find(&program, IMAGE)?;
+        let Setting { program, parts: Parts { guest, images }, database, more } = setting;
         let text = |path: &Path| path.to_string_lossy().into_owned();
-        let settings = vec![
+        let mut settings = vec![
             ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.to_owned()),
             ("HOLM_NODE__GUEST", text(&guest)),
             ("HOLM_IMAGES__FOLDER", text(&images)),
             ("HOLM_NODE__SUBNET", SUBNET.to_owned()),
             ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
-            ("HOLM_GATEWAY__STANDBY", format!("{}ms", standby.as_millis())),
         ];
-        let process = Start { program, data: data.path(), database: None, settings }.run()?;
+        settings.extend(more);
+        let process = Start { program, data: data.path(), database, settings }.run()?;
         let key = process.key.as_deref().context("the first start shows a key")?;
         let headers = format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\n");
         let origin = Rc::new(Origin { address: process.address.clone(), headers });
@@ -90,21 +108,9 @@ impl Cloud {
         try_join_all((0..count).map(|_| self.client())).await
     }
 
-    /// The memory of all instances is accounted below this folder.
-    fn memory_groups(&self) -> anyhow::Result<PathBuf> {
-        let name = std::fs::read_to_string(self.data.path().join("machine"))?;
-        let roots =
-            ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
-        roots.into_iter().find(|folder| folder.exists()).context("the machine's control groups are not to be found")
-    }
-
     /// The group of each instance that is there.
     pub(crate) fn instances(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(self.memory_groups()?)?.filter_map(Result::ok);
-        Ok(entries
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.path())
-            .collect())
+        Ok(testing::machine::groups(self.data.path())?)
     }
 
     /// How many sandboxes sleep. A connection of its own, since the server closes those that are idle for long.
@@ -163,6 +169,11 @@ pub(crate) fn inside(name: &str, path: &str) -> String {
 }
 
 impl Client {
+    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        Ok(serde_json::from_slice(self.http.ask(method, path, &body).await?)?)
+    }
+
     pub(crate) async fn make(&mut self, name: &str) -> anyhow::Result<()> {
         let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": MEMORY_MB});
         let wish = json!({"metadata": {"name": name}, "spec": {"region": "local", "runtime": runtime}});

@@ -11,8 +11,10 @@ mod etcd;
 mod gateway;
 mod grpc;
 mod http1;
+mod jobs;
 mod load;
 mod machine;
+mod peers;
 mod program;
 mod report;
 mod samples;
@@ -33,7 +35,8 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("sandbox", [])) => sandbox::run().await,
         Some(("gateway", [])) => gateway::run().await,
         Some(("density", [])) => density::run().await,
+        Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
-        _ => bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes"),
+        _ => bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...]"),
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -53,4 +53,15 @@ impl Parts {
         ensure!(made.success(), "what sandboxes need could not be made");
         Ok(Self { guest: root.join("target/holm-guest"), images: root.join("target/images") })
     }
+}
+
+/// The program inside of instances: the one that the settings name, else what `tools/guest` makes.
+pub(crate) fn find_guest() -> anyhow::Result<PathBuf> {
+    if let Some(guest) = std::env::var_os("HOLM_NODE__GUEST") {
+        return Ok(guest.into());
+    }
+    let root = Path::new(ROOT).canonicalize()?;
+    let made = Command::new(root.join("tools/guest")).stdout(Stdio::null()).status()?;
+    ensure!(made.success(), "the program inside of instances could not be built");
+    Ok(root.join("target/holm-guest"))
 }

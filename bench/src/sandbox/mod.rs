@@ -1,14 +1,13 @@
 //! Sandboxes as a client sees them: made, used, woken, a hundred at once, and their files; beside what else runs a command.
 
 mod files;
-mod peers;
 
 use crate::cloud::{Client, Cloud, IMAGE, wait_for, with_cloud};
 use crate::machine;
+use crate::peers::{Peer, Peers, Root};
 use crate::report::{Goal, Report};
 use crate::samples::Samples;
 use futures_util::future::try_join_all;
-use peers::{Peer, Peers, Root};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 300;

@@ -5,6 +5,13 @@ use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// Linux counts processor time for others in hundredths of a second, on every machine.
+const TICK: Duration = Duration::from_millis(10);
+/// Where the four times are in `/proc/PID/stat`, behind the name: its own and its children's, each user and system.
+const UTIME_FIELD: usize = 11;
+const TIMES: usize = 4;
 
 /// A running `holm up`. Killed when dropped, and when the test ends however it ends.
 pub struct Holm {
@@ -87,6 +94,15 @@ impl Holm {
     pub fn end(&mut self) -> io::Result<()> {
         Command::new("kill").args(["-TERM", &self.id().to_string()]).status()?;
         self.process.wait().map(drop)
+    }
+
+    /// Processor time that it took until now, with that of its children that have ended.
+    pub fn processor_time(&self) -> io::Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // The name of the program, in brackets, may hold spaces.
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
+        let ticks: u64 = fields.skip(UTIME_FIELD).take(TIMES).filter_map(|field| field.parse::<u64>().ok()).sum();
+        Ok(TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
     }
 
     /// Memory that it holds now, in bytes.

@@ -1,15 +1,19 @@
-//! What the tests of several crates need: a real PostgreSQL, and the real program as a process.
+//! What the tests of several crates need: a real PostgreSQL, the real program as a process and its
+//! traces on the machine, and a small root file system.
 //!
 //! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all test processes that
 //! run at once: each holds a shared lock on the file `users`. A keeper in the background takes the lock for itself when
 //! nobody is left, stops the server and removes the folder, however the tests ended.
-#![expect(clippy::expect_used, reason = "a test without its database can only fail")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test without what it needs can only fail")]
 
 mod cluster;
 mod holm;
+pub mod machine;
+mod root;
 
 pub use cluster::Cluster;
 pub use holm::{Holm, Start};
+pub use root::small_root;
 
 use std::fs::{self, File};
 use std::io;

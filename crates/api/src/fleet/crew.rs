@@ -60,7 +60,11 @@ impl Instances {
         };
         match tokio::join!(ended, told).0 {
             Ok(end) => outcome(end),
-            Err(fault) => self.nothing(Failure::Lost(fault.to_string())),
+            Err(fault) => {
+                // It may run still, and the next attempt must not begin beside it.
+                self.abandon(id).await;
+                self.nothing(Failure::Lost(fault.to_string()))
+            }
         }
     }
 

@@ -7,11 +7,15 @@ use std::time::Duration;
 /// No request of these tests waits for anything but the database.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
+/// The workspace that the first start makes.
+const MAIN: &str = "main";
+
 #[derive(Clone)]
 pub(crate) struct Client {
     http: blocking::Client,
     base: String,
     key: String,
+    workspace: &'static str,
 }
 
 /// What became of a request.
@@ -34,7 +38,7 @@ impl Client {
         // Fails only when it was done before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = blocking::Client::builder().no_proxy().timeout(ANSWER_MAX).build().unwrap();
-        Self { http, base: format!("http://{address}/v0"), key: key.to_owned() }
+        Self { http, base: format!("http://{address}/v0"), key: key.to_owned(), workspace: MAIN }
     }
 
     /// The same server with other credentials.
@@ -42,9 +46,17 @@ impl Client {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
+    /// The same caller in another workspace.
+    pub(crate) fn in_workspace(&self, workspace: &'static str) -> Self {
+        Self { workspace, ..self.clone() }
+    }
+
     fn request(&self, method: &str, path: &str) -> blocking::RequestBuilder {
         let request = self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
-        request.bearer_auth(&self.key).header("service-version", "2026-04-28")
+        request
+            .bearer_auth(&self.key)
+            .header("service-version", "2026-04-28")
+            .header("x-service-workspace", self.workspace)
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, if_match: Option<i64>) -> Answer {

@@ -14,6 +14,8 @@ mod database;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod jobs;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod setup;

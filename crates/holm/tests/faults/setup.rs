@@ -1,6 +1,7 @@
 //! A place with a database in it, servers on it, and chances that can be repeated.
 
 use crate::client::Client;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use testing::{Cluster, Holm, Start};
@@ -16,13 +17,15 @@ pub(crate) struct Place {
     data: TempDir,
     pub(crate) cluster: Option<Cluster>,
     key: Option<String>,
+    /// Settings beside the usual ones.
+    pub(crate) settings: Vec<(&'static str, String)>,
 }
 
 impl Place {
     pub(crate) fn new(database: Database) -> Self {
         let cluster = || Cluster::start(&std::env::temp_dir()).expect("PostgreSQL starts");
         let cluster = (database == Database::Postgres).then(cluster);
-        Self { data: tempfile::tempdir().unwrap(), cluster, key: None }
+        Self { data: tempfile::tempdir().unwrap(), cluster, key: None, settings: Vec::new() }
     }
 
     /// Starts a server and says how long it took until it answered a request from the database.
@@ -34,13 +37,21 @@ impl Place {
             program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
             data: self.data.path(),
             database: self.cluster.as_ref().map(Cluster::url),
-            settings: names.iter().map(|name| (name.as_str(), "1000000".to_owned())).collect(),
+            settings: names
+                .iter()
+                .map(|name| (name.as_str(), "1000000".to_owned()))
+                .chain(self.settings.iter().cloned())
+                .collect(),
         };
         let mut server = start.run().expect("the server starts");
         self.key = self.key.take().or(server.key.take());
         let client = Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
         client.get("/quotas");
         (server, client, begun.elapsed())
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
     }
 }
 

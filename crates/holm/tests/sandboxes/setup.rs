@@ -5,17 +5,15 @@ use reqwest::blocking;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use testing::{Holm, Start};
+use testing::{Holm, Start, machine};
 
 pub(crate) const IMAGE: &str = "holm/tiny";
 /// The same, with a program that it starts by itself.
 pub(crate) const STARTING: &str = "holm/starting";
 /// Runs what the variable `COMMAND` says, with the arguments of a task.
 pub(crate) const TASK: &str = "holm/task";
-const BUSYBOX: &str = "/usr/bin/busybox";
 /// Nothing takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -39,26 +37,18 @@ impl Place {
     }
 
     pub(crate) fn start(&mut self) -> (Holm, Client) {
-        // Two tests at the same time must not share addresses or user ids.
-        let own = std::process::id() % 4096;
-        let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
         let mut start = Start {
             program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
             data: self.data.path(),
             database: None,
-            settings: vec![
-                ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.into()),
-                ("HOLM_NODE__GUEST", guest().display().to_string()),
-                ("HOLM_NODE__SUBNET", subnet),
-                ("HOLM_NODE__FIRST_UID", (1_000_000_000 + own * 700_000).to_string()),
-                ("HOLM_NODE__INSTANCES_MAX", "400".into()),
-                ("HOLM_NODE__READY", "4".into()),
-                ("HOLM_GATEWAY__STANDBY", self.standby.into()),
-                // Shorter than the caller's patience, so that a failure is an answer.
-                ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".into()),
-                ("HOLM_LOG__LEVEL", "warn".into()),
-            ],
+            settings: machine::settings(),
         };
+        start.settings.extend([
+            ("HOLM_GATEWAY__STANDBY", self.standby.to_owned()),
+            // Shorter than the caller's patience, so that a failure is an answer.
+            ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".to_owned()),
+            ("HOLM_LOG__LEVEL", "warn".to_owned()),
+        ]);
         start.settings.extend(self.settings.clone());
         if let Some(identity) = &self.identity {
             start.settings.extend(identity.settings());
@@ -76,11 +66,7 @@ impl Place {
 
     /// The control groups of the instances that there are.
     pub(crate) fn groups(&self) -> Vec<PathBuf> {
-        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
-        let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map(|root| Path::new(root).join(format!("holm-{name}")));
-        let Some(root) = roots.into_iter().find(|root| root.exists()) else { return Vec::new() };
-        let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.is_dir()).collect()
+        machine::groups(self.data()).unwrap()
     }
 
     /// Deletes every sandbox, ends the server in order, and checks that nothing is left of either.
@@ -90,36 +76,13 @@ impl Place {
         }
         eventually("no instance is left", || self.groups().is_empty());
         server.end().unwrap();
-        let name = std::fs::read_to_string(self.data.path().join("machine")).unwrap();
-        let tables = Command::new("nft").args(["list", "tables"]).output().unwrap();
-        let tables = String::from_utf8(tables.stdout).unwrap();
-        assert!(!tables.contains(&name), "a firewall table is left: {tables}");
-        assert!(!Path::new("/sys/fs/cgroup/pids").join(format!("holm-{name}")).exists(), "a control group is left");
+        assert_eq!(machine::traces(self.data()).unwrap(), [""; 0]);
     }
 }
 
-/// The program inside of sandboxes, made by `tools/guest`.
-fn guest() -> PathBuf {
-    let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
-    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
-    let guest = told.unwrap_or(made);
-    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
-    guest.canonicalize().unwrap()
-}
-
-/// A small image: a shell and its tools.
+/// A small image, and one with a program that it starts.
 fn make_image(data: &Path) {
-    let root = data.join("root");
-    for folder in ["bin", "etc", "tmp", "root"] {
-        std::fs::create_dir_all(root.join(folder)).unwrap();
-    }
-    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
-    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
-    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox") {
-        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
-    let archive = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
+    let archive = testing::small_root(data, &[]).unwrap();
     let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
     let store = Store::open(&data.join("images"), settings).unwrap();
     store.import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap()).unwrap();

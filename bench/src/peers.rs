@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const EXEC_NAME: &str = "holm-bench";
+/// What a new container does to be measured by its first byte.
+const SAYING: [&str; 2] = ["/bin/echo", "hi"];
 
 /// The image's root file system, written to by nobody else; unmounted when dropped.
 pub(crate) struct Root {
@@ -106,12 +108,8 @@ impl Peers {
         self.runs += 1;
         let mut command = match peer {
             Peer::RuncRun => self.runc(),
-            Peer::Bwrap => self.bwrap(),
-            Peer::PodmanRun => {
-                let mut command = self.podman();
-                command.args(["run", "--rm"]).args(self.podman_options()).args(["/bin/echo", "hi"]);
-                command
-            }
+            Peer::Bwrap => self.bwrap(&SAYING),
+            Peer::PodmanRun => self.podman_run(&SAYING),
             Peer::PodmanExec => {
                 let mut command = self.podman();
                 command.args(["exec", EXEC_NAME, "/bin/true"]);
@@ -130,7 +128,7 @@ impl Peers {
         let mut spec: Value = serde_json::from_slice(&fs::read(&file)?)?;
         spec["root"] = json!({"path": self.root.path(), "readonly": false});
         spec["process"]["terminal"] = json!(false);
-        spec["process"]["args"] = json!(["/bin/echo", "hi"]);
+        spec["process"]["args"] = json!(SAYING);
         Ok(fs::write(file, spec.to_string())?)
     }
 
@@ -141,10 +139,16 @@ impl Peers {
         command
     }
 
-    fn bwrap(&self) -> Command {
+    pub(crate) fn bwrap(&self, act: &[&str]) -> Command {
         let mut command = Command::new("bwrap");
         command.args(["--unshare-all", "--die-with-parent", "--bind"]).arg(self.root.path()).arg("/");
-        command.args(["--proc", "/proc", "--dev", "/dev", "/bin/echo", "hi"]);
+        command.args(["--proc", "/proc", "--dev", "/dev"]).args(act);
+        command
+    }
+
+    pub(crate) fn podman_run(&self, act: &[&str]) -> Command {
+        let mut command = self.podman();
+        command.args(["run", "--rm"]).args(self.podman_options()).args(act);
         command
     }
 
@@ -186,7 +190,8 @@ fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
     Ok(time)
 }
 
-fn finish(command: &mut Command) -> anyhow::Result<()> {
+/// Runs a command to its end, which must be a good one.
+pub(crate) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let ended = command.stdin(Stdio::null()).output()?;
     ensure!(ended.status.success(), "{}", said_wrong(&ended));
     Ok(())

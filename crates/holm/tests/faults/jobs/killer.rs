@@ -1,0 +1,51 @@
+//! Kills the first processes of instances, which ends all of an instance at once.
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use testing::machine;
+
+const PAUSE_MS_MAX: u64 = 300;
+
+pub(crate) struct Killer {
+    data: PathBuf,
+    chances: fastrand::Rng,
+    pub(crate) kills: usize,
+}
+
+impl Killer {
+    pub(crate) fn new(data: &Path, chances: fastrand::Rng) -> Self {
+        Self { data: data.to_owned(), chances, kills: 0 }
+    }
+
+    pub(crate) fn kill_until(&mut self, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(self.chances.u64(..PAUSE_MS_MAX)));
+            let groups = machine::groups(&self.data).unwrap();
+            if let Some(group) = self.chances.choice(groups) {
+                self.kills += usize::from(kill_first(&group).is_some());
+            }
+        }
+    }
+}
+
+/// `None` when there is no first process any more.
+fn kill_first(group: &Path) -> Option<()> {
+    let processes = || fs::read_to_string(group.join("cgroup.procs")).ok();
+    let first = processes()?.lines().find(|id| is_first(id).unwrap_or(false))?.to_owned();
+    let pid = Pid::from_raw(first.parse().ok()?)?;
+    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Still in the group now that it is held: so it is no other process with the same number.
+    processes()?.lines().find(|id| **id == first)?;
+    pidfd_send_signal(handle, Signal::KILL).ok()
+}
+
+/// Whether a process is the first of its namespace.
+fn is_first(id: &str) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.to_owned();
+    Some(ids.split_whitespace().last() == Some("1"))
+}

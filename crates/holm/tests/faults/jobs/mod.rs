@@ -1,0 +1,113 @@
+//! Batch jobs while everything below them is killed at random moments: the server, the first processes of instances, and
+//! PostgreSQL. Two workspaces go on starting executions meanwhile. In the end every task has ended once, no task ever ran
+//! in two instances at a time, and nothing is left on the machine.
+
+mod killer;
+mod load;
+mod tasks;
+mod witness;
+
+use crate::setup::{Chances, Database, Place, is_long};
+use images::{Config, Overlay, Settings, Store};
+use killer::Killer;
+use load::Load;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use testing::{Cluster, Holm, machine};
+use witness::Witness;
+
+const SHORT: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(30 * 60);
+/// When the server is killed at the latest.
+const LIFE_MS_MAX: u64 = 2500;
+/// How long the database is away at the most: shorter than a lease.
+const OUTAGE_MS_MAX: u64 = 400;
+/// No task takes longer than a second, and what waits is bounded.
+const REST_MAX: Duration = Duration::from_secs(120);
+
+#[test]
+fn every_task_ends_once_whatever_is_killed_on_sqlite() {
+    survive(Database::Sqlite);
+}
+
+#[test]
+fn every_task_ends_once_whatever_is_killed_on_postgres() {
+    survive(Database::Postgres);
+}
+
+fn survive(database: Database) {
+    assert!(rustix::process::geteuid().is_root(), "instances need root");
+    let chances = Chances::new();
+    let mut place = Place::new(database);
+    make_image(&place);
+    place.settings = machine::settings();
+    // First processes are killed far more often here than a task may expect.
+    place.settings.push(("HOLM_JOBS__LOST_ATTEMPTS_MAX", "1000".to_owned()));
+    place.settings.push(("HOLM_JOBS__BACKOFF_FIRST", "20ms".to_owned()));
+    place.settings.push(("HOLM_JOBS__BACKOFF_MAX", "500ms".to_owned()));
+
+    let (mut server, mut client, _) = place.start();
+    let witness = Witness::start(&machine::groups_folder(place.data()).unwrap().expect("the server has its groups"));
+    let mut load = Load::prepare(&client, chances.of(0));
+    let mut killer = Killer::new(place.data(), chances.of(1));
+    let mut moments = chances.of(2);
+    let (end, mut lives) = (Instant::now() + if is_long() { LONG } else { SHORT }, 0);
+    while Instant::now() < end {
+        live_and_die(&mut server, place.cluster.as_mut(), &mut load, &mut killer, &mut moments);
+        (server, client, _) = place.start();
+        load.turn_to(&client);
+        lives += 1;
+    }
+    load.await_the_end(REST_MAX);
+    let instances = witness.finish();
+    load.check(&instances);
+    println!("{database:?}: {lives} lives of the server, {} first processes killed, {load}", killer.kills);
+    assert!(lives > 2 && killer.kills > lives / 2, "hardly anything was killed");
+    leave_nothing(server, &place);
+}
+
+/// One life of the server, in which everything else is killed too.
+fn live_and_die(
+    server: &mut Holm,
+    cluster: Option<&mut Cluster>,
+    load: &mut Load,
+    killer: &mut Killer,
+    moments: &mut fastrand::Rng,
+) {
+    let over = AtomicBool::new(false);
+    let mut pause = |ms_max| thread::sleep(Duration::from_millis(moments.u64(..ms_max)));
+    thread::scope(|scope| {
+        scope.spawn(|| load.grow_until(&over));
+        scope.spawn(|| killer.kill_until(&over));
+        pause(LIFE_MS_MAX / 2);
+        if let Some(cluster) = cluster {
+            cluster.kill();
+            pause(OUTAGE_MS_MAX);
+            cluster.restart().expect("PostgreSQL starts again");
+        }
+        pause(LIFE_MS_MAX / 2);
+        server.kill();
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// An image whose command does what the arguments of a task say.
+fn make_image(place: &Place) {
+    let archive = testing::small_root(place.data(), &[("act", tasks::SCRIPT)]).unwrap();
+    let settings = Settings { overlay: Overlay::User, ..Settings::default() };
+    let store = Store::open(&place.data().join("images"), settings).unwrap();
+    let entrypoint = ["/bin/sh", "/act"].map(str::to_owned).to_vec();
+    let config = Config { entrypoint, ..Config::default() };
+    store.import_rootfs(archive.as_slice(), &config, &tasks::IMAGE.parse().unwrap()).unwrap();
+}
+
+fn leave_nothing(mut server: Holm, place: &Place) {
+    let deadline = Instant::now() + REST_MAX;
+    while !machine::groups(place.data()).unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "instances are left: {:?}", machine::groups(place.data()));
+        thread::sleep(Duration::from_millis(20));
+    }
+    server.end().unwrap();
+    assert_eq!(machine::traces(place.data()).unwrap(), [""; 0], "something is left on the machine");
+}

@@ -1,0 +1,92 @@
+//! Sees every instance that comes and goes, also while no server runs: the kernel tells of each control group.
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// What the names of their groups begin with.
+const PREFIX: &str = "task-";
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Sees until it is asked to finish.
+pub(crate) struct Witness {
+    finish: Arc<AtomicBool>,
+    thread: JoinHandle<Instances>,
+}
+
+/// What was seen of each task's instances.
+#[derive(Debug, Default)]
+pub(crate) struct Instances {
+    tasks: BTreeMap<String, Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The number of the attempt that is there now.
+    present: Option<u32>,
+    last: u32,
+}
+
+impl Witness {
+    pub(crate) fn start(groups: &Path) -> Self {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+        inotify::add_watch(&inotify, groups, WatchFlags::CREATE | WatchFlags::DELETE).unwrap();
+        let finish = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&finish);
+        let thread = thread::spawn(move || {
+            let (mut instances, mut buffer) = (Instances::default(), vec![MaybeUninit::uninit(); BUFFER_BYTES]);
+            let mut reader = Reader::new(inotify, &mut buffer);
+            loop {
+                match reader.next() {
+                    Ok(event) => instances.note(&event),
+                    Err(Errno::AGAIN) if asked.load(Ordering::Relaxed) => return instances,
+                    Err(Errno::AGAIN) => thread::sleep(LOOK_EVERY),
+                    Err(error) => panic!("the kernel does not tell of control groups: {error}"),
+                }
+            }
+        });
+        Self { finish, thread }
+    }
+
+    pub(crate) fn finish(self) -> Instances {
+        self.finish.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no task ran in two instances at a time")
+    }
+}
+
+impl Instances {
+    fn note(&mut self, event: &inotify::Event<'_>) {
+        assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "more came and went than the kernel remembers");
+        let name = event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let task = name.starts_with(PREFIX).then(|| name.rsplit_once('-')).flatten();
+        let Some((task, number)) = task.map(|(task, number)| (task.to_owned(), number.parse().unwrap())) else {
+            return;
+        };
+        let seen = self.tasks.entry(task).or_default();
+        if event.events().contains(ReadFlags::CREATE) {
+            assert_eq!(seen.present, None, "two instances of one task at a time: {name}");
+            assert!(seen.last <= number, "an earlier attempt came back: {name}");
+            *seen = Seen { present: Some(number), last: number };
+        } else if event.events().contains(ReadFlags::DELETE) {
+            assert_eq!(seen.present.take(), Some(number), "{name} went and was not there");
+        }
+    }
+
+    /// How many tasks there were of each execution, the smallest first. Who asks does not know by which ids instances are named.
+    pub(crate) fn tasks(&self) -> Vec<usize> {
+        let mut executions: BTreeMap<&str, usize> = BTreeMap::new();
+        for task in self.tasks.keys() {
+            *executions.entry(task.rsplit_once('-').map_or("", |(execution, _)| execution)).or_default() += 1;
+        }
+        let mut counts: Vec<usize> = executions.into_values().collect();
+        counts.sort_unstable();
+        counts
+    }
+}

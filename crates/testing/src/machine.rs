@@ -1,0 +1,69 @@
+//! What a server with instances needs of the machine, and what it has on it: looked at from outside, without asking it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the groups of a server's instances are, by the version of the interface.
+const GROUPS: [&str; 3] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+
+/// What a server with instances needs to be told, so that it runs beside those of other tests.
+pub fn settings() -> Vec<(&'static str, String)> {
+    // Two tests at the same time must not share addresses or user ids.
+    let own = std::process::id() % 4096;
+    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
+    vec![
+        ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.to_owned()),
+        ("HOLM_NODE__GUEST", guest().display().to_string()),
+        ("HOLM_NODE__SUBNET", subnet),
+        ("HOLM_NODE__FIRST_UID", (1_000_000_000 + own * 700_000).to_string()),
+        ("HOLM_NODE__INSTANCES_MAX", "400".to_owned()),
+        ("HOLM_NODE__READY", "4".to_owned()),
+    ]
+}
+
+/// The program inside of instances, made by `tools/guest`.
+fn guest() -> PathBuf {
+    let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
+    let guest = told.unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/holm-guest").into());
+    guest.canonicalize().unwrap_or_else(|error| panic!("{}: {error}; run tools/guest", guest.display()))
+}
+
+/// A server's name on its machine, made at its first start.
+fn name(data: &Path) -> io::Result<String> {
+    Ok(format!("holm-{}", fs::read_to_string(data.join("machine"))?))
+}
+
+/// The folder that has one for each instance; memory is accounted there.
+pub fn groups_folder(data: &Path) -> io::Result<Option<PathBuf>> {
+    let name = name(data)?;
+    Ok(GROUPS.into_iter().map(|root| Path::new(root).join(&name)).find(|folder| folder.exists()))
+}
+
+/// The control group of each instance that there is.
+pub fn groups(data: &Path) -> io::Result<Vec<PathBuf>> {
+    let Some(folder) = groups_folder(data)? else { return Ok(Vec::new()) };
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    entries.filter(|path| path.as_ref().map_or(true, |path| path.is_dir())).collect()
+}
+
+/// Whatever a server that was ended in order has left on the machine.
+pub fn traces(data: &Path) -> io::Result<Vec<String>> {
+    let (name, place) = (name(data)?, data.to_string_lossy());
+    let mut found: Vec<String> = groups_folder(data)?.iter().map(|folder| folder.display().to_string()).collect();
+    let tables = Command::new("nft").args(["list", "tables"]).output()?.stdout;
+    found.extend(String::from_utf8_lossy(&tables).lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    found.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
+    found.extend(loops()?.into_iter().filter(|file| file.contains(&*place)));
+    Ok(found)
+}
+
+/// The files that are shown as block devices.
+fn loops() -> io::Result<Vec<String>> {
+    let devices = fs::read_dir("/sys/block")?.map(|entry| Ok(entry?.path().join("loop/backing_file")));
+    let files = devices.collect::<io::Result<Vec<_>>>()?;
+    // A device without a file has no such entry, or loses it meanwhile.
+    Ok(files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).collect())
+}
