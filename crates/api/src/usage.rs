@@ -3,10 +3,15 @@
 use crate::engine::Desk;
 use crate::error::Error;
 use crate::fleet::{Fact, Happened};
+use jobs::{AttemptId, Hooks};
 use meter::{Owner, Stamp, UsageFact};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use store::Tx;
+use store::executions::Execution;
+use store::identity::workspaces;
 use types::Timestamp;
-use types::ids::ResourceId;
+use types::ids::{AccountId, ResourceId, WorkspaceId};
 use types::usage::Dimension;
 
 /// Says whose usage an instance is, in the transaction that gives it to a resource.
@@ -20,6 +25,45 @@ pub(crate) fn own_instance(
 ) -> Result<(), Error> {
     let owner = Owner { machine: Some(machine.to_owned()), ..owner(desk, dimension, of) };
     Ok(meter::register(tx, instance, &owner)?)
+}
+
+/// Registers what tasks use with whoever has the job, as this machine takes them.
+pub(crate) struct TaskLives {
+    machine: String,
+    /// Neither ever changes, and each task would have to look it up.
+    workspaces: Mutex<HashMap<WorkspaceId, (AccountId, String)>>,
+}
+
+impl TaskLives {
+    /// Without a machine nothing is taken here.
+    pub(crate) fn of(machine: Option<&str>) -> Self {
+        Self { machine: machine.unwrap_or_default().to_owned(), workspaces: Mutex::default() }
+    }
+
+    fn workspace(&self, tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<(AccountId, String)>, store::Error> {
+        if let Some(known) = self.workspaces.lock().get(id) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(found) = workspaces::find(tx, id)? else { return Ok(None) };
+        let known = (found.account, found.name);
+        self.workspaces.lock().insert(id.clone(), known.clone());
+        Ok(Some(known))
+    }
+}
+
+impl Hooks for TaskLives {
+    fn claimed(&self, tx: &mut Tx<'_>, attempt: &AttemptId, execution: &Execution) -> Result<(), store::Error> {
+        let Some((account, workspace)) = self.workspace(tx, &execution.workspace)? else { return Ok(()) };
+        let owner = Owner {
+            account,
+            workspace,
+            dimension: Dimension::JobRuntime,
+            name: execution.job.clone(),
+            uuid: execution.job_id.to_string(),
+            machine: Some(self.machine.clone()),
+        };
+        meter::register(tx, &attempt.to_string(), &owner)
+    }
 }
 
 /// Notes that a resource serves from now on, or no more: for what is paid by the time in which it does.

@@ -5,12 +5,12 @@
 
 mod crew;
 mod dispatch;
+pub mod logs;
 mod plan;
 mod queue;
 mod rules;
 mod settings;
 mod share;
-pub mod logs;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
 pub use dispatch::run;

@@ -25,24 +25,26 @@ const PROOF_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(app: App) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let proven = until_it_works(async || last_proof(&app, &*machine).await).await;
-    tokio::join!(prove(&app, &*machine), async {
-        loop {
-            until_it_works(async || write_down(&app, &*machine, proven).await).await;
+    let proven = loop {
+        match last_proof(&app, &*machine).await {
+            Ok(proven) => break proven,
+            Err(error) => later(&error).await,
         }
-    });
+    };
+    tokio::join!(prove(&app, &*machine), write_all(&app, &*machine, proven));
 }
 
-async fn until_it_works<T>(act: impl AsyncFn() -> Result<T, Error>) -> T {
+async fn write_all(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) {
     loop {
-        match act().await {
-            Ok(done) => return done,
-            Err(error) => {
-                tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
-                tokio::time::sleep(RETRY_AFTER).await;
-            }
+        if let Err(error) = write_down(app, machine, proven).await {
+            later(&error).await;
         }
     }
+}
+
+async fn later(error: &Error) {
+    tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
+    tokio::time::sleep(RETRY_AFTER).await;
 }
 
 /// When an earlier run of this server last said that the machine is up.

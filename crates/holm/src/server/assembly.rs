@@ -20,10 +20,12 @@ pub(crate) async fn api(
     public_url: &str,
     auth: &Auth,
     fleet: Fleet,
+    logs: Logs,
 ) -> Result<App, Error> {
     let settings = api_settings(config, public_url)?;
     let dns = Arc::new(Dns::open(&config.domains));
-    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, dns };
+    let parts =
+        api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, logs, dns };
     api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 

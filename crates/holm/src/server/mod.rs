@@ -60,7 +60,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let auth = assembly::auth(&config, &store, &world, &public_url).await?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
-    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
+    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
 
     let ending = Ending::default();
     let probes = Probes {
