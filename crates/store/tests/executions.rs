@@ -153,7 +153,7 @@ async fn a_text_filter_finds_names(place: Place) {
 }
 
 fn recorded(tx: &mut store::Tx<'_>, task: &tasks::Task) -> Result<bool, Error> {
-    Ok(tasks::record(tx, &task.execution, std::slice::from_ref(task))?.contains(&(task.index, task.attempt)))
+    Ok(tasks::record(tx, std::slice::from_ref(task))?.contains(&(task.index, task.attempt)))
 }
 
 async fn many_tasks_are_recorded_together(place: Place) {
@@ -172,7 +172,7 @@ async fn many_tasks_are_recorded_together(place: Place) {
                     task.attempt = 2;
                 }
             }
-            let accepted = tasks::record(tx, &one.id, &ended)?;
+            let accepted = tasks::record(tx, &ended)?;
             Ok::<_, Error>((accepted, tasks::held(tx, "here", 150)?))
         })
         .await
