@@ -285,7 +285,7 @@ async fn room_is_what_nobody_wants(place: Place) {
         .write(move |tx| {
             assert!(!holders::renew(tx, &here)?, "it is new");
             assert!(holders::renew(tx, &here)?);
-            assert_eq!(holders::lock_all(tx)?, [here.clone()]);
+            assert_eq!(holders::lock_all(tx)?, std::slice::from_ref(&here));
             assert!(!holders::lock_if_stale(tx, "here", here.renewed_at.plus_ms(1))?);
             assert!(holders::lock_if_stale(tx, "here", here.renewed_at)?);
             holders::remove(tx, "here")
