@@ -1,5 +1,7 @@
 //! Executions of jobs: how they are asked for, what is told of them, and what runs.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 mod common;
 
 use api::fleet::{How, Launch, LaunchFault};
