@@ -70,6 +70,22 @@ pub fn resource_types(
     Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
 }
 
+/// What came late and changed days of a window that had been told before.
+pub fn corrections(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    window: Window,
+) -> Result<Vec<(Class, usage::Correction)>, Error> {
+    let (first, end) = window.hours();
+    let (first, end) = (first.div_euclid(24), (end - 1).div_euclid(24) + 1);
+    let mut found = Vec::new();
+    for class in usage::classes(tx, Some(account))? {
+        let corrections = usage::corrections(tx, class.id, first, end)?;
+        found.extend(corrections.into_iter().map(|correction| (class.clone(), correction)));
+    }
+    Ok(found)
+}
+
 impl Question {
     fn all(account: &AccountId, window: Window) -> Self {
         Self {
