@@ -18,7 +18,7 @@ use store::{Settings, Store, Target};
 use testing::Cluster;
 use types::{Timestamp, World};
 
-const PARTS: [&str; 3] = ["sqlite", "postgres", "peers"];
+const PARTS: [&str; 4] = ["sqlite", "postgres", "duckdb", "rows"];
 /// Rounds in which each question is asked once.
 const ROUNDS: usize = 30;
 /// Plain rows in PostgreSQL take seconds.
@@ -36,7 +36,7 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     machine::describe(place.path());
     println!("hours      {} of {} resources in 4 workspaces, a year", town.count(), hours::RESOURCES);
     let mut report = Report::default();
-    let cluster = if chosen("postgres") || chosen("peers") { Some(Cluster::start(place.path())?) } else { None };
+    let cluster = if chosen("postgres") || chosen("rows") { Some(Cluster::start(place.path())?) } else { None };
     let mut stores = Vec::new();
     if chosen("sqlite") {
         let file = place.path().join("holm.db");
@@ -53,12 +53,14 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         report.add(format!("hours_per_s_{name}"), town.count() as f64 / begun.elapsed().as_secs_f64(), "1/s");
     }
     let mut peers = Vec::new();
-    if chosen("peers") {
+    if chosen("duckdb") || chosen("rows") {
         town.write_files(place.path())?;
+    }
+    if chosen("duckdb") {
         peers.push((Peer::duckdb(place.path())?, ROUNDS));
-        if let Some(cluster) = &cluster {
-            peers.push((Peer::postgres(place.path(), cluster)?, ROUNDS_OF_ROWS));
-        }
+    }
+    if let Some(cluster) = cluster.as_ref().filter(|_| chosen("rows")) {
+        peers.push((Peer::postgres(place.path(), cluster)?, ROUNDS_OF_ROWS));
     }
     race(&mut report, &stores, &mut peers).await?;
     for (name, metric) in [
