@@ -5,7 +5,9 @@
 //! what differs between them is a named function in [`db`].
 
 pub mod backup;
+pub mod cron;
 mod db;
+pub mod deliveries;
 mod error;
 pub mod feed;
 pub mod firings;
@@ -18,6 +20,7 @@ pub mod revisions;
 pub mod seal;
 pub mod settings;
 mod tidy;
+pub mod trigger_addresses;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};
