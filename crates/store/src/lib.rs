@@ -9,6 +9,7 @@ pub mod cron;
 mod db;
 pub mod deliveries;
 mod error;
+pub mod executions;
 pub mod feed;
 pub mod firings;
 pub mod idempotency;

@@ -47,7 +47,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 }
 
 macro_rules! from_id {
-    ($($id:ident),+) => {$(
+    ($($id:ident),+ $(,)?) => {$(
         impl From<&types::ids::$id> for Value {
             fn from(id: &types::ids::$id) -> Self {
                 Self::Text(id.as_str().to_owned())
@@ -56,7 +56,18 @@ macro_rules! from_id {
     )+};
 }
 
-from_id!(AccountId, WorkspaceId, UserId, ServiceAccountId, ApiKeyId, InvitationId, ClientId, GrantId, ResourceId);
+from_id!(
+    AccountId,
+    WorkspaceId,
+    UserId,
+    ServiceAccountId,
+    ApiKeyId,
+    InvitationId,
+    ClientId,
+    GrantId,
+    ResourceId,
+    ExecutionId,
+);
 
 /// One row of an answer; columns by position, as the statement lists them.
 #[derive(Debug, Clone)]
