@@ -4,5 +4,7 @@
 //! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
 
 mod crew;
+pub mod cron;
+pub mod deliveries;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};

@@ -312,6 +312,11 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, E
     )
 }
 
+/// Nobody is told any more on behalf of a workspace that is gone.
+pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
+    tx.execute(TABLE, "DELETE FROM deliveries WHERE workspace_id = $1", params![workspace]).map(drop)
+}
+
 fn read(row: &Row) -> Result<Delivery, Error> {
     let (id, state) = (row.text(0)?, row.text(3)?);
     let state = State::ALL.into_iter().find(|known| known.name() == state);

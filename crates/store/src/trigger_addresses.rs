@@ -39,3 +39,7 @@ pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, address: &str) -> Result<O
         KindName::parse(&row.text(0)?).ok_or_else(|| Error::corrupt(TABLE, address, "it has an unknown kind"))?;
     Ok(Some(Holder { kind, name: row.text(1)?, trigger: row.text(2)? }))
 }
+
+pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
+    tx.execute(TABLE, "DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace]).map(drop)
+}
