@@ -1,6 +1,7 @@
 //! The operations that every kind has.
 
 use super::catalogues::require_region;
+use super::triggers;
 use crate::call::{Call, Guarded, Wish};
 use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Secrets};
 use crate::error::Error;
@@ -186,6 +187,14 @@ fn app_revisions(tx: &mut store::Tx<'_>, id: &types::ids::ResourceId) -> Result<
 impl Managed for Job {
     fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
+    }
+
+    fn follow(desk: &Desk, tx: &mut store::Tx<'_>, wish: &Self) -> Result<(), Error> {
+        triggers::take_addresses(desk, tx, wish)
+    }
+
+    fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        triggers::give_back_addresses(desk, tx, held)
     }
 }
 

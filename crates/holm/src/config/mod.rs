@@ -35,6 +35,7 @@ pub(crate) struct Config {
     pub(crate) domains: Domains,
     pub(crate) node: Node,
     pub(crate) images: Images,
+    pub(crate) callbacks: Callbacks,
     pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
     pub(crate) metrics: Metrics,
@@ -130,6 +131,8 @@ pub(crate) struct Limits {
     pub(crate) key_burst: u32,
     pub(crate) workspace_per_second: u32,
     pub(crate) workspace_burst: u32,
+    pub(crate) trigger_per_second: u32,
+    pub(crate) trigger_burst: u32,
     pub(crate) objects_max: u32,
     pub(crate) bare_list_max: u32,
     pub(crate) quotas: BTreeMap<String, u32>,
@@ -257,6 +260,18 @@ impl Config {
 pub(crate) enum Egress {
     Internet,
     Nothing,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Callbacks {
+    pub(crate) attempts_max: u32,
+    pub(crate) timeout: Span,
+    pub(crate) concurrency: usize,
+    pub(crate) workspace_concurrency: usize,
+    pub(crate) pause: Span,
+    pub(crate) pause_max: Span,
+    pub(crate) inside: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

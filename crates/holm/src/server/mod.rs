@@ -6,6 +6,7 @@
 
 mod acme;
 pub(crate) mod assembly;
+mod callbacks;
 mod dns;
 mod edge;
 mod first_start;
@@ -59,6 +60,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
     let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
 
+    let callbacks = callbacks::open(&config, &store)?;
+
     let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
@@ -72,6 +75,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
+    let sending = ending.draining.clone();
+    let sender = tokio::spawn(async move { callbacks.run(sending).await });
     api::fleet::ready(&app).await;
     tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
@@ -81,6 +86,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     forget_address(&config);
     // It ends with the draining, which is over; a failure in it was logged where it happened.
     let _ = fleet.await;
+    let _ = sender.await;
     sandboxes.leave().await;
     tracing::info!("stopped");
     observation.finish().await;
