@@ -3,8 +3,20 @@
 //! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt; what came of it is
 //! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
 
+pub mod callbacks;
 mod crew;
 pub mod cron;
 pub mod deliveries;
+mod dispatch;
+mod plan;
+mod queue;
+mod rules;
+mod settings;
+mod share;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
+pub use dispatch::run;
+pub use plan::{Assignment, Order, Plan, Scratch, plan};
+pub use queue::{Hooks, NewExecution, Queue, StartError};
+pub use rules::status;
+pub use settings::Settings;

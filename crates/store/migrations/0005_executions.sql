@@ -17,6 +17,8 @@ CREATE TABLE executions (
     -- Tasks at once, and megabytes of each.
     parallelism  BIGINT NOT NULL,
     memory_mb    BIGINT NOT NULL,
+    -- Of each task.
+    retries_max  BIGINT NOT NULL,
     -- Tasks by state: running, waiting for another try, and ended.
     running      BIGINT NOT NULL,
     waiting      BIGINT NOT NULL,
@@ -47,7 +49,7 @@ CREATE TABLE execution_orders (
     execution_id TEXT PRIMARY KEY REFERENCES executions (id) ON DELETE CASCADE DEFERRABLE,
     -- What was decided when it was made, sealed: environments hold secrets.
     plan         TEXT NOT NULL,
-    -- The arguments of all tasks, a JSON array.
+    -- The arguments of all tasks: a JSON object each, one a line.
     arguments    TEXT NOT NULL
 );
 

@@ -62,6 +62,8 @@ pub struct Execution {
     pub parallelism: i64,
     /// Of each task.
     pub memory_mb: i64,
+    /// Of each task.
+    pub retries_max: i64,
     pub counts: Counts,
     /// From when on a task can be claimed, if one can.
     pub ready_at: Option<Timestamp>,
@@ -91,7 +93,7 @@ pub struct Counts {
 pub struct Order {
     /// Sealed in the context of [`context`].
     pub plan: String,
-    /// A JSON array.
+    /// The arguments of all tasks: a JSON object each, one a line.
     pub arguments: String,
 }
 
@@ -100,7 +102,7 @@ macro_rules! select {
         concat!(
             "SELECT id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
              running, waiting, succeeded, failed, cancelled, retried, ready_at, turn,
-             created_at, updated_at, started_at, ended_at FROM executions ",
+             created_at, updated_at, started_at, ended_at, retries_max FROM executions ",
             $rest
         )
     };
@@ -119,8 +121,8 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
     tx.execute(
         TABLE,
         "INSERT INTO executions (id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
-             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
+             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
         params![
             id,
             workspace,
@@ -141,7 +143,8 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
             execution.ready_at,
             *turn,
             execution.created_at,
-            execution.updated_at
+            execution.updated_at,
+            execution.retries_max
         ],
     )?;
     let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
@@ -261,6 +264,7 @@ fn read(row: &Row) -> Result<Execution, Error> {
         next: row.int(7)?,
         parallelism: row.int(8)?,
         memory_mb: row.int(9)?,
+        retries_max: row.int(22)?,
         counts: Counts {
             running: row.int(10)?,
             waiting: row.int(11)?,

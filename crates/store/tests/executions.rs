@@ -38,6 +38,7 @@ fn execution(world: &World, name: &str, total: i64) -> Execution {
         next: 0,
         parallelism: 10,
         memory_mb: 512,
+        retries_max: 3,
         counts: Counts::default(),
         ready_at: Some(now),
         turn: 0,
