@@ -14,12 +14,14 @@
 mod chronicle;
 mod clock;
 pub(crate) mod create;
+mod cron;
 mod launch;
 mod machine;
 mod routes;
 mod rows;
 mod schedules;
 mod settle;
+pub(crate) mod start;
 mod turns;
 mod watch;
 

@@ -41,7 +41,7 @@ async fn follow(app: &App) -> Result<(), Error> {
 
 /// Tells of every route there is.
 async fn read_all(app: &App) -> Result<(), Error> {
-    for kind in routes::KINDS.into_iter().chain([KindName::Schedule]) {
+    for kind in routes::KINDS.into_iter().chain([KindName::Schedule, KindName::Job]) {
         let mut after: Option<ResourceId> = None;
         loop {
             let from = after.clone();
@@ -82,7 +82,9 @@ async fn concerned(app: &App, change: &Change) -> Result<Vec<(KindName, Resource
             rows.extend(app.store.read(find).await?.into_iter().map(|id| (KindName::Preview, id)));
             Ok(rows)
         }
-        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule)) => Ok(itself(app, kind, change)),
+        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule | KindName::Job)) => {
+            Ok(itself(app, kind, change))
+        }
         Some(KindName::PreviewToken) => {
             let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(Vec::new()) };
             let (workspace, parent, name) = (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
@@ -108,7 +110,7 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
     let (of, wanted) = (app.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(row) = resources::find_by_id(tx, &wanted)? else { return Ok(None) };
-        let due = clock::due(&row)?;
+        let due = clock::due(&of, tx, &row)?;
         let route = routes::of_row(&of, tx, row)?;
         Ok::<_, Error>(Some((route, due)))
     };
