@@ -4,10 +4,10 @@
 //! the execution is started. So no time starts two executions and none is lost, whatever is killed when.
 
 use super::rows;
-use super::start::{self, Start};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
+use crate::executions::{self, Asked};
 use jobs::cron::{Due, Steps, Timed, steps};
 use store::Tx;
 use store::cron as marks;
@@ -60,8 +60,8 @@ fn begin(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>, due: &Due) -> Result<(),
     let trigger = triggers.into_iter().find(|trigger| trigger.id.as_deref() == Some(due.trigger.as_str()));
     let tasks = trigger.and_then(|trigger| trigger.configuration.as_ref()?.tasks.clone()).unwrap_or_default();
     let tasks = if tasks.is_empty() { vec![Default::default()] } else { tasks };
-    let name = due.execution_name(desk.world());
-    match start::start(desk, tx, job, Start { name, tasks, timeout_s: None }) {
+    let name = Some(due.execution_name(desk.world()));
+    match executions::start(desk, tx, job, &Asked { name, tasks, ..Asked::default() }) {
         Err(Error::Store(error)) => Err(Error::Store(error)),
         Err(error) => {
             tracing::warn!(%error, job = %job.row.id, trigger = due.trigger, "a cron trigger could not start its job");

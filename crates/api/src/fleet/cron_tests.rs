@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use store::executions::{self, Query};
+use store::executions::Query;
 use store::identity::workspaces;
 use store::resources::Order;
 use store::{Store, Target};
@@ -51,6 +51,7 @@ fn settings() -> Settings {
         quotas: Default::default(),
         streams_max: 16,
         feed_poll: Duration::from_millis(20),
+        jobs: ::jobs::Settings::default(),
     }
 }
 
@@ -148,7 +149,7 @@ impl Servers {
                 offset: 0,
                 limit: 10_000,
             };
-            Ok(executions::list(tx, &query)?)
+            Ok(store::executions::list(tx, &query)?)
         };
         let all = self.write(list).await;
         let fresh: Vec<_> = all.into_iter().filter(|one| before.insert(one.name.clone())).collect();

@@ -11,6 +11,7 @@ use store::resources;
 use types::KindName;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
+use types::parts::Status;
 
 /// Rows that are read at once.
 const PAGE: i64 = 500;
@@ -107,6 +108,9 @@ fn itself(app: &App, kind: KindName, change: &Change) -> Vec<(KindName, Resource
 
 /// Tells what a row says now, and acts on it.
 async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error> {
+    if kind == KindName::Job {
+        return look_at_job(app, id).await;
+    }
     let (of, wanted) = (app.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(row) = resources::find_by_id(tx, &wanted)? else { return Ok(None) };
@@ -125,7 +129,22 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
         None => forget(app, kind, id),
     }
     if kind == KindName::Sandbox {
-        settle::settle_soon(app, id.clone());
+        settle::settle_soon(app, kind, id.clone());
+    }
+    Ok(())
+}
+
+/// A job has no route; it waits to hear whether it can be run, and the clock may have to start it.
+async fn look_at_job(app: &App, id: &ResourceId) -> Result<(), Error> {
+    let (of, wanted) = (app.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| match resources::find_by_id(tx, &wanted)? {
+        Some(row) => Ok::<_, Error>((row.status, clock::due(&of, tx, &row)?)),
+        None => Ok((None, None)),
+    };
+    let (status, due) = app.store.read(work).await?;
+    app.fleet.0.clock.set(id.clone(), KindName::Job, due);
+    if status == Some(Status::Deploying) {
+        settle::settle_soon(app, KindName::Job, id.clone());
     }
     Ok(())
 }
@@ -144,9 +163,12 @@ pub(super) async fn tell_route(app: &App, id: &ResourceId) -> Result<(), Error> 
 }
 
 fn forget(app: &App, kind: KindName, id: &ResourceId) {
-    app.fleet.tell(RouteChange::Gone(id.clone()));
     app.fleet.0.clock.set(id.clone(), kind, None);
+    if kind == KindName::Job {
+        return;
+    }
+    app.fleet.tell(RouteChange::Gone(id.clone()));
     if kind == KindName::Sandbox {
-        settle::settle_soon(app, id.clone());
+        settle::settle_soon(app, kind, id.clone());
     }
 }

@@ -194,7 +194,8 @@ impl Managed for Job {
     }
 
     fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        triggers::give_back_addresses(desk, tx, held)
+        triggers::give_back_addresses(desk, tx, held)?;
+        Ok(desk.app.queue.cancel_job(tx, &held.row.workspace, &held.row.name)?)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::call::{Asked, Who, json, raw_body};
 use crate::engine::{Desk, Held, opened};
 use crate::error::Error;
-use crate::fleet::start::{self, Start};
+use crate::executions::{self, Asked as Wanted};
 use crate::furnish::as_admin;
 use crate::headers;
 use crate::operation::Needs;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use store::deliveries::{self, NewDelivery};
-use store::executions::{self, Execution};
+use store::executions::{Execution, find_by_id};
 use store::identity::workspaces::{self, Workspace};
 use store::trigger_addresses::{self as addresses, Holder};
 use store::{Tx, resources};
@@ -127,18 +127,16 @@ fn arguments(raw: &[u8]) -> Result<Free, Error> {
 fn begin(desk: &Desk, tx: &mut Tx<'_>, address: &str, arguments: Free) -> Result<ExecutionId, Error> {
     let workspace = &desk.member.workspace;
     let holder = addresses::find(tx, workspace, address)?.ok_or(Error::NoRoute)?;
-    let job = Held::<Job>::get(desk, tx, &[], &holder.name)?;
+    let job = Held::<Job>::lock(desk, tx, &[], &holder.name)?;
     let wish = opened(desk, &job)?;
     let trigger = trigger(&wish, &holder.trigger).ok_or(Error::NoRoute)?;
     if !trigger.is_on() {
         return Err(Error::Malformed("the trigger is disabled; set its `enabled` to true first".into()));
     }
-    if !wish.enabled() {
-        return Err(Error::Malformed("the job is disabled; set `spec.enabled` to true first".into()));
-    }
     let set = trigger.configuration.clone().unwrap_or_default();
     let name = format!("{}-{}", holder.trigger.chars().take(40).collect::<String>(), desk.world().random_text(12));
-    let begun = start::start(desk, tx, &job, Start { name, tasks: vec![arguments], timeout_s: set.timeout })?;
+    let wanted = Wanted { name: Some(name), tasks: vec![arguments], timeout_s: set.timeout, ..Wanted::default() };
+    let begun = executions::start(desk, tx, &job, &wanted)?;
     if let Some(url) = set.callback().filter(|_| trigger.kind == Some(TriggerType::HttpAsync)) {
         let new = NewDelivery {
             workspace: workspace.clone(),
@@ -159,7 +157,7 @@ async fn ended(app: &App, id: ExecutionId) -> Result<Response, Error> {
     let deadline = Instant::now() + WAIT_MAX;
     loop {
         let wanted = id.clone();
-        let execution = app.store.read(move |tx| executions::find_by_id(tx, &wanted)).await?;
+        let execution = app.store.read(move |tx| find_by_id(tx, &wanted)).await?;
         let gone = || Error::NotFound("the execution is gone: its workspace was deleted".into());
         let execution = execution.ok_or_else(gone)?;
         if execution.phase.has_ended() {

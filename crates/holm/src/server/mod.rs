@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::world;
 use acme::Acme;
+use api::App;
 use auth::Auth;
 use edge::Hosts;
 use front::Front;
@@ -78,7 +79,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let sending = ending.draining.clone();
     let sender = tokio::spawn(async move { callbacks.run(sending).await });
     api::fleet::ready(&app).await;
-    tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
+    tokio::spawn(tidy(store, auth, app.clone(), world, ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
@@ -144,9 +145,12 @@ async fn follow_signals(ending: Ending) {
 }
 
 /// Removes what need not be kept, now and then. A failure is only late work.
-async fn tidy(store: Store, auth: Auth, world: World, draining: CancellationToken) {
+async fn tidy(store: Store, auth: Auth, app: App, world: World, draining: CancellationToken) {
     while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
         let tidied = store.tidy(world.now()).await;
+        if let Err(error) = app.forget_executions().await {
+            tracing::warn!(%error, "old executions stay; it is tried again in an hour");
+        }
         match auth.maintain().await.and(tidied) {
             Ok(done) => tracing::debug!(?done, "tidied"),
             Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),

@@ -3,6 +3,7 @@
 
 mod faults;
 mod room;
+mod speed;
 mod stage;
 
 use jobs::Failure;

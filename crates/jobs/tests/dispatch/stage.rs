@@ -1,9 +1,10 @@
 //! A database, machines that only pretend to run tasks, and what is asked of them.
+#![expect(unreachable_pub, reason = "a test binary has no outside")]
 
 use jobs::{Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running, Settings};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use store::executions::{self, Execution, tasks};
 use store::{Error, Store, Target, Tx};
@@ -17,10 +18,11 @@ use types::{Timestamp, World};
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A world with the real pace of time.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A world with the real pace of time, and the same time everywhere.
 pub fn world() -> World {
-    let start = Instant::now();
-    let now = move || Timestamp::from_ms(1_800_000_000_000 + start.elapsed().as_millis() as i64);
+    let now = || Timestamp::from_ms(1_800_000_000_000 + START.elapsed().as_millis() as i64);
     World::new(now, |bytes| getrandom::fill(bytes).unwrap())
 }
 
@@ -93,7 +95,7 @@ impl Stage {
     }
 
     pub fn queue(&self, settings: Settings) -> Queue {
-        settings.check().unwrap();
+        assert_eq!(settings.check(), Ok(()));
         Queue::new(settings, vec![Arc::new(Told(self.log.clone()))])
     }
 
