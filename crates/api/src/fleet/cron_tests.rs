@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use super::*;
 use crate::app::Parts;
 use crate::domains::{Leads, Lookup, NoAnswer};
