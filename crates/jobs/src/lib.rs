@@ -4,5 +4,6 @@
 //! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
 
 mod crew;
+pub mod runners;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
