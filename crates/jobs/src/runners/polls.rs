@@ -19,7 +19,7 @@ const SCAN: i64 = 500;
 const TRIM: i64 = 1000;
 const TRIMS_MAX: usize = 100;
 /// Workflow jobs of a repository that are asked for one by one when the code host does not list them.
-const RECHECKS_MAX: i64 = 50;
+const RECHECKS_MAX: usize = 50;
 
 /// Why asking about a repository ended early.
 #[derive(Debug, thiserror::Error)]
@@ -117,24 +117,40 @@ impl Runners {
     }
 
     async fn ask(&self, repository: &Repository, connection: &Connection) -> Result<(), PollError> {
-        let host = &self.0.host;
+        let mut seen = BTreeSet::new();
+        let discovered = self.discover(repository, connection, &mut seen).await;
+        // However many new ones there are, those that are known are not forgotten over them.
+        if let Err(PollError::Host(Fault::TooMany(_))) = discovered {
+            self.recheck(repository, connection, &seen).await?;
+            return discovered;
+        }
+        discovered?;
+        self.recheck(repository, connection, &seen).await
+    }
+
+    /// Takes in all workflow jobs of runs that have not ended.
+    async fn discover(
+        &self,
+        repository: &Repository,
+        connection: &Connection,
+        seen: &mut BTreeSet<i64>,
+    ) -> Result<(), PollError> {
         let mut allowance = Allowance::of(self.0.settings.poll_requests_max);
+        self.sweep(repository, connection, &mut allowance).await?;
         let mut runs = Vec::new();
         for status in OPEN_RUNS {
-            runs.extend(host.runs(connection, &repository.name, status, &mut allowance).await?);
+            runs.extend(self.0.host.runs(connection, &repository.name, status, &mut allowance).await?);
         }
         // Where there are more than can be asked for at once, each has its turn some time.
         let first = u16::from_le_bytes(self.0.store.world().random_bytes());
         let turn = usize::from(first) % runs.len().max(1);
         runs.rotate_left(turn);
-        self.sweep(repository, connection, &mut allowance).await?;
-        let mut seen = BTreeSet::new();
         for run in runs {
-            let reports = host.jobs(connection, &repository.name, run, &mut allowance).await?;
+            let reports = self.0.host.jobs(connection, &repository.name, run, &mut allowance).await?;
             seen.extend(reports.iter().filter(|report| report.sighting.is_some()).map(|report| report.id));
             self.report(repository, reports).await?;
         }
-        self.recheck(repository, connection, &seen, &mut allowance).await
+        Ok(())
     }
 
     /// Asks for workflow jobs that are not in any open run: they have ended, or were missed.
@@ -143,13 +159,13 @@ impl Runners {
         repository: &Repository,
         connection: &Connection,
         seen: &BTreeSet<i64>,
-        allowance: &mut Allowance,
     ) -> Result<(), PollError> {
+        let mut allowance = Allowance::of(RECHECKS_MAX);
         let of = repository.clone();
         let open = self.0.store.read(move |tx| runners::open(tx, &of.workspace, &of.name, i64::MAX)).await?;
         let missing = open.iter().filter(|job| !seen.contains(&job.id));
-        for WorkflowJob { id, run_id, .. } in missing.take(usize::try_from(RECHECKS_MAX).unwrap_or(0)) {
-            let found = self.0.host.job(connection, &repository.name, *id, allowance).await?;
+        for WorkflowJob { id, run_id, .. } in missing.take(RECHECKS_MAX) {
+            let found = self.0.host.job(connection, &repository.name, *id, &mut allowance).await?;
             let gone = || Report {
                 id: *id,
                 run_id: *run_id,
