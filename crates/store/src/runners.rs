@@ -178,12 +178,7 @@ pub fn wake_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp) -> Result<
 }
 
 /// Workflow jobs of a repository for which something is left to do, oldest first.
-pub fn open(
-    tx: &mut Tx<'_>,
-    workspace: &WorkspaceId,
-    repository: &str,
-    limit: i64,
-) -> Result<Vec<WorkflowJob>, Error> {
+pub fn open(tx: &mut Tx<'_>, workspace: &WorkspaceId, repository: &str, limit: i64) -> Result<Vec<WorkflowJob>, Error> {
     let sql = select!(
         "WHERE workspace_id = $1 AND repository = $2 AND due_at IS NOT NULL ORDER BY created_at, workflow_job_id LIMIT $3"
     );

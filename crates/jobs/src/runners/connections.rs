@@ -34,7 +34,10 @@ pub(super) struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("id", &self.id).field("repositories", &self.repositories).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("id", &self.id)
+            .field("repositories", &self.repositories)
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,7 +132,7 @@ mod tests {
         check(&[open.clone(), listing.clone()], Some("listing"));
         check(&[elsewhere.clone(), open.clone()], Some("open"));
         check(&[open.clone(), open.clone()], None);
-        check(&[elsewhere.clone()], None);
+        check(std::slice::from_ref(&elsewhere), None);
         check(&[], None);
         assert!(open.covers("me/repo") && listing.covers("me/repo") && !elsewhere.covers("me/repo"));
     }

@@ -108,7 +108,9 @@ impl Runners {
         match self.ask(&repository, &connection).await {
             Ok(()) => {}
             Err(PollError::Store(error)) => return Err(error),
-            Err(PollError::Host(Fault::Limited { until })) => tracing::debug!(%until, "asking about a repository waits"),
+            Err(PollError::Host(Fault::Limited { until })) => {
+                tracing::debug!(%until, "asking about a repository waits")
+            }
             Err(PollError::Host(fault)) => {
                 tracing::warn!(%fault, repository = repository.name, "a repository could not be asked about");
             }

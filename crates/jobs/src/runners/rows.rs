@@ -1,9 +1,9 @@
 //! Transactions that several parts of runners share.
 
+use super::names;
 use super::rules::{self, Changes, Holder, Sighting};
 use super::settings::Settings;
 use super::webhooks::Report;
-use super::names;
 use store::runners::{self, Leaving, Phase, WorkflowJob};
 use store::{Error, Tx, identity, resources};
 use types::ids::{ResourceId, WorkspaceId};

@@ -29,8 +29,12 @@ const VAIN_DOUBLINGS_MAX: i64 = 6;
 pub(super) enum Sighting {
     Queued,
     /// By the runner of this name, if it says so.
-    InProgress { runner: Option<String> },
-    Completed { runner: Option<String> },
+    InProgress {
+        runner: Option<String>,
+    },
+    Completed {
+        runner: Option<String>,
+    },
 }
 
 impl Sighting {
@@ -70,7 +74,9 @@ pub(super) struct Changes {
 pub enum Progress {
     /// No machine has had room for it yet.
     Queued,
-    Running { since: Timestamp },
+    Running {
+        since: Timestamp,
+    },
     Ended,
 }
 

@@ -19,20 +19,44 @@ enum Truth {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// A webhook comes; it may come again.
-    Deliver { which: usize, again: bool },
-    Lose { which: usize },
+    Deliver {
+        which: usize,
+        again: bool,
+    },
+    Lose {
+        which: usize,
+    },
     /// An idle runner picks up the workflow job that waits longest.
-    PickUp { which: usize },
-    Complete { which: usize },
-    Cancel { which: usize },
+    PickUp {
+        which: usize,
+    },
+    Complete {
+        which: usize,
+    },
+    Cancel {
+        which: usize,
+    },
     /// A server makes a runner, all the way, or ends after the claim or after the registration.
-    Make { which: usize, crash: Option<bool> },
-    Fail { which: usize },
-    Look { which: usize },
+    Make {
+        which: usize,
+        crash: Option<bool>,
+    },
+    Fail {
+        which: usize,
+    },
+    Look {
+        which: usize,
+    },
     /// An idle runner ends by itself.
-    Die { which: usize },
-    Leave { which: usize },
-    Pass { seconds: i64 },
+    Die {
+        which: usize,
+    },
+    Leave {
+        which: usize,
+    },
+    Pass {
+        seconds: i64,
+    },
     Poll,
 }
 

@@ -8,8 +8,8 @@ use super::starter::StartError;
 use super::{BATCH, REFUSED_S, Runners};
 use store::runners::{self, Phase, Repository, Runner, WorkflowJob};
 use store::{Error, Tx, resources};
-use types::Timestamp;
 use types::KindName;
+use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::parts::Sensitive;
 
@@ -174,8 +174,8 @@ impl Runners {
         };
         let progress = self.0.starter.progress(tx, &runner.execution)?;
         let before = job.phase.clone();
-        let withdrawn = matches!(job.phase, Phase::Waiting(_))
-            && rows::serving(tx, settings, &job.job, &job.repository)?.is_none();
+        let withdrawn =
+            matches!(job.phase, Phase::Waiting(_)) && rows::serving(tx, settings, &job.job, &job.repository)?.is_none();
         let (verdict, changes) = match withdrawn {
             true => (Verdict::Keep, rules::withdraw(&mut job, now)),
             false => rules::look(&mut job, progress, settings, now),
@@ -185,7 +185,7 @@ impl Runners {
             Verdict::Keep => Ok(Looked::Settled { changed: job.phase != before }),
             Verdict::Remove(runner) => {
                 let all = connections::all(tx, &self.0.store.keyring(), workspace)?;
-                Ok(Looked::Overdue(runner, connections::choose(&all, &job.repository).cloned()))
+                Ok(Looked::Overdue(runner, connections::choose(&all, &job.repository).cloned().map(Box::new)))
             }
         }
     }
@@ -220,7 +220,7 @@ enum Claimed {
 }
 
 enum Looked {
-    Overdue(Runner, Option<Connection>),
+    Overdue(Runner, Option<Box<Connection>>),
     Settled { changed: bool },
 }
 

@@ -109,7 +109,8 @@ struct Answer {
 impl CodeHost {
     pub(super) fn new(settings: &Settings, world: World) -> Result<Self, reqwest::Error> {
         // A redirect would take our credentials elsewhere.
-        let http = Client::builder().timeout(settings.answer_max).redirect(reqwest::redirect::Policy::none()).build()?;
+        let http =
+            Client::builder().timeout(settings.answer_max).redirect(reqwest::redirect::Policy::none()).build()?;
         Ok(Self {
             http,
             base: settings.api_url.trim_end_matches('/').to_owned(),
