@@ -103,7 +103,6 @@ pub(crate) struct Cloud {
     pub(crate) runners: Runners,
     pub(crate) queue: Arc<Queue>,
     pub(crate) host: CodeHost,
-    pub(crate) workspace: WorkspaceId,
     pub(crate) job: Stored,
     pub(crate) now: Arc<AtomicI64>,
     settings: Settings,
@@ -155,7 +154,7 @@ impl Cloud {
             "spec": {"enabled": true, "githubRunner": {"repositories": ["Me/Repo"]}, "runtime": {}},
         });
         let job = add_job(&store, &workspace, JOB, &wish).await;
-        Self { store, runners, queue, host, workspace, job, now, settings, store_settings, _folder: folder }
+        Self { store, runners, queue, host, job, now, settings, store_settings, _folder: folder }
     }
 
     /// Another server on the same database.
