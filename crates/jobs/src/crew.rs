@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::str::FromStr;
+use store::executions::tasks;
 use types::Timestamp;
 use types::ids::ExecutionId;
 
@@ -25,11 +26,11 @@ pub trait Crew<A>: Send + Sync + 'static {
     /// The same at every start of this program on this machine, and no other machine's.
     fn name(&self) -> &str;
 
-    /// Runs an attempt to its end, or goes on with one that an earlier run of this program began. When this answers,
-    /// nothing of the attempt is left on the machine.
+    /// Runs an attempt to its end, or goes on with one that an earlier run of this program began. What is left of it
+    /// stays until it is [abandoned](Self::abandon), so that its outcome can be had again after a crash.
     fn run<'a>(&'a self, id: &'a AttemptId, attempt: A) -> Running<'a, Outcome>;
 
-    /// Ends an attempt at once and removes all of it. Without it there is nothing to do.
+    /// Removes all of an attempt, and ends it at once if it still runs. Without it there is nothing to do.
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()>;
 
     /// The attempts that are on this machine, also those that have ended.
@@ -58,9 +59,52 @@ pub enum Failure {
     Lost(String),
 }
 
+impl Failure {
+    /// Whether it is the task's own, so that it uses up one of its retries.
+    pub(crate) const fn is_the_tasks_own(&self) -> bool {
+        !matches!(self, Self::Lost(_))
+    }
+
+    pub(crate) fn stored(&self) -> tasks::Failure {
+        let (name, code, text) = match self {
+            Self::Exited(code) => (EXITED, Some(*code), None),
+            Self::Killed(signal) => (KILLED, Some(*signal), None),
+            Self::OutOfMemory => (OUT_OF_MEMORY, None, None),
+            Self::TimedOut => (TIMED_OUT, None, None),
+            Self::NotStarted(why) => (NOT_STARTED, None, Some(why)),
+            Self::Lost(why) => (LOST, None, Some(why)),
+        };
+        let text = text.map(|text| text.chars().take(TEXT_MAX).collect());
+        tasks::Failure { name: name.into(), code: code.map(i64::from), text }
+    }
+
+    /// The failure that a task's row tells of.
+    pub fn of_row(row: &tasks::Failure) -> Self {
+        let code = row.code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
+        let text = row.text.clone().unwrap_or_default();
+        match row.name.as_str() {
+            EXITED => Self::Exited(code),
+            KILLED => Self::Killed(code),
+            OUT_OF_MEMORY => Self::OutOfMemory,
+            TIMED_OUT => Self::TimedOut,
+            NOT_STARTED => Self::NotStarted(text),
+            _ => Self::Lost(text),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no attempt")]
 pub struct BadAttemptId(String);
+
+const EXITED: &str = "exited";
+const KILLED: &str = "killed";
+const OUT_OF_MEMORY: &str = "out_of_memory";
+const TIMED_OUT: &str = "timed_out";
+const NOT_STARTED: &str = "not_started";
+const LOST: &str = "lost";
+/// Characters of a failure's text that are kept.
+const TEXT_MAX: usize = 500;
 
 const PREFIX: &str = "task-";
 const EXECUTION_PREFIX: &str = "exe_";
@@ -89,6 +133,21 @@ impl FromStr for AttemptId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_reads_back_as_it_was_stored() {
+        let (why, gone) = ("no such file".to_owned(), "the machine went away".to_owned());
+        for failure in [
+            Failure::Exited(-3),
+            Failure::Killed(9),
+            Failure::OutOfMemory,
+            Failure::TimedOut,
+            Failure::NotStarted(why),
+            Failure::Lost(gone),
+        ] {
+            assert_eq!(Failure::of_row(&failure.stored()), failure);
+        }
+    }
 
     #[test]
     fn an_attempt_is_found_again_by_the_name_of_its_instance() {

@@ -4,6 +4,17 @@
 //! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
 
 mod crew;
+mod dispatch;
+mod plan;
+mod queue;
+mod rules;
 pub mod runners;
+mod settings;
+mod share;
 
 pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
+pub use dispatch::run;
+pub use plan::{Assignment, Order, Plan, Scratch, plan};
+pub use queue::{Hooks, NewExecution, Queue, StartError};
+pub use rules::status;
+pub use settings::Settings;

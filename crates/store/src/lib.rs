@@ -7,6 +7,7 @@
 pub mod backup;
 mod db;
 mod error;
+pub mod executions;
 pub mod feed;
 pub mod firings;
 pub mod idempotency;

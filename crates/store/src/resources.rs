@@ -4,6 +4,7 @@ mod counts;
 mod list;
 
 pub use counts::{count, counts};
+pub(crate) use list::containing;
 pub use list::{Order, Position, Query, list, position, total};
 
 use crate::feed::{self, Act, NewChange};
@@ -247,6 +248,7 @@ pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -
         }
     }
     tx.execute("resource_counts", "DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
+    crate::executions::delete_workspace(tx, workspace)?;
     tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
     Ok(())
 }

@@ -47,7 +47,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 }
 
 macro_rules! from_id {
-    ($($id:ident),+) => {$(
+    ($($id:ident),+ $(,)?) => {$(
         impl From<&types::ids::$id> for Value {
             fn from(id: &types::ids::$id) -> Self {
                 Self::Text(id.as_str().to_owned())
@@ -66,7 +66,7 @@ from_id!(
     ClientId,
     GrantId,
     ResourceId,
-    ExecutionId
+    ExecutionId,
 );
 
 /// One row of an answer; columns by position, as the statement lists them.

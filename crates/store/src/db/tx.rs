@@ -90,6 +90,14 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// As [`Tx::locking`], but passes over rows that another transaction holds.
+    pub(crate) fn locking_free<'s>(&self, select: &'s str) -> Cow<'s, str> {
+        match self.conn {
+            Conn::Sqlite(_) => Cow::Borrowed(select),
+            Conn::Postgres(_) => Cow::Owned(format!("{select} FOR UPDATE SKIP LOCKED")),
+        }
+    }
+
     /// The revision for the next change of this transaction; see the module `feed`.
     pub(crate) fn next_revision(&mut self) -> Result<i64, Error> {
         let revision = match self.next_revision {

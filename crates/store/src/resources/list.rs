@@ -222,7 +222,7 @@ impl Statement {
 }
 
 /// The pattern of all texts that contain this one.
-fn containing(text: &str) -> String {
+pub(crate) fn containing(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');
     for character in text.chars() {

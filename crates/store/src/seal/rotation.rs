@@ -45,6 +45,7 @@ const SEALED: &[SealedColumn] = &[
     parts("resources", &["id"], "'resources/' || id", "wish"),
     parts("revisions", &["resource_id", "id"], "'resources/' || resource_id", "wish"),
     whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
+    whole!("execution_orders", &["execution_id"], "'executions/' || execution_id", "plan"),
     whole!("settings", &["name"], "'settings/' || name", "value"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
 ];

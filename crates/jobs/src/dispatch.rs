@@ -1,0 +1,406 @@
+//! The one loop in which a machine takes tasks and tells what came of them.
+//!
+//! ```text
+//! crew ──outcomes──▶ ┌───────────────── round: ONE transaction ─────────────────┐ ──claims──▶ crew
+//! commits, clock ──▶ │ renew lease · take tasks of the lost · record · claim     │ ──recorded──▶ removal
+//!                    └────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! So a commit is shared by as many tasks as ended meanwhile. An attempt is removed from the machine after its outcome is
+//! durable, and keeps its slot until then.
+//!
+//! # The lease
+//!
+//! A machine holds its tasks by one row, which it renews with each heartbeat. Others watch whether that row changes: when it
+//! did not for as long as a lease lasts, by the watcher's own clock that never jumps, they take the row away and the tasks
+//! with it, which are lost. A machine that could not renew ends its tasks by its own clock when three quarters of the lease
+//! have passed since it last began to. So the clocks of machines need not agree, and only must not run at different speeds.
+//!
+//! A machine whose program was killed cannot end anything: its instances go on, and when the program is not back within the
+//! lease, others begin the same tasks anew. What a task does may so be done twice; its result is accepted once.
+
+mod lease;
+mod orders;
+mod round;
+
+use crate::crew::{AttemptId, Crew, Failure, Outcome};
+use crate::plan::Assignment;
+use crate::queue::Queue;
+use crate::share::Room;
+use lease::Lease;
+use orders::Orders;
+use round::{Done, Ended, Round};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::executions::claims;
+use store::executions::tasks::{self, Task};
+use store::{Error, Store};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// After a failure of the database, wait before the next round.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// When tasks were promised and none could be had, commits are no reason to look again for so long.
+const QUIET: Duration = Duration::from_millis(50);
+/// More tasks than a machine ever holds.
+const HELD_MAX: i64 = 1_000_000;
+
+/// Takes and runs tasks until the end begins. What runs then is left to go on, and found again at the next start.
+pub async fn run<C: Crew<Assignment>>(store: Store, queue: Queue, crew: Arc<C>, ending: CancellationToken) {
+    let mut dispatcher = Dispatcher::new(store, queue, crew);
+    ending.run_until_cancelled(dispatcher.begin()).await;
+    while ending.run_until_cancelled(dispatcher.wait()).await.is_some() {
+        dispatcher.work(true).await;
+    }
+    dispatcher.work(false).await;
+}
+
+struct Dispatcher<C> {
+    store: Store,
+    queue: Queue,
+    crew: Arc<C>,
+    /// What has a slot of this machine.
+    mine: HashMap<AttemptId, Mine>,
+    /// What was not recorded yet.
+    outcomes: Vec<(AttemptId, Outcome)>,
+    running: JoinSet<Event>,
+    of_running: HashMap<tokio::task::Id, AttemptId>,
+    orders: Orders,
+    lease: Lease,
+    /// Of the execution that was claimed from last.
+    turn: i64,
+    commits: watch::Receiver<i64>,
+    /// Whether there may be something to claim.
+    ready: bool,
+    look_at: Instant,
+    quiet_until: Instant,
+}
+
+struct Mine {
+    /// As it was claimed.
+    task: Task,
+    memory_mb: i64,
+    stage: Stage,
+}
+
+enum Stage {
+    Running(AbortHandle),
+    /// Its outcome is to be recorded; what is left of it is on the machine.
+    Ended,
+    /// Its outcome is to be recorded; nothing of it is on the machine.
+    Gone,
+    /// It is recorded, and being removed from the machine.
+    Leaving,
+}
+
+enum Event {
+    Ended(AttemptId, Outcome),
+    Removed(AttemptId),
+}
+
+impl<C: Crew<Assignment>> Dispatcher<C> {
+    fn new(store: Store, queue: Queue, crew: Arc<C>) -> Self {
+        let now = Instant::now();
+        Self {
+            lease: Lease::new(queue.settings()),
+            orders: Orders::new(store.clone()),
+            commits: store.commits(),
+            store,
+            queue,
+            crew,
+            mine: HashMap::new(),
+            outcomes: Vec::new(),
+            running: JoinSet::new(),
+            of_running: HashMap::new(),
+            turn: 0,
+            ready: true,
+            look_at: now,
+            quiet_until: now,
+        }
+    }
+
+    /// Goes on with what an earlier run of this program has left, as far as it is still this machine's.
+    async fn begin(&mut self) {
+        let held = loop {
+            match self.held().await {
+                Ok(held) => break held,
+                Err(error) => tracing::error!(%error, "the tasks of this machine cannot be read; trying again"),
+            }
+            tokio::time::sleep(RETRY_AFTER).await;
+        };
+        let present = self.crew.present();
+        for id in present.iter().filter(|id| !held.contains_key(id)) {
+            self.remove(id.clone());
+        }
+        for (id, task) in held {
+            match present.contains(&id) {
+                true => self.assign(id, task).await,
+                false => self.lose(id, task, "the machine does not have it any more"),
+            }
+        }
+    }
+
+    /// What this machine holds, as others see it.
+    async fn held(&self) -> Result<HashMap<AttemptId, Task>, Error> {
+        let holder = self.crew.name().to_owned();
+        let held = self.store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await?;
+        Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
+    }
+
+    /// Ends what is this machine's no more: its workspace is gone, or its lease was. And gives back what it holds by the
+    /// rows alone: a commit whose answer was lost.
+    async fn compare(&mut self) -> Result<(), Error> {
+        let mut held = self.held().await?;
+        let taken = |(id, mine): (&AttemptId, &Mine)| {
+            (matches!(mine.stage, Stage::Running(_)) && !held.contains_key(id)).then(|| id.clone())
+        };
+        for id in self.mine.iter().filter_map(taken).collect::<Vec<_>>() {
+            tracing::warn!(attempt = %id, "a task is not this machine's any more; it is ended");
+            if let Some(Stage::Running(run)) =
+                self.mine.get_mut(&id).map(|mine| std::mem::replace(&mut mine.stage, Stage::Leaving))
+            {
+                run.abort();
+            }
+            self.remove(id);
+        }
+        held.retain(|id, _| !self.mine.contains_key(id));
+        for (id, task) in held {
+            self.lose(id, task, "the machine does not have it");
+        }
+        Ok(())
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) {
+        loop {
+            let now = Instant::now();
+            let (free, renew_at) = (self.room().is_some(), self.lease.renew_at(now));
+            if !self.outcomes.is_empty() || renew_at <= now || (self.ready && free) {
+                return;
+            }
+            let listens = free && self.quiet_until <= now;
+            let until = if free { renew_at.min(self.look_at) } else { renew_at };
+            tokio::select! {
+                Some(joined) = self.running.join_next_with_id() => {
+                    self.note(joined);
+                    while let Some(joined) = self.running.try_join_next_with_id() {
+                        self.note(joined);
+                    }
+                    continue;
+                }
+                // Fails never: the store is ours too.
+                _ = self.commits.changed(), if listens => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+            if free {
+                self.look().await;
+            }
+        }
+    }
+
+    /// Whether there is something to claim, or when there will be.
+    async fn look(&mut self) {
+        let poll = self.queue.settings().poll;
+        let ready_at = self.store.read(claims::next_ready).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the queue cannot be read");
+            None
+        });
+        let wait_ms = ready_at.map(|ready_at| ready_at.since(self.store.world().now()));
+        self.ready = wait_ms.is_some_and(|ms| ms <= 0);
+        let wait = wait_ms.and_then(|ms| u64::try_from(ms).ok()).map_or(poll, Duration::from_millis);
+        self.look_at = Instant::now() + wait.min(poll);
+    }
+
+    /// What may be claimed.
+    fn room(&self) -> Option<Room> {
+        let settings = self.queue.settings();
+        let slots = i64::from(settings.slots) - i64::try_from(self.mine.len()).unwrap_or(i64::MAX);
+        let used: i64 = self.mine.values().map(|mine| mine.memory_mb).sum();
+        let memory_mb = i64::from(settings.memory_mb) - used;
+        (slots > 0 && memory_mb > 0).then_some(Room { slots, memory_mb })
+    }
+
+    /// Takes note of what ended or was removed.
+    fn note(&mut self, joined: Result<(tokio::task::Id, Event), JoinError>) {
+        let task = joined.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
+        let Some(of) = self.of_running.remove(&task) else { return };
+        match joined {
+            Ok((_, Event::Ended(id, outcome))) => self.ended(id, outcome),
+            Ok((_, Event::Removed(id))) => drop(self.mine.remove(&id)),
+            Err(error) if error.is_cancelled() => {}
+            Err(error) => {
+                tracing::error!(%error, attempt = %of, "running an attempt failed inside the server");
+                match self.mine.get(&of).map(|mine| &mine.stage) {
+                    Some(Stage::Running(_)) => self.ended(of, self.lost("the server failed")),
+                    _ => drop(self.mine.remove(&of)),
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, id: AttemptId, outcome: Outcome) {
+        let Some(mine) = self.mine.get_mut(&id).filter(|mine| matches!(mine.stage, Stage::Running(_))) else { return };
+        mine.stage = Stage::Ended;
+        self.outcomes.push((id, outcome));
+    }
+
+    fn lost(&self, why: &str) -> Outcome {
+        let ended_at = self.store.world().now();
+        Outcome { started_at: None, ended_at, result: Err(Failure::Lost(why.to_owned())) }
+    }
+
+    /// Gives a task back that is not on this machine.
+    fn lose(&mut self, id: AttemptId, task: Task, why: &str) {
+        self.outcomes.push((id.clone(), self.lost(why)));
+        self.mine.insert(id, Mine { task, memory_mb: 0, stage: Stage::Gone });
+    }
+
+    /// One round, and what follows from it.
+    async fn work(&mut self, claims: bool) {
+        let begun = Instant::now();
+        let round = self.round(begun, claims);
+        let (renews, wanted) = (round.renews, round.room.is_some());
+        let recorded: Vec<AttemptId> = self.outcomes.iter().map(|(id, _)| id.clone()).collect();
+        match self.commit(round).await {
+            Ok(done) => {
+                if renews {
+                    self.lease.renewed(begun);
+                    self.lease.watch(done.others.clone().unwrap_or_default(), begun);
+                }
+                self.outcomes.drain(..recorded.len());
+                recorded.into_iter().for_each(|id| self.recorded(id));
+                self.follow(done, wanted).await;
+                if renews && let Err(error) = self.compare().await {
+                    tracing::warn!(%error, "the tasks of this machine cannot be read");
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the queue cannot be written; trying again");
+                tokio::time::sleep(RETRY_AFTER).await;
+                if !self.lease.is_safe(Instant::now()) {
+                    self.abandon_all().await;
+                }
+            }
+        }
+    }
+
+    fn round(&self, now: Instant, claims: bool) -> Round {
+        let ended = |(id, outcome): &(AttemptId, Outcome)| {
+            Some(Ended { task: self.mine.get(id)?.task.clone(), outcome: outcome.clone() })
+        };
+        let renews = claims && (self.lease.renew_at(now) <= now || !self.lease.is_safe(now));
+        Round {
+            queue: self.queue.clone(),
+            holder: self.crew.name().to_owned(),
+            renews,
+            run_out: if renews { self.lease.run_out(now) } else { Vec::new() },
+            ended: Arc::new(self.outcomes.iter().filter_map(ended).collect()),
+            room: self.room().filter(|_| claims && self.ready),
+            turn: self.turn,
+        }
+    }
+
+    /// Commits a round. When that takes so long that the lease is in danger, ends what runs meanwhile.
+    async fn commit(&mut self, round: Round) -> Result<Done, Error> {
+        let store = self.store.clone();
+        let mut write = Box::pin(store.write(move |tx| round.run(tx)));
+        match tokio::time::timeout_at(self.lease.safe_until(Instant::now()), &mut write).await {
+            Ok(done) => done,
+            Err(_) => {
+                self.abandon_all().await;
+                write.await
+            }
+        }
+    }
+
+    /// The outcome of an attempt is durable.
+    fn recorded(&mut self, id: AttemptId) {
+        match self.mine.get_mut(&id) {
+            Some(mine) if matches!(mine.stage, Stage::Ended) => {
+                mine.stage = Stage::Leaving;
+                self.remove(id);
+            }
+            _ => drop(self.mine.remove(&id)),
+        }
+    }
+
+    /// Starts what was claimed.
+    async fn follow(&mut self, done: Done, wanted: bool) {
+        self.turn = done.turn;
+        if wanted {
+            self.ready = false;
+            if done.claimed.is_empty() {
+                self.quiet_until = Instant::now() + QUIET;
+                self.look_at = self.look_at.max(self.quiet_until);
+            }
+        }
+        let safe = self.lease.is_safe(Instant::now());
+        for task in done.claimed {
+            let Some(id) = attempt_of(&task) else { continue };
+            match safe {
+                true => self.assign(id, task).await,
+                false => self.lose(id, task, "the machine was too slow"),
+            }
+        }
+    }
+
+    /// Hands an attempt to the crew.
+    async fn assign(&mut self, id: AttemptId, task: Task) {
+        let order = match self.orders.get(&id.execution).await {
+            Ok(Some(order)) => order,
+            Ok(None) => return self.lose(id, task, "the execution is gone"),
+            Err(error) => {
+                tracing::error!(%error, attempt = %id, "an execution cannot be read");
+                return self.lose(id, task, "the server could not read the execution");
+            }
+        };
+        let memory_mb = order.execution.memory_mb;
+        let (crew, attempt, assignment) = (self.crew.clone(), id.clone(), Assignment { order, index: id.task });
+        let run = self.running.spawn(async move {
+            let outcome = crew.run(&attempt, assignment).await;
+            Event::Ended(attempt, outcome)
+        });
+        self.of_running.insert(run.id(), id.clone());
+        self.mine.insert(id, Mine { task, memory_mb, stage: Stage::Running(run) });
+    }
+
+    /// Has what is left of an attempt removed.
+    fn remove(&mut self, id: AttemptId) {
+        let (crew, attempt) = (self.crew.clone(), id.clone());
+        let removal = self.running.spawn(async move {
+            crew.abandon(&attempt).await;
+            Event::Removed(attempt)
+        });
+        self.of_running.insert(removal.id(), id);
+    }
+
+    /// Ends all that runs, before others may take it.
+    async fn abandon_all(&mut self) {
+        let mut ends = JoinSet::new();
+        for (id, mine) in &mut self.mine {
+            let Stage::Running(run) = &mine.stage else { continue };
+            run.abort();
+            mine.stage = Stage::Gone;
+            let (crew, attempt) = (self.crew.clone(), id.clone());
+            ends.spawn(async move {
+                crew.abandon(&attempt).await;
+                attempt
+            });
+        }
+        if !ends.is_empty() {
+            tracing::error!(tasks = ends.len(), "the lease of this machine runs out; its tasks are ended");
+        }
+        for id in ends.join_all().await {
+            self.outcomes.push((id, self.lost("the machine could not renew its lease")));
+        }
+    }
+}
+
+/// The attempt that a row tells of. Rows are written by us, so their numbers fit.
+fn attempt_of(task: &Task) -> Option<AttemptId> {
+    let (index, number) = (u32::try_from(task.index).ok()?, u32::try_from(task.attempt).ok()?);
+    Some(AttemptId { execution: task.execution.clone(), task: index, number })
+}

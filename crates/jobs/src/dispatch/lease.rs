@@ -1,0 +1,97 @@
+//! Leases: this machine's own, and what it sees of others'.
+
+use crate::settings::Settings;
+use std::collections::HashMap;
+use std::time::Duration;
+use store::executions::holders::Holder;
+use tokio::time::Instant;
+use types::Timestamp;
+
+pub(super) struct Lease {
+    lease: Duration,
+    safe: Duration,
+    heartbeat: Duration,
+    /// When the last renewal that worked was begun.
+    renewed: Option<Instant>,
+    /// When each of the others was first seen as it is.
+    seen: HashMap<String, (Timestamp, Instant)>,
+}
+
+impl Lease {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            lease: settings.lease,
+            safe: settings.lease_is_safe_for(),
+            heartbeat: settings.heartbeat,
+            renewed: None,
+            seen: HashMap::new(),
+        }
+    }
+
+    pub(super) fn renew_at(&self, now: Instant) -> Instant {
+        self.renewed.map_or(now, |renewed| renewed + self.heartbeat)
+    }
+
+    /// When this machine must have ended its tasks, unless it renews before.
+    pub(super) fn safe_until(&self, now: Instant) -> Instant {
+        self.renewed.unwrap_or(now) + self.safe
+    }
+
+    pub(super) fn is_safe(&self, now: Instant) -> bool {
+        self.renewed.is_some_and(|renewed| now < renewed + self.safe)
+    }
+
+    pub(super) fn renewed(&mut self, begun: Instant) {
+        self.renewed = Some(begun);
+    }
+
+    /// Notes how the leases of others are now.
+    pub(super) fn watch(&mut self, others: Vec<Holder>, now: Instant) {
+        let before = std::mem::take(&mut self.seen);
+        let since = |other: &Holder| match before.get(&other.name) {
+            Some((renewed_at, since)) if *renewed_at == other.renewed_at => *since,
+            _ => now,
+        };
+        self.seen = others.into_iter().map(|other| (other.name.clone(), (other.renewed_at, since(&other)))).collect();
+    }
+
+    /// Those whose lease has run out.
+    pub(super) fn run_out(&self, now: Instant) -> Vec<(String, Timestamp)> {
+        let out = self.seen.iter().filter(|(_, (_, since))| now.duration_since(*since) >= self.lease);
+        out.map(|(name, (renewed_at, _))| (name.clone(), *renewed_at)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(name: &str, renewed_ms: i64) -> Holder {
+        Holder { name: name.into(), slots: 1, memory_mb: 1, renewed_at: Timestamp::from_ms(renewed_ms) }
+    }
+
+    #[test]
+    fn a_lease_runs_out_when_it_did_not_change_for_its_time() {
+        let settings = Settings::default();
+        let (mut lease, start) = (Lease::new(&settings), Instant::now());
+        let later = |part: u32| start + settings.lease / 4 * part;
+        lease.watch(vec![holder("a", 1), holder("b", 1)], start);
+        lease.watch(vec![holder("a", 1), holder("b", 2)], later(2));
+        assert!(lease.run_out(later(3)).is_empty());
+        assert_eq!(lease.run_out(later(4)), [("a".to_owned(), Timestamp::from_ms(1))]);
+        lease.watch(vec![holder("b", 2)], later(4));
+        assert!(lease.run_out(later(5)).is_empty());
+        assert_eq!(lease.run_out(later(6)).len(), 1);
+    }
+
+    #[test]
+    fn a_machine_gives_up_before_others_take() {
+        let settings = Settings::default();
+        let (mut lease, start) = (Lease::new(&settings), Instant::now());
+        assert!(!lease.is_safe(start), "it was never renewed");
+        lease.renewed(start);
+        assert!(lease.is_safe(start + settings.heartbeat));
+        assert!(!lease.is_safe(lease.safe_until(start)));
+        assert!(lease.safe_until(start) < start + settings.lease);
+    }
+}

@@ -1,0 +1,206 @@
+//! One transaction of the loop. The database may ask for it to be done again, so it changes nothing but rows.
+
+use super::attempt_of;
+use crate::crew::{Failure, Outcome};
+use crate::queue::Queue;
+use crate::rules::{self, Patience};
+use crate::share::{Room, share};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::executions::tasks::{self, State, Task};
+use store::executions::{self, Execution, claims, holders};
+use store::{Error, Tx};
+use types::Timestamp;
+use types::ids::ExecutionId;
+
+/// Tasks of a lost machine that one round takes.
+const LOST_BATCH: i64 = 1000;
+/// Executions of one workspace that one round looks at.
+const CANDIDATES: i64 = 256;
+
+#[derive(Clone)]
+pub(super) struct Round {
+    pub queue: Queue,
+    /// This machine.
+    pub holder: String,
+    /// Whether the lease is renewed too.
+    pub renews: bool,
+    /// Others whose lease has run out.
+    pub run_out: Vec<(String, Timestamp)>,
+    pub ended: Arc<Vec<Ended>>,
+    /// What may be claimed.
+    pub room: Option<Room>,
+    pub turn: i64,
+}
+
+/// An attempt of this machine with what came of it.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    /// As it was claimed.
+    pub task: Task,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub claimed: Vec<Task>,
+    /// The other machines, when the lease was renewed.
+    pub others: Option<Vec<holders::Holder>>,
+    pub turn: i64,
+}
+
+impl Round {
+    pub(super) fn run(&self, tx: &mut Tx<'_>) -> Result<Done, Error> {
+        let now = tx.world().now();
+        let mut done = Done { turn: self.turn, ..Done::default() };
+        if self.renews {
+            done.others = Some(self.renew(tx, now)?);
+        }
+        let mut ended = self.ended.as_ref().clone();
+        for (name, renewed_at) in &self.run_out {
+            ended.extend(take(tx, name, *renewed_at, now)?);
+        }
+        self.record(tx, ended, now)?;
+        if let Some(room) = self.room {
+            self.claim(tx, room, now, &mut done)?;
+        }
+        Ok(done)
+    }
+
+    fn renew(&self, tx: &mut Tx<'_>, now: Timestamp) -> Result<Vec<holders::Holder>, Error> {
+        let settings = self.queue.settings();
+        let holder = holders::Holder {
+            name: self.holder.clone(),
+            slots: settings.slots.into(),
+            memory_mb: settings.memory_mb.into(),
+            renewed_at: now,
+        };
+        holders::renew(tx, &holder)?;
+        let mut others = holders::list(tx)?;
+        others.retain(|other| other.name != self.holder);
+        Ok(others)
+    }
+
+    /// Records outcomes, of each execution together, in the order in which executions are locked.
+    fn record(&self, tx: &mut Tx<'_>, ended: Vec<Ended>, now: Timestamp) -> Result<(), Error> {
+        let mut of: BTreeMap<ExecutionId, Vec<Ended>> = BTreeMap::new();
+        for one in ended {
+            of.entry(one.task.execution.clone()).or_default().push(one);
+        }
+        for (id, ended) in of {
+            // It is gone with its workspace, and its tasks with it.
+            let Some(mut execution) = executions::lock(tx, &id)? else { continue };
+            let mut accepted = false;
+            for one in ended {
+                accepted |= self.accept(tx, &mut execution, &one, now)?;
+            }
+            if accepted {
+                self.queue.conclude(tx, &mut execution, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&self, tx: &mut Tx<'_>, execution: &mut Execution, one: &Ended, now: Timestamp) -> Result<bool, Error> {
+        let patience = Patience::new(self.queue.settings(), execution.retries_max);
+        let luck = u16::from_le_bytes(tx.world().random_bytes());
+        let task = rules::after(&one.task, &one.outcome, execution.phase, patience, luck);
+        if !tasks::record(tx, &task)? {
+            return Ok(false);
+        }
+        rules::ended(execution, task.state, now);
+        if let Some(attempt) = attempt_of(&task) {
+            for hooks in self.queue.hooks() {
+                hooks.attempted(tx, &attempt, execution, &one.outcome)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn claim(&self, tx: &mut Tx<'_>, room: Room, now: Timestamp, done: &mut Done) -> Result<(), Error> {
+        let candidates = claims::candidates(tx, now, CANDIDATES)?;
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let settings = self.queue.settings();
+        let (whole_mb, workspace_max) = (settings.memory_mb.into(), settings.workspace_tasks_max.into());
+        let shares = share(room, whole_mb, candidates, &claims::running(tx)?, workspace_max);
+        for (id, count) in shares {
+            // Another machine may be at it: then it is looked at again shortly.
+            let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };
+            let count = count.min(rules::claimable(&execution));
+            let claimed = self.claim_of(tx, &mut execution, count, now)?;
+            if claimed.is_empty() {
+                continue;
+            }
+            done.turn = (done.turn + 1).max(now.ms());
+            execution.turn = done.turn;
+            self.queue.conclude(tx, &mut execution, now)?;
+            done.claimed.extend(claimed);
+        }
+        Ok(())
+    }
+
+    /// Claims tasks of one execution: those that come again before those that never ran.
+    fn claim_of(
+        &self,
+        tx: &mut Tx<'_>,
+        execution: &mut Execution,
+        count: i64,
+        now: Timestamp,
+    ) -> Result<Vec<Task>, Error> {
+        let mut claimed = match execution.counts.waiting {
+            0 => Vec::new(),
+            _ => tasks::due(tx, &execution.id, now, count)?,
+        };
+        for task in &mut claimed {
+            tasks::claim_again(tx, task, &self.holder, now)?;
+            task.attempt += 1;
+            self.holder.clone_into(&mut task.holder);
+            (task.state, task.claimed_at, task.started_at, task.ended_at) = (State::Running, now, None, None);
+        }
+        let again = i64::try_from(claimed.len()).unwrap_or(i64::MAX);
+        let fresh = (count - again).clamp(0, rules::fresh(execution));
+        let first = execution.next;
+        tasks::claim_fresh(tx, &execution.id, first, fresh, &self.holder, now)?;
+        claimed.extend((first..first + fresh).map(|index| self.fresh(&execution.id, index, now)));
+        rules::claimed(execution, fresh, again, now);
+        for attempt in claimed.iter().filter_map(attempt_of) {
+            for hooks in self.queue.hooks() {
+                hooks.claimed(tx, &attempt, execution)?;
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// A task as [`tasks::claim_fresh`] has written it.
+    fn fresh(&self, execution: &ExecutionId, index: i64, now: Timestamp) -> Task {
+        Task {
+            execution: execution.clone(),
+            index,
+            state: State::Running,
+            attempt: 1,
+            holder: self.holder.clone(),
+            failures: 0,
+            losses: 0,
+            claimed_at: now,
+            started_at: None,
+            ended_at: None,
+            failure: None,
+        }
+    }
+}
+
+/// Takes the tasks of a machine whose lease has run out, unless it came back. The lease goes with the last of them.
+fn take(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp, now: Timestamp) -> Result<Vec<Ended>, Error> {
+    if !holders::lock_if_stale(tx, name, renewed_at)? {
+        return Ok(Vec::new());
+    }
+    let held = tasks::held(tx, name, LOST_BATCH)?;
+    if i64::try_from(held.len()).is_ok_and(|count| count < LOST_BATCH) {
+        holders::remove(tx, name)?;
+    }
+    let why = || Failure::Lost("the machine that had it was not heard of any more".into());
+    let lost = |task| Ended { task, outcome: Outcome { started_at: None, ended_at: now, result: Err(why()) } };
+    Ok(held.into_iter().map(lost).collect())
+}

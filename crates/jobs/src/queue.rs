@@ -1,0 +1,223 @@
+//! The queue as those see it who start and cancel executions, inside whatever transaction they have.
+
+use crate::crew::{AttemptId, Outcome};
+use crate::plan::{self, Plan};
+use crate::rules;
+use crate::settings::Settings;
+use std::fmt;
+use std::sync::Arc;
+use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
+use store::{Error, Store, Tx};
+use types::Timestamp;
+use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+
+/// Rows that one transaction forgets.
+const TRIM_BATCH: i64 = 1000;
+
+/// What others do in the same transaction in which something happens here. An error undoes both.
+pub trait Hooks: Send + Sync + 'static {
+    /// An attempt was given to this machine.
+    fn claimed(&self, _tx: &mut Tx<'_>, _attempt: &AttemptId, _execution: &Execution) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The outcome of an attempt was accepted.
+    fn attempted(
+        &self,
+        _tx: &mut Tx<'_>,
+        _attempt: &AttemptId,
+        _execution: &Execution,
+        _outcome: &Outcome,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// An execution has ended. This happens once to each.
+    fn ended(&self, _tx: &mut Tx<'_>, _execution: &Execution) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Queue(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    hooks: Vec<Arc<dyn Hooks>>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
+
+/// An execution to be.
+#[derive(Debug, Clone)]
+pub struct NewExecution {
+    pub id: ExecutionId,
+    pub workspace: WorkspaceId,
+    pub job_id: ResourceId,
+    pub job: String,
+    /// Unique in the job.
+    pub name: String,
+    /// Of each task.
+    pub memory_mb: i64,
+    pub retries_max: i64,
+    /// Tasks that may run at once; none: all of them.
+    pub parallelism: Option<i64>,
+    pub plan: Plan,
+    /// The arguments of each task: a JSON object, without line breaks.
+    pub tasks: Vec<String>,
+    /// Whether it may wait for room.
+    pub may_wait: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("an execution has at least 1 task and at most {max}; this one has {count}")]
+    Tasks { count: usize, max: u32 },
+    #[error("the job has an execution `{0}` already")]
+    Taken(String),
+    /// Another time there may be room.
+    #[error("there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run")]
+    Full { wanted: i64, free: i64 },
+    /// There never will be.
+    #[error("{0}, so the execution can never begin without waiting")]
+    NeverFits(String),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Queue {
+    pub fn new(settings: Settings, hooks: Vec<Arc<dyn Hooks>>) -> Self {
+        Self(Arc::new(Inner { settings, hooks }))
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn hooks(&self) -> impl Iterator<Item = &dyn Hooks> {
+        self.0.hooks.iter().map(|hooks| &**hooks)
+    }
+
+    /// Makes an execution. Machines learn of it when the transaction is committed.
+    pub fn start(
+        &self,
+        tx: &mut Tx<'_>,
+        keyring: &store::Keyring,
+        new: &NewExecution,
+    ) -> Result<Execution, StartError> {
+        let max = self.0.settings.tasks_max;
+        let total = i64::try_from(new.tasks.len()).unwrap_or(i64::MAX);
+        if total == 0 || total > i64::from(max) {
+            return Err(StartError::Tasks { count: new.tasks.len(), max });
+        }
+        let now = tx.world().now();
+        let execution = Execution {
+            id: new.id.clone(),
+            workspace: new.workspace.clone(),
+            job_id: new.job_id.clone(),
+            job: new.job.clone(),
+            name: new.name.clone(),
+            phase: Phase::Open,
+            total,
+            next: 0,
+            parallelism: new.parallelism.unwrap_or(total).clamp(1, total),
+            memory_mb: new.memory_mb,
+            retries_max: new.retries_max,
+            counts: Counts::default(),
+            ready_at: Some(rules::AT_ONCE),
+            turn: now.ms(),
+            created_at: now,
+            updated_at: now,
+            started_at: None,
+            ended_at: None,
+        };
+        if executions::find(tx, &new.workspace, &new.job, &new.name)?.is_some() {
+            return Err(StartError::Taken(new.name.clone()));
+        }
+        if !new.may_wait {
+            require_room(tx, &execution)?;
+        }
+        let order = plan::stored(keyring, &new.id, &new.plan, &new.tasks)?;
+        match executions::insert(tx, &execution, &order) {
+            Err(Error::Duplicate { .. }) => Err(StartError::Taken(new.name.clone())),
+            inserted => Ok(inserted.map(|()| execution)?),
+        }
+    }
+
+    /// Lets no task of an execution begin any more. What runs goes on to its end. Repeating it is harmless.
+    pub fn cancel(&self, tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
+        let Some(mut execution) = executions::lock(tx, id)? else { return Ok(None) };
+        if execution.phase != Phase::Open {
+            return Ok(Some(execution));
+        }
+        let now = tx.world().now();
+        tasks::cancel_waiting(tx, id, now)?;
+        rules::cancelled(&mut execution, now);
+        self.conclude(tx, &mut execution, now)?;
+        Ok(Some(execution))
+    }
+
+    /// Cancels all executions of a job.
+    pub fn cancel_job(&self, tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str) -> Result<(), Error> {
+        for id in executions::open_of_job(tx, workspace, job)? {
+            self.cancel(tx, &id)?;
+        }
+        Ok(())
+    }
+
+    /// Stores an execution whose counts have changed, and draws the conclusions.
+    pub(crate) fn conclude(&self, tx: &mut Tx<'_>, execution: &mut Execution, now: Timestamp) -> Result<(), Error> {
+        let earliest = match execution.counts.waiting {
+            0 => None,
+            _ => tasks::earliest(tx, &execution.id)?,
+        };
+        let ended = rules::concluded(execution, earliest, now);
+        executions::put(tx, execution)?;
+        if ended {
+            for hooks in self.hooks() {
+                hooks.ended(tx, execution)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets executions that ended long ago. Says how many rows that were.
+    pub async fn tidy(&self, store: &Store) -> Result<u64, Error> {
+        let kept_ms = i64::try_from(self.0.settings.retention.as_millis()).unwrap_or(i64::MAX);
+        let ended_before = store.world().now().plus_ms(-kept_ms);
+        let mut forgotten = 0;
+        loop {
+            match store.write(move |tx| executions::trim(tx, ended_before, TRIM_BATCH)).await? {
+                0 => return Ok(forgotten),
+                rows => forgotten += rows,
+            }
+        }
+    }
+}
+
+/// Refuses an execution that would have to wait.
+fn require_room(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError> {
+    let holders = holders::lock_all(tx)?;
+    let wanted = execution.parallelism;
+    let memory = holders.iter().map(|holder| holder.memory_mb).max().unwrap_or(0);
+    let fits = |holder: &holders::Holder| holder.slots.min(holder.memory_mb / execution.memory_mb.max(1));
+    let all: i64 = holders.iter().map(fits).sum();
+    if !holders.is_empty() && execution.memory_mb > memory {
+        let why = format!("no machine has {} MB for a task", execution.memory_mb);
+        return Err(StartError::NeverFits(why));
+    }
+    if !holders.is_empty() && wanted > all {
+        return Err(StartError::NeverFits(format!(
+            "{all} tasks of this size fit on all machines, fewer than {wanted}"
+        )));
+    }
+    match (all - claims::wanted(tx)?).max(0) {
+        free if free < wanted => Err(StartError::Full { wanted, free }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,172 @@
+//! What happens to an execution and its tasks: pure, without a clock, a database or luck.
+//!
+//! ```text
+//! task       (never claimed) ──claim──▶ running ──success──▶ succeeded
+//!                                 ▲        │ ├──failure, no retry left──▶ failed
+//!                              claim       │ └──lost, while cancelling──▶ cancelled
+//!                                 │        ▼
+//!                                 └──── waiting ──cancel──▶ cancelled
+//!
+//! execution  open ──last task ends──▶ succeeded | failed
+//!              └──cancel──▶ cancelling ──nothing runs any more──▶ cancelled
+//! ```
+//!
+//! Always: never claimed + running + waiting + succeeded + failed + cancelled = total.
+
+use crate::crew::{Failure, Outcome};
+use crate::settings::Settings;
+use std::time::Duration;
+use store::executions::tasks::{State, Task};
+use store::executions::{Execution, Phase};
+use types::Timestamp;
+use types::wire::JobExecutionStatus;
+
+/// Ready at once, whatever the clocks of other servers say.
+pub(crate) const AT_ONCE: Timestamp = Timestamp::from_ms(0);
+
+/// How often a task is tried, and after which pauses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub retries_max: i64,
+    pub losses_max: i64,
+    pub first: Duration,
+    pub longest: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new(settings: &Settings, retries_max: i64) -> Self {
+        Self {
+            retries_max,
+            losses_max: i64::from(settings.lost_attempts_max),
+            first: settings.backoff_first,
+            longest: settings.backoff_max,
+        }
+    }
+
+    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is luck, so that tasks that failed
+    /// together do not come back together.
+    fn pause_ms(self, count: i64, luck: u16) -> i64 {
+        let doublings = u32::try_from(count.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        let pause = self.first.saturating_mul(factor).min(self.longest);
+        let half = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX) / 2;
+        half.saturating_add(half.saturating_mul(i64::from(luck)) / i64::from(u16::MAX))
+    }
+}
+
+/// Tasks that were never claimed and still may be.
+pub(crate) const fn fresh(execution: &Execution) -> i64 {
+    match execution.phase {
+        Phase::Open => execution.total - execution.next,
+        _ => 0,
+    }
+}
+
+/// How many more of its tasks may be claimed now, due or not.
+pub(crate) fn claimable(execution: &Execution) -> i64 {
+    match execution.phase {
+        Phase::Open => {
+            let tasks = fresh(execution) + execution.counts.waiting;
+            tasks.min(execution.parallelism - execution.counts.running).max(0)
+        }
+        _ => 0,
+    }
+}
+
+/// Tasks were claimed: some for the first time, some for another try.
+pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Timestamp) {
+    let counts = &mut execution.counts;
+    execution.next += fresh;
+    counts.running += fresh + again;
+    counts.waiting -= again;
+    counts.retried += again;
+    execution.started_at.get_or_insert(now);
+    execution.updated_at = now;
+}
+
+/// What a running task becomes by the outcome of its attempt.
+pub(crate) fn after(task: &Task, outcome: &Outcome, phase: Phase, patience: Patience, luck: u16) -> Task {
+    let mut task = task.clone();
+    (task.started_at, task.ended_at) = (outcome.started_at, Some(outcome.ended_at));
+    task.failure = outcome.result.as_ref().err().map(Failure::stored);
+    let Err(failure) = &outcome.result else {
+        task.state = State::Succeeded;
+        return task;
+    };
+    let (count, max) = match failure.is_the_tasks_own() {
+        true => (&mut task.failures, patience.retries_max),
+        false => (&mut task.losses, patience.losses_max),
+    };
+    *count += 1;
+    let (count, retries_left) = (*count, *count <= max && !matches!(failure, Failure::NotStarted(_)));
+    task.state = match phase {
+        Phase::Open if retries_left => State::Waiting(outcome.ended_at.plus_ms(patience.pause_ms(count, luck))),
+        Phase::Cancelling if !failure.is_the_tasks_own() => State::Cancelled,
+        _ => State::Failed,
+    };
+    task
+}
+
+/// A running task of the execution became `state`.
+pub(crate) fn ended(execution: &mut Execution, state: State, now: Timestamp) {
+    let counts = &mut execution.counts;
+    counts.running -= 1;
+    match state {
+        State::Succeeded => counts.succeeded += 1,
+        State::Failed => counts.failed += 1,
+        State::Cancelled => counts.cancelled += 1,
+        State::Waiting(_) => counts.waiting += 1,
+        State::Running => counts.running += 1,
+    }
+    execution.updated_at = now;
+}
+
+/// No task begins any more. What waits and what was never claimed is cancelled; what runs goes on to its end.
+pub(crate) fn cancelled(execution: &mut Execution, now: Timestamp) {
+    if execution.phase != Phase::Open {
+        return;
+    }
+    execution.counts.cancelled += fresh(execution) + execution.counts.waiting;
+    execution.counts.waiting = 0;
+    execution.phase = Phase::Cancelling;
+    execution.updated_at = now;
+}
+
+/// Draws the conclusions from the counts: whether the execution has ended, and else when a task can be claimed.
+/// `earliest` is when the first of the waiting tasks is due. Says whether it ended by this.
+pub(crate) fn concluded(execution: &mut Execution, earliest: Option<Timestamp>, now: Timestamp) -> bool {
+    let counts = execution.counts;
+    let left = fresh(execution) + counts.running + counts.waiting;
+    let end = match execution.phase {
+        Phase::Open if left == 0 && counts.failed > 0 => Some(Phase::Failed),
+        Phase::Open if left == 0 => Some(Phase::Succeeded),
+        Phase::Cancelling if counts.running == 0 => Some(Phase::Cancelled),
+        _ => None,
+    };
+    if let Some(end) = end {
+        (execution.phase, execution.ended_at, execution.updated_at) = (end, Some(now), now);
+    }
+    execution.ready_at = match claimable(execution) {
+        0 => None,
+        _ if fresh(execution) > 0 => Some(AT_ONCE),
+        _ => earliest,
+    };
+    end.is_some()
+}
+
+/// What callers read.
+pub fn status(execution: &Execution) -> JobExecutionStatus {
+    match execution.phase {
+        Phase::Succeeded => JobExecutionStatus::Succeeded,
+        Phase::Failed => JobExecutionStatus::Failed,
+        Phase::Cancelled => JobExecutionStatus::Cancelled,
+        Phase::Cancelling => JobExecutionStatus::Cancelling,
+        Phase::Open if execution.counts.running > 0 => JobExecutionStatus::Running,
+        Phase::Open if execution.next == 0 => JobExecutionStatus::Queued,
+        Phase::Open => JobExecutionStatus::Pending,
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! What an operator decides about the queue.
+
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Tasks that this machine runs at once.
+    pub slots: u32,
+    /// Memory of this machine for all of them.
+    pub memory_mb: u32,
+    /// Tasks of one workspace that run at once, on all machines.
+    pub workspace_tasks_max: u32,
+    /// How long a machine keeps its tasks without renewing its lease.
+    pub lease: Duration,
+    /// How often it renews it; several times in a lease.
+    pub heartbeat: Duration,
+    /// How long the first retry of a task waits; each further one waits twice as long, up to the last.
+    pub backoff_first: Duration,
+    pub backoff_max: Duration,
+    /// Tries of a task that may be lost through no fault of its own, before it counts as failed.
+    pub lost_attempts_max: u32,
+    /// How long an execution is kept after its end.
+    pub retention: Duration,
+    /// Tasks of one execution.
+    pub tasks_max: u32,
+    /// How often a machine looks for tasks that other servers made.
+    pub poll: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            slots: 16,
+            memory_mb: 16_384,
+            workspace_tasks_max: 1000,
+            lease: Duration::from_secs(60),
+            heartbeat: Duration::from_secs(15),
+            backoff_first: Duration::from_secs(1),
+            backoff_max: Duration::from_secs(300),
+            lost_attempts_max: 5,
+            retention: Duration::from_secs(30 * 24 * 3600),
+            tasks_max: 100_000,
+            poll: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Part of a lease that remains for a machine that cannot renew it to end its tasks.
+const ENDING_PART: u32 = 4;
+
+impl Settings {
+    /// From when on, after it was last renewed, a machine must not rely on its lease.
+    pub(crate) fn lease_is_safe_for(&self) -> Duration {
+        self.lease - self.lease / ENDING_PART
+    }
+
+    /// What cannot work, in words for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        let renews = self.heartbeat.saturating_mul(2) <= self.lease_is_safe_for();
+        match () {
+            () if self.heartbeat.is_zero() || self.poll.is_zero() => {
+                Err("heartbeat and poll must be above zero".into())
+            }
+            () if !renews => Err("lease must be at least three times heartbeat".into()),
+            () if self.backoff_max < self.backoff_first => Err("backoff_max must not be below backoff_first".into()),
+            () if self.tasks_max == 0 || self.workspace_tasks_max == 0 => {
+                Err("tasks_max and workspace_tasks_max must be above zero".into())
+            }
+            () => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A database, machines that only pretend to run tasks, and what is asked of them.
+#![expect(unreachable_pub, reason = "a test binary has no outside")]
+
+use jobs::{Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running, Settings};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use store::executions::{self, Execution, tasks};
+use store::{Error, Store, Target, Tx};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::{Timestamp, World};
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// A world with the real pace of time, and the same time everywhere.
+pub fn world() -> World {
+    let now = || Timestamp::from_ms(1_800_000_000_000 + START.elapsed().as_millis() as i64);
+    World::new(now, |bytes| getrandom::fill(bytes).unwrap())
+}
+
+/// Impatient in all.
+pub fn settings() -> Settings {
+    Settings {
+        slots: 4,
+        memory_mb: 100_000,
+        workspace_tasks_max: 1000,
+        lease: Duration::from_secs(20),
+        heartbeat: Duration::from_millis(50),
+        backoff_first: Duration::from_millis(20),
+        backoff_max: Duration::from_millis(80),
+        lost_attempts_max: 5,
+        poll: Duration::from_millis(10),
+        ..Settings::default()
+    }
+}
+
+/// One database, and what happened on it.
+pub struct Stage {
+    pub store: Store,
+    pub log: Arc<Log>,
+    _folder: tempfile::TempDir,
+}
+
+/// What the queue told its hooks. A transaction that is undone may have told too much, which no test here provokes but by
+/// a kill; so attempts are counted by what the rows say wherever that matters.
+#[derive(Default)]
+pub struct Log {
+    pub claimed: Mutex<Vec<AttemptId>>,
+    pub attempted: Mutex<Vec<(AttemptId, bool)>>,
+    pub ended: Mutex<Vec<Execution>>,
+}
+
+struct Told(Arc<Log>);
+
+impl Hooks for Told {
+    fn claimed(&self, _: &mut Tx<'_>, attempt: &AttemptId, _: &Execution) -> Result<(), Error> {
+        self.0.claimed.lock().push(attempt.clone());
+        Ok(())
+    }
+
+    fn attempted(&self, _: &mut Tx<'_>, attempt: &AttemptId, _: &Execution, outcome: &Outcome) -> Result<(), Error> {
+        self.0.attempted.lock().push((attempt.clone(), outcome.result.is_ok()));
+        Ok(())
+    }
+
+    fn ended(&self, _: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
+        self.0.ended.lock().push(execution.clone());
+        Ok(())
+    }
+}
+
+impl Stage {
+    pub async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Target::Sqlite { file: folder.path().join("holm.db") };
+        Self::on(folder, target).await
+    }
+
+    pub async fn postgres() -> Self {
+        Self::on(tempfile::tempdir().unwrap(), Target::Postgres { url: testing::postgres() }).await
+    }
+
+    async fn on(folder: tempfile::TempDir, target: Target) -> Self {
+        let settings = store::Settings::new(target, folder.path().join("keys"));
+        let store = Store::open(settings, world()).await.unwrap();
+        Self { store, log: Arc::default(), _folder: folder }
+    }
+
+    pub fn queue(&self, settings: Settings) -> Queue {
+        settings.check().unwrap();
+        Queue::new(settings, vec![Arc::new(Told(self.log.clone()))])
+    }
+
+    pub async fn start(&self, new: NewExecution) -> ExecutionId {
+        self.try_start(settings(), new).await.unwrap().id
+    }
+
+    pub async fn try_start(&self, settings: Settings, new: NewExecution) -> Result<Execution, jobs::StartError> {
+        let (queue, keyring) = (self.queue(settings), self.store.keyring());
+        self.store.write(move |tx| queue.start(tx, &keyring.read(), &new)).await
+    }
+
+    pub async fn cancel(&self, id: &ExecutionId) -> Execution {
+        let (queue, id) = (self.queue(settings()), id.clone());
+        self.store.write(move |tx| queue.cancel(tx, &id)).await.unwrap().unwrap()
+    }
+
+    pub async fn execution(&self, id: &ExecutionId) -> Execution {
+        let id = id.clone();
+        self.store.read(move |tx| executions::find_by_id(tx, &id)).await.unwrap().unwrap()
+    }
+
+    pub async fn tasks(&self, id: &ExecutionId) -> Vec<tasks::Task> {
+        let id = id.clone();
+        self.store.read(move |tx| tasks::page(tx, &id, 0, 1_000_000)).await.unwrap()
+    }
+
+    /// Waits until an execution is as wanted.
+    #[track_caller]
+    pub fn until(&self, id: &ExecutionId, wanted: impl Fn(&Execution) -> bool) -> impl Future<Output = Execution> {
+        let (store, id, mut commits) = (self.store.clone(), id.clone(), self.store.commits());
+        async move {
+            let limit = Instant::now() + PATIENCE;
+            loop {
+                commits.mark_unchanged();
+                let of = id.clone();
+                let now = store.read(move |tx| executions::find_by_id(tx, &of)).await.unwrap().unwrap();
+                if wanted(&now) {
+                    return now;
+                }
+                assert!(Instant::now() < limit, "it is {now:?}");
+                let _ = tokio::time::timeout(PATIENCE, commits.changed()).await;
+            }
+        }
+    }
+
+    pub async fn end(&self, id: &ExecutionId) -> Execution {
+        self.until(id, |execution| execution.ended_at.is_some()).await
+    }
+}
+
+/// An execution of as many tasks.
+pub fn new(name: &str, tasks: usize) -> NewExecution {
+    NewExecution {
+        id: ExecutionId::new(&world()),
+        workspace: WorkspaceId::known("wsp_test"),
+        job_id: ResourceId::known("res_job"),
+        job: "nightly".into(),
+        name: name.into(),
+        memory_mb: 100,
+        retries_max: 0,
+        parallelism: None,
+        plan: Plan { image: "python".into(), ..Plan::default() },
+        tasks: (0..tasks).map(|index| format!("{{\"index\":{index}}}")).collect(),
+        may_wait: true,
+    }
+}
+
+type Script = dyn Fn(&AttemptId) -> Result<(), Failure> + Send + Sync;
+
+/// What stands on a machine, whoever runs on it.
+pub struct Machine {
+    name: String,
+    script: Box<Script>,
+    /// Attempts do not end while it is closed.
+    gate: watch::Sender<bool>,
+    pub instances: Mutex<HashMap<AttemptId, Option<Outcome>>>,
+    /// How often each attempt was begun.
+    pub begun: watch::Sender<BTreeMap<AttemptId, usize>>,
+    pub abandoned: watch::Sender<Vec<AttemptId>>,
+    pub at_once: Mutex<(usize, usize)>,
+    world: World,
+}
+
+impl Machine {
+    pub fn new(name: &str, script: impl Fn(&AttemptId) -> Result<(), Failure> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            script: Box::new(script),
+            gate: watch::Sender::new(true),
+            instances: Mutex::default(),
+            begun: watch::Sender::default(),
+            abandoned: watch::Sender::default(),
+            at_once: Mutex::default(),
+            world: world(),
+        })
+    }
+
+    pub fn ready(name: &str) -> Arc<Self> {
+        Self::new(name, |_| Ok(()))
+    }
+
+    pub fn close(&self) {
+        self.gate.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.gate.send_replace(true);
+    }
+
+    /// Waits until so many attempts were begun here.
+    pub async fn has_begun(&self, count: usize) {
+        let mut begun = self.begun.subscribe();
+        let wait = begun.wait_for(|begun| begun.len() >= count);
+        tokio::time::timeout(PATIENCE, wait).await.expect("attempts begin").unwrap();
+    }
+
+    pub async fn has_abandoned(&self, count: usize) {
+        let mut abandoned = self.abandoned.subscribe();
+        let wait = abandoned.wait_for(|abandoned| abandoned.len() >= count);
+        tokio::time::timeout(PATIENCE, wait).await.expect("attempts are removed").unwrap();
+    }
+
+    fn begin(&self, id: &AttemptId, assignment: &Assignment) -> bool {
+        assert_eq!(assignment.arguments(), format!("{{\"index\":{}}}", id.task));
+        let mut instances = self.instances.lock();
+        if instances.contains_key(id) {
+            return false;
+        }
+        instances.insert(id.clone(), None);
+        self.begun.send_modify(|begun| *begun.entry(id.clone()).or_default() += 1);
+        let mut at_once = self.at_once.lock();
+        at_once.0 += 1;
+        at_once.1 = at_once.1.max(at_once.0);
+        true
+    }
+}
+
+impl Crew<Assignment> for Machine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, Outcome> {
+        Box::pin(async move {
+            self.begin(id, &attempt);
+            self.gate.subscribe().wait_for(|open| *open).await.unwrap();
+            tokio::task::yield_now().await;
+            let mut instances = self.instances.lock();
+            let Some(instance) = instances.get_mut(id) else {
+                let result = Err(Failure::Lost("it was taken away".into()));
+                return Outcome { started_at: None, ended_at: self.world.now(), result };
+            };
+            let now = self.world.now();
+            let outcome = || Outcome { started_at: Some(now), ended_at: now, result: (self.script)(id) };
+            instance.get_or_insert_with(outcome).clone()
+        })
+    }
+
+    fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+        Box::pin(async move {
+            if self.instances.lock().remove(id).is_some() {
+                self.at_once.lock().0 -= 1;
+                self.abandoned.send_modify(|abandoned| abandoned.push(id.clone()));
+            }
+        })
+    }
+
+    fn present(&self) -> Vec<AttemptId> {
+        self.instances.lock().keys().cloned().collect()
+    }
+}
+
+/// A program that takes tasks for a machine. Dropping it is a kill.
+pub struct Program {
+    task: JoinHandle<()>,
+    ending: CancellationToken,
+}
+
+impl Program {
+    pub fn start(stage: &Stage, machine: &Arc<Machine>, settings: Settings) -> Self {
+        let ending = CancellationToken::new();
+        let run = jobs::run(stage.store.clone(), stage.queue(settings), machine.clone(), ending.clone());
+        Self { task: tokio::spawn(run), ending }
+    }
+
+    pub async fn stop(mut self) {
+        self.ending.cancel();
+        (&mut self.task).await.unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,283 @@
+//! Executions of jobs: the durable queue as rows.
+//!
+//! Whoever changes a task or the counts of an execution holds the execution's row ([`lock`]), so that they always agree.
+//! What a change means is decided in the crate `jobs`; here it is only kept.
+
+pub mod claims;
+pub mod holders;
+mod list;
+pub mod tasks;
+
+pub use list::{Query, count, list};
+
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+
+const TABLE: &str = "executions";
+
+/// How far an execution is, beyond its counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Open,
+    /// No task begins any more; those that run go on to their end.
+    Cancelling,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl Phase {
+    const ALL: [Self; 5] = [Self::Open, Self::Cancelling, Self::Succeeded, Self::Failed, Self::Cancelled];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Cancelling => "cancelling",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// One execution of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execution {
+    pub id: ExecutionId,
+    pub workspace: WorkspaceId,
+    pub job_id: ResourceId,
+    pub job: String,
+    /// By which callers know it; unique in the job.
+    pub name: String,
+    pub phase: Phase,
+    pub total: i64,
+    /// The first task that was never claimed. Only those before it have rows.
+    pub next: i64,
+    /// Tasks that may run at once.
+    pub parallelism: i64,
+    /// Of each task.
+    pub memory_mb: i64,
+    /// Of each task.
+    pub retries_max: i64,
+    pub counts: Counts,
+    /// From when on a task can be claimed, if one can.
+    pub ready_at: Option<Timestamp>,
+    /// Executions of a workspace take turns by it: the lowest is next.
+    pub turn: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// The tasks of an execution by their states. Those never claimed are in none, until they are cancelled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub running: i64,
+    /// For another try.
+    pub waiting: i64,
+    pub succeeded: i64,
+    pub failed: i64,
+    pub cancelled: i64,
+    /// Tries beyond the first of a task.
+    pub retried: i64,
+}
+
+/// What only those need who run its tasks.
+#[derive(Clone)]
+pub struct Order {
+    /// Sealed in the context of [`context`].
+    pub plan: String,
+    /// The arguments of all tasks: a JSON object each, one a line.
+    pub arguments: String,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
+             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn,
+             created_at, updated_at, started_at, ended_at, retries_max FROM executions ",
+            $rest
+        )
+    };
+}
+use select;
+
+/// What the plan of an execution is bound to, so that it cannot be moved to another.
+pub fn context(id: &ExecutionId) -> String {
+    format!("executions/{id}")
+}
+
+/// Makes an execution; [`Error::Duplicate`] when the job has one of this name.
+pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(), Error> {
+    let Execution { id, workspace, job_id, total, next, parallelism, memory_mb, turn, .. } = execution;
+    let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
+    tx.execute(
+        TABLE,
+        "INSERT INTO executions (id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
+             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+        params![
+            id,
+            workspace,
+            job_id,
+            execution.job.as_str(),
+            execution.name.as_str(),
+            execution.phase.name(),
+            *total,
+            *next,
+            *parallelism,
+            *memory_mb,
+            running,
+            waiting,
+            succeeded,
+            failed,
+            cancelled,
+            retried,
+            execution.ready_at,
+            *turn,
+            execution.created_at,
+            execution.updated_at,
+            execution.retries_max
+        ],
+    )?;
+    let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
+    tx.execute("execution_orders", sql, params![id, order.plan.as_str(), order.arguments.as_str()])?;
+    Ok(())
+}
+
+pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str, name: &str) -> Result<Option<Execution>, Error> {
+    let sql = select!("WHERE workspace_id = $1 AND job = $2 AND name = $3");
+    tx.find(TABLE, sql, params![workspace, job, name])?.as_ref().map(read).transpose()
+}
+
+pub fn find_by_id(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
+    tx.find(TABLE, select!("WHERE id = $1"), params![id])?.as_ref().map(read).transpose()
+}
+
+/// As it is now, and nobody else changes it or its tasks before the transaction ends.
+/// Whoever locks several does so in the order of their ids.
+pub fn lock(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
+    let sql = tx.locking(select!("WHERE id = $1"));
+    tx.find(TABLE, &sql, params![id])?.as_ref().map(read).transpose()
+}
+
+/// As [`lock`], but finds nothing while another transaction holds it.
+pub fn lock_if_free(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
+    let sql = tx.locking_free(select!("WHERE id = $1"));
+    tx.find(TABLE, &sql, params![id])?.as_ref().map(read).transpose()
+}
+
+/// Stores what changes in the life of an execution that this transaction has locked.
+pub fn put(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
+    let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
+    let done = tx.execute(
+        TABLE,
+        "UPDATE executions SET phase = $2, next = $3, running = $4, waiting = $5, succeeded = $6, failed = $7,
+             cancelled = $8, retried = $9, ready_at = $10, turn = $11, updated_at = $12, started_at = $13,
+             ended_at = $14 WHERE id = $1",
+        params![
+            &execution.id,
+            execution.phase.name(),
+            execution.next,
+            running,
+            waiting,
+            succeeded,
+            failed,
+            cancelled,
+            retried,
+            execution.ready_at,
+            execution.turn,
+            execution.updated_at,
+            execution.started_at,
+            execution.ended_at
+        ],
+    )?;
+    match done {
+        1 => Ok(()),
+        _ => Err(Error::Stale { what: format!("the execution {}", execution.id) }),
+    }
+}
+
+/// What those need who run its tasks.
+pub fn order(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Order>, Error> {
+    let sql = "SELECT plan, arguments FROM execution_orders WHERE execution_id = $1";
+    let row = tx.find("execution_orders", sql, params![id])?;
+    row.map(|mut row| Ok(Order { plan: row.take_text(0)?, arguments: row.take_text(1)? })).transpose()
+}
+
+/// The plan of an execution, sealed.
+pub fn plan(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> {
+    let sql = "SELECT plan FROM execution_orders WHERE execution_id = $1";
+    tx.find("execution_orders", sql, params![id])?.map(|mut row| row.take_text(0)).transpose()
+}
+
+/// The executions of a job that have not ended, in the order of their ids.
+pub fn open_of_job(tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str) -> Result<Vec<ExecutionId>, Error> {
+    let sql = "SELECT id FROM executions WHERE workspace_id = $1 AND job = $2 AND ended_at IS NULL ORDER BY id";
+    let rows = tx.query(TABLE, sql, params![workspace, job])?;
+    rows.iter().map(|row| row.text(0).map(ExecutionId::known)).collect()
+}
+
+/// Forgets executions that ended before a time, oldest first: at most `limit` rows of one execution at once, since it may
+/// have very many tasks. Says how many rows that were.
+pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64, Error> {
+    let oldest = "SELECT id FROM executions WHERE ended_at < $1 ORDER BY ended_at, id LIMIT 1";
+    let Some(row) = tx.find(TABLE, oldest, params![ended_before])? else { return Ok(0) };
+    let id = ExecutionId::known(row.text(0)?);
+    let tasks = tx.execute(
+        "tasks",
+        "DELETE FROM tasks WHERE execution_id = $1
+         AND task IN (SELECT task FROM tasks WHERE execution_id = $1 ORDER BY task LIMIT $2)",
+        params![&id, limit],
+    )?;
+    if i64::try_from(tasks).is_ok_and(|tasks| tasks >= limit) {
+        return Ok(tasks);
+    }
+    Ok(tasks + tx.execute(TABLE, "DELETE FROM executions WHERE id = $1", params![&id])?)
+}
+
+/// Forgets all that a workspace has. Whoever runs its tasks notices that they are gone.
+pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
+    tx.execute(TABLE, "DELETE FROM executions WHERE workspace_id = $1", params![workspace]).map(drop)
+}
+
+fn read(row: &Row) -> Result<Execution, Error> {
+    let id = row.text(0)?;
+    let phase = row.text(5)?;
+    let phase = Phase::ALL.into_iter().find(|known| known.name() == phase);
+    let phase = phase.ok_or_else(|| Error::corrupt(TABLE, id.as_str(), "its phase is unknown"))?;
+    Ok(Execution {
+        id: ExecutionId::known(id),
+        workspace: WorkspaceId::known(row.text(1)?),
+        job_id: ResourceId::known(row.text(2)?),
+        job: row.text(3)?,
+        name: row.text(4)?,
+        phase,
+        total: row.int(6)?,
+        next: row.int(7)?,
+        parallelism: row.int(8)?,
+        memory_mb: row.int(9)?,
+        retries_max: row.int(22)?,
+        counts: Counts {
+            running: row.int(10)?,
+            waiting: row.int(11)?,
+            succeeded: row.int(12)?,
+            failed: row.int(13)?,
+            cancelled: row.int(14)?,
+            retried: row.int(15)?,
+        },
+        ready_at: row.opt_time(16)?,
+        turn: row.int(17)?,
+        created_at: row.time(18)?,
+        updated_at: row.time(19)?,
+        started_at: row.opt_time(20)?,
+        ended_at: row.opt_time(21)?,
+    })
+}

@@ -1,0 +1,199 @@
+//! The tasks of an execution. A task has a row from its first claim on.
+//!
+//! What writes here is called by whoever holds the row of the execution.
+
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::ExecutionId;
+
+const TABLE: &str = "tasks";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Waits for another try, until then at least.
+    Waiting(Timestamp),
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting(_) => "pending",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    const fn not_before(self) -> Option<Timestamp> {
+        match self {
+            Self::Waiting(time) => Some(time),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    pub execution: ExecutionId,
+    /// From 0.
+    pub index: i64,
+    pub state: State,
+    /// The newest try, from 1, and who has it or had it.
+    pub attempt: i64,
+    pub holder: String,
+    /// Tries that failed, and tries that were lost through no fault of the task.
+    pub failures: i64,
+    pub losses: i64,
+    pub claimed_at: Timestamp,
+    /// Of the newest try.
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    /// Why the newest try that ended did not succeed.
+    pub failure: Option<Failure>,
+}
+
+/// Why a try did not succeed, as `jobs` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub name: String,
+    /// An exit code or a signal.
+    pub code: Option<i64>,
+    pub text: Option<String>,
+}
+
+const COLUMNS: &str =
+    "execution_id, task, state, attempt, holder, failures, losses, not_before, claimed_at, started_at,
+    ended_at, failure, failure_code, failure_text";
+
+/// Tasks from an index on, in their order. Those never claimed have no row.
+pub fn page(tx: &mut Tx<'_>, execution: &ExecutionId, from: i64, limit: i64) -> Result<Vec<Task>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM tasks WHERE execution_id = $1 AND task >= $2 ORDER BY task LIMIT $3");
+    tx.query(TABLE, &sql, params![execution, from, limit])?.iter().map(read).collect()
+}
+
+/// Claims tasks that were never claimed: `count` from `first` on.
+pub fn claim_fresh(
+    tx: &mut Tx<'_>,
+    execution: &ExecutionId,
+    first: i64,
+    count: i64,
+    holder: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if count <= 0 {
+        return Ok(());
+    }
+    tx.execute(
+        TABLE,
+        "INSERT INTO tasks (execution_id, task, state, attempt, holder, failures, losses, claimed_at)
+         WITH RECURSIVE fresh (task) AS (
+             SELECT CAST($2 AS BIGINT) UNION ALL SELECT task + 1 FROM fresh WHERE task + 1 < CAST($3 AS BIGINT))
+         SELECT CAST($1 AS TEXT), task, 'running', 1, CAST($4 AS TEXT), 0, 0, CAST($5 AS BIGINT) FROM fresh",
+        params![execution, first, first + count, holder, now],
+    )?;
+    Ok(())
+}
+
+/// Tasks that may be tried again by now, the longest due first.
+pub fn due(tx: &mut Tx<'_>, execution: &ExecutionId, now: Timestamp, limit: i64) -> Result<Vec<Task>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM tasks WHERE execution_id = $1 AND state = 'pending' AND not_before <= $2
+         ORDER BY not_before, task LIMIT $3"
+    );
+    tx.query(TABLE, &sql, params![execution, now, limit])?.iter().map(read).collect()
+}
+
+/// Claims a task that [`due`] found for its next try.
+pub fn claim_again(tx: &mut Tx<'_>, task: &Task, holder: &str, now: Timestamp) -> Result<(), Error> {
+    let done = tx.execute(
+        TABLE,
+        "UPDATE tasks SET state = 'running', attempt = attempt + 1, holder = $4, not_before = NULL, claimed_at = $5,
+             started_at = NULL, ended_at = NULL
+         WHERE execution_id = $1 AND task = $2 AND attempt = $3 AND state = 'pending'",
+        params![&task.execution, task.index, task.attempt, holder, now],
+    )?;
+    match done {
+        1 => Ok(()),
+        _ => Err(Error::Stale { what: format!("task {} of the execution {}", task.index, task.execution) }),
+    }
+}
+
+/// Accepts what came of a try, once, from whoever holds it. `task` is as it shall be.
+pub fn record(tx: &mut Tx<'_>, task: &Task) -> Result<bool, Error> {
+    let failure = task.failure.as_ref();
+    let done = tx.execute(
+        TABLE,
+        "UPDATE tasks SET state = $5, failures = $6, losses = $7, not_before = $8, started_at = $9, ended_at = $10,
+             failure = $11, failure_code = $12, failure_text = $13
+         WHERE execution_id = $1 AND task = $2 AND attempt = $3 AND holder = $4 AND state = 'running'",
+        params![
+            &task.execution,
+            task.index,
+            task.attempt,
+            task.holder.as_str(),
+            task.state.name(),
+            task.failures,
+            task.losses,
+            task.state.not_before(),
+            task.started_at,
+            task.ended_at,
+            failure.map(|failure| failure.name.as_str()),
+            failure.and_then(|failure| failure.code),
+            failure.and_then(|failure| failure.text.as_deref()),
+        ],
+    )?;
+    Ok(done == 1)
+}
+
+/// Cancels all that wait for another try.
+pub fn cancel_waiting(tx: &mut Tx<'_>, execution: &ExecutionId, now: Timestamp) -> Result<u64, Error> {
+    let sql = "UPDATE tasks SET state = 'cancelled', not_before = NULL, ended_at = $2
+               WHERE execution_id = $1 AND state = 'pending'";
+    tx.execute(TABLE, sql, params![execution, now])
+}
+
+/// When the first of those that wait may be tried again.
+pub fn earliest(tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<Option<Timestamp>, Error> {
+    let sql = "SELECT MIN(not_before) FROM tasks WHERE execution_id = $1 AND state = 'pending'";
+    tx.find(TABLE, sql, params![execution])?.map_or(Ok(None), |row| row.opt_time(0))
+}
+
+/// Running tasks of a holder, in the order of their executions.
+pub fn held(tx: &mut Tx<'_>, holder: &str, limit: i64) -> Result<Vec<Task>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM tasks WHERE holder = $1 AND state = 'running' ORDER BY execution_id, task LIMIT $2"
+    );
+    tx.query(TABLE, &sql, params![holder, limit])?.iter().map(read).collect()
+}
+
+fn read(row: &Row) -> Result<Task, Error> {
+    let execution = row.text(0)?;
+    let not_before = row.opt_time(7)?;
+    let state = match (row.text(2)?.as_str(), not_before) {
+        ("pending", Some(time)) => State::Waiting(time),
+        ("running", None) => State::Running,
+        ("succeeded", None) => State::Succeeded,
+        ("failed", None) => State::Failed,
+        ("cancelled", None) => State::Cancelled,
+        _ => return Err(Error::corrupt(TABLE, execution, "its state is impossible")),
+    };
+    let (code, text) = (row.opt_int(12)?, row.opt_text(13)?);
+    Ok(Task {
+        execution: ExecutionId::known(execution),
+        index: row.int(1)?,
+        state,
+        attempt: row.int(3)?,
+        holder: row.text(4)?,
+        failures: row.int(5)?,
+        losses: row.int(6)?,
+        claimed_at: row.time(8)?,
+        started_at: row.opt_time(9)?,
+        ended_at: row.opt_time(10)?,
+        failure: row.opt_text(11)?.map(|name| Failure { name, code, text }),
+    })
+}
