@@ -31,6 +31,7 @@ mod secret;
 mod serve;
 mod settings;
 mod table;
+mod webhooks;
 
 pub use app::{App, Parts};
 pub use catalogue::Catalogue;
@@ -39,3 +40,4 @@ pub use missing::Missing;
 pub use openapi::document;
 pub use serve::router;
 pub use settings::{Rate, Settings};
+pub use webhooks::webhooks;

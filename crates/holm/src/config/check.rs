@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     auth(config)?;
     domains(config)?;
     node(config)?;
+    runners(config)?;
     regions(config)?;
     observability(config)
 }
@@ -65,6 +66,10 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
         ("node.open_files_max", config.node.open_files_max),
+        ("runners.attempts_max", config.runners.attempts_max.into()),
+        ("runners.runners_max", config.runners.runners_max.into()),
+        ("runners.open_max", config.runners.open_max.into()),
+        ("runners.requests_max", config.runners.requests_max as u64),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),
@@ -128,6 +133,18 @@ fn node(config: &Config) -> Result<(), Wrong> {
         (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),
         _ => Ok(()),
     }
+}
+
+fn runners(config: &Config) -> Result<(), Wrong> {
+    let runners = &config.runners;
+    web_address("runners.api_url", &runners.api_url)?;
+    let least = [("runners.pickup", runners.pickup, 10), ("runners.poll", runners.poll, 10)];
+    for (key, span, seconds) in least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)]) {
+        if span.0 < Duration::from_secs(seconds) {
+            return wrong(key, format!("must be at least {seconds}s"));
+        }
+    }
+    Ok(())
 }
 
 fn regions(config: &Config) -> Result<(), Wrong> {

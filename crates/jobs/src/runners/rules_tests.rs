@@ -341,7 +341,7 @@ fn runner_name(job: &WorkflowJob) -> Option<&str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn whatever_is_lost_late_or_doubled_each_workflow_job_is_run_once(steps in prop::collection::vec(step(), 0..60)) {
