@@ -9,6 +9,7 @@ use crate::furnish::{as_admin, furnish};
 use crate::limits::Limits;
 use crate::settings::Settings;
 use auth::{Auth, Identity};
+use jobs::Queue;
 use std::sync::Arc;
 use store::Store;
 use store::identity::workspaces;
@@ -35,6 +36,7 @@ pub struct Inner {
     pub settings: Settings,
     pub(crate) fleet: Fleet,
     pub(crate) dns: Arc<dyn Lookup>,
+    pub(crate) queue: Queue,
     pub(crate) cursors: CursorKey,
     pub(crate) drive_key: DriveKey,
     pub(crate) limits: Limits,
@@ -56,8 +58,20 @@ impl App {
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
-        let app =
-            Self(Arc::new(Inner { store, auth, world, settings, fleet, dns, cursors, drive_key, limits, streams }));
+        let queue = Queue::new(settings.jobs.clone(), Vec::new());
+        let app = Self(Arc::new(Inner {
+            store,
+            auth,
+            world,
+            settings,
+            fleet,
+            dns,
+            queue,
+            cursors,
+            drive_key,
+            limits,
+            streams,
+        }));
         app.furnish().await?;
         Ok(app)
     }

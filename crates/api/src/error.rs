@@ -41,6 +41,8 @@ pub enum Error {
     TooLarge { limit: usize },
     #[error("too many requests; try again in {retry_after_s} s")]
     TooMany { retry_after_s: u64 },
+    #[error("{0}; try again later, or let it wait with `allowQueue`")]
+    NoSlots(String),
     #[error(transparent)]
     InvalidImage(UnknownImage),
     #[error("{0}; try again later, or elsewhere")]
@@ -123,7 +125,7 @@ impl Error {
             Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),
             Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
-            Self::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::TooMany { .. } | Self::NoSlots(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
@@ -150,7 +152,7 @@ impl Error {
             Self::InvalidImage(unknown) => {
                 json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
             }
-            Self::NoRoom(_) => json!({"retryable": true}),
+            Self::NoRoom(_) | Self::NoSlots(_) => json!({"retryable": true}),
             Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
             _ => return Map::new(),
         };
@@ -163,7 +165,7 @@ impl Error {
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::Store(store::Error::Busy { .. }) => Some(1),
+            Self::NoSlots(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ pub mod domains;
 mod drive_key;
 mod engine;
 mod error;
+mod executions;
 pub mod fleet;
 mod furnish;
 mod headers;

@@ -3,7 +3,6 @@
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    RunTasks,
     Build,
     ReceiveTemplate,
     RegisterImage,
@@ -15,8 +14,7 @@ pub enum Missing {
 }
 
 impl Missing {
-    pub const ALL: [Self; 9] = [
-        Self::RunTasks,
+    pub const ALL: [Self; 8] = [
         Self::Build,
         Self::ReceiveTemplate,
         Self::RegisterImage,
@@ -30,7 +28,6 @@ impl Missing {
     /// Continues the sentence "This server cannot yet …".
     pub const fn act(self) -> &'static str {
         match self {
-            Self::RunTasks => "run the tasks of a job: the job engine is missing",
             Self::Build => "build an image from uploaded sources: the image builder is missing",
             Self::ReceiveTemplate => "receive the content of a volume template: the volume store is missing",
             Self::RegisterImage => "pull an image from another registry: the image store is missing",

@@ -26,6 +26,7 @@ pub struct Settings {
     pub streams_max: usize,
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
+    pub jobs: jobs::Settings,
 }
 
 #[derive(Debug, Clone, Copy)]

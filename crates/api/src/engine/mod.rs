@@ -21,6 +21,7 @@ use crate::query::{PAGE, PageSize};
 use auth::Member;
 use store::Tx;
 use store::resources::{self, Stored};
+use types::parts::Generation;
 use types::{Kind, KindName, World};
 
 /// Who works where: what the engine needs beside the transaction.
@@ -38,6 +39,12 @@ impl Desk {
     /// The name that goes into `createdBy`.
     pub(crate) fn actor(&self) -> &str {
         &self.member.who.name
+    }
+
+    /// Where an object runs that names a region, or none.
+    pub(crate) fn region(&self, wished: Option<&str>) -> String {
+        let first = || self.app.settings.regions.first()?.name.clone();
+        wished.map(str::to_owned).or_else(first).unwrap_or_default()
     }
 
     /// The row of another object of the workspace, if it exists.
@@ -94,4 +101,24 @@ pub(crate) trait Managed: Kind {
     fn release(_desk: &Desk, _tx: &mut Tx<'_>, _held: &Held<Self>) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// What every workload finds in its environment, whatever it is.
+pub(crate) fn common_environment(
+    desk: &Desk,
+    kind: &str,
+    name: &str,
+    region: String,
+    generation: Option<Generation>,
+) -> Vec<(&'static str, String)> {
+    vec![
+        ("BL_WORKSPACE", desk.member.workspace_name.clone()),
+        ("BL_WORKSPACE_ID", desk.member.workspace.to_string()),
+        ("BL_NAME", name.to_owned()),
+        ("BL_TYPE", kind.to_owned()),
+        ("BL_REGION", region),
+        ("BL_ENV", "prod".to_owned()),
+        ("BL_CLOUD", "true".to_owned()),
+        ("BL_GENERATION", generation.unwrap_or_default().name().to_owned()),
+    ]
 }

@@ -59,21 +59,12 @@ pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launc
 
 /// What every workload finds in its environment, and under it what the user set. Users cannot set the former.
 fn environment(desk: &Desk, wish: &Sandbox, generation: Option<Generation>) -> Vec<(String, String)> {
-    let region = wish.spec.region.clone().or_else(|| desk.app.settings.regions.first()?.name.clone());
-    let ours = [
-        ("HOST", HOST.to_owned()),
-        ("BL_WORKSPACE", desk.member.workspace_name.clone()),
-        ("BL_WORKSPACE_ID", desk.member.workspace.to_string()),
-        ("BL_NAME", wish.name().to_owned()),
-        ("BL_TYPE", "sandbox".to_owned()),
-        ("BL_REGION", region.unwrap_or_default()),
-        ("BL_ENV", "prod".to_owned()),
-        ("BL_CLOUD", "true".to_owned()),
-        ("BL_GENERATION", generation.unwrap_or_default().name().to_owned()),
-    ];
+    let region = desk.region(wish.spec.region.as_deref());
+    let mut ours = engine::common_environment(desk, "sandbox", wish.name(), region, generation);
+    ours.push(("HOST", HOST.to_owned()));
     let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
     let theirs = theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
-    theirs.chain(ours.map(|(name, value)| (name.to_owned(), value))).collect()
+    theirs.chain(ours.into_iter().map(|(name, value)| (name.to_owned(), value))).collect()
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 mod chronicle;
 mod clock;
 pub(crate) mod create;
+mod crew;
+mod jobs;
 mod launch;
 mod machine;
 mod routes;
@@ -23,6 +25,7 @@ mod settle;
 mod turns;
 mod watch;
 
+pub use crew::Sink;
 pub use machine::{
     Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stream,
     UnknownImage, Wait, Work, WorkEnd,
@@ -56,10 +59,16 @@ struct Inner {
     places: Arc<tokio::sync::Semaphore>,
     tasks: TaskTracker,
     clock: clock::Alarm,
+    sink: Arc<dyn Sink>,
 }
 
 impl Fleet {
     pub fn new(machine: Option<Arc<dyn Machine>>, edge: Option<Arc<dyn Edge>>) -> Self {
+        Self::with_sink(machine, edge, Arc::new(crew::Nowhere))
+    }
+
+    /// As [`Fleet::new`]; `sink` takes what tasks of jobs print.
+    pub fn with_sink(machine: Option<Arc<dyn Machine>>, edge: Option<Arc<dyn Edge>>, sink: Arc<dyn Sink>) -> Self {
         Self(Arc::new(Inner {
             machine,
             edge,
@@ -69,6 +78,7 @@ impl Fleet {
             places: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             tasks: TaskTracker::new(),
             clock: clock::Alarm::default(),
+            sink,
         }))
     }
 
@@ -88,11 +98,26 @@ pub async fn run(app: App, ending: CancellationToken) {
     let tasks = async {
         tokio::join!(watch::run(app.clone()), chronicle::run(app.clone()), clock::run(app.clone()));
     };
-    ending.run_until_cancelled(Box::pin(tasks)).await;
+    tokio::join!(ending.run_until_cancelled(Box::pin(tasks)), run_tasks(&app, &ending));
     let begun = &app.fleet.0.tasks;
     begun.close();
     if tokio::time::timeout(ENDING_MAX, begun.wait()).await.is_err() {
         tracing::warn!(left = begun.len(), "work on sandboxes is left to the next start");
+    }
+}
+
+/// Runs tasks of jobs, if there is a machine for it.
+async fn run_tasks(app: &App, ending: &CancellationToken) {
+    let Some(machine) = app.fleet.machine().cloned() else { return };
+    let crew = crew::Instances::new(machine, app.fleet.0.sink.clone(), app.world.clone());
+    let run = ::jobs::run(app.store.clone(), app.queue.clone(), Arc::new(crew), ending.clone());
+    let late = async {
+        ending.cancelled().await;
+        tokio::time::sleep(ENDING_MAX).await;
+    };
+    tokio::select! {
+        () = run => {}
+        () = late => tracing::warn!("what came of some tasks is left to the next start"),
     }
 }
 

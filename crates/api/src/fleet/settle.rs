@@ -1,7 +1,7 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
 use super::machine::{LaunchFault, Machine, Seen};
-use super::{launch, rows, watch};
+use super::{jobs, launch, rows, watch};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
-use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
+use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
 /// The database was away, most likely.
@@ -232,17 +232,22 @@ pub(super) fn sweep(app: &App) {
     let owners: BTreeSet<ResourceId> =
         machine.instances().iter().filter_map(|seen| launch::of_instance(&seen.instance)).map(|(id, _)| id).collect();
     for id in owners {
-        settle_soon(app, id);
+        settle_soon(app, KindName::Sandbox, id);
     }
 }
 
-/// Settles a sandbox beside everything else, with bounded company, until that has worked.
-pub(super) fn settle_soon(app: &App, id: ResourceId) {
+/// Settles a sandbox or a job beside everything else, with bounded company, until that has worked.
+pub(super) fn settle_soon(app: &App, kind: KindName, id: ResourceId) {
     let (app, places, tasks) = (app.clone(), Arc::clone(&app.fleet.0.places), app.fleet.0.tasks.clone());
     tasks.spawn(async move {
         let Ok(_place) = places.acquire_owned().await else { return };
-        while let Err(error) = settle(&app, &id).await {
-            tracing::error!(%error, %id, "a sandbox could not be brought into its wished state; it is tried again");
+        loop {
+            let settled = match kind {
+                KindName::Job => jobs::settle(&app, &id).await,
+                _ => settle(&app, &id).await,
+            };
+            let Err(error) = settled else { return };
+            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
             tokio::time::sleep(RETRY_AFTER).await;
         }
     });

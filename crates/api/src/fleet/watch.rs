@@ -11,6 +11,7 @@ use store::resources;
 use types::KindName;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
+use types::parts::Status;
 
 /// Rows that are read at once.
 const PAGE: i64 = 500;
@@ -41,7 +42,7 @@ async fn follow(app: &App) -> Result<(), Error> {
 
 /// Tells of every route there is.
 async fn read_all(app: &App) -> Result<(), Error> {
-    for kind in routes::KINDS.into_iter().chain([KindName::Schedule]) {
+    for kind in routes::KINDS.into_iter().chain([KindName::Schedule, KindName::Job]) {
         let mut after: Option<ResourceId> = None;
         loop {
             let from = after.clone();
@@ -82,7 +83,9 @@ async fn concerned(app: &App, change: &Change) -> Result<Vec<(KindName, Resource
             rows.extend(app.store.read(find).await?.into_iter().map(|id| (KindName::Preview, id)));
             Ok(rows)
         }
-        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule)) => Ok(itself(app, kind, change)),
+        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule | KindName::Job)) => {
+            Ok(itself(app, kind, change))
+        }
         Some(KindName::PreviewToken) => {
             let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(Vec::new()) };
             let (workspace, parent, name) = (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
@@ -105,6 +108,9 @@ fn itself(app: &App, kind: KindName, change: &Change) -> Vec<(KindName, Resource
 
 /// Tells what a row says now, and acts on it.
 async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error> {
+    if kind == KindName::Job {
+        return look_at_job(app, id).await;
+    }
     let (of, wanted) = (app.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(row) = resources::find_by_id(tx, &wanted)? else { return Ok(None) };
@@ -123,7 +129,17 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
         None => forget(app, kind, id),
     }
     if kind == KindName::Sandbox {
-        settle::settle_soon(app, id.clone());
+        settle::settle_soon(app, kind, id.clone());
+    }
+    Ok(())
+}
+
+/// A job has no route; it waits to hear whether it can be run.
+async fn look_at_job(app: &App, id: &ResourceId) -> Result<(), Error> {
+    let wanted = id.clone();
+    let row = app.store.read(move |tx| resources::find_by_id(tx, &wanted)).await?;
+    if row.is_some_and(|row| row.status == Some(Status::Deploying)) {
+        settle::settle_soon(app, KindName::Job, id.clone());
     }
     Ok(())
 }
@@ -142,9 +158,12 @@ pub(super) async fn tell_route(app: &App, id: &ResourceId) -> Result<(), Error> 
 }
 
 fn forget(app: &App, kind: KindName, id: &ResourceId) {
+    if kind == KindName::Job {
+        return;
+    }
     app.fleet.tell(RouteChange::Gone(id.clone()));
     app.fleet.0.clock.set(id.clone(), kind, None);
     if kind == KindName::Sandbox {
-        settle::settle_soon(app, id.clone());
+        settle::settle_soon(app, kind, id.clone());
     }
 }

@@ -3,33 +3,48 @@
 use crate::call::{Body, Call};
 use crate::engine::Held;
 use crate::error::Error;
-use crate::missing::Missing;
+use crate::executions::{self, Asked};
 use crate::query::NoQuery;
 use crate::reply::Reply;
 use auth::Member;
+use types::Problems;
 use types::kinds::Job;
+use types::parts::Sensitive;
 use types::wire::{CreateJobExecutionOutput, CreateJobExecutionRequest};
-use types::{Kind, Problems};
 
-/// Checks all that can be checked; running the tasks is not part of this release.
 pub(crate) async fn execute(
     call: Call<Member, NoQuery, Body<CreateJobExecutionRequest>>,
 ) -> Result<Reply<CreateJobExecutionOutput>, Error> {
-    let (desk, name, asked) = (call.desk(), call.path.name().to_owned(), call.body.0);
-    let job = call.app.store.read(move |tx| Held::<Job>::get(&desk, tx, &[], &name)).await?;
-    if !job.wish.enabled() {
-        return Err(Error::Malformed("the job is disabled; set `spec.enabled` to true first".into()));
-    }
+    let (desk, job, body) = (call.desk(), call.path.name().to_owned(), call.body.0.clone());
+    let work = move |tx: &mut store::Tx<'_>| {
+        let held = Held::<Job>::lock(&desk, tx, &[], &job)?;
+        let execution = executions::start(&desk, tx, &held, &asked(&body)?)?;
+        Ok(CreateJobExecutionOutput {
+            execution_id: Some(execution.name.clone()),
+            id: Some(execution.name),
+            job_id: Some(execution.job),
+            tasks: body.tasks.clone(),
+            workspace_id: Some(desk.member.workspace_name.clone()),
+        })
+    };
+    call.once(work).await
+}
+
+fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, Error> {
     let mut problems = Problems::default();
-    asked.check(&mut problems);
-    problems.require(
-        asked.tasks.as_ref().is_some_and(|tasks| !tasks.is_empty()),
-        "tasks",
-        "must hold at least one task",
-    );
-    let limit = job.wish.spec.runtime.as_ref().and_then(|runtime| runtime.memory);
-    let fits = asked.memory.zip(limit).is_none_or(|(memory, limit)| memory <= limit);
-    problems.require(fits, "memory", "must not be more than the job's `spec.runtime.memory`");
+    body.check(&mut problems);
+    let tasks = body.tasks.clone().unwrap_or_default();
+    problems.require(!tasks.is_empty(), "tasks", "must hold at least one task");
+    let given = |id: &Option<String>| id.clone().filter(|id| !id.is_empty());
+    let (id, execution_id) = (given(&body.id), given(&body.execution_id));
+    let same = id.is_none() || execution_id.is_none() || id == execution_id;
+    problems.require(same, "id", "must be the same as `executionId`, or one of them left out");
     problems.into_result()?;
-    Err(Error::Missing(Missing::RunTasks))
+    Ok(Asked {
+        tasks,
+        name: execution_id.or(id),
+        memory: body.memory,
+        env: body.env.clone().map(|Sensitive(env)| env).unwrap_or_default(),
+        at_once: body.allow_queue == Some(false),
+    })
 }

@@ -187,6 +187,10 @@ impl Managed for Job {
     fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
     }
+
+    fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        Ok(desk.app.queue.cancel_job(tx, &held.row.workspace, &held.row.name)?)
+    }
 }
 
 impl Managed for IntegrationConnection {

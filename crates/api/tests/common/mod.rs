@@ -98,6 +98,7 @@ pub fn settings() -> Settings {
         quotas: Default::default(),
         streams_max: 16,
         feed_poll: Duration::from_millis(20),
+        jobs: jobs::Settings::default(),
     }
 }
 
