@@ -20,6 +20,7 @@ mod launch;
 mod machine;
 mod routes;
 mod rows;
+mod runners;
 mod schedules;
 mod settle;
 mod turns;
@@ -30,6 +31,7 @@ pub use machine::{
     Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stream,
     UnknownImage, Wait, Work, WorkEnd,
 };
+pub use runners::runners;
 
 use crate::app::App;
 use std::sync::Arc;

@@ -55,6 +55,11 @@ const BATCH: i64 = 64;
 const UNREACHABLE_S: i64 = 10;
 const REFUSED_S: i64 = 60;
 
+/// The code host cannot be spoken to at all.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to prepare connections to the code host")]
+pub struct NoClient(#[source] reqwest::Error);
+
 /// All runners of this installation. Cheap to clone.
 #[derive(Clone)]
 pub struct Runners(Arc<Inner>);
@@ -71,8 +76,8 @@ struct Inner {
 }
 
 impl Runners {
-    pub fn new(store: Store, settings: Settings, starter: Arc<dyn Starter>) -> Result<Self, reqwest::Error> {
-        let host = CodeHost::new(&settings, store.world().clone())?;
+    pub fn new(store: Store, settings: Settings, starter: Arc<dyn Starter>) -> Result<Self, NoClient> {
+        let host = CodeHost::new(&settings, store.world().clone()).map_err(NoClient)?;
         let webhooks = Semaphore::new(intake::AT_ONCE);
         let (wake, survey_at) = (Notify::new(), Mutex::default());
         Ok(Self(Arc::new(Inner { store, settings, host, starter, wake, webhooks, survey_at })))
