@@ -76,6 +76,11 @@ impl App {
         Ok(app)
     }
 
+    /// Forgets executions that ended longer ago than they are kept. Says how many rows that were.
+    pub async fn forget_executions(&self) -> Result<u64, store::Error> {
+        self.queue.tidy(&self.store).await
+    }
+
     /// Makes what every workspace has, where a crash or an older release left it out.
     async fn furnish(&self) -> Result<(), store::Error> {
         let app = self.clone();

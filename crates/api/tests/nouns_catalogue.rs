@@ -156,7 +156,6 @@ fn missing_acts(account: &str) -> BTreeMap<&'static str, (Method, String, Value)
     let metrics = format!("/v0/accounts/{account}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z");
     let request = |missing: Missing| {
         Some(match missing {
-            Missing::RunTasks => post("/v0/jobs/one/executions", json!({"tasks": [{}]})),
             Missing::Build => post("/v0/agents?upload=true", named.clone()),
             Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
             Missing::RegisterImage => {

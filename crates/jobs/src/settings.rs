@@ -47,6 +47,8 @@ impl Default for Settings {
 
 /// Part of a lease that remains for a machine that cannot renew it to end its tasks.
 const ENDING_PART: u32 = 4;
+/// Heartbeats in a lease at least: one may fail without harm.
+const LEASE_HEARTBEATS: u32 = 3;
 
 impl Settings {
     /// From when on, after it was last renewed, a machine must not rely on its lease.
@@ -54,19 +56,20 @@ impl Settings {
         self.lease - self.lease / ENDING_PART
     }
 
-    /// What cannot work, in words for the operator.
-    pub fn check(&self) -> Result<(), String> {
-        let renews = self.heartbeat.saturating_mul(2) <= self.lease_is_safe_for();
-        match () {
-            () if self.heartbeat.is_zero() || self.poll.is_zero() => {
-                Err("heartbeat and poll must be above zero".into())
-            }
-            () if !renews => Err("lease must be at least three times heartbeat".into()),
-            () if self.backoff_max < self.backoff_first => Err("backoff_max must not be below backoff_first".into()),
-            () if self.tasks_max == 0 || self.workspace_tasks_max == 0 => {
-                Err("tasks_max and workspace_tasks_max must be above zero".into())
-            }
-            () => Ok(()),
+    /// Refuses what cannot work: the setting, as the operator's file names it, and what would be right.
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
+        let wrong = [
+            (self.heartbeat.is_zero(), "jobs.heartbeat", "must be above zero"),
+            (self.poll.is_zero(), "jobs.poll", "must be above zero"),
+            (!renews, "jobs.lease", "must be at least three times jobs.heartbeat"),
+            (self.backoff_max < self.backoff_first, "jobs.backoff_max", "must not be below jobs.backoff_first"),
+            (self.tasks_max == 0, "jobs.tasks_max", "must be at least 1"),
+            (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", "must be at least 1"),
+        ];
+        match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            Some((_, setting, right)) => Err((setting, right)),
+            None => Ok(()),
         }
     }
 }

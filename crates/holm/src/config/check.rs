@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     auth(config)?;
     domains(config)?;
     node(config)?;
+    config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
     runners(config)?;
     regions(config)?;
     observability(config)

@@ -34,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) gateway: Gateway,
     pub(crate) domains: Domains,
     pub(crate) node: Node,
+    pub(crate) jobs: Jobs,
     pub(crate) images: Images,
     pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,
@@ -221,6 +222,41 @@ pub(crate) struct Node {
     pub(crate) nameservers: Vec<IpAddr>,
     pub(crate) backend: Backend,
     pub(crate) runc: PathBuf,
+}
+
+/// The queue of tasks.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Jobs {
+    pub(crate) slots: u32,
+    pub(crate) memory_mb: u32,
+    pub(crate) workspace_tasks_max: u32,
+    pub(crate) tasks_max: u32,
+    pub(crate) backoff_first: Span,
+    pub(crate) backoff_max: Span,
+    pub(crate) lost_attempts_max: u32,
+    pub(crate) lease: Span,
+    pub(crate) heartbeat: Span,
+    pub(crate) poll: Span,
+    pub(crate) retention: Span,
+}
+
+impl Jobs {
+    pub(crate) fn settings(&self) -> jobs::Settings {
+        jobs::Settings {
+            slots: self.slots,
+            memory_mb: self.memory_mb,
+            workspace_tasks_max: self.workspace_tasks_max,
+            lease: self.lease.0,
+            heartbeat: self.heartbeat.0,
+            backoff_first: self.backoff_first.0,
+            backoff_max: self.backoff_max.0,
+            lost_attempts_max: self.lost_attempts_max,
+            retention: self.retention.0,
+            tasks_max: self.tasks_max,
+            poll: self.poll.0,
+        }
+    }
 }
 
 /// Who starts instances.

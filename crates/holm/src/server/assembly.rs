@@ -62,6 +62,7 @@ fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Erro
         quotas: quotas(config),
         streams_max: config.server.streams_max,
         feed_poll: config.store.feed_poll.0,
+        jobs: config.jobs.settings(),
     })
 }
 

@@ -25,6 +25,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::world;
 use acme::Acme;
+use api::App;
 use auth::Auth;
 use edge::Hosts;
 use front::Front;
@@ -58,9 +59,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let auth = assembly::auth(&config, &store, &world, &public_url).await?;
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
     let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
-
     let runners = assembly::runners(&config, &app)?;
-
     let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
@@ -75,7 +74,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
-    tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
+    tokio::spawn(tidy(store, auth, app.clone(), world, ending.draining.clone()));
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
     tokio::spawn(follow_signals(ending.clone()));
@@ -142,9 +141,12 @@ async fn follow_signals(ending: Ending) {
 }
 
 /// Removes what need not be kept, now and then. A failure is only late work.
-async fn tidy(store: Store, auth: Auth, world: World, draining: CancellationToken) {
+async fn tidy(store: Store, auth: Auth, app: App, world: World, draining: CancellationToken) {
     while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
         let tidied = store.tidy(world.now()).await;
+        if let Err(error) = app.forget_executions().await {
+            tracing::warn!(%error, "old executions stay; it is tried again in an hour");
+        }
         match auth.maintain().await.and(tidied) {
             Ok(done) => tracing::debug!(?done, "tidied"),
             Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),

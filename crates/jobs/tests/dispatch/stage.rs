@@ -95,7 +95,7 @@ impl Stage {
     }
 
     pub fn queue(&self, settings: Settings) -> Queue {
-        settings.check().unwrap();
+        assert_eq!(settings.check(), Ok(()));
         Queue::new(settings, vec![Arc::new(Told(self.log.clone()))])
     }
 
