@@ -114,21 +114,25 @@ impl Runners {
         }
     }
 
-    /// Works on all of `items` at once; says for how many there was something to do.
+    /// Works on `items`, as many at once as there may be requests: a claim must not run out while its request waits for its
+    /// turn. Says for how many there was something to do.
     async fn each<T, F>(&self, items: Vec<T>, work: impl Fn(Self, T) -> F) -> usize
     where
         F: Future<Output = Result<bool, store::Error>> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
-        for item in items {
-            tasks.spawn(work(self.clone(), item));
-        }
+        let mut items = items.into_iter();
+        let at_once = self.0.settings.requests_max;
+        items.by_ref().take(at_once).for_each(|item| drop(tasks.spawn(work(self.clone(), item))));
         let mut done = 0;
         while let Some(result) = tasks.join_next().await {
             match result {
                 Ok(Ok(worked)) => done += usize::from(worked),
                 Ok(Err(error)) => tracing::error!(%error, "a runner could not be looked after; it is tried again"),
                 Err(error) => tracing::error!(%error, "work on a runner ended early; it is tried again"),
+            }
+            if let Some(item) = items.next() {
+                tasks.spawn(work(self.clone(), item));
             }
         }
         done

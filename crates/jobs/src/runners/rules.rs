@@ -100,7 +100,29 @@ pub(super) fn sight(job: &mut WorkflowJob, holder: Holder, sighting: &Sighting, 
         Some(own) if Some(own.name.as_str()) == sighting.runner() => (Some(own), None),
         own => (None, own),
     };
-    let seen = seen.or_else(|| match holder {
+    let seen = seen.or_else(|| exchange(job, holder, &mut spare, &mut changes, now));
+    let over = matches!(job.phase, Phase::Done) || matches!(sighting, Sighting::Completed { .. });
+    match seen {
+        Some(runner) if !over => enter(job, Phase::PickedUp(runner), now),
+        seen => {
+            changes.part.extend(seen);
+            enter(job, Phase::Done, now);
+        }
+    }
+    let spares = if worked { &mut changes.part } else { &mut changes.leave };
+    spares.extend(spare);
+    changes
+}
+
+/// Gets the runner that a sighting names from whoever has it.
+fn exchange(
+    job: &WorkflowJob,
+    holder: Holder,
+    spare: &mut Option<Runner>,
+    changes: &mut Changes,
+    now: Timestamp,
+) -> Option<Runner> {
+    match holder {
         Holder::Leaving(runner) => {
             changes.stays = Some(runner.name.clone());
             Some(runner)
@@ -117,18 +139,7 @@ pub(super) fn sight(job: &mut WorkflowJob, holder: Holder, sighting: &Sighting, 
             taken
         }
         Holder::Other(_) | Holder::NoOther => None,
-    });
-    let over = matches!(job.phase, Phase::Done) || matches!(sighting, Sighting::Completed { .. });
-    match seen {
-        Some(runner) if !over => enter(job, Phase::PickedUp(runner), now),
-        seen => {
-            changes.part.extend(seen);
-            enter(job, Phase::Done, now);
-        }
     }
-    let spares = if worked { &mut changes.part } else { &mut changes.leave };
-    spares.extend(spare);
-    changes
 }
 
 /// The name of the runner that a server may make now. It holds the claim for `settings.lease_s`.

@@ -334,5 +334,6 @@ fn accepted(answer: Answer) -> Result<Bytes, Fault> {
     }
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
-    Err(Fault::Refused { status: status.as_u16(), message: message.chars().take(MESSAGE_CHARACTERS_MAX).collect() })
+    let plain = message.chars().filter(|character| !character.is_control());
+    Err(Fault::Refused { status: status.as_u16(), message: plain.take(MESSAGE_CHARACTERS_MAX).collect() })
 }
