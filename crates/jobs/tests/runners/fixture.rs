@@ -21,6 +21,7 @@ use types::{KindName, Timestamp, World};
 
 pub(crate) const SECRET: &str = "hook secret";
 pub(crate) const JOB: &str = "builder";
+pub(crate) const WORKSPACE: &str = "wsp_abcdefghijkmnpqrstuv";
 const START_MS: i64 = 1_800_000_000_000;
 
 /// One execution of the queue.
@@ -143,7 +144,7 @@ impl Cloud {
             Settings { api_url: host.url.clone(), answer_max: Duration::from_secs(2), ..Settings::default() };
         let queue = Arc::new(Queue::default());
         let runners = Runners::new(store.clone(), settings.clone(), Arc::clone(&queue) as _).unwrap();
-        let workspace = WorkspaceId::known("wsp_abcdefghijkmnpqrstuv");
+        let workspace = WorkspaceId::known(WORKSPACE);
         let of = workspace.clone();
         store.write(move |tx| add_workspace(tx, &of, "main")).await.unwrap();
         let mut secret = secret.clone();

@@ -266,6 +266,22 @@ async fn an_answer_that_comes_too_late_leaves_no_runner_behind() {
 }
 
 #[tokio::test]
+async fn more_open_runs_than_one_round_can_ask_about_are_found_in_several() {
+    let cloud = Cloud::start().await;
+    *cloud.queue.full.lock() = true;
+    for run in 1..=110 {
+        cloud.host.queue(run * 10, &[JOB]);
+    }
+    for _ in 0..29 {
+        cloud.settle().await;
+        cloud.pass_s(POLL_S);
+    }
+    let open = cloud.store.write(|tx| store::runners::count_open(tx, &WorkspaceId::known(fixture::WORKSPACE))).await;
+    assert_eq!(open.unwrap(), 110);
+    assert_eq!(cloud.host.runner_names().len(), 100, "as many as a job may have that says nothing else");
+}
+
+#[tokio::test]
 async fn runners_of_others_are_left_alone() {
     let cloud = Cloud::start().await;
     let theirs = ["holm-zzzzzzzzzzzzzzzzzzzz-1-1", "laptop"];
