@@ -35,6 +35,8 @@ pub(crate) struct Asked {
     pub env: TextMap,
     /// Seconds of each task, where the job does not say less.
     pub timeout_s: Option<i64>,
+    /// Tries beyond the first of a task; where it is not said, as the job says.
+    pub retries: Option<i64>,
     /// Whether it must begin without waiting, or not at all.
     pub at_once: bool,
 }
@@ -56,7 +58,7 @@ pub(crate) fn start(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>, asked: &Asked
         job_id: job.row.id.clone(),
         job: job.row.name.clone(),
         memory_mb: asked.memory.unwrap_or(limit),
-        retries_max: runtime(&wish).max_retries.unwrap_or(0),
+        retries_max: asked.retries.or(runtime(&wish).max_retries).unwrap_or(0),
         parallelism: runtime(&wish).max_concurrent_tasks,
         plan: plan(desk, &wish, &name, asked),
         tasks: asked.tasks.iter().map(text).collect(),

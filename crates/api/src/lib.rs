@@ -34,6 +34,7 @@ mod serve;
 mod settings;
 mod table;
 mod usage;
+mod webhooks;
 
 pub use app::{App, Parts};
 pub use catalogue::Catalogue;
@@ -43,3 +44,4 @@ pub use openapi::document;
 pub use patience::Patience;
 pub use serve::router;
 pub use settings::{Rate, Settings};
+pub use webhooks::webhooks;

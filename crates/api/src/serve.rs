@@ -101,7 +101,7 @@ fn request_id(app: &App, request: &Request) -> String {
 }
 
 /// What every answer carries, whatever it is.
-async fn harden(mut response: Response) -> Response {
+pub(crate) async fn harden(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

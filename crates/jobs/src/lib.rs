@@ -12,6 +12,7 @@ pub mod logs;
 mod plan;
 mod queue;
 mod rules;
+pub mod runners;
 mod settings;
 mod share;
 

@@ -19,6 +19,7 @@ mod migrations;
 pub mod references;
 pub mod resources;
 pub mod revisions;
+pub mod runners;
 pub mod seal;
 pub mod settings;
 mod tidy;

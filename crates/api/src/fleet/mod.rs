@@ -22,6 +22,7 @@ mod machine;
 mod printed;
 mod routes;
 mod rows;
+mod runners;
 mod schedules;
 mod settle;
 mod turns;
@@ -31,6 +32,7 @@ pub use machine::{
     Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stamp,
     Stream, UnknownImage, Wait, Work, WorkEnd,
 };
+pub use runners::runners;
 
 use crate::app::App;
 use std::sync::Arc;

@@ -46,6 +46,7 @@ fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, Error> {
         memory: body.memory,
         env: body.env.clone().map(|Sensitive(env)| env).unwrap_or_default(),
         timeout_s: None,
+        retries: None,
         at_once: body.allow_queue == Some(false),
     })
 }

@@ -55,6 +55,7 @@ pub fn test_world() -> (World, Clock) {
 }
 
 pub struct Cloud {
+    pub app: App,
     pub router: Router,
     pub store: Store,
     pub auth: Auth,
@@ -154,10 +155,10 @@ impl Cloud {
         let router = api::router(app.clone());
         let _running = runs.then(|| {
             let ending = tokio_util::sync::CancellationToken::new();
-            tokio::spawn(api::fleet::run(app, ending.clone()));
+            tokio::spawn(api::fleet::run(app.clone(), ending.clone()));
             ending.drop_guard()
         });
-        Self { router, store, auth, clock, first, dns, _folder: folder, _running }
+        Self { app, router, store, auth, clock, first, dns, _folder: folder, _running }
     }
 
     /// The id of a workspace.

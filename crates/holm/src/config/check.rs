@@ -22,6 +22,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     domains(config)?;
     node(config)?;
     config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
+    runners(config)?;
     regions(config)?;
     observability(config)
 }
@@ -70,6 +71,10 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("node.pids_max", config.node.pids_max.into()),
         ("node.open_files_max", config.node.open_files_max),
         ("logs.task_bytes_max", config.logs.task_bytes_max),
+        ("runners.attempts_max", config.runners.attempts_max.into()),
+        ("runners.runners_max", config.runners.runners_max.into()),
+        ("runners.open_max", config.runners.open_max.into()),
+        ("runners.requests_max", config.runners.requests_max as u64),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),
@@ -138,6 +143,18 @@ fn node(config: &Config) -> Result<(), Wrong> {
         (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),
         _ => Ok(()),
     }
+}
+
+fn runners(config: &Config) -> Result<(), Wrong> {
+    let runners = &config.runners;
+    web_address("runners.api_url", &runners.api_url)?;
+    let least = [("runners.pickup", runners.pickup, 10), ("runners.poll", runners.poll, 10)];
+    for (key, span, seconds) in least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)]) {
+        if span.0 < Duration::from_secs(seconds) {
+            return wrong(key, format!("must be at least {seconds}s"));
+        }
+    }
+    Ok(())
 }
 
 fn regions(config: &Config) -> Result<(), Wrong> {

@@ -37,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) jobs: Jobs,
     pub(crate) images: Images,
     pub(crate) callbacks: Callbacks,
+    pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
     pub(crate) logs: Logs,
@@ -288,6 +289,39 @@ impl Images {
 impl Config {
     pub(crate) fn images_folder(&self) -> PathBuf {
         self.images.folder.clone().unwrap_or_else(|| self.data.folder.join("images"))
+    }
+}
+
+/// Runners for the workflows of a code host.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Runners {
+    pub(crate) api_url: String,
+    pub(crate) labels: Vec<String>,
+    pub(crate) pickup: Span,
+    pub(crate) poll: Span,
+    pub(crate) attempts_max: u32,
+    pub(crate) runners_max: u32,
+    pub(crate) open_max: u32,
+    pub(crate) requests_max: usize,
+    pub(crate) answer_timeout: Span,
+}
+
+impl Runners {
+    pub(crate) fn settings(&self) -> jobs::runners::Settings {
+        let seconds = |span: Span| i64::try_from(span.0.as_secs()).unwrap_or(i64::MAX);
+        jobs::runners::Settings {
+            api_url: self.api_url.clone(),
+            labels: self.labels.clone(),
+            pickup_s: seconds(self.pickup),
+            poll_s: seconds(self.poll),
+            attempts_max: self.attempts_max.into(),
+            runners_max: self.runners_max.into(),
+            open_max: self.open_max.into(),
+            requests_max: self.requests_max,
+            answer_max: self.answer_timeout.0,
+            ..jobs::runners::Settings::default()
+        }
     }
 }
 

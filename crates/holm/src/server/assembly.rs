@@ -29,6 +29,12 @@ pub(crate) async fn api(
     api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
+/// Runners for the workflows of a code host.
+pub(crate) fn runners(config: &Config, app: &App) -> Result<jobs::runners::Runners, Error> {
+    let opened = api::fleet::runners(app, config.runners.settings());
+    opened.map_err(|error| Error::Start { act: "prepare runners".into(), message: error.to_string() })
+}
+
 pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {
     let settings =
         auth::Settings { issuer: public_url.to_owned(), feed_poll: config.store.feed_poll.0, outside: outside(config) };

@@ -62,9 +62,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
     let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
-
     let callbacks = callbacks::open(&config, &store)?;
-
+    let runners = assembly::runners(&config, &app)?;
     let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
@@ -72,8 +71,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         metrics: observation.metrics.clone(),
         request_timeout: config.server.request_timeout.0,
     };
-    let front =
-        Front { router: probes::surround(api::router(app.clone()), probes), gateway: sandboxes.gateway.clone() };
+    let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
+    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone() };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
@@ -83,6 +82,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     api::fleet::ready(&app).await;
     let upkeep = Upkeep { store, auth, app: app.clone(), logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
+    let draining = ending.draining.clone();
+    tokio::spawn(async move { runners.run(draining).await });
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");

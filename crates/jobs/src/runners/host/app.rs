@@ -1,0 +1,112 @@
+//! Tokens: one that was given, or those that an app gets for an hour.
+
+use super::super::connections::{Connection, Credentials};
+use super::{CodeHost, Fault, accepted, read};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use parking_lot::Mutex;
+use reqwest::Method;
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::parts::Sensitive;
+
+/// The code host accepts ten minutes, and clocks differ.
+const LIFE_S: i64 = 540;
+const SKEW_S: i64 = 60;
+/// A token that ends sooner is replaced.
+const LEFT_S: i64 = 300;
+const REMEMBERED_MAX: usize = 1000;
+
+#[derive(Clone)]
+struct Kept {
+    version: i64,
+    token: Sensitive<String>,
+    expires_at: Timestamp,
+}
+
+#[derive(Default)]
+pub(super) struct Tokens(Mutex<HashMap<ResourceId, Kept>>);
+
+impl Tokens {
+    /// The token that signs requests of a connection.
+    pub(super) async fn get(&self, host: &CodeHost, connection: &Connection) -> Result<Sensitive<String>, Fault> {
+        match &connection.credentials {
+            None => Err(Fault::Credentials("the connection has neither `token` nor an app's secrets")),
+            Some(Credentials::Token(token)) => Ok(token.clone()),
+            Some(Credentials::App { id, key, installation }) => {
+                let now = host.world.now();
+                let kept = self.0.lock().get(&connection.id).cloned();
+                let fresh = |kept: &Kept| kept.version == connection.version && kept.expires_at > now.plus_s(LEFT_S);
+                if let Some(kept) = kept.filter(fresh) {
+                    return Ok(kept.token);
+                }
+                let proof = sign(id, &key.0, now)?;
+                let kept = install(host, connection, installation, &proof).await?;
+                Ok(self.keep(&connection.id, kept))
+            }
+        }
+    }
+
+    /// The code host does not take it any more.
+    pub(super) fn forget(&self, connection: &ResourceId) {
+        self.0.lock().remove(connection);
+    }
+
+    fn keep(&self, connection: &ResourceId, kept: Kept) -> Sensitive<String> {
+        let mut all = self.0.lock();
+        if all.len() >= REMEMBERED_MAX {
+            all.clear();
+        }
+        all.insert(connection.clone(), kept.clone());
+        kept.token
+    }
+}
+
+/// Asks for a token of an installation of the app.
+async fn install(
+    host: &CodeHost,
+    connection: &Connection,
+    installation: &str,
+    proof: &Sensitive<String>,
+) -> Result<Kept, Fault> {
+    #[derive(Deserialize)]
+    struct Token {
+        token: Sensitive<String>,
+        expires_at: Timestamp,
+    }
+    if installation.is_empty() || !installation.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Fault::Credentials("the connection's `installationId` is not a number"));
+    }
+    let path = format!("/app/installations/{installation}/access_tokens");
+    let (answer, headers) = host.send(proof, Method::POST, &path, None, None).await?;
+    host.paces.note(&connection.id, answer.status, &headers, host.world.now())?;
+    let made: Token = read(&accepted(answer)?)?;
+    Ok(Kept { version: connection.version, token: made.token, expires_at: made.expires_at })
+}
+
+/// A JSON Web Token (RS256) that proves that we are the app.
+fn sign(app: &str, key: &str, now: Timestamp) -> Result<Sensitive<String>, Fault> {
+    const BAD: Fault = Fault::Credentials("the connection's `privateKey` is not an RSA key in PEM");
+    // Keys are often carried in one line, with the line ends written out.
+    let key = key.replace("\\n", "\n");
+    let pair = match PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| BAD)? {
+        PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
+        PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
+        _ => return Err(BAD),
+    };
+    let pair = pair.map_err(|_| BAD)?;
+    let header = BASE64.encode(json!({"alg": "RS256", "typ": "JWT"}).to_string());
+    let from = now.plus_s(-SKEW_S).seconds();
+    let claims = BASE64.encode(json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app}).to_string());
+    let signed = format!("{header}.{claims}");
+    let mut signature = vec![0; pair.public().modulus_len()];
+    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).map_err(|_| BAD)?;
+    Ok(Sensitive(format!("{signed}.{}", BASE64.encode(signature))))
+}

@@ -1,0 +1,75 @@
+//! Taking webhooks in.
+
+use super::webhooks::{Report, Webhook};
+use super::{Runners, connections, rows};
+use connections::Connection;
+use store::identity::workspaces;
+use store::{Error, Tx, runners};
+use types::ids::WorkspaceId;
+
+/// Webhooks that are worked on at once; more are refused, and found out by asking.
+pub(super) const AT_ONCE: usize = 32;
+
+/// Why a webhook was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookRefused {
+    /// Also where there is no such workspace or nothing to check the signature with.
+    #[error("the webhook is not signed as it must be")]
+    Unsigned,
+    #[error("too many webhooks come at once")]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+impl Runners {
+    /// Takes a webhook for the workspace of this name. What is no news of a workflow job changes nothing.
+    pub async fn take(&self, workspace: &str, webhook: Webhook<'_>) -> Result<(), WebhookRefused> {
+        let _place = self.0.webhooks.try_acquire().map_err(|_| WebhookRefused::Busy)?;
+        let (of, name) = (self.clone(), workspace.to_owned());
+        let (workspace, all) = self.0.store.read(move |tx| of.addressee(tx, &name)).await?;
+        let signers = signers(&all, &webhook);
+        let Some(workspace) = workspace.filter(|_| !signers.is_empty()) else { return Err(WebhookRefused::Unsigned) };
+        let Some((repository, report)) = webhook.read() else { return Ok(()) };
+        if !signers.iter().any(|connection| connection.covers(&repository)) {
+            tracing::warn!(%workspace, "a webhook tells of a repository that its connection does not list");
+            return Ok(());
+        }
+        self.note(workspace, webhook.delivery.to_owned(), repository, report).await?;
+        self.0.wake.notify_waiters();
+        Ok(())
+    }
+
+    fn addressee(&self, tx: &mut Tx<'_>, name: &str) -> Result<(Option<WorkspaceId>, Vec<Connection>), Error> {
+        let Some(workspace) = workspaces::find_by_name(tx, name)? else { return Ok((None, Vec::new())) };
+        let all = connections::all(tx, &self.0.store.keyring(), &workspace.id)?;
+        Ok((Some(workspace.id), all))
+    }
+
+    async fn note(
+        &self,
+        workspace: WorkspaceId,
+        delivery: String,
+        repository: String,
+        report: Report,
+    ) -> Result<(), Error> {
+        let of = self.clone();
+        let work = move |tx: &mut Tx<'_>| {
+            let now = of.now();
+            if runners::note_delivery(tx, &workspace, &delivery, now)? {
+                rows::take(tx, &of.0.settings, &workspace, &repository, &report, now)?;
+            }
+            Ok(())
+        };
+        self.0.store.write(work).await
+    }
+}
+
+/// The connections whose secret a webhook is signed with. All are tried, and one is where there are none, so that the time
+/// tells nothing of them.
+fn signers<'c>(all: &'c [Connection], webhook: &Webhook<'_>) -> Vec<&'c Connection> {
+    if all.is_empty() {
+        webhook.is_signed_with("");
+    }
+    all.iter().filter(|connection| webhook.is_signed_with(&connection.webhook_secret.0)).collect()
+}

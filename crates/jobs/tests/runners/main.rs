@@ -1,0 +1,503 @@
+//! Runners against a stand-in for the code host that is reached over HTTP, with a queue in memory.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod code_host;
+mod fixture;
+
+use code_host::{Mood, TOKEN};
+use fixture::{Cloud, JOB, SECRET, add_connection, add_workspace, sign};
+use jobs::runners::{Progress, Webhook, WebhookRefused};
+use serde_json::json;
+use std::collections::BTreeSet;
+use types::ids::WorkspaceId;
+
+const POLL_S: i64 = 60;
+
+/// Each workflow job gets a runner, and nothing of it is left afterwards.
+#[tokio::test]
+async fn a_workflow_job_gets_a_runner_of_its_own_and_nothing_is_left_of_it() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    cloud.assert_empty();
+    cloud.host.queue(11, &["self-hosted", "linux", "main/builder"]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    let [runner] = cloud.queue.running().try_into().unwrap();
+    assert_eq!(cloud.host.runner_names(), [runner.as_str()]);
+    assert!(cloud.queue.executions.lock().values().all(|executed| executed.job == cloud.job.id));
+    cloud.host.pick_up(11, &runner);
+    cloud.tell(11).await;
+    cloud.host.complete(11);
+    cloud.queue.end(&runner);
+    cloud.tell(11).await;
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert_eq!(cloud.host.state.lock().registrations, 1);
+    assert!(cloud.queue.executions.lock().values().all(|executed| !executed.cancelled), "it ended by itself");
+}
+
+#[tokio::test]
+async fn what_asks_for_other_labels_or_comes_from_another_repository_gets_none() {
+    let cloud = Cloud::start().await;
+    for (id, labels) in [(11, vec!["ubuntu-latest"]), (12, vec![JOB, "gpu"]), (13, vec!["other/builder"])] {
+        cloud.host.queue(id, &labels);
+        cloud.tell(id).await;
+    }
+    cloud.host.queue(14, &[JOB]);
+    let elsewhere = String::from_utf8(cloud.host.webhook(14)).unwrap().replace("me/repo", "you/repo");
+    cloud.deliver("d", elsewhere.as_bytes()).await.unwrap();
+    cloud.host.state.lock().jobs.remove(&14);
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 0);
+}
+
+#[tokio::test]
+async fn lost_webhooks_are_made_up_for_by_asking() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    let [runner] = cloud.queue.running().try_into().unwrap();
+    cloud.host.pick_up(11, &runner);
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.host.complete(11);
+    for _ in 0..3 {
+        cloud.pass_s(POLL_S);
+        cloud.settle().await;
+    }
+    // The program hangs after its work: it is ended.
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 1);
+    assert!(cloud.host.state.lock().unchanged > 0, "unchanged lists are asked for with their tag");
+}
+
+#[tokio::test]
+async fn doubled_late_and_reordered_webhooks_start_nothing_twice() {
+    let cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    let queued = cloud.host.webhook(11);
+    for delivery in ["a", "a", "b"] {
+        cloud.deliver(delivery, &queued).await.unwrap();
+        cloud.settle().await;
+    }
+    let [runner] = cloud.queue.running().try_into().unwrap();
+    cloud.host.pick_up(11, &runner);
+    let picked_up = cloud.host.webhook(11);
+    cloud.host.complete(11);
+    cloud.queue.end(&runner);
+    cloud.tell(11).await;
+    for (delivery, late) in [("c", &picked_up), ("d", &queued), ("b", &queued)] {
+        cloud.deliver(delivery, late).await.unwrap();
+        cloud.settle().await;
+    }
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 1);
+    // Of a workflow job that ended before its first webhook came, nothing is begun either.
+    cloud.host.queue(12, &[JOB]);
+    let queued = cloud.host.webhook(12);
+    cloud.host.complete(12);
+    cloud.tell(12).await;
+    cloud.deliver("e", &queued).await.unwrap();
+    cloud.settle().await;
+    assert_eq!(cloud.queue.started(), 1);
+}
+
+#[tokio::test]
+async fn a_runner_that_picks_up_anothers_workflow_job_is_changed_for_the_others() {
+    let cloud = Cloud::start().await;
+    for id in [11, 12] {
+        cloud.host.queue(id, &[JOB]);
+        cloud.tell(id).await;
+        cloud.settle().await;
+    }
+    let (first, second): (Vec<_>, Vec<_>) =
+        cloud.host.runner_names().into_iter().partition(|name| name.contains("-11-"));
+    cloud.host.pick_up(12, &first[0]);
+    cloud.tell(12).await;
+    cloud.host.complete(12);
+    cloud.queue.end(&first[0]);
+    cloud.tell(12).await;
+    cloud.settle().await;
+    assert_eq!(cloud.host.runner_names(), second, "the other waits for the first workflow job");
+    cloud.host.pick_up(11, &second[0]);
+    cloud.host.complete(11);
+    cloud.queue.end(&second[0]);
+    cloud.tell(11).await;
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 2);
+}
+
+#[tokio::test]
+async fn a_runner_that_does_not_pick_up_in_time_is_replaced_a_bounded_number_of_times() {
+    let cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    let stuck = cloud.queue.running();
+    cloud.pass_s(119);
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running(), stuck);
+    cloud.pass_s(5);
+    cloud.settle().await;
+    cloud.pass_s(5);
+    cloud.settle().await;
+    let [next] = cloud.queue.running().try_into().unwrap();
+    assert!(!stuck.contains(&next));
+    assert_eq!(cloud.host.runner_names(), [next]);
+    for _ in 0..60 {
+        cloud.pass_s(POLL_S);
+        cloud.settle().await;
+        assert!(cloud.queue.running().len() <= 1 && cloud.host.runner_names().len() <= 1);
+    }
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 5);
+}
+
+#[tokio::test]
+async fn a_runner_at_work_is_never_taken_away() {
+    let cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    let [runner] = cloud.queue.running().try_into().unwrap();
+    cloud.host.pick_up(11, &runner);
+    // The webhook is lost, and asking fails too.
+    cloud.pass_s(125);
+    cloud.host.state.lock().mood = Mood::Failing(1);
+    cloud.settle().await;
+    for _ in 0..10 {
+        cloud.pass_s(POLL_S);
+        cloud.settle().await;
+        assert_eq!(cloud.queue.running(), [runner.as_str()]);
+    }
+    assert_eq!(cloud.queue.started(), 1);
+}
+
+#[tokio::test]
+async fn a_runner_whose_machine_has_no_room_yet_is_waited_for() {
+    let cloud = Cloud::start().await;
+    *cloud.queue.full.lock() = true;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    for _ in 0..20 {
+        cloud.pass_s(POLL_S);
+        cloud.settle().await;
+    }
+    assert_eq!(cloud.queue.started(), 1);
+    assert_eq!(cloud.queue.executions.lock().values().next().unwrap().progress, Progress::Queued);
+}
+
+#[tokio::test]
+async fn a_cancelled_workflow_job_loses_its_runner() {
+    let cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 1);
+    cloud.host.complete(11);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert!(cloud.queue.executions.lock().values().all(|executed| executed.cancelled));
+}
+
+#[tokio::test]
+async fn a_rate_limit_is_waited_out_without_asking() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    let reset_s = 1_800_000_000 + 600;
+    cloud.host.state.lock().mood = Mood::Limited { reset_s };
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    let asked = cloud.host.state.lock().asked.len();
+    for _ in 0..9 {
+        cloud.pass_s(POLL_S);
+        cloud.settle().await;
+    }
+    assert_eq!(cloud.host.state.lock().asked.len(), asked, "nothing is asked before the limit ends");
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 1);
+}
+
+#[tokio::test]
+async fn failures_of_the_code_host_are_repeated_without_counting() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.host.state.lock().mood = Mood::Failing(8);
+    for _ in 0..10 {
+        cloud.settle().await;
+        cloud.pass_s(10);
+    }
+    assert_eq!(cloud.queue.running().len(), 1);
+    assert_eq!(cloud.queue.started(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_leaves_no_runner_behind() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.host.state.lock().mood = Mood::Slow;
+    cloud.settle().await;
+    assert_eq!(
+        (cloud.host.runner_names().len(), cloud.queue.started()),
+        (1, 0),
+        "the code host made it, but we know nothing of it"
+    );
+    cloud.host.state.lock().mood = Mood::Well;
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    assert_eq!(cloud.host.runner_names(), cloud.queue.running());
+    assert_eq!(cloud.queue.running().len(), 1);
+}
+
+#[tokio::test]
+async fn more_open_runs_than_one_round_can_ask_about_are_found_in_several() {
+    let cloud = Cloud::start().await;
+    *cloud.queue.full.lock() = true;
+    for run in 1..=110 {
+        cloud.host.queue(run * 10, &[JOB]);
+    }
+    for _ in 0..29 {
+        cloud.settle().await;
+        cloud.pass_s(POLL_S);
+    }
+    let open = cloud.store.write(|tx| store::runners::count_open(tx, &WorkspaceId::known(fixture::WORKSPACE))).await;
+    assert_eq!(open.unwrap(), 110);
+    assert_eq!(cloud.host.runner_names().len(), 100, "as many as a job may have that says nothing else");
+}
+
+#[tokio::test]
+async fn runners_of_others_are_left_alone() {
+    let cloud = Cloud::start().await;
+    let theirs = ["holm-zzzzzzzzzzzzzzzzzzzz-1-1", "laptop"];
+    for (id, name) in theirs.iter().enumerate() {
+        let runner = code_host::Registered { name: (*name).into(), labels: vec![JOB.into()], busy: false };
+        cloud.host.state.lock().runners.insert(i64::try_from(id).unwrap(), runner);
+    }
+    cloud.settle().await;
+    assert_eq!(cloud.host.runner_names(), theirs);
+    // One of them picks up a workflow job: ours is not needed.
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    cloud.host.pick_up(11, "laptop");
+    cloud.tell(11).await;
+    cloud.settle().await;
+    assert_eq!(cloud.host.runner_names(), theirs);
+    assert_eq!(cloud.queue.running(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_revoked_token_costs_no_attempts() {
+    let cloud = Cloud::start().await;
+    cloud.settle().await;
+    cloud.host.state.lock().tokens.clear();
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    for _ in 0..20 {
+        cloud.settle().await;
+        cloud.pass_s(POLL_S);
+    }
+    assert_eq!(cloud.queue.started(), 0);
+    assert!(cloud.host.count("POST") <= 20, "it is asked once a minute at most");
+    cloud.host.state.lock().tokens.insert(TOKEN.into());
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 1);
+}
+
+#[tokio::test]
+async fn an_app_gets_tokens_for_an_hour_each() {
+    let (pem, public) = rsa_key();
+    let secret = json!({"appId": "77", "privateKey": pem, "installationId": "99"});
+    let cloud = Cloud::start_with(&secret).await;
+    {
+        let mut state = cloud.host.state.lock();
+        state.tokens.clear();
+        state.app_key = Some(public);
+    }
+    for id in 11..14 {
+        cloud.host.queue(id, &[JOB]);
+        cloud.tell(id).await;
+        cloud.settle().await;
+    }
+    assert_eq!(cloud.queue.running().len(), 3);
+    let asked = cloud.host.count("POST /app/installations/99/access_tokens");
+    assert!(asked <= 3, "one token serves for many requests: {asked}");
+    cloud.pass_s(3600);
+    cloud.settle().await;
+    assert!(cloud.host.count("POST /app/installations/99/access_tokens") > asked);
+    // The code host forgets all tokens: the next request brings a new one.
+    cloud.host.state.lock().tokens.clear();
+    cloud.host.queue(14, &[JOB]);
+    cloud.tell(14).await;
+    for _ in 0..3 {
+        cloud.settle().await;
+        cloud.pass_s(POLL_S);
+    }
+    assert!(cloud.queue.running().iter().any(|name| name.contains("-14-")));
+}
+
+#[tokio::test]
+async fn a_job_has_no_more_runners_than_it_may() {
+    let mut cloud = Cloud::start().await;
+    cloud.change_job(|wish| wish["spec"]["runtime"]["maxConcurrentTasks"] = 2.into()).await;
+    for id in 11..17 {
+        cloud.host.queue(id, &[JOB]);
+        cloud.tell(id).await;
+    }
+    let mut done = BTreeSet::new();
+    while done.len() < 6 {
+        cloud.settle().await;
+        let running = cloud.queue.running();
+        assert!((1..=2).contains(&running.len()) || done.len() == 5, "{running:?}");
+        let runner = &running[0];
+        let id = (11..17).find(|id| runner.contains(&format!("-{id}-"))).unwrap();
+        cloud.host.pick_up(id, runner);
+        cloud.host.complete(id);
+        cloud.queue.end(runner);
+        cloud.tell(id).await;
+        done.insert(id);
+    }
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.assert_empty();
+    assert_eq!(cloud.queue.started(), 6);
+}
+
+#[tokio::test]
+async fn a_job_that_is_disabled_serves_nobody_any_more() {
+    let mut cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 1);
+    cloud.change_job(|wish| wish["spec"]["enabled"] = false.into()).await;
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    cloud.settle().await;
+    cloud.assert_empty();
+    let asked = cloud.host.state.lock().asked.len();
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    assert_eq!(cloud.host.state.lock().asked.len(), asked, "the repository is not asked about any more");
+}
+
+#[tokio::test]
+async fn an_execution_that_cannot_be_started_leaves_no_runner() {
+    let cloud = Cloud::start().await;
+    *cloud.queue.refuses.lock() = Some("the job has no image".into());
+    cloud.host.queue(11, &[JOB]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    assert_eq!(cloud.host.runner_names(), Vec::<String>::new());
+    *cloud.queue.refuses.lock() = None;
+    cloud.pass_s(POLL_S);
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 1);
+}
+
+#[tokio::test]
+async fn an_unsigned_webhook_is_refused_alike_whatever_is_missing() {
+    let cloud = Cloud::start().await;
+    let empty = WorkspaceId::known("wsp_empty");
+    let of = empty.clone();
+    cloud.store.write(move |tx| add_workspace(tx, &of, "empty")).await.unwrap();
+    let unsigned = WorkspaceId::known("wsp_unsigned");
+    let of = unsigned.clone();
+    cloud.store.write(move |tx| add_workspace(tx, &of, "unsigned")).await.unwrap();
+    add_connection(&cloud.store, &unsigned, "github", &json!({"token": TOKEN}), "").await;
+    cloud.host.queue(11, &[JOB]);
+    let body = cloud.host.webhook(11);
+    let wrong = [sign("other", &body), sign(SECRET, b"other"), sign("", &body), String::new(), "sha256=zz".into()];
+    for workspace in ["main", "empty", "unsigned", "nobody"] {
+        for signature in &wrong {
+            let webhook = Webhook { event: "workflow_job", delivery: "d", signature, body: &body };
+            let refused = cloud.runners.take(workspace, webhook).await.unwrap_err();
+            assert!(matches!(refused, WebhookRefused::Unsigned), "{workspace}");
+        }
+    }
+    cloud.host.state.lock().jobs.clear();
+    cloud.settle().await;
+    assert_eq!(cloud.queue.started(), 0);
+    let signature = sign(SECRET, &body);
+    for event in ["ping", "push", ""] {
+        let webhook = Webhook { event, delivery: "d", signature: &signature, body: &body };
+        cloud.runners.take("main", webhook).await.unwrap();
+    }
+    cloud.settle().await;
+    assert_eq!(cloud.queue.started(), 0, "other events change nothing");
+}
+
+#[tokio::test]
+async fn a_workspace_cannot_take_the_workflow_jobs_of_another() {
+    let cloud = Cloud::start().await;
+    let other = WorkspaceId::known("wsp_other");
+    let of = other.clone();
+    cloud.store.write(move |tx| add_workspace(tx, &of, "other")).await.unwrap();
+    add_connection(&cloud.store, &other, "github", &json!({"token": TOKEN, "webhookSecret": "theirs"}), "").await;
+    let wish = json!({"metadata": {"name": JOB}, "spec": {"githubRunner": {"repositories": ["me/repo"]}}});
+    fixture::add_job(&cloud.store, &other, JOB, &wish).await;
+    cloud.host.queue(11, &[JOB]);
+    cloud.host.complete(11);
+    let forged = cloud.host.webhook(11);
+    let signature = sign("theirs", &forged);
+    let webhook = Webhook { event: "workflow_job", delivery: "d", signature: &signature, body: &forged };
+    cloud.runners.take("other", webhook).await.unwrap();
+    let refused = cloud.runners.take("main", webhook).await;
+    assert!(matches!(refused, Err(WebhookRefused::Unsigned)));
+    cloud.host.queue(11, &["main/builder"]);
+    cloud.tell(11).await;
+    cloud.settle().await;
+    let running = cloud.queue.running();
+    assert_eq!(running.len(), 1, "what the other says of it is nothing to this workspace");
+    assert!(running[0].starts_with("holm-abcdefghijkmnpqrstuv-11-"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_servers_start_no_runner_twice() {
+    let cloud = Cloud::start_on_postgres().await;
+    let servers = [cloud.runners.clone(), cloud.another().await, cloud.another().await];
+    for id in 11..31 {
+        cloud.host.queue(id, &[JOB]);
+    }
+    let mut turns = tokio::task::JoinSet::new();
+    for (index, server) in servers.into_iter().enumerate() {
+        let bodies: Vec<_> = (11..31).map(|id| cloud.host.webhook(id)).collect();
+        turns.spawn(async move {
+            for (number, body) in bodies.iter().enumerate() {
+                let (delivery, signature) = (format!("{index}-{number}"), sign(SECRET, body));
+                let webhook = Webhook { event: "workflow_job", delivery: &delivery, signature: &signature, body };
+                server.take("main", webhook).await.unwrap();
+                server.turn().await.unwrap();
+            }
+        });
+    }
+    while let Some(turn) = turns.join_next().await {
+        turn.unwrap();
+    }
+    cloud.settle().await;
+    assert_eq!(cloud.queue.running().len(), 20);
+    assert_eq!(cloud.host.state.lock().registrations, 20);
+}
+
+/// A key that was made for this test and opens nothing.
+fn rsa_key() -> (String, Vec<u8>) {
+    let pem = include_str!("app_key_for_tests.pem").to_owned();
+    let public = include_bytes!("app_key_for_tests.public.der").to_vec();
+    (pem, public)
+}

@@ -1,0 +1,81 @@
+//! Which repositories are asked about when, and which webhooks were taken.
+
+use crate::{Error, Row, Tx, params};
+use types::Timestamp;
+use types::ids::WorkspaceId;
+
+const TABLE: &str = "runner_repositories";
+const DELIVERIES: &str = "webhook_deliveries";
+
+/// A repository that a workspace has runners for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Repository {
+    pub workspace: WorkspaceId,
+    /// `owner/repo`, lower case.
+    pub name: String,
+}
+
+/// The repository is asked about, from `due_at` on, unless it is already.
+pub fn poll_too(tx: &mut Tx<'_>, repository: &Repository, due_at: Timestamp) -> Result<bool, Error> {
+    let added = tx.execute(
+        TABLE,
+        "INSERT INTO runner_repositories (workspace_id, repository, due_at) VALUES ($1, $2, $3)
+         ON CONFLICT (workspace_id, repository) DO NOTHING",
+        params![&repository.workspace, repository.name.as_str(), due_at],
+    )?;
+    Ok(added == 1)
+}
+
+/// The repository is asked about at once: something looks wrong.
+pub fn poll_now(tx: &mut Tx<'_>, repository: &Repository, now: Timestamp) -> Result<(), Error> {
+    let sql = "UPDATE runner_repositories SET due_at = $3 WHERE workspace_id = $1 AND repository = $2 AND due_at > $3";
+    tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str(), now])?;
+    Ok(())
+}
+
+pub fn drop_poll(tx: &mut Tx<'_>, repository: &Repository) -> Result<(), Error> {
+    let sql = "DELETE FROM runner_repositories WHERE workspace_id = $1 AND repository = $2";
+    tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str()])?;
+    Ok(())
+}
+
+pub fn repositories(tx: &mut Tx<'_>) -> Result<Vec<Repository>, Error> {
+    let sql = "SELECT workspace_id, repository FROM runner_repositories ORDER BY workspace_id, repository";
+    tx.query(TABLE, sql, params![])?.iter().map(read).collect()
+}
+
+pub fn due_polls(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Repository>, Error> {
+    let sql = "SELECT workspace_id, repository FROM runner_repositories WHERE due_at <= $1 ORDER BY due_at LIMIT $2";
+    tx.query(TABLE, sql, params![now, limit])?.iter().map(read).collect()
+}
+
+/// Whether the caller is the one of all servers that asks about the repository now.
+pub fn claim_poll(tx: &mut Tx<'_>, repository: &Repository, now: Timestamp, next: Timestamp) -> Result<bool, Error> {
+    let sql = "UPDATE runner_repositories SET due_at = $4 WHERE workspace_id = $1 AND repository = $2 AND due_at <= $3";
+    Ok(tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str(), now, next])? == 1)
+}
+
+/// Whether a delivery is new.
+pub fn note_delivery(tx: &mut Tx<'_>, workspace: &WorkspaceId, delivery: &str, now: Timestamp) -> Result<bool, Error> {
+    let added = tx.execute(
+        DELIVERIES,
+        "INSERT INTO webhook_deliveries (workspace_id, delivery, at) VALUES ($1, $2, $3)
+         ON CONFLICT (workspace_id, delivery) DO NOTHING",
+        params![workspace, delivery, now],
+    )?;
+    Ok(added == 1)
+}
+
+/// Forgets deliveries that were taken before a time.
+pub fn trim_deliveries(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
+    tx.execute(
+        DELIVERIES,
+        "DELETE FROM webhook_deliveries WHERE (workspace_id, delivery) IN (
+             SELECT workspace_id, delivery FROM webhook_deliveries WHERE at < $1 LIMIT $2)",
+        params![before, limit],
+    )
+}
+
+fn read(row: &Row) -> Result<Repository, Error> {
+    Ok(Repository { workspace: WorkspaceId::known(row.text(0)?), name: row.text(1)? })
+}
