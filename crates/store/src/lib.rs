@@ -5,6 +5,7 @@
 //! what differs between them is a named function in [`db`].
 
 pub mod backup;
+pub mod budgets;
 mod db;
 mod error;
 pub mod feed;
@@ -12,6 +13,7 @@ pub mod firings;
 pub mod idempotency;
 pub mod identity;
 mod migrations;
+pub mod prices;
 pub mod references;
 pub mod resources;
 pub mod revisions;

@@ -47,6 +47,7 @@ const SEALED: &[SealedColumn] = &[
     whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
     whole!("settings", &["name"], "'settings/' || name", "value"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
+    whole!("budgets", &["id"], "'budgets/' || id", "webhook_secret"),
 ];
 
 /// Rows that are sealed anew in one transaction.
