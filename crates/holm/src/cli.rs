@@ -2,8 +2,8 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, token, up, user,
-    version, workspaces,
+    apply, backup, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, token, up, usage,
+    user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -31,6 +31,7 @@ enum Command {
     Apply(apply::Args),
     Delete(delete::Args),
     Logs(logs::Args),
+    Usage(usage::Args),
     Image(image::Args),
     Doctor(doctor::Args),
     Config(config::Args),
@@ -55,6 +56,7 @@ impl Cli {
             Command::Apply(args) => apply::run(args, Client::choose(&choice)?).await,
             Command::Delete(args) => delete::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Usage(args) => usage::run(args, &choice).await,
             Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Config(args) => config::run(&args),

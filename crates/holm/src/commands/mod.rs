@@ -16,6 +16,7 @@ mod progress;
 pub(crate) mod restore;
 pub(crate) mod token;
 pub(crate) mod up;
+pub(crate) mod usage;
 pub(crate) mod user;
 pub(crate) mod version;
 pub(crate) mod workspaces;
