@@ -11,11 +11,10 @@ pub enum Missing {
     Snapshot,
     Fork,
     AskProvider,
-    BillingMetrics,
 }
 
 impl Missing {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::RunTasks,
         Self::Build,
         Self::ReceiveTemplate,
@@ -24,7 +23,6 @@ impl Missing {
         Self::Snapshot,
         Self::Fork,
         Self::AskProvider,
-        Self::BillingMetrics,
     ];
 
     /// Continues the sentence "This server cannot yet …".
@@ -38,7 +36,6 @@ impl Missing {
             Self::Snapshot => "take a snapshot: sandboxes are containers, whose memory cannot be kept",
             Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
-            Self::BillingMetrics => "compute cost and usage: the meter is missing",
         }
     }
 }

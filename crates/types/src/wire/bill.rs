@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 /// Digits of a price: so many of all usage that there can be still make an exact cost.
 const PRICE: &str = r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,12})?$";
-const AMOUNT: &str = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,4})?$";
-/// Versions that have not begun.
-const VERSIONS_MAX: usize = 100;
+const AMOUNT: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
+const VERSIONS_MAX: usize = 1000;
 const THRESHOLDS_MAX: usize = 10;
 const THRESHOLD_MAX: i64 = 1000;
 const SECRET_MIN: usize = 16;

@@ -20,7 +20,7 @@ impl Window {
     /// The two ends.
     pub(crate) fn read(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
         let to = self.to.as_deref().map_or(Ok(now), |text| read(text, now))?;
-        let from = self.from.as_deref().map_or(Ok(month_of(to.plus_ms(-1))), |text| read(text, now))?;
+        let from = self.from.as_deref().map_or(Ok(to.plus_ms(-1).month().0), |text| read(text, now))?;
         if from >= to {
             return Err(Error::Usage(format!("the window is empty: it begins at {from} and ends at {to}")));
         }
@@ -37,15 +37,6 @@ fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
         let text: String = text.chars().take(40).collect();
         Error::Usage(format!("`{text}` is no time: write 2026-04-01, 2026-04-01T12:00:00Z or how long ago, such as 30d"))
     })
-}
-
-/// The beginning of the month, in UTC.
-fn month_of(time: Timestamp) -> Timestamp {
-    let begin = || {
-        let time = jiff::Timestamp::from_millisecond(time.ms()).ok()?.to_zoned(TimeZone::UTC);
-        time.first_of_month().ok()?.start_of_day().ok()
-    };
-    begin().map_or(time, |begin| Timestamp::from_ms(begin.timestamp().as_millisecond()))
 }
 
 #[cfg(test)]
