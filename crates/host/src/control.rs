@@ -4,7 +4,9 @@ use crate::Host;
 use crate::Interrupted;
 use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
-use api::fleet::{Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd};
+use api::fleet::{
+    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd,
+};
 use bytes::Bytes;
 use gateway::{Found, Keeper};
 use http_body_util::{BodyExt, Full, Limited};

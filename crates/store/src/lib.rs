@@ -6,7 +6,9 @@
 
 pub mod backup;
 pub mod budgets;
+pub mod cron;
 mod db;
+pub mod deliveries;
 mod error;
 pub mod feed;
 pub mod firings;
@@ -20,6 +22,7 @@ pub mod revisions;
 pub mod seal;
 pub mod settings;
 mod tidy;
+pub mod trigger_addresses;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};

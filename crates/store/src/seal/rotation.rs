@@ -46,6 +46,7 @@ const SEALED: &[SealedColumn] = &[
     parts("revisions", &["resource_id", "id"], "'resources/' || resource_id", "wish"),
     whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
     whole!("settings", &["name"], "'settings/' || name", "value"),
+    whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
     whole!("budgets", &["id"], "'budgets/' || id", "webhook_secret"),
 ];
