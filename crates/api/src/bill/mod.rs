@@ -4,6 +4,7 @@
 //! ([`verdict`]) and then writes in one transaction what it decided, with the calls that tell of it; so whatever interrupts
 //! it, each threshold is told of once.
 
+pub(crate) mod ask;
 mod notify;
 mod verdict;
 mod watch;
@@ -77,7 +78,7 @@ pub(crate) fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<
         after: None,
     };
     let book = book(tx, &budget.account)?;
-    Ok((window, meter::answer(tx, &question, &book, now)?.total.cost))
+    Ok((window, ask::answer(tx, &question, &book, now)?.total.cost))
 }
 
 /// Refuses new work in a workspace whose money is spent. To be asked inside the transaction that makes the work.

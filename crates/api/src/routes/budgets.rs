@@ -167,7 +167,7 @@ impl Draft {
             workspace: self.wish.workspace.clone().filter(|name| !name.is_empty()),
             amount: self.wish.amount.clone(),
             thresholds,
-            hard_limit: self.wish.hard_limit,
+            hard_limit: self.wish.hard_limit.unwrap_or(false),
             webhook,
             version: old.as_ref().map_or(0, |old| old.version),
             created_at,

@@ -45,6 +45,7 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("server.header_timeout", server.header_timeout),
         ("server.request_timeout", server.request_timeout),
         ("store.feed_poll", config.store.feed_poll),
+        ("meter.budget_every", config.meter.budget_every),
     ] {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");
@@ -65,6 +66,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
         ("node.open_files_max", config.node.open_files_max),
+        ("meter.points_max", config.meter.points_max as u64),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),

@@ -72,6 +72,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
+    tokio::spawn(api::bill::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
     tokio::spawn(tidy(store, auth, world, ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));

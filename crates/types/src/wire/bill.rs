@@ -47,7 +47,8 @@ pub struct PriceVersion {
 }
 
 /// What is wished of a budget.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetRequest {
     /// US dollars in a calendar month (UTC), a decimal as text.
@@ -60,8 +61,7 @@ pub struct BudgetRequest {
     #[schemars(length(max = THRESHOLDS_MAX), inner(range(min = 1, max = THRESHOLD_MAX)))]
     pub thresholds: Option<Vec<i64>>,
     /// Whether new sandboxes and executions are refused while the amount is spent.
-    #[serde(default)]
-    pub hard_limit: bool,
+    pub hard_limit: Option<bool>,
     /// Is called when a threshold is reached.
     #[schemars(length(max = limits::URL_MAX))]
     pub webhook_url: Option<String>,
