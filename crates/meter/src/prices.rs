@@ -38,10 +38,11 @@ impl PriceBook {
         self.price(dimension, hour).rate(dimension.measure())
     }
 
-    /// Whether the price is the same in all hours from `first` up to `end`.
-    pub(crate) fn steady(&self, dimension: Dimension, first: i64, end: i64) -> bool {
-        let changes = self.by_dimension.get(&dimension).map(|prices| prices.range(first + 1..end.max(first + 1)));
-        changes.is_none_or(|mut changes| changes.next().is_none())
+    /// The hours between `first` and `end` that begin with another price, without `first` itself.
+    pub(crate) fn changes(&self, dimension: Dimension, first: i64, end: i64) -> impl Iterator<Item = i64> {
+        let prices = self.by_dimension.get(&dimension);
+        let changes = prices.map(|prices| prices.range(first + 1..end.max(first + 1)));
+        changes.into_iter().flatten().map(|(hour, _)| *hour)
     }
 }
 
@@ -58,8 +59,8 @@ mod tests {
         let price = |hour| book.price(Dimension::JobRuntime, hour);
         assert_eq!([price(9), price(10), price(20), price(21)], [Price::ZERO, low, low, high]);
         assert_eq!(book.price(Dimension::JobImages, 30), Price::ZERO);
-        let steady = |first, end| book.steady(Dimension::JobRuntime, first, end);
-        assert_eq!([steady(10, 21), steady(10, 22), steady(21, 40), steady(9, 10)], [true, false, true, true]);
-        assert!(book.steady(Dimension::JobImages, 0, 100));
+        let changes = |first, end| book.changes(Dimension::JobRuntime, first, end).collect::<Vec<_>>();
+        assert_eq!([changes(10, 21), changes(10, 22), changes(9, 9)], [vec![], vec![21], vec![]]);
+        assert_eq!(book.changes(Dimension::JobImages, 0, 100).count(), 0);
     }
 }

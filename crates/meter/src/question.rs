@@ -107,7 +107,7 @@ impl Answer {
             workspace: entry.key.workspace.clone(),
             resource_type: entry.key.resource_type.clone(),
             resource_name: entry.key.resource_name.clone(),
-            resource_uuid: entry.key.resource_uuid.clone(),
+            resource_uuid: entry.key.resource_uuid.clone().filter(|uuid| !uuid.is_empty()),
             billing_dimension: entry.key.dimension.clone(),
             summary: EntrySummary { cost: entry.sums.cost.dollars(), usage: usage(&entry.sums) },
             timeseries: self.steps.iter().zip(&entry.series).map(point).collect(),

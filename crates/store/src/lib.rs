@@ -23,6 +23,7 @@ pub mod seal;
 pub mod settings;
 mod tidy;
 pub mod trigger_addresses;
+pub mod usage;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};

@@ -14,6 +14,7 @@ const ALL: &[Migration] = &[
     Migration { number: 3, name: "references", sql: include_str!("../migrations/0003_references.sql") },
     Migration { number: 4, name: "firings", sql: include_str!("../migrations/0004_firings.sql") },
     Migration { number: 7, name: "hooks", sql: include_str!("../migrations/0007_hooks.sql") },
+    Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
     Migration { number: 10, name: "bill", sql: include_str!("../migrations/0010_bill.sql") },
 ];
 

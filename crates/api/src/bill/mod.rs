@@ -4,7 +4,6 @@
 //! ([`verdict`]) and then writes in one transaction what it decided, with the calls that tell of it; so whatever interrupts
 //! it, each threshold is told of once.
 
-pub(crate) mod ask;
 mod notify;
 mod verdict;
 mod watch;
@@ -16,13 +15,12 @@ pub(crate) use watch::{Found, judge, look};
 use crate::call::Person;
 use crate::error::Error;
 use crate::settings::Bill;
-use meter::{Filter, Money, Price, PriceBook, Question, Window};
+use meter::{Money, Price, PriceBook, Window};
 use store::budgets::{self, Budget};
 use store::{Tx, prices};
 use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::Dimension;
-use types::wire::Resolution;
 
 /// The caller must belong to the account; a stranger's account does not exist.
 pub(crate) fn account(person: &Person, id: &str) -> Result<AccountId, Error> {
@@ -64,21 +62,12 @@ pub(crate) fn book(tx: &mut Tx<'_>, account: &AccountId) -> Result<PriceBook, Er
     Ok(book)
 }
 
-/// What a budget is about, in the calendar month of `now`: the month and what was spent in it so far.
-pub(crate) fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Money), Error> {
+/// The calendar month of `now`, and what was spent in it so far of what a budget is about.
+fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Money), Error> {
     let (start, end) = now.month();
-    let window = Window { start, end };
-    let question = Question {
-        account: budget.account.clone(),
-        window,
-        resolution: Resolution::Monthly,
-        group_by: Vec::new(),
-        filter: Filter { workspace: budget.workspace.clone(), ..Filter::default() },
-        limit: 1,
-        after: None,
-    };
-    let book = book(tx, &budget.account)?;
-    Ok((window, ask::answer(tx, &question, &book, now)?.total.cost))
+    let (window, book) = (Window { start, end }, book(tx, &budget.account)?);
+    let spent = meter::spent(tx, &budget.account, budget.workspace.as_deref(), window, &book, now)?;
+    Ok((window, spent))
 }
 
 /// Refuses new work in a workspace whose money is spent. To be asked inside the transaction that makes the work.

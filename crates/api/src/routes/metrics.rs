@@ -197,7 +197,7 @@ pub(crate) async fn query(call: Call<Person, MetricsQuery>) -> Result<Reply<Acco
     let asked = question.clone();
     let work = move |tx: &mut Tx<'_>| {
         let book = bill::book(tx, &asked.account)?;
-        bill::ask::answer(tx, &asked, &book, now)
+        Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
     };
     let answer = call.app.store.read(work).await?;
     let position = answer.next.as_ref().map(|key| serde_json::to_string(key).unwrap_or_default());
@@ -214,7 +214,7 @@ pub(crate) async fn resource_types(call: Call<Person, WindowQuery>) -> Result<Re
     let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
-    let found = call.app.store.read(move |tx| bill::ask::resource_types(tx, &account, window, now)).await?;
+    let found = call.app.store.read(move |tx| meter::resource_types(tx, &account, window, now)).await?;
     Ok(Reply::of(&MetricsValues { values: found.iter().map(|known| known.name().to_owned()).collect() }))
 }
 
