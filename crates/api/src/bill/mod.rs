@@ -9,7 +9,7 @@ mod verdict;
 mod watch;
 
 pub(crate) use notify::{alert, context};
-pub use watch::run;
+pub use watch::{look_at_budgets, run};
 pub(crate) use watch::{Found, judge, look};
 
 use crate::call::Person;

@@ -25,13 +25,14 @@ pub(crate) struct Found {
 /// Compares budgets with what was spent until the end begins. Several servers may do it at once.
 pub async fn run(app: App, ending: CancellationToken) {
     while ending.run_until_cancelled(tokio::time::sleep(app.settings.bill.budget_every)).await.is_some() {
-        if let Err(error) = look_at_all(&app).await {
+        if let Err(error) = look_at_budgets(&app).await {
             tracing::error!(%error, "budgets could not be looked at; they are looked at again");
         }
     }
 }
 
-async fn look_at_all(app: &App) -> Result<(), Error> {
+/// Compares all budgets with what was spent, once.
+pub async fn look_at_budgets(app: &App) -> Result<(), Error> {
     let mut after: Option<BudgetId> = None;
     loop {
         let from = after.take();

@@ -53,6 +53,7 @@ pub fn test_world() -> (World, Clock) {
 }
 
 pub struct Cloud {
+    pub app: App,
     pub router: Router,
     pub store: Store,
     pub auth: Auth,
@@ -137,8 +138,9 @@ impl Cloud {
         let fleet = api::fleet::Fleet::new(None, None);
         let dns = Arc::new(Zone::default());
         let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, dns: dns.clone() };
-        let router = api::router(App::new(parts).await.expect("an app"));
-        Self { router, store, auth, clock, first, dns, _folder: folder }
+        let app = App::new(parts).await.expect("an app");
+        let router = api::router(app.clone());
+        Self { app, router, store, auth, clock, first, dns, _folder: folder }
     }
 
     /// The id of a workspace.
