@@ -42,6 +42,9 @@ pub struct Bill {
     pub first_prices: BTreeMap<String, String>,
     /// How often budgets are compared with what was spent.
     pub budget_every: Duration,
+    /// How often usage of what goes on is moved into the hours that are over, and how often those are packed.
+    pub roll_every: Duration,
+    pub pack_every: Duration,
     /// Budgets of one account.
     pub budgets_max: i64,
     /// Points of all series in one answer: pages of long series have fewer groups.

@@ -5,22 +5,32 @@
 //! it, each threshold is told of once.
 
 mod notify;
+mod upkeep;
 mod verdict;
 mod watch;
 
 pub(crate) use notify::{alert, context};
-pub use watch::{look_at_budgets, run};
+pub use upkeep::count;
+pub use watch::look_at_budgets;
 pub(crate) use watch::{Found, judge, look};
 
+use crate::app::App;
 use crate::call::Person;
 use crate::error::Error;
 use crate::settings::Bill;
 use meter::{Money, Price, PriceBook, Window};
 use store::budgets::{self, Budget};
 use store::{Tx, prices};
+use tokio_util::sync::CancellationToken;
 use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::Dimension;
+
+/// Compares budgets with what was spent and keeps the meter's sums up with time, until the end begins. Several servers on
+/// one database may do it at once.
+pub async fn run(app: App, ending: CancellationToken) {
+    tokio::join!(watch::run(&app, &ending), upkeep::run(&app, &ending));
+}
 
 /// The caller must belong to the account; a stranger's account does not exist.
 pub(crate) fn account(person: &Person, id: &str) -> Result<AccountId, Error> {

@@ -22,10 +22,9 @@ pub(crate) struct Found {
     verdict: Verdict,
 }
 
-/// Compares budgets with what was spent until the end begins. Several servers may do it at once.
-pub async fn run(app: App, ending: CancellationToken) {
+pub(super) async fn run(app: &App, ending: &CancellationToken) {
     while ending.run_until_cancelled(tokio::time::sleep(app.settings.bill.budget_every)).await.is_some() {
-        if let Err(error) = look_at_budgets(&app).await {
+        if let Err(error) = look_at_budgets(app).await {
             tracing::error!(%error, "budgets could not be looked at; they are looked at again");
         }
     }

@@ -100,6 +100,8 @@ pub fn settings() -> Settings {
         bill: Bill {
             first_prices: [("sandbox_compute_runtime_gbs".to_owned(), "0.0000115".to_owned())].into(),
             budget_every: Duration::from_millis(20),
+            roll_every: Duration::from_millis(20),
+            pack_every: Duration::from_millis(20),
             budgets_max: 10,
             points_max: 100_000,
         },

@@ -46,6 +46,8 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("server.request_timeout", server.request_timeout),
         ("store.feed_poll", config.store.feed_poll),
         ("meter.budget_every", config.meter.budget_every),
+        ("meter.roll_every", config.meter.roll_every),
+        ("meter.pack_every", config.meter.pack_every),
     ] {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");

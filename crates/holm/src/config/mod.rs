@@ -142,6 +142,8 @@ pub(crate) struct Limits {
 pub(crate) struct Meter {
     pub(crate) budget_every: Span,
     pub(crate) budgets_max: u32,
+    pub(crate) roll_every: Span,
+    pub(crate) pack_every: Span,
     pub(crate) points_max: usize,
     /// Of a new installation, by billing dimension.
     pub(crate) prices: BTreeMap<String, Price>,

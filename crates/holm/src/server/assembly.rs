@@ -64,6 +64,8 @@ fn bill(meter: &Meter) -> api::Bill {
     api::Bill {
         first_prices: meter.prices.iter().map(|(name, price)| (name.clone(), price.0.clone())).collect(),
         budget_every: meter.budget_every.0,
+        roll_every: meter.roll_every.0,
+        pack_every: meter.pack_every.0,
         budgets_max: meter.budgets_max.into(),
         points_max: meter.points_max,
     }
