@@ -60,6 +60,10 @@ struct Course {
 /// Goes on with facts that come after all that are known. `None`: one of them does not, or does not share the boot of the
 /// others, and all facts have to be gone through.
 pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[Fact]) -> Option<Vec<Use>> {
+    if life.cut.is_some() {
+        // It has known two starts of its machine; which of them it is on in is not kept.
+        return None;
+    }
     let anchor = anchor_of(life, fresh)?;
     let anchors: Anchors = anchor.iter().map(|anchor| (anchor.stamp.boot, *anchor)).collect();
     let facts = ordered(fresh.iter(), &anchors);
@@ -152,17 +156,15 @@ pub(crate) fn moment(anchor: &Anchor, mono_ms: i64) -> i64 {
     anchor.at.saturating_add(mono_ms.saturating_sub(anchor.stamp.mono_ms))
 }
 
-/// The first fact of each boot.
+/// The first fact of each boot, by its steady clock and then by its number.
 fn anchors<'f>(facts: impl Iterator<Item = &'f Fact>) -> Anchors {
-    let mut first: BTreeMap<i64, (i64, i64, &Fact)> = BTreeMap::new();
+    let mut first: BTreeMap<i64, (i64, i64, i64, &str)> = BTreeMap::new();
     for fact in facts {
         let Some(stamp) = fact.stamp else { continue };
-        let mine = (stamp.mono_ms, fact.at, fact);
-        let order = |one: &(i64, i64, &Fact)| (one.0, one.1, one.2.number, one.2.id.clone());
-        first.entry(stamp.boot).and_modify(|known| *known = if order(&mine) < order(known) { mine } else { *known });
-        first.entry(stamp.boot).or_insert(mine);
+        let mine = (stamp.mono_ms, fact.number, fact.at, fact.id.as_str());
+        first.entry(stamp.boot).and_modify(|known| *known = mine.min(*known)).or_insert(mine);
     }
-    let anchor = |(boot, (mono_ms, at, _))| (boot, Anchor { stamp: Stamp { boot, mono_ms }, at });
+    let anchor = |(boot, (mono_ms, _, at, _))| (boot, Anchor { stamp: Stamp { boot, mono_ms }, at });
     first.into_iter().map(anchor).collect()
 }
 
@@ -220,7 +222,9 @@ impl Course {
     /// Up to when it was on, by a fact that says it was or that it is no more.
     fn end(&self, at: i64, boot: i64) -> i64 {
         match self.cut {
-            Some(cut) if boot != 0 && self.boot != 0 && boot != self.boot => at.min(cut.max(self.through)),
+            Some(cut) if self.measure == Measure::Runtime && boot != 0 && self.boot != 0 && boot != self.boot => {
+                at.min(cut.max(self.through))
+            }
             _ => at,
         }
     }
@@ -235,3 +239,7 @@ impl Course {
         life.began_at = self.began_at;
     }
 }
+
+#[cfg(test)]
+#[path = "fold_tests.rs"]
+mod tests;

@@ -13,6 +13,7 @@ mod packed;
 mod prices;
 mod question;
 mod resources;
+mod verify;
 
 pub use answer::{answer, resource_types, spent};
 pub use facts::{Happened, UsageFact, boot};
@@ -22,3 +23,4 @@ pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;
 pub use question::{Answer, Entry, Filter, Key, Question, Sums, Window};
 pub use store::usage::{Owner, Proof, Stamp, alive, proof};
+pub use verify::{Difference, Verified, verify};

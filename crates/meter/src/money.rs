@@ -69,18 +69,22 @@ impl Quantity {
 impl Price {
     pub const ZERO: Self = Self(0);
 
-    /// What one of the whole numbers that usage is kept in costs, to multiply with.
-    pub fn rate(self, measure: Measure) -> Rate {
+    /// What usage costs. `raw` are whole numbers as usage is kept in.
+    pub fn cost(self, raw: i128, measure: Measure) -> Money {
+        self.rate(measure).cost(raw)
+    }
+
+    pub(crate) fn rate(self, measure: Measure) -> Rate {
         Rate(self.0 * (PARTS_PER_UNIT / measure.per_unit()))
     }
 }
 
 /// A price that is ready to be multiplied with raw usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate(i128);
+pub(crate) struct Rate(i128);
 
 impl Rate {
-    pub fn cost(self, raw: i128) -> Money {
+    pub(crate) fn cost(self, raw: i128) -> Money {
         Money(self.0.saturating_mul(raw))
     }
 }
