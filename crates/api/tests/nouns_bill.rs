@@ -222,6 +222,8 @@ async fn budgets_that_cannot_be_are_refused() {
         (json!({"amount": "1", "thresholds": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}), "at most 10 items"),
         (json!({"amount": "1", "workspace": "nobodys"}), "no workspace"),
         (json!({"amount": "1", "webhookUrl": "ftp://example.com"}), "http or https"),
+        (json!({"amount": "1", "webhookUrl": "http://169.254.169.254/latest"}), "webhookUrl"),
+        (json!({"amount": "1", "webhookUrl": "https://me:secret@example.com"}), "webhookUrl"),
         (json!({"amount": "1", "webhookSecret": "an-own-secret-of-some-length"}), "needs `webhookUrl`"),
         (json!({"amount": "1", "webhookUrl": "https://example.com", "webhookSecret": "short"}), "at least 16"),
     ] {

@@ -117,7 +117,9 @@ impl Draft {
         let positive = wish.amount.parse::<Money>().is_ok_and(|amount| amount > Money::ZERO);
         problems.require(positive, "amount", "must be more than 0 US dollars, such as `100` or `99.50`");
         let url = wish.webhook_url.as_deref().filter(|url| !url.is_empty());
-        problems.require(url.is_none_or(names::is_web_address), "webhookUrl", "must be an http or https address");
+        if let Some(Err(rule)) = url.map(names::check_callable) {
+            problems.add("webhookUrl", rule);
+        }
         if let Some(Sensitive(secret)) = &wish.webhook_secret {
             problems.require(url.is_some(), "webhookSecret", "needs `webhookUrl`");
             let long = secret == MASK || secret.chars().count() >= BudgetRequest::SECRET_MIN;
