@@ -60,8 +60,7 @@ fn take_in(tx: &mut Tx<'_>, account: &AccountId) -> Result<(), store::Error> {
 fn server() -> (Server, String) {
     let server = Server::start();
     let key = server.api_key();
-    let account = text(&server.cli(&key, &["workspaces", "-o", "json"]), 0);
-    let account: serde_json::Value = serde_json::from_str(&account).unwrap();
+    let account = json(&server.cli(&key, &["workspaces", "-o", "json"]));
     let account = AccountId::known(account[0]["accountId"].as_str().unwrap());
     let (_, _, folder) = server.stop();
     with_database(folder.path(), move |tx| take_in(tx, &account));
@@ -73,6 +72,12 @@ fn usage(server: &Server, key: &str, arguments: &[&str]) -> Output {
     server.cli(key, &all)
 }
 
+/// What a program that reads the output is told.
+fn json(output: &Output) -> serde_json::Value {
+    text(output, 0);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 #[test]
 fn usage_is_shown_and_exported() {
     let (server, key) = server();
@@ -80,8 +85,7 @@ fn usage_is_shown_and_exported() {
     for part in ["RESOURCE_NAME", "box", "$0.331200", "28,800.000 GB s", "100%", "BY DAY", "█"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let types = text(&usage(&server, &key, &["-o", "json"]), 0);
-    let types: serde_json::Value = serde_json::from_str(&types).unwrap();
+    let types = json(&usage(&server, &key, &["-o", "json"]));
     assert_eq!((&types[0]["resourceType"], &types[0]["summary"]["cost"]), (&"sandbox".into(), &0.3312.into()));
     assert!(text(&usage(&server, &key, &["--by", "color"]), 11).contains("`groupBy` knows"));
     assert!(text(&server.cli(&key, &["usage", "--from", "soon"]), 2).contains("is no time"));
