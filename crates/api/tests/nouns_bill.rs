@@ -123,7 +123,8 @@ async fn prices_are_for_what_is_to_come() {
     for cloud in Cloud::on_both().await {
         let path = format!("{}/prices", account(&cloud));
         let first = cloud.get(&path).await.ok();
-        let seeded = json!({"validFrom": "1970-01-01T00:00:00.000Z", "prices": {"sandbox_compute_runtime_gbs": "0.0000115"}});
+        let seeded =
+            json!({"validFrom": "1970-01-01T00:00:00.000Z", "prices": {"sandbox_compute_runtime_gbs": "0.0000115"}});
         assert_eq!(first, json!({"versions": [seeded]}));
         let coming = json!({"validFrom": LATER, "prices": {"sandbox_compute_runtime_gbs": "0.00002"}});
         let both = json!({"versions": [seeded, coming]});
@@ -134,7 +135,10 @@ async fn prices_are_for_what_is_to_come() {
         let soon = soon["versions"].as_array().unwrap().clone();
         assert_eq!((soon.len(), &soon[1]["validFrom"]), (2, &json!("2026-04-16T01:00:00.000Z")));
         cloud.clock.advance_s(3600);
-        let message = cloud.put(&path, json!({"versions": [{"validFrom": "2026-04-16T01:00:00Z", "prices": {"volume_storage_gbs": "2"}}]}));
+        let message = cloud.put(
+            &path,
+            json!({"versions": [{"validFrom": "2026-04-16T01:00:00Z", "prices": {"volume_storage_gbs": "2"}}]}),
+        );
         assert!(message.await.refused(400).contains("has passed"));
         assert_eq!(cloud.put(&path, json!({"versions": []})).await.ok()["versions"].as_array().unwrap().len(), 2);
     }
@@ -170,7 +174,10 @@ async fn a_budget_is_made_read_changed_and_removed() {
         let (all, path) = (format!("{}/budgets", account(&cloud)), format!("{}/budgets/team", account(&cloud)));
         cloud.get(&path).await.refused(404);
         let made = cloud.put(&path, json!({"amount": "100"})).await.ok();
-        assert_eq!((&made["name"], &made["thresholds"], &made["hardLimit"]), (&json!("team"), &json!([80, 100]), &json!(false)));
+        assert_eq!(
+            (&made["name"], &made["thresholds"], &made["hardLimit"]),
+            (&json!("team"), &json!([80, 100]), &json!(false))
+        );
         assert_eq!((&made["spent"], &made["exhausted"], &made["alerts"]), (&json!("0"), &json!(false), &json!([])));
         assert_eq!((&made["periodStart"], &made["periodEnd"]), (&json!("2026-04-01T00:00:00.000Z"), &json!(LATER)));
         assert!(made.get("webhookSecret").is_none(), "{made}");
@@ -203,7 +210,11 @@ async fn the_secret_of_a_webhook_is_shown_once() {
     assert!(cloud.put(&path, masked).await.refused(400).contains("masked"));
     let once = [("idempotency-key", "k1")];
     let first = cloud.call_with(Method::PUT, &path, &once, Some(wish.clone())).await.ok();
-    assert_eq!(cloud.call_with(Method::PUT, &path, &once, Some(wish)).await.ok(), first, "a repeated request sees it again");
+    assert_eq!(
+        cloud.call_with(Method::PUT, &path, &once, Some(wish)).await.ok(),
+        first,
+        "a repeated request sees it again"
+    );
 }
 
 #[tokio::test]

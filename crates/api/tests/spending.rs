@@ -71,7 +71,8 @@ async fn an_answer_tells_what_ran_and_what_it_cost() {
         let entry = &all["data"][0];
         assert_eq!((all["data"].as_array().unwrap().len(), entry["timeseries"].as_array().unwrap().len()), (1, 15));
         assert!(entry.get("resourceType").is_none() && entry["summary"].get("usage").is_none(), "{entry}");
-        let point = |day: usize| (entry["timeseries"][day]["timestamp"].clone(), entry["timeseries"][day]["cost"].clone());
+        let point =
+            |day: usize| (entry["timeseries"][day]["timestamp"].clone(), entry["timeseries"][day]["cost"].clone());
         assert_eq!(point(10), (json!("2026-04-11T00:00:00.000Z"), json!(HOUR / 2.0)));
         assert_eq!(point(2), (json!("2026-04-03T00:00:00.000Z"), json!(0.0)));
 
@@ -148,7 +149,8 @@ async fn past_usage_keeps_the_price_of_its_time() {
 async fn a_threshold_is_told_of_once_by_all_servers_together() {
     for cloud in Cloud::on_both().await {
         let path = format!("{}/budgets/team", account(&cloud));
-        let wish = |amount: &str| json!({"amount": amount, "thresholds": [50, 100], "webhookUrl": "https://example.com/"});
+        let wish =
+            |amount: &str| json!({"amount": amount, "thresholds": [50, 100], "webhookUrl": "https://example.com/"});
         cloud.put(&path, wish("0.3")).await.ok();
         assert!(calls(&cloud, "team").await.is_empty());
         ran(&cloud, "main", "one", "2026-04-15T10:00:00Z", 1).await;
@@ -160,8 +162,14 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
         let budget = cloud.get(&path).await.ok();
         assert_eq!((&budget["spent"], &budget["exhausted"]), (&json!("0.1656"), &json!(false)));
         let alert = &budget["alerts"][0];
-        assert_eq!((&alert["threshold"], &alert["amount"], &alert["spent"]), (&json!(50), &json!("0.3"), &json!("0.1656")));
-        assert_eq!(budget["spent"].as_str().unwrap().parse::<f64>().unwrap(), ask(&cloud, "").await["summary"]["totalCost"]);
+        assert_eq!(
+            (&alert["threshold"], &alert["amount"], &alert["spent"]),
+            (&json!(50), &json!("0.3"), &json!("0.1656"))
+        );
+        assert_eq!(
+            budget["spent"].as_str().unwrap().parse::<f64>().unwrap(),
+            ask(&cloud, "").await["summary"]["totalCost"]
+        );
 
         ran(&cloud, "main", "two", "2026-04-15T12:00:00Z", 1).await;
         look().await.unwrap();

@@ -56,7 +56,18 @@ macro_rules! from_id {
     )+};
 }
 
-from_id!(BudgetId, AccountId, WorkspaceId, UserId, ServiceAccountId, ApiKeyId, InvitationId, ClientId, GrantId, ResourceId);
+from_id!(
+    BudgetId,
+    AccountId,
+    WorkspaceId,
+    UserId,
+    ServiceAccountId,
+    ApiKeyId,
+    InvitationId,
+    ClientId,
+    GrantId,
+    ResourceId
+);
 
 /// One row of an answer; columns by position, as the statement lists them.
 #[derive(Debug, Clone)]

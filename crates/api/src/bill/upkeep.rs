@@ -19,7 +19,10 @@ pub fn count(taken: &Taken) {
         tracing::error!(id, "a fact of usage came again with another content; the first one stands");
     }
     for id in &taken.refused {
-        tracing::error!(id, "a fact of usage has an impossible time and was not kept; look at the clock of its machine");
+        tracing::error!(
+            id,
+            "a fact of usage has an impossible time and was not kept; look at the clock of its machine"
+        );
     }
 }
 

@@ -187,7 +187,8 @@ fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
         let position = call.app.cursors.open(&bound(&question), cursor, call.app.world.now())?;
         // It was signed by us, so only another release can have written another form.
         let key = serde_json::from_str::<Key>(&position);
-        question.after = Some(key.map_err(|_| Error::Malformed("`cursor` is not of this release; start again".into()))?);
+        question.after =
+            Some(key.map_err(|_| Error::Malformed("`cursor` is not of this release; start again".into()))?);
     }
     Ok(question)
 }

@@ -7,9 +7,9 @@ use crate::query::NoQuery;
 use crate::reply::Reply;
 use meter::Price;
 use std::collections::BTreeSet;
+use store::Tx;
 use store::identity::accounts;
 use store::prices::{self, Version};
-use store::Tx;
 use types::usage::Dimension;
 use types::wire::{AccountPrices, PriceMap, PriceVersion};
 use types::{Problems, Timestamp};
@@ -23,9 +23,7 @@ pub(crate) async fn get(call: Call<Person>) -> Result<Reply<AccountPrices>, Erro
 }
 
 /// Replaces the versions that have not begun. Those that have stay, whether they are sent back or not.
-pub(crate) async fn replace(
-    call: Call<Person, NoQuery, Body<AccountPrices>>,
-) -> Result<Reply<AccountPrices>, Error> {
+pub(crate) async fn replace(call: Call<Person, NoQuery, Body<AccountPrices>>) -> Result<Reply<AccountPrices>, Error> {
     let account = bill::administered(&call.who, call.path.name())?;
     let (wish, by) = (call.body.0.versions.clone(), call.who.0.name.clone());
     let work = move |tx: &mut Tx<'_>| {
@@ -55,7 +53,11 @@ fn coming(wish: &[PriceVersion], stored: &[Version], now: Timestamp) -> Result<V
             continue;
         }
         let at = format!("{at}.validFrom");
-        problems.require(valid_from >= now, &at, "has passed: what was billed stays as it is, so a new price begins later");
+        problems.require(
+            valid_from >= now,
+            &at,
+            "has passed: what was billed stays as it is, so a new price begins later",
+        );
         problems.require(valid_from.ms() % HOUR_MS == 0, &at, "must be a full hour in UTC: an hour has one price");
         problems.require(begins.insert(valid_from), &at, "is the beginning of another version already");
         coming.push(version);

@@ -24,7 +24,11 @@ pub(crate) struct Question {
 pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String, Error> {
     if let Some(account) = &scope.account {
         let plain = account.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-        return if plain { Ok(account.clone()) } else { Err(Error::Usage(format!("`{account}` is no id of an account"))) };
+        return if plain {
+            Ok(account.clone())
+        } else {
+            Err(Error::Usage(format!("`{account}` is no id of an account")))
+        };
     }
     let answer = client.get("accounts", &[]).await?;
     let accounts = answer.as_array().cloned().unwrap_or_default();
@@ -58,12 +62,7 @@ pub(crate) async fn pages(
     Err(Error::NotHolm { server: client.server(), message: "its pages have no end".into() })
 }
 
-async fn page(
-    account: &str,
-    question: &Question,
-    cursor: &str,
-    client: &mut Client,
-) -> Result<AccountMetrics, Error> {
+async fn page(account: &str, question: &Question, cursor: &str, client: &mut Client) -> Result<AccountMetrics, Error> {
     let (from, to) = (question.from.to_string(), question.to.to_string());
     let scope = &question.scope;
     let mut query = vec![("startTime", from.as_str()), ("endTime", to.as_str())];
@@ -78,6 +77,8 @@ async fn page(
     ];
     query.extend(filters.into_iter().filter_map(|(name, value)| Some((name, value?))));
     let answer = client.get(&format!("accounts/{account}/metrics"), &query).await?;
-    serde_json::from_value(answer)
-        .map_err(|error| Error::NotHolm { server: client.server(), message: format!("its usage cannot be read: {error}") })
+    serde_json::from_value(answer).map_err(|error| Error::NotHolm {
+        server: client.server(),
+        message: format!("its usage cannot be read: {error}"),
+    })
 }

@@ -3,8 +3,7 @@
 use super::export::Row;
 use std::io::{self, Write};
 
-const HEADING: &str =
-    "start,workspace,resource_type,resource_name,resource_uuid,billing_dimension,usage,cost_usd\r\n";
+const HEADING: &str = "start,workspace,resource_type,resource_name,resource_uuid,billing_dimension,usage,cost_usd\r\n";
 
 pub(super) struct Csv<W> {
     file: W,

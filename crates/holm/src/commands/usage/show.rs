@@ -36,8 +36,7 @@ pub(super) async fn run(args: super::Args, mut client: Client) -> Result<Exit, E
     match args.output {
         Format::Table => table(&all, &question.by),
         format => {
-            let items: Vec<_> =
-                all.data.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
+            let items: Vec<_> = all.data.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
             term::say(output::plain(&items, format));
         }
     }

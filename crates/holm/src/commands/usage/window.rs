@@ -35,7 +35,9 @@ fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
     let time = ago().or_else(|| text.parse().ok()).or_else(day);
     time.ok_or_else(|| {
         let text: String = text.chars().take(40).collect();
-        Error::Usage(format!("`{text}` is no time: write 2026-04-01, 2026-04-01T12:00:00Z or how long ago, such as 30d"))
+        Error::Usage(format!(
+            "`{text}` is no time: write 2026-04-01, 2026-04-01T12:00:00Z or how long ago, such as 30d"
+        ))
     })
 }
 
