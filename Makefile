@@ -1,7 +1,7 @@
 # make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
 # make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
-# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes
+# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes, metrics
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -21,6 +21,7 @@ BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap p
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
+BENCH_NEEDS_metrics := postgres=postgresql python3=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 

@@ -13,6 +13,7 @@ mod grpc;
 mod http1;
 mod load;
 mod machine;
+mod metrics;
 mod program;
 mod report;
 mod samples;
@@ -33,7 +34,10 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("sandbox", [])) => sandbox::run().await,
         Some(("gateway", [])) => gateway::run().await,
         Some(("density", [])) => density::run().await,
+        Some(("metrics", parts)) => metrics::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
-        _ => bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes"),
+        _ => {
+            bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, metrics [PART ...]")
+        }
     }
 }
