@@ -63,7 +63,7 @@ pub(super) struct Row<'e> {
 
 enum Writer {
     Csv(Csv<BufWriter<File>>),
-    Parquet(Parquet<BufWriter<File>>),
+    Parquet(Box<Parquet<BufWriter<File>>>),
 }
 
 pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
@@ -154,7 +154,7 @@ impl Writer {
         let file = BufWriter::new(File::create(part).map_err(failed())?);
         Ok(match form {
             Form::Csv => Self::Csv(Csv::begin(file).map_err(failed())?),
-            Form::Parquet => Self::Parquet(Parquet::begin(file).map_err(failed())?),
+            Form::Parquet => Self::Parquet(Box::new(Parquet::begin(file).map_err(failed())?)),
         })
     }
 
