@@ -61,6 +61,8 @@ impl App {
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
         let Parts { store, auth, world, settings, fleet, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
+        let bill = settings.bill.clone();
+        store.write(move |tx| crate::bill::seed(tx, &bill)).await?;
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
         let lives = usage::TaskLives::of(fleet.machine().map(|machine| machine.name()));

@@ -37,6 +37,10 @@ pub enum Error {
     Gone(String),
     #[error("`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more")]
     Quota { kind: KindName, limit: i64 },
+    #[error(
+        "the budget `{budget}` is spent: new work is refused until the month ends (UTC) or an admin of the account raises it"
+    )]
+    Spent { budget: String },
     #[error("the body has more than the {limit} bytes that are accepted")]
     TooLarge { limit: usize },
     #[error("too many requests; try again in {retry_after_s} s")]
@@ -119,6 +123,7 @@ impl Error {
             Self::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Gone(_) => (StatusCode::GONE, "gone"),
+            Self::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
             Self::Quota { kind: KindName::Sandbox, .. } => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
             Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),

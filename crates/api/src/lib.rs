@@ -5,6 +5,7 @@
 //! kinds have in common; a module under [`routes`] holds what only one noun does.
 
 mod app;
+pub mod bill;
 mod call;
 mod catalogue;
 mod cursor;
@@ -43,5 +44,5 @@ pub use missing::Missing;
 pub use openapi::document;
 pub use patience::Patience;
 pub use serve::router;
-pub use settings::{Rate, Settings};
+pub use settings::{Bill, Rate, Settings};
 pub use webhooks::webhooks;

@@ -10,11 +10,10 @@ pub enum Missing {
     Snapshot,
     Fork,
     AskProvider,
-    BillingMetrics,
 }
 
 impl Missing {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Build,
         Self::ReceiveTemplate,
         Self::RegisterImage,
@@ -22,7 +21,6 @@ impl Missing {
         Self::Snapshot,
         Self::Fork,
         Self::AskProvider,
-        Self::BillingMetrics,
     ];
 
     /// Continues the sentence "This server cannot yet …".
@@ -35,7 +33,6 @@ impl Missing {
             Self::Snapshot => "take a snapshot: sandboxes are containers, whose memory cannot be kept",
             Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
-            Self::BillingMetrics => "compute cost and usage: the meter is missing",
         }
     }
 }

@@ -24,6 +24,7 @@ pub struct Settings {
     pub trigger_rate: Rate,
     /// Objects of a kind in one workspace; a kind that is not listed is not limited.
     pub quotas: BTreeMap<KindName, i64>,
+    pub bill: Bill,
     /// Change streams that may be open at once.
     pub streams_max: usize,
     /// How long a follower of the change feed waits before it looks for writes of other servers.
@@ -35,4 +36,20 @@ pub struct Settings {
 pub struct Rate {
     pub per_second: u32,
     pub burst: u32,
+}
+
+/// Usage, prices and budgets.
+#[derive(Debug, Clone)]
+pub struct Bill {
+    /// What a unit of each billing dimension costs in a new installation.
+    pub first_prices: BTreeMap<String, String>,
+    /// How often budgets are compared with what was spent.
+    pub budget_every: Duration,
+    /// How often usage of what goes on is moved into the hours that are over, and how often those are packed.
+    pub roll_every: Duration,
+    pub pack_every: Duration,
+    /// Budgets of one account.
+    pub budgets_max: i64,
+    /// Points of all series in one answer: pages of long series have fewer groups.
+    pub points_max: usize,
 }

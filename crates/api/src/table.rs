@@ -7,8 +7,8 @@ use crate::error::Error;
 use crate::operation::{Base, Line, Needs, Operation};
 use crate::reply::Answer;
 use crate::routes::{
-    accounts, api_keys, catalogues, changes, custom_domains, deliveries, drives, egress, executions, image_shares,
-    images, integrations, invitations, jobs, logs, metrics, policies, previews, quotas, resources, sandboxes,
+    accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress, executions, image_shares,
+    images, integrations, invitations, jobs, logs, metrics, policies, previews, prices, quotas, resources, sandboxes,
     schedules, seal_keys, secrets, service_accounts, snapshots, users, volume_templates, workspaces,
 };
 use http::Method;
@@ -400,4 +400,10 @@ fn watching_and_billing(t: &mut Table) {
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, metrics::query);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, metrics::group_by);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/resource-types", ("ListAccountMetricsResourceTypes", "The resource types that a window has metrics of"), Needs::Bearer, metrics::resource_types);
+    t.add(GET, "/accounts/{accountId}/prices", "GetAccountPrices", "What a unit of each billing dimension costs, and from when on; for administrators of the account", &[], prices::get);
+    t.add(PUT, "/accounts/{accountId}/prices", "UpdateAccountPrices", "Replaces the prices that have not begun; for administrators of the account", &[], prices::replace);
+    t.add(GET, "/accounts/{accountId}/budgets", "ListAccountBudgets", "Lists the budgets of an account; for its administrators", &[], budgets::list);
+    t.add(GET, "/accounts/{accountId}/budgets/{budgetName}", "GetAccountBudget", "Reads one budget; for administrators of the account", &[], budgets::get);
+    t.add(PUT, "/accounts/{accountId}/budgets/{budgetName}", "UpdateAccountBudget", "Makes or replaces one budget; for administrators of the account", &[], budgets::put);
+    t.add(DELETE, "/accounts/{accountId}/budgets/{budgetName}", "DeleteAccountBudget", "Removes one budget; for administrators of the account", &[], budgets::remove);
 }

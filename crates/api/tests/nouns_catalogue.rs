@@ -1,4 +1,4 @@
-//! What the operator offers, what is known of providers, metrics and logs, and what is not there yet.
+//! What the operator offers, what is known of providers, logs, and what is not there yet.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -75,61 +75,6 @@ async fn what_is_known_of_providers_is_readable() {
 }
 
 #[tokio::test]
-async fn questions_about_cost_are_checked() {
-    let cloud = Cloud::start().await;
-    let metrics = format!("/v0/accounts/{}/metrics", cloud.first.account);
-    let window = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:00Z";
-    for (query, status) in [
-        ("", 400),
-        ("startTime=2026-04-01T00:00:00Z", 400),
-        ("startTime=yesterday&endTime=2026-04-08T00:00:00Z", 400),
-        ("startTime=2026-04-01T02:00:00%2B02:00&endTime=2026-04-08T00:00:00Z", 400),
-        ("startTime=2026-04-08T00:00:00Z&endTime=2026-04-08T00:00:00Z", 400),
-        (&format!("{window}&resolution=hourly"), 501),
-        ("startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:01Z&resolution=hourly", 400),
-        ("startTime=2026-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=daily", 400),
-        ("startTime=2024-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=weekly", 400),
-        ("startTime=2020-01-01T00:00:00Z&endTime=2026-04-02T00:00:00Z&resolution=monthly", 501),
-        (&format!("{window}&resolution=yearly"), 400),
-        (&format!("{window}&groupBy=workspace,resource_type,resource_name"), 501),
-        (&format!("{window}&groupBy=workspace,resource_type,resource_name,resource_uuid"), 400),
-        (&format!("{window}&groupBy=workspace,workspace"), 400),
-        (&format!("{window}&groupBy=color"), 400),
-        (&format!("{window}&label=a"), 400),
-        (&format!("{window}&unit=b"), 400),
-        (&format!("{window}&limit=0"), 400),
-        (&format!("{window}&limit=5000&workspace=main"), 501),
-    ] {
-        cloud.get(&format!("{metrics}?{query}")).await.refused(status);
-    }
-    let dimensions = cloud.get(&format!("{metrics}/enums/group-by")).await.ok();
-    assert_eq!(dimensions["values"].as_array().unwrap().len(), 5);
-    assert_eq!(cloud.get(&format!("{metrics}/enums/resource-types?{window}")).await.ok(), json!({"values": []}));
-    cloud.get(&format!("{metrics}/enums/resource-types")).await.refused(400);
-    cloud.get(&format!("/v0/accounts/acc_none/metrics?{window}")).await.refused(404);
-    let accounts = cloud.get("/v0/accounts").await.ok();
-    assert_eq!((&accounts[0]["id"], &accounts[0]["admin"]), (&json!(cloud.first.account.to_string()), &json!(true)));
-}
-
-#[tokio::test]
-async fn only_admins_of_the_account_see_its_workspaces_apart() {
-    let cloud = Cloud::start().await;
-    let guest = cloud.guest("guest@example.com").await;
-    let metrics = format!(
-        "/v0/accounts/{}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z",
-        cloud.first.account
-    );
-    guest.get(&metrics).await.refused(404);
-    cloud.post("/v0/users", json!({"email": guest.email, "role": "admin"})).await.ok();
-    let received = guest.get("/v0/invitations").await.ok();
-    let path = format!("/v0/invitations/{}/accept", received[0]["invitationId"].as_str().unwrap());
-    guest.call(Method::POST, &path, None).await.ok();
-    guest.get(&metrics).await.refused(501);
-    guest.get(&format!("{metrics}&workspace=main")).await.refused(403);
-    guest.get(&format!("{metrics}&groupBy=resource_type,workspace")).await.refused(403);
-}
-
-#[tokio::test]
 async fn logs_answer_in_the_shape_that_the_command_line_reads() {
     let cloud = Cloud::start().await;
     let logs = "/v0/observability/logs?resourceType=agents&workloadIds=bot";
@@ -150,10 +95,9 @@ async fn logs_answer_in_the_shape_that_the_command_line_reads() {
 }
 
 /// A request that meets each missing act.
-fn missing_acts(account: &str) -> BTreeMap<&'static str, (Method, String, Value)> {
+fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
     let post = |path: &str, body: Value| (Method::POST, path.to_owned(), body);
     let named = json!({"metadata": {"name": "new"}, "spec": {}});
-    let metrics = format!("/v0/accounts/{account}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-04-02T00:00:00Z");
     let request = |missing: Missing| {
         Some(match missing {
             Missing::Build => post("/v0/agents?upload=true", named.clone()),
@@ -166,7 +110,6 @@ fn missing_acts(account: &str) -> BTreeMap<&'static str, (Method, String, Value)
             Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
             Missing::Fork => post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"})),
             Missing::AskProvider => (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null),
-            Missing::BillingMetrics => (Method::GET, metrics.clone(), Value::Null),
         })
     };
     Missing::ALL.into_iter().filter_map(|missing| Some((missing.act(), request(missing)?))).collect()
@@ -178,7 +121,7 @@ async fn what_is_missing_says_so() {
     for sample in samples() {
         cloud.post(sample.path, sample.body).await.ok();
     }
-    for (act, (method, path, body)) in missing_acts(cloud.first.account.as_str()) {
+    for (act, (method, path, body)) in missing_acts() {
         let body = Some(body).filter(|body| !body.is_null());
         let answer = cloud.call(method, &path, body).await;
         assert_eq!(answer.body["error"], "not_implemented", "{path}: {}", answer.body);

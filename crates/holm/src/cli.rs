@@ -3,7 +3,7 @@
 use crate::client::{Choice, Client};
 use crate::commands::{
     apply, backup, cancel, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, run,
-    token, up, user, version, workspaces,
+    token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -33,6 +33,7 @@ enum Command {
     Run(run::Args),
     Cancel(cancel::Args),
     Logs(logs::Args),
+    Usage(Box<usage::Args>),
     Image(image::Args),
     Doctor(doctor::Args),
     Config(config::Args),
@@ -59,6 +60,7 @@ impl Cli {
             Command::Run(args) => run::run(args, Client::choose(&choice)?).await,
             Command::Cancel(args) => cancel::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Usage(args) => usage::run(*args, &choice).await,
             Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,
             Command::Config(args) => config::run(&args),

@@ -21,8 +21,15 @@ const NOTHING: &str = "-";
 pub(crate) fn render(kind: &Kind, items: &[Value], format: Format, now: Timestamp) -> String {
     match format {
         Format::Table => table(kind, items, now),
-        Format::Json => serde_json::to_string_pretty(items).unwrap_or_default(),
+        Format::Json | Format::Yaml => plain(items, format),
+    }
+}
+
+/// All `items` for programs to read.
+pub(crate) fn plain(items: &[Value], format: Format) -> String {
+    match format {
         Format::Yaml => documents(items),
+        Format::Json | Format::Table => serde_json::to_string_pretty(items).unwrap_or_default(),
     }
 }
 
@@ -33,11 +40,17 @@ fn documents(items: &[Value]) -> String {
 }
 
 fn table(kind: &Kind, items: &[Value], now: Timestamp) -> String {
+    let heading: Vec<_> = kind.columns.iter().map(|column| column.heading.to_owned()).collect();
+    lines(&heading, items.iter().map(|item| kind.columns.iter().map(|column| cell(column, item, now)).collect()))
+}
+
+/// Rows below a heading, each column as wide as it needs to be.
+pub(crate) fn lines(heading: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     *table.style_mut() = presets::NOTHING;
-    table.set_header(kind.columns.iter().map(|column| term::styled(Style::Bold, column.heading)));
-    for item in items {
-        table.add_row(kind.columns.iter().map(|column| cell(column, item, now)));
+    table.set_header(heading.iter().map(|heading| term::styled(Style::Bold, heading)));
+    for row in rows {
+        table.add_row(row);
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

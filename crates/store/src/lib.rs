@@ -5,6 +5,7 @@
 //! what differs between them is a named function in [`db`].
 
 pub mod backup;
+pub mod budgets;
 pub mod cron;
 mod db;
 pub mod deliveries;
@@ -16,6 +17,7 @@ pub mod idempotency;
 pub mod identity;
 pub mod logs;
 mod migrations;
+pub mod prices;
 pub mod references;
 pub mod resources;
 pub mod revisions;
@@ -23,8 +25,8 @@ pub mod runners;
 pub mod seal;
 pub mod settings;
 mod tidy;
-pub mod usage;
 pub mod trigger_addresses;
+pub mod usage;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};

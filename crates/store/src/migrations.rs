@@ -18,6 +18,7 @@ const ALL: &[Migration] = &[
     Migration { number: 7, name: "hooks", sql: include_str!("../migrations/0007_hooks.sql") },
     Migration { number: 8, name: "runners", sql: include_str!("../migrations/0008_runners.sql") },
     Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
+    Migration { number: 10, name: "bill", sql: include_str!("../migrations/0010_bill.sql") },
 ];
 
 /// The number of the newest step.

@@ -1,6 +1,7 @@
 //! What keeps the database from growing for ever.
 
-use crate::{Error, Store, deliveries, feed, idempotency};
+use crate::{Error, Store, Tx, budgets, deliveries, feed, idempotency};
+use std::ops::AddAssign;
 use types::Timestamp;
 
 /// How long changes are kept for followers that were away, at least.
@@ -9,6 +10,8 @@ const CHANGES_KEPT_MS: i64 = 7 * 24 * 3_600_000;
 const CHANGES_KEPT_MIN: i64 = 10_000;
 /// How long the log tells of a call that was made or given up.
 const DELIVERIES_KEPT_MS: i64 = 30 * 24 * 3_600_000;
+/// Reached shares of budgets are told of in their month; a year of them is kept to look back.
+const CROSSINGS_KEPT_MS: i64 = 400 * 24 * 3_600_000;
 /// Rows that one transaction forgets.
 const BATCH: i64 = 1000;
 
@@ -18,6 +21,16 @@ pub struct Tidied {
     pub changes: u64,
     pub answers: u64,
     pub deliveries: u64,
+    pub crossings: u64,
+}
+
+impl AddAssign for Tidied {
+    fn add_assign(&mut self, more: Self) {
+        self.changes += more.changes;
+        self.answers += more.answers;
+        self.deliveries += more.deliveries;
+        self.crossings += more.crossings;
+    }
 }
 
 impl Store {
@@ -25,22 +38,22 @@ impl Store {
     pub async fn tidy(&self, now: Timestamp) -> Result<Tidied, Error> {
         let mut tidied = Tidied::default();
         loop {
-            let older_than = now.plus_ms(-CHANGES_KEPT_MS);
-            let (changes, answers, sent) = self
-                .write(move |tx| {
-                    let changes = feed::trim(tx, older_than, CHANGES_KEPT_MIN, BATCH)?;
-                    let sent = deliveries::trim(tx, now.plus_ms(-DELIVERIES_KEPT_MS), BATCH)?;
-                    Ok::<_, Error>((changes, idempotency::trim(tx, now, BATCH)?, sent))
-                })
-                .await?;
-            tidied.changes += changes;
-            tidied.answers += answers;
-            tidied.deliveries += sent;
-            if changes == 0 && answers == 0 && sent == 0 {
+            let some = self.write(move |tx| forget_some(tx, now)).await?;
+            tidied += some;
+            if some == Tidied::default() {
                 break;
             }
         }
         self.tidy_keys().await?;
         Ok(tidied)
     }
+}
+
+fn forget_some(tx: &mut Tx<'_>, now: Timestamp) -> Result<Tidied, Error> {
+    Ok(Tidied {
+        changes: feed::trim(tx, now.plus_ms(-CHANGES_KEPT_MS), CHANGES_KEPT_MIN, BATCH)?,
+        answers: idempotency::trim(tx, now, BATCH)?,
+        deliveries: deliveries::trim(tx, now.plus_ms(-DELIVERIES_KEPT_MS), BATCH)?,
+        crossings: budgets::trim(tx, now.plus_ms(-CROSSINGS_KEPT_MS), BATCH)?,
+    })
 }

@@ -57,6 +57,7 @@ macro_rules! from_id {
 }
 
 from_id!(
+    BudgetId,
     AccountId,
     WorkspaceId,
     UserId,

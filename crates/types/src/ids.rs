@@ -61,6 +61,7 @@ id!(
     /// Any resource of a workspace, whatever its kind.
     ResourceId, "res"
 );
+id!(BudgetId, "bud");
 id!(
     /// One execution of a job. Its public name is another thing, which callers may choose.
     ExecutionId, "exe"

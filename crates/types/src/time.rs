@@ -1,5 +1,7 @@
 //! Points in time as the interface writes them: RFC 3339, UTC, milliseconds.
 
+use jiff::ToSpan;
+use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
@@ -34,6 +36,18 @@ impl Timestamp {
     /// Milliseconds from `earlier` to here; negative when `earlier` is later.
     pub const fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
+    }
+
+    /// The calendar month in UTC that holds it: its beginning, and the beginning of the next.
+    pub fn month(self) -> (Self, Self) {
+        let bounds = || {
+            let day = jiff::Timestamp::from_millisecond(self.0).ok()?.to_zoned(TimeZone::UTC).date().first_of_month();
+            let next = day.checked_add(1.month()).ok()?;
+            let begin = |day: jiff::civil::Date| Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond());
+            Some((Self(begin(day)?), Self(begin(next)?)))
+        };
+        // Beyond the calendar, at the end of the year 9999, there is no month; no clock of ours comes there.
+        bounds().unwrap_or((self, self))
     }
 }
 
@@ -105,5 +119,18 @@ mod tests {
         assert_eq!("2026-04-16T09:30:00.125000".parse::<Timestamp>().unwrap(), time);
         assert!("yesterday".parse::<Timestamp>().is_err());
         assert!("2026-04-16".parse::<Timestamp>().is_err());
+    }
+
+    #[test]
+    fn a_month_begins_and_ends_by_the_calendar() {
+        let month = |time: &str| {
+            let (begin, end) = time.parse::<Timestamp>().unwrap().month();
+            (begin.to_string(), end.to_string())
+        };
+        let both = |begin: &str, end: &str| (format!("{begin}-01T00:00:00.000Z"), format!("{end}-01T00:00:00.000Z"));
+        assert_eq!(month("2024-02-29T23:59:59.999Z"), both("2024-02", "2024-03"));
+        assert_eq!(month("2026-01-01T00:00:00Z"), both("2026-01", "2026-02"));
+        assert_eq!(month("2025-12-31T12:00:00Z"), both("2025-12", "2026-01"));
+        assert_eq!(month("1969-12-31T12:00:00Z"), both("1969-12", "1970-01"));
     }
 }

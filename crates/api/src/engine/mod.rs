@@ -12,7 +12,7 @@ mod verbs;
 pub(crate) use held::Held;
 pub(crate) use list::{Listing, Page, everywhere, list, list_all};
 pub(crate) use revisions::{earlier, revisions};
-pub(crate) use secrets::Secrets;
+pub(crate) use secrets::{MASK, Secrets};
 pub(crate) use verbs::{change_state, create, create_as, get, opened, present, remove, replace, require_version};
 
 use crate::app::App;

@@ -6,6 +6,7 @@
 use super::machine::{ImageAt, Launch, Machine};
 use super::{launch, routes, rows, settle};
 use crate::app::App;
+use crate::bill::allow;
 use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Held, Secrets};
 use crate::error::Error;
@@ -129,6 +130,7 @@ fn row(
         }
         Some(_) | None => {}
     }
+    allow(tx, &desk.member.account, &desk.member.workspace_name, desk.world().now())?;
     let made = match birth {
         None => engine::create(desk, tx, &[], wish.clone()),
         Some((id, machine)) => {

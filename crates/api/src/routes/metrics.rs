@@ -1,21 +1,25 @@
-//! Cost and usage: the rules of the questions. The answers come with the meter.
+//! Cost and usage: the rules of the questions. What is answered, the meter says.
 
+use super::prices;
+use crate::bill;
 use crate::call::{Call, Person};
 use crate::error::Error;
-use crate::missing::Missing;
 use crate::reply::Reply;
+use meter::{Filter, Key, Question, Window};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use store::Tx;
 use types::Timestamp;
-use types::ids::AccountId;
+use types::usage::{Dimension, ResourceType};
 use types::wire::{AccountMetrics, GroupBy, MetricsValues, Resolution};
 
 const DAY_S: i64 = 86_400;
 const DIMENSIONS_MAX: usize = 3;
+/// Groups of a page.
+const PAGE_MAX: usize = 100;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "declared by the interface; the filters are read by the meter")]
 pub(crate) struct MetricsQuery {
     /// Start of the window, inclusive: RFC 3339, UTC. Required.
     pub start_time: Option<String>,
@@ -42,24 +46,27 @@ pub(crate) struct MetricsQuery {
     pub unit: Option<String>,
 }
 
-/// A window in time.
-struct Window {
-    start: Timestamp,
-    end: Timestamp,
+/// A window in time, of the enums.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WindowQuery {
+    /// Start of the window, inclusive: RFC 3339, UTC. Required.
+    pub start_time: Option<String>,
+    /// End of the window, exclusive. Required.
+    pub end_time: Option<String>,
 }
 
-impl Window {
-    fn parse(start: Option<&str>, end: Option<&str>) -> Result<Self, Error> {
-        let (start, end) = (utc("startTime", start)?, utc("endTime", end)?);
-        if end <= start {
-            return Err(Error::Malformed("`endTime` must be after `startTime`".into()));
-        }
-        Ok(Self { start, end })
+fn window(start: Option<&str>, end: Option<&str>) -> Result<Window, Error> {
+    let (start, end) = (utc("startTime", start)?, utc("endTime", end)?);
+    match start < end {
+        true => Ok(Window { start, end }),
+        false => Err(Error::Malformed("`endTime` must be after `startTime`".into())),
     }
+}
 
-    fn length_s(&self) -> i64 {
-        self.end.since(self.start) / 1000
-    }
+/// Started seconds.
+fn length_s(window: &Window) -> i64 {
+    (window.end.since(window.start) + 999) / 1000
 }
 
 fn utc(name: &str, text: Option<&str>) -> Result<Timestamp, Error> {
@@ -109,44 +116,107 @@ fn dimensions(asked: Option<&str>) -> Result<Vec<GroupBy>, Error> {
     Ok(dimensions)
 }
 
-/// The caller must belong to the account; a stranger's account does not exist.
-fn require_account(person: &Person, id: &str) -> Result<AccountId, Error> {
-    let account = AccountId::known(id);
-    let within = person.0.memberships.iter().any(|membership| membership.account == account);
-    match within || person.0.administers(&account) {
-        true => Ok(account),
-        false => Err(Error::NotFound("there is no such account among yours; GET /accounts lists them".into())),
+/// How many steps a series has, at most.
+fn steps(window: &Window, resolution: Resolution) -> usize {
+    let step_s = match resolution {
+        Resolution::Hourly => 3600,
+        Resolution::Daily => DAY_S,
+        Resolution::Weekly => 7 * DAY_S,
+        // The shortest month.
+        Resolution::Monthly => 28 * DAY_S,
+    };
+    // The first and the last may lie in the window with a part only.
+    usize::try_from(length_s(window) / step_s + 2).unwrap_or(usize::MAX)
+}
+
+/// Groups of a page: as many as are asked for, less where their series would fill the memory.
+fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Error> {
+    let asked = match asked {
+        None => PAGE_MAX,
+        Some(limit) if limit >= 1 => usize::try_from(limit).unwrap_or(PAGE_MAX).min(PAGE_MAX),
+        Some(_) => return Err(Error::Malformed("`limit` must be at least 1".into())),
+    };
+    match points_max / steps {
+        0 => Err(Error::Malformed(format!(
+            "the window has {steps} steps with this resolution, and {points_max} are answered at most; shorten it"
+        ))),
+        fitting => Ok(asked.min(fitting)),
     }
 }
 
-pub(crate) async fn query(call: Call<Person, MetricsQuery>) -> Result<Reply<AccountMetrics>, Error> {
-    let (account, asked) = (require_account(&call.who, call.path.name())?, &call.query);
+fn filter(asked: &MetricsQuery) -> Result<Filter, Error> {
+    let types = || ResourceType::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
+    let known_type = |name: &String| {
+        ResourceType::parse(name).ok_or_else(|| Error::Malformed(format!("`resourceType` must be one of {}", types())))
+    };
+    let known_dimension = |name: &String| {
+        let rule = || Error::Malformed(format!("`billingDimension` must be one of {}", prices::dimensions()));
+        Dimension::parse(name).ok_or_else(rule)
+    };
+    Ok(Filter {
+        workspace: asked.workspace.clone(),
+        resource_type: asked.resource_type.as_ref().map(known_type).transpose()?,
+        resource_name: asked.resource_name.clone(),
+        resource_uuid: asked.resource_uuid.clone(),
+        dimension: asked.billing_dimension.as_ref().map(known_dimension).transpose()?,
+    })
+}
+
+/// The question without its page, as its cursors are bound to it.
+fn bound(question: &Question) -> String {
+    let Question { account, window, resolution, group_by, filter, .. } = question;
+    format!("metrics {account} {} {} {resolution:?} {group_by:?} {filter:?}", window.start, window.end)
+}
+
+/// The question that a request asks, if its caller may ask it.
+fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
+    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
     if asked.label.is_some() || asked.unit.is_some() {
         return Err(Error::Malformed("`label` and `unit` are not supported".into()));
     }
-    if asked.limit.is_some_and(|limit| limit < 1) {
-        return Err(Error::Malformed("`limit` must be at least 1".into()));
-    }
-    let window = Window::parse(asked.start_time.as_deref(), asked.end_time.as_deref())?;
-    resolution(asked.resolution.as_deref(), window.length_s())?;
-    let dimensions = dimensions(asked.group_by.as_deref())?;
-    let splits = asked.workspace.is_some() || dimensions.contains(&GroupBy::Workspace);
+    let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
+    let resolution = resolution(asked.resolution.as_deref(), length_s(&window))?;
+    let limit = page(asked.limit, steps(&window, resolution), call.app.settings.bill.points_max)?;
+    let (group_by, filter) = (dimensions(asked.group_by.as_deref())?, filter(asked)?);
+    let splits = asked.workspace.is_some() || group_by.contains(&GroupBy::Workspace);
     if splits && !call.who.0.administers(&account) {
         return Err(auth::Denied::NotAccountAdmin.into());
     }
-    Err(Error::Missing(Missing::BillingMetrics))
+    let mut question = Question { account, window, resolution, group_by, filter, limit, after: None };
+    if let Some(cursor) = &asked.cursor {
+        let position = call.app.cursors.open(&bound(&question), cursor, call.app.world.now())?;
+        // It was signed by us, so only another release can have written another form.
+        let key = serde_json::from_str::<Key>(&position);
+        question.after =
+            Some(key.map_err(|_| Error::Malformed("`cursor` is not of this release; start again".into()))?);
+    }
+    Ok(question)
+}
+
+pub(crate) async fn query(call: Call<Person, MetricsQuery>) -> Result<Reply<AccountMetrics>, Error> {
+    let (question, now) = (question(&call)?, call.app.world.now());
+    let asked = question.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        let book = bill::book(tx, &asked.account)?;
+        Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
+    };
+    let answer = call.app.store.read(work).await?;
+    let position = answer.next.as_ref().map(|key| serde_json::to_string(key).unwrap_or_default());
+    let cursor = position.map(|position| call.app.cursors.sign(&bound(&question), &position, now));
+    Ok(Reply::of(&answer.wire(&question, cursor)))
 }
 
 pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>, Error> {
-    require_account(&call.who, call.path.name())?;
+    bill::account(&call.who, call.path.name())?;
     Ok(Reply::of(&MetricsValues { values: GroupBy::ALL.map(|dimension| dimension.name().to_owned()).to_vec() }))
 }
 
-/// No metric event exists before the meter runs, so no type was seen.
-pub(crate) async fn resource_types(call: Call<Person, MetricsQuery>) -> Result<Reply<MetricsValues>, Error> {
-    require_account(&call.who, call.path.name())?;
-    Window::parse(call.query.start_time.as_deref(), call.query.end_time.as_deref())?;
-    Ok(Reply::of(&MetricsValues::default()))
+pub(crate) async fn resource_types(call: Call<Person, WindowQuery>) -> Result<Reply<MetricsValues>, Error> {
+    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
+    let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
+    let now = call.app.world.now();
+    let found = call.app.store.read(move |tx| meter::resource_types(tx, &account, window, now)).await?;
+    Ok(Reply::of(&MetricsValues { values: found.iter().map(|known| known.name().to_owned()).collect() }))
 }
 
 #[cfg(test)]

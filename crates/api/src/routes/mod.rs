@@ -2,6 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod api_keys;
+pub(crate) mod budgets;
 pub(crate) mod catalogues;
 pub(crate) mod changes;
 pub(crate) mod custom_domains;
@@ -18,6 +19,7 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod policies;
 pub(crate) mod previews;
+pub(crate) mod prices;
 pub(crate) mod quotas;
 pub(crate) mod resources;
 pub(crate) mod sandboxes;

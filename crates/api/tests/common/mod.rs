@@ -8,7 +8,7 @@ pub mod machine;
 pub mod people;
 pub mod samples;
 
-use api::{App, Catalogue, Parts, Rate, Settings};
+use api::{App, Bill, Catalogue, Parts, Rate, Settings};
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
@@ -101,6 +101,14 @@ pub fn settings() -> Settings {
         workspace_rate: Rate { per_second: 100_000, burst: 100_000 },
         trigger_rate: Rate { per_second: 100_000, burst: 100_000 },
         quotas: Default::default(),
+        bill: Bill {
+            first_prices: [("sandbox_compute_runtime_gbs".to_owned(), "0.0000115".to_owned())].into(),
+            budget_every: Duration::from_millis(20),
+            roll_every: Duration::from_millis(20),
+            pack_every: Duration::from_millis(20),
+            budgets_max: 10,
+            points_max: 100_000,
+        },
         streams_max: 16,
         feed_poll: Duration::from_millis(20),
         jobs: jobs::Settings::default(),

@@ -18,6 +18,7 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod token;
 pub(crate) mod up;
+pub(crate) mod usage;
 pub(crate) mod user;
 pub(crate) mod version;
 pub(crate) mod workspaces;

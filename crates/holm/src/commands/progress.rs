@@ -28,6 +28,15 @@ pub(crate) fn counter(message: &'static str) -> ProgressBar {
     bar
 }
 
+/// A share of a whole, with a message of what came of it so far.
+pub(crate) fn share(whole: u64) -> ProgressBar {
+    let bar = ProgressBar::new(whole);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:20}] {percent:>3}% {elapsed:>4} {wide_msg}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar
+}
+
 /// The steps of making images, one bar for each image.
 pub(crate) struct Steps {
     bar: ProgressBar,

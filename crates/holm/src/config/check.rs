@@ -50,6 +50,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("callbacks.timeout", config.callbacks.timeout),
         ("callbacks.pause", config.callbacks.pause),
         ("callbacks.pause_max", config.callbacks.pause_max),
+        ("meter.budget_every", config.meter.budget_every),
+        ("meter.roll_every", config.meter.roll_every),
+        ("meter.pack_every", config.meter.pack_every),
     ] {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");
@@ -75,6 +78,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("runners.runners_max", config.runners.runners_max.into()),
         ("runners.open_max", config.runners.open_max.into()),
         ("runners.requests_max", config.runners.requests_max as u64),
+        ("meter.points_max", config.meter.points_max as u64),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),

@@ -30,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) auth: Auth,
     pub(crate) first_start: FirstStart,
     pub(crate) limits: Limits,
+    pub(crate) meter: Meter,
     pub(crate) placement: Placement,
     pub(crate) gateway: Gateway,
     pub(crate) domains: Domains,
@@ -139,6 +140,32 @@ pub(crate) struct Limits {
     pub(crate) objects_max: u32,
     pub(crate) bare_list_max: u32,
     pub(crate) quotas: BTreeMap<String, u32>,
+}
+
+/// Usage, prices and budgets.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Meter {
+    pub(crate) budget_every: Span,
+    pub(crate) budgets_max: u32,
+    pub(crate) roll_every: Span,
+    pub(crate) pack_every: Span,
+    pub(crate) points_max: usize,
+    /// Of a new installation, by billing dimension.
+    pub(crate) prices: BTreeMap<String, Price>,
+}
+
+/// US dollars for one unit: the text that was checked, so that no digit changes on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Price(pub(crate) String);
+
+impl TryFrom<String> for Price {
+    type Error = meter::BadAmount;
+
+    fn try_from(text: String) -> Result<Self, meter::BadAmount> {
+        text.parse::<meter::Price>().map(|_| Self(text))
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

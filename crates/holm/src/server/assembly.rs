@@ -1,6 +1,6 @@
 //! From settings to a router.
 
-use crate::config::{Config, Region};
+use crate::config::{Config, Meter, Region};
 use crate::error::Error;
 use crate::server::dns::Dns;
 use api::App;
@@ -70,10 +70,22 @@ fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Erro
         workspace_rate: api::Rate { per_second: limits.workspace_per_second, burst: limits.workspace_burst },
         trigger_rate: api::Rate { per_second: limits.trigger_per_second, burst: limits.trigger_burst },
         quotas: quotas(config),
+        bill: bill(&config.meter),
         streams_max: config.server.streams_max,
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(),
     })
+}
+
+fn bill(meter: &Meter) -> api::Bill {
+    api::Bill {
+        first_prices: meter.prices.iter().map(|(name, price)| (name.clone(), price.0.clone())).collect(),
+        budget_every: meter.budget_every.0,
+        roll_every: meter.roll_every.0,
+        pack_every: meter.pack_every.0,
+        budgets_max: meter.budgets_max.into(),
+        points_max: meter.points_max,
+    }
 }
 
 /// What the operator offers, and where that says nothing of sandboxes, the images of the project.

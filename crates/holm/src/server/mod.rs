@@ -79,6 +79,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
     let sending = ending.draining.clone();
     let sender = tokio::spawn(async move { callbacks.run(sending).await });
+    tokio::spawn(api::bill::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
     let upkeep = Upkeep { store, auth, app: app.clone(), logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));

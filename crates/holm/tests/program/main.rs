@@ -14,3 +14,5 @@ mod outward;
 mod server;
 #[cfg(test)]
 mod upkeep;
+#[cfg(test)]
+mod usage;

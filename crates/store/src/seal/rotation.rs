@@ -49,6 +49,7 @@ const SEALED: &[SealedColumn] = &[
     whole!("settings", &["name"], "'settings/' || name", "value"),
     whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
+    whole!("budgets", &["id"], "'budgets/' || id", "webhook_secret"),
 ];
 
 /// Rows that are sealed anew in one transaction.

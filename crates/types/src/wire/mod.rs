@@ -1,6 +1,7 @@
 //! What is sent and answered beside the kinds of the engine.
 
 mod answer;
+mod bill;
 mod catalog;
 mod delivery;
 mod domain;
@@ -18,6 +19,7 @@ pub use answer::{
     CleanedImages, Deleted, DriveAccessToken, EgressGatewayUsage, JsonWebKeys, Message, PolicyUsages, PolicyUser,
     TemplateVersionDeleted,
 };
+pub use bill::{AccountPrices, Budget, BudgetAlert, BudgetCall, BudgetRequest, PriceMap, PriceVersion};
 pub use catalog::{
     ChangelogEntry, ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
     PrivateLocation, PublicIp, PublicIps, Region, SandboxDefinition, Template, TemplateVariable,

@@ -1,0 +1,246 @@
+//! `holm usage export`: all usage of a window in a file, a row for each resource, dimension and step in which it was used.
+
+use super::ask::{self, Question};
+use super::csv::Csv;
+use super::parquet::Parquet;
+use super::window::Window;
+use super::{RESOLUTIONS, Scope};
+use crate::client::Client;
+use crate::commands::progress;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use crate::world;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use types::Timestamp;
+use types::wire::{AccountMetrics, AccountMetricsDataEntry, AccountMetricsPoint};
+
+/// The finest groups that one question can ask for; what they imply fills the other columns.
+const BY: &str = "resource_name,resource_uuid,billing_dimension";
+const DAY_MS: i64 = 86_400_000;
+/// The first Monday after the beginning of time.
+const MONDAY_MS: i64 = 4 * DAY_MS;
+
+/// Writes all usage of a window into a file
+///
+/// A row for each resource, billing dimension and step in which it was used, with its cost in US dollars.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// New file to write
+    file: PathBuf,
+    /// Form of the file; by the end of its name otherwise
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    #[command(flatten)]
+    window: Window,
+    #[command(flatten)]
+    scope: Scope,
+    /// Length of the steps
+    #[arg(long, value_parser = RESOLUTIONS, default_value = "daily")]
+    resolution: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    Csv,
+    Parquet,
+}
+
+/// What a file has a row for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Row<'e> {
+    pub(super) start: Timestamp,
+    pub(super) workspace: &'e str,
+    pub(super) resource_type: &'e str,
+    pub(super) resource_name: &'e str,
+    pub(super) resource_uuid: &'e str,
+    pub(super) billing_dimension: &'e str,
+    pub(super) usage: f64,
+    pub(super) cost: f64,
+}
+
+enum Writer {
+    Csv(Csv<BufWriter<File>>),
+    Parquet(Box<Parquet<BufWriter<File>>>),
+}
+
+pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let (from, to) = args.window.read(world::system().now())?;
+    let form = args.form()?;
+    // Half an export never has the name of a whole one.
+    let part = part_of(&args.file)?;
+    let written = write(&args, form, (from, to), &part, &mut client).await;
+    let rows = written.inspect_err(|_| {
+        // What cannot be removed is named after what it is.
+        let _ = fs::remove_file(&part);
+    })?;
+    fs::rename(&part, &args.file).map_err(Error::io(format!("write {}", args.file.display())))?;
+    term::say(format!("{rows} rows in {}", args.file.display()));
+    Ok(Exit::Success)
+}
+
+impl Args {
+    fn form(&self) -> Result<Form, Error> {
+        let ending = self.file.extension().and_then(|ending| ending.to_str());
+        match (self.format, ending) {
+            (Some(form), _) => Ok(form),
+            (None, Some("csv")) => Ok(Form::Csv),
+            (None, Some("parquet")) => Ok(Form::Parquet),
+            _ => Err(Error::Usage("say which form the file has: --format csv or --format parquet".into())),
+        }
+    }
+}
+
+fn part_of(file: &Path) -> Result<PathBuf, Error> {
+    if file.exists() {
+        return Err(Error::Usage(format!("{} exists already: name a new file", file.display())));
+    }
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    Ok(file.with_file_name(name))
+}
+
+async fn write(
+    args: &Args,
+    form: Form,
+    (from, to): (Timestamp, Timestamp),
+    part: &Path,
+    client: &mut Client,
+) -> Result<u64, Error> {
+    let account = ask::account(&args.scope, client).await?;
+    let mut writer = Writer::create(form, part)?;
+    let bar = progress::share(to.since(from).unsigned_abs());
+    let (mut start, mut rows) = (from, 0);
+    while start < to {
+        let end = next_end(start, to, &args.resolution);
+        let question = Question {
+            from: start,
+            to: end,
+            by: BY.to_owned(),
+            resolution: Some(args.resolution.clone()),
+            scope: args.scope.clone(),
+        };
+        let asked = ask::pages(&account, &question, client, |page| {
+            rows += writer.page(&page)?;
+            bar.set_message(format!("{rows} rows"));
+            Ok(())
+        });
+        asked.await?;
+        bar.set_position(end.since(from).unsigned_abs());
+        start = end;
+    }
+    writer.finish()?;
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// The end of the next question: as far as the server answers at once with this resolution, and at the end of a step.
+fn next_end(start: Timestamp, to: Timestamp, resolution: &str) -> Timestamp {
+    let (longest, step, first) = match resolution {
+        "hourly" => (7 * DAY_MS, DAY_MS / 24, 0),
+        "daily" => (90 * DAY_MS, DAY_MS, 0),
+        "weekly" => (364 * DAY_MS, 7 * DAY_MS, MONDAY_MS),
+        _ => return to,
+    };
+    let end = start.plus_ms(longest).ms();
+    Timestamp::from_ms(end - (end - first).rem_euclid(step)).min(to)
+}
+
+impl Writer {
+    fn create(form: Form, part: &Path) -> Result<Self, Error> {
+        let failed = || Error::io(format!("write {}", part.display()));
+        let file = BufWriter::new(File::create(part).map_err(failed())?);
+        Ok(match form {
+            Form::Csv => Self::Csv(Csv::begin(file).map_err(failed())?),
+            Form::Parquet => Self::Parquet(Box::new(Parquet::begin(file).map_err(failed())?)),
+        })
+    }
+
+    /// Writes what a page tells of; says how many rows that were.
+    fn page(&mut self, page: &AccountMetrics) -> Result<u64, Error> {
+        let mut rows = 0;
+        for entry in &page.data {
+            for point in entry.timeseries.iter().filter(|point| used(point)) {
+                let row = row(entry, point);
+                let written = match self {
+                    Self::Csv(csv) => csv.row(&row),
+                    Self::Parquet(parquet) => parquet.row(&row),
+                };
+                written.map_err(Error::io("write a row"))?;
+                rows += 1;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let finished = match self {
+            Self::Csv(csv) => csv.finish(),
+            Self::Parquet(parquet) => parquet.finish(),
+        };
+        let file = finished.map_err(Error::io("finish the file"))?;
+        let file = file.into_inner().map_err(|error| Error::io("finish the file")(error.into_error()))?;
+        file.sync_all().map_err(Error::io("finish the file"))
+    }
+}
+
+fn used(point: &AccountMetricsPoint) -> bool {
+    point.cost != 0.0 || point.usage.is_some_and(|usage| usage != 0.0)
+}
+
+fn row<'e>(entry: &'e AccountMetricsDataEntry, point: &AccountMetricsPoint) -> Row<'e> {
+    let text = |member: &'e Option<String>| member.as_deref().unwrap_or_default();
+    Row {
+        start: point.timestamp,
+        workspace: text(&entry.workspace),
+        resource_type: text(&entry.resource_type),
+        resource_name: text(&entry.resource_name),
+        resource_uuid: text(&entry.resource_uuid),
+        billing_dimension: text(&entry.billing_dimension),
+        usage: point.usage.unwrap_or_default(),
+        cost: point.cost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn windows(from: &str, to: &str, resolution: &str) -> Vec<String> {
+        let (mut start, to) = (from.parse().unwrap(), to.parse().unwrap());
+        let mut ends = Vec::new();
+        while start < to {
+            start = next_end(start, to, resolution);
+            ends.push(start.to_string());
+        }
+        ends
+    }
+
+    #[test]
+    fn questions_end_where_steps_do() {
+        assert_eq!(
+            windows("2026-04-01T00:30:00Z", "2026-04-10T00:00:00Z", "hourly"),
+            ["2026-04-08T00:00:00.000Z", "2026-04-10T00:00:00.000Z"]
+        );
+        // A Monday.
+        assert_eq!(windows("2026-01-01T00:00:00Z", "2027-06-01T00:00:00Z", "weekly")[0], "2026-12-28T00:00:00.000Z");
+        assert_eq!(windows("1990-01-01T00:00:00Z", "2027-06-01T00:00:00Z", "monthly").len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn questions_are_short_enough_and_come_to_the_end(from in 0_i64..4_000_000_000_000, length in 1_i64..100_000_000_000, which in 0_usize..3) {
+            let (resolution, days) = [("hourly", 7), ("daily", 90), ("weekly", 365)][which];
+            let (mut start, to) = (Timestamp::from_ms(from), Timestamp::from_ms(from + length));
+            while start < to {
+                let end = next_end(start, to, resolution);
+                prop_assert!(end > start && end.since(start) <= days * DAY_MS);
+                start = end;
+            }
+            prop_assert_eq!(start, to);
+        }
+    }
+}

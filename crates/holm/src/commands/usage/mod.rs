@@ -1,0 +1,73 @@
+//! `holm usage`: what was used and what it cost.
+
+mod ask;
+mod csv;
+mod export;
+mod parquet;
+mod show;
+mod verify;
+mod window;
+
+use crate::client::{Choice, Client};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::Format;
+use window::Window;
+
+/// Shows what was used and what it cost
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    act: Option<Act>,
+    #[command(flatten)]
+    window: Window,
+    #[command(flatten)]
+    scope: Scope,
+    /// What to split by, up to three: workspace, resource_type, resource_name, resource_uuid, billing_dimension
+    #[arg(long, value_name = "LIST", default_value = "resource_type")]
+    by: String,
+    /// Length of the steps of the chart; by the length of the window otherwise
+    #[arg(long, value_parser = RESOLUTIONS)]
+    resolution: Option<String>,
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Act {
+    /// Writes all usage of a window into a file
+    Export(export::Args),
+    /// Computes all usage anew from the facts in the database, and compares
+    Verify(verify::Args),
+}
+
+const RESOLUTIONS: [&str; 4] = ["hourly", "daily", "weekly", "monthly"];
+
+/// Whose usage, and which part of it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Scope {
+    /// Id of the account; yours, if you have one
+    #[arg(long, value_name = "ID")]
+    account: Option<String>,
+    /// Only one workspace; for administrators of the account
+    #[arg(long, value_name = "NAME")]
+    of_workspace: Option<String>,
+    /// Only resources of this type, such as sandbox
+    #[arg(long = "type", value_name = "TYPE")]
+    resource_type: Option<String>,
+    /// Only resources of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only this billing dimension
+    #[arg(long, value_name = "NAME")]
+    dimension: Option<String>,
+}
+
+pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
+    match args.act {
+        None => show::run(args, Client::choose(choice)?).await,
+        Some(Act::Export(args)) => export::run(args, Client::choose(choice)?).await,
+        Some(Act::Verify(args)) => verify::run(args).await,
+    }
+}

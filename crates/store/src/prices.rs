@@ -1,0 +1,69 @@
+//! What a unit of each billing dimension costs, and from when on.
+//!
+//! A version says only what changes with it: a dimension that it does not name keeps its price. Versions that have begun
+//! stay as they are, so that what was billed stays as it was billed.
+
+use crate::{Error, Row, Tx, params};
+use std::collections::BTreeMap;
+use types::Timestamp;
+use types::ids::AccountId;
+
+const TABLE: &str = "price_versions";
+/// Stands for the account in the rows that go for all.
+const INSTALLATION: &str = "";
+
+/// Prices in US dollars by the names of billing dimensions. Decimals, as texts.
+pub type Prices = BTreeMap<String, String>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    pub valid_from: Timestamp,
+    pub prices: Prices,
+}
+
+/// Keeps the prices that the installation begins with, unless there are some. They go for all usage until an account
+/// has prices of its own. Answers whether they were taken.
+pub fn seed(tx: &mut Tx<'_>, prices: &Prices) -> Result<bool, Error> {
+    if tx.find(TABLE, "SELECT valid_from FROM price_versions WHERE account_id = $1", params![INSTALLATION])?.is_some() {
+        return Ok(false);
+    }
+    let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
+               VALUES ($1, 0, $2, $3, 'system') ON CONFLICT DO NOTHING";
+    let now = tx.world().now();
+    Ok(tx.execute(TABLE, sql, params![INSTALLATION, written(prices)?, now])? == 1)
+}
+
+/// All versions that go for an account, oldest first.
+pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Version>, Error> {
+    let sql = "SELECT account_id, valid_from, prices FROM price_versions WHERE account_id = $1 OR account_id = $2
+               ORDER BY valid_from, account_id";
+    tx.query(TABLE, sql, params![INSTALLATION, account])?.iter().map(read).collect()
+}
+
+/// Puts `coming` in the place of the account's versions that begin after `now` or at it. Those that have begun stay.
+pub fn replace_coming(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    coming: &[Version],
+    by: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let sql = "DELETE FROM price_versions WHERE account_id = $1 AND valid_from >= $2";
+    tx.execute(TABLE, sql, params![account, now])?;
+    let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
+               VALUES ($1, $2, $3, $4, $5)";
+    for version in coming {
+        tx.execute(TABLE, sql, params![account, version.valid_from, written(&version.prices)?, now, by])?;
+    }
+    Ok(())
+}
+
+fn written(prices: &Prices) -> Result<String, Error> {
+    serde_json::to_string(prices).map_err(|error| Error::corrupt(TABLE, "new", error))
+}
+
+fn read(row: &Row) -> Result<Version, Error> {
+    let prices = serde_json::from_str(&row.text(2)?);
+    let prices = prices.map_err(|error| Error::corrupt(TABLE, row.text(0).unwrap_or_default(), error))?;
+    Ok(Version { valid_from: row.time(1)?, prices })
+}
