@@ -46,6 +46,7 @@ pub(crate) fn start(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>, asked: &Asked
     if !job.wish.enabled() {
         return Err(Error::Malformed("the job is disabled; set `spec.enabled` to true first".into()));
     }
+    crate::bill::allow(tx, &desk.member.account, &desk.member.workspace_name, desk.world().now())?;
     let limit = job_memory(&job.wish);
     if asked.memory.is_some_and(|memory| memory > limit) {
         return Err(Error::Malformed(format!("`memory` must not be more than the {limit} MB of the job")));

@@ -7,9 +7,10 @@ use crate::error::Error;
 use crate::operation::{Base, Line, Needs, Operation};
 use crate::reply::Answer;
 use crate::routes::{
-    accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress, executions, image_shares,
-    images, integrations, invitations, jobs, logs, metrics, policies, previews, prices, quotas, resources, sandboxes,
-    schedules, seal_keys, secrets, service_accounts, snapshots, users, volume_templates, workspaces,
+    accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress, executions,
+    image_shares, images, integrations, invitations, jobs, logs, metrics, policies, previews, prices, quotas,
+    resources, sandboxes, schedules, seal_keys, secrets, service_accounts, snapshots, users, volume_templates,
+    workspaces,
 };
 use http::Method;
 use std::future::Future;

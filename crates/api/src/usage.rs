@@ -122,13 +122,6 @@ pub(crate) fn of_machine(fact: &Fact, proven: Option<Timestamp>) -> UsageFact {
     }
 }
 
-/// Tells of facts that were taken in, after the commit. What contradicts a known fact somebody must look into.
-pub(crate) fn report(taken: &meter::Taken) {
-    for id in &taken.conflicts {
-        tracing::error!(id, "a fact of usage came again with another content; the first one stands");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@
 use super::machine::{Fact, Happened, Machine};
 use super::{launch, rows, settle};
 use crate::app::App;
+use crate::bill;
 use crate::error::Error;
 use crate::usage;
 use meter::UsageFact;
@@ -20,8 +21,8 @@ use types::parts::Status;
 
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// What runs when the whole machine is lost is billed for this much less at most.
-const PROOF_EVERY: Duration = Duration::from_secs(5);
+/// So long at most is what ran before a loss of the whole machine not billed, and so late is what runs now.
+const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(app: App) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
@@ -75,7 +76,7 @@ async fn write_down(app: &App, machine: &dyn Machine, proven: Option<Timestamp>)
         fold(tx, &by_sandbox)?;
         Ok::<_, Error>(meter::take_in(tx, &used)?)
     });
-    usage::report(&taken.await?);
+    bill::count(&taken.await?);
     if let Err(fault) = machine.let_go(last).await {
         tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
     }

@@ -1,6 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::machine::{How, Launch, LaunchFault, Machine, Scratch, Work, WorkEnd};
+use super::machine::{How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd};
 use jobs::logs::{Logs, Tape};
 use jobs::{Assignment, AttemptId, Crew, Failure, Order, Outcome, Running};
 use parking_lot::Mutex;
@@ -14,6 +14,10 @@ use types::World;
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
+/// After a failure of the database, wait before the next attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// A task ends itself in time. One that has not told of it so much later is ended from outside.
+const LATE: Duration = Duration::from_secs(60);
 /// Pieces of output of one task on their way to its log. The task waits when they are more.
 const PIECES_MAX: usize = 64;
 
@@ -38,7 +42,7 @@ impl Instances {
         }
         let (pieces, printed) = mpsc::channel(PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
-        let ended = self.machine.attend(&instance, tape.from(), pieces);
+        let ended = self.attend(&instance, attempt, tape.from(), pieces);
         // Both: what came of it is told only when all that it printed is kept.
         let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
         if let Err(lost) = kept {
@@ -52,6 +56,22 @@ impl Instances {
                 self.nothing(Failure::Lost(fault.to_string()))
             }
         }
+    }
+
+    /// Waits for the end of the work. It ends itself in time; one whose program is too busy for that is given up.
+    async fn attend(
+        &self,
+        instance: &str,
+        attempt: &Assignment,
+        from: u64,
+        pieces: mpsc::Sender<Printed>,
+    ) -> Result<WorkEnd, MachineFault> {
+        let begun = self.world.now();
+        let ended = self.machine.attend(instance, from, pieces);
+        let Some(seconds) = attempt.order.plan.timeout_s else { return ended.await };
+        let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
+        let given_up = |_| Ok(WorkEnd { how: How::TimedOut, started_at: begun, ended_at: self.world.now() });
+        tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
     }
 
     /// Where the output of an attempt goes, after what an earlier run of this program kept of it.
@@ -68,11 +88,14 @@ impl Instances {
         if !found {
             return self.logs.begin(source);
         }
-        match self.logs.resume(source.clone()).await {
-            Ok(tape) => tape,
-            Err(error) => {
-                tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is kept once more");
-                self.logs.begin(source)
+        loop {
+            match self.logs.resume(source.clone()).await {
+                Ok(tape) => return tape,
+                // Without it lines would be kept twice or not at all. The output waits in the instance.
+                Err(error) => {
+                    tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is tried again");
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
             }
         }
     }

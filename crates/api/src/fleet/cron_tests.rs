@@ -50,6 +50,14 @@ fn settings() -> Settings {
         streams_max: 16,
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
+        bill: crate::settings::Bill {
+            first_prices: Default::default(),
+            budget_every: Duration::from_secs(1),
+            roll_every: Duration::from_secs(1),
+            pack_every: Duration::from_secs(1),
+            budgets_max: 10,
+            points_max: 1000,
+        },
     }
 }
 
@@ -87,7 +95,9 @@ impl Servers {
             };
             let auth = Auth::new(store.clone(), outside, world.clone()).await.unwrap();
             let (fleet, dns) = (Fleet::new(None, None), Arc::new(NoDns));
-            apps.push(App::new(Parts { store, auth, world, settings: settings(), fleet, dns }).await.unwrap());
+            let logs = ::jobs::logs::Logs::start(store.clone(), ::jobs::logs::Settings::default());
+            let parts = Parts { store, auth, world, settings: settings(), fleet, logs, dns };
+            apps.push(App::new(parts).await.unwrap());
         }
         Self { apps, clock, _folder: folder }
     }
