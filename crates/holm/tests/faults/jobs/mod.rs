@@ -4,6 +4,7 @@
 
 mod killer;
 mod load;
+mod process;
 mod tasks;
 mod witness;
 
@@ -11,6 +12,7 @@ use crate::setup::{Chances, Database, Place, is_long};
 use images::{Config, Overlay, Settings, Store};
 use killer::Killer;
 use load::Load;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +49,7 @@ fn survive(database: Database) {
     place.settings.push(("HOLM_JOBS__BACKOFF_FIRST", "20ms".to_owned()));
     place.settings.push(("HOLM_JOBS__BACKOFF_MAX", "500ms".to_owned()));
 
+    let _sweep = Sweep(place.data().to_owned());
     let (mut server, mut client, _) = place.start();
     let witness = Witness::start(&machine::groups_folder(place.data()).unwrap().expect("the server has its groups"));
     let mut load = Load::prepare(&client, chances.of(0));
@@ -90,6 +93,17 @@ fn live_and_die(
         server.kill();
         over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Removes the instances of a test that failed: nobody else would.
+struct Sweep(PathBuf);
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            machine::sweep(&self.0).unwrap();
+        }
+    }
 }
 
 /// An image whose command does what the arguments of a task say.
