@@ -136,9 +136,8 @@ impl Load {
             if open < OPEN_MAX {
                 let execution = self.invent();
                 self.executions.push(execution);
-            } else {
-                thread::sleep(LOOK_EVERY);
             }
+            thread::sleep(LOOK_EVERY);
         }
     }
 
