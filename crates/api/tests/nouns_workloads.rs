@@ -217,22 +217,16 @@ async fn an_application_keeps_its_last_five_revisions() {
 }
 
 #[tokio::test]
-async fn a_job_without_an_engine_has_no_executions() {
+async fn a_job_without_executions_has_none() {
     let cloud = Cloud::start().await;
     cloud.post("/v0/jobs", json!({"metadata": {"name": "one"}, "spec": {}})).await.ok();
     let executions = cloud.get("/v0/jobs/one/executions").await.ok();
     assert_eq!(executions, json!({"data": [], "meta": {"hasMore": false, "nextCursor": "", "total": 0}}));
-    for path in ["/v0/jobs/one/executions", "/main/jobs/one/executions", "/run/main/jobs/one/executions"] {
-        cloud.post(path, json!({"tasks": [{"n": 1}]})).await.refused(501);
-    }
     cloud.post("/v0/jobs/none/executions", json!({})).await.refused(404);
     for method in [Method::GET, Method::DELETE] {
         cloud.call(method, "/v0/jobs/one/executions/x", None).await.refused(404);
     }
     cloud.get("/v0/jobs/one/executions/x/tasks").await.refused(404);
-    cloud.put("/v0/jobs/one", json!({"metadata": {"name": "one"}, "spec": {"enabled": false}})).await.ok();
-    let message = cloud.post("/v0/jobs/one/executions", json!({"tasks": [{}]})).await.refused(400);
-    assert!(message.contains("disabled"), "{message}");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
 pub mod dns;
+pub mod machine;
 pub mod people;
 pub mod samples;
 
@@ -60,6 +61,7 @@ pub struct Cloud {
     pub first: FirstStart,
     pub dns: Arc<Zone>,
     _folder: tempfile::TempDir,
+    _running: Option<tokio_util::sync::DropGuard>,
 }
 
 #[derive(Debug)]
@@ -110,17 +112,29 @@ impl Cloud {
     pub async fn start_with(settings: Settings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Sqlite { file: folder.path().join("holm.db") };
-        Self::start_on(target, folder, settings).await
+        Self::start_on(target, folder, settings, None).await
     }
 
     /// One control plane on each database.
     pub async fn on_both() -> [Self; 2] {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Postgres { url: testing::postgres() };
-        [Self::start().await, Self::start_on(target, folder, settings()).await]
+        [Self::start().await, Self::start_on(target, folder, settings(), None).await]
     }
 
-    async fn start_on(target: Target, folder: tempfile::TempDir, settings: Settings) -> Self {
+    /// One with a machine, which runs what its rows ask for.
+    pub async fn start_on_machine(machine: Arc<dyn api::fleet::Machine>, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = Target::Sqlite { file: folder.path().join("holm.db") };
+        Self::start_on(target, folder, settings, Some(machine)).await
+    }
+
+    async fn start_on(
+        target: Target,
+        folder: tempfile::TempDir,
+        settings: Settings,
+        machine: Option<Arc<dyn api::fleet::Machine>>,
+    ) -> Self {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
         let store = Store::open(store_settings, world.clone()).await.expect("a store");
@@ -129,11 +143,18 @@ impl Cloud {
         let auth_settings =
             auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
-        let fleet = api::fleet::Fleet::new(None, None);
+        let runs = machine.is_some();
+        let fleet = api::fleet::Fleet::new(machine, None);
         let dns = Arc::new(Zone::default());
         let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, dns: dns.clone() };
-        let router = api::router(App::new(parts).await.expect("an app"));
-        Self { router, store, auth, clock, first, dns, _folder: folder }
+        let app = App::new(parts).await.expect("an app");
+        let router = api::router(app.clone());
+        let _running = runs.then(|| {
+            let ending = tokio_util::sync::CancellationToken::new();
+            tokio::spawn(api::fleet::run(app, ending.clone()));
+            ending.drop_guard()
+        });
+        Self { router, store, auth, clock, first, dns, _folder: folder, _running }
     }
 
     /// The id of a workspace.

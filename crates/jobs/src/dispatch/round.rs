@@ -90,31 +90,36 @@ impl Round {
         for (id, ended) in of {
             // It is gone with its workspace, and its tasks with it.
             let Some(mut execution) = executions::lock(tx, &id)? else { continue };
-            let mut accepted = false;
-            for one in ended {
-                accepted |= self.accept(tx, &mut execution, &one, now)?;
-            }
-            if accepted {
+            if self.accept(tx, &mut execution, &ended, now)? {
                 self.queue.conclude(tx, &mut execution, now)?;
             }
         }
         Ok(())
     }
 
-    fn accept(&self, tx: &mut Tx<'_>, execution: &mut Execution, one: &Ended, now: Timestamp) -> Result<bool, Error> {
+    /// Says whether anything was news.
+    fn accept(
+        &self,
+        tx: &mut Tx<'_>,
+        execution: &mut Execution,
+        ended: &[Ended],
+        now: Timestamp,
+    ) -> Result<bool, Error> {
         let patience = Patience::new(self.queue.settings(), execution.retries_max);
-        let luck = u16::from_le_bytes(tx.world().random_bytes());
-        let task = rules::after(&one.task, &one.outcome, execution.phase, patience, luck);
-        if !tasks::record(tx, &task)? {
-            return Ok(false);
-        }
-        rules::ended(execution, task.state, now);
-        if let Some(attempt) = attempt_of(&task) {
+        let after = |one: &Ended| {
+            let luck = u16::from_le_bytes(tx.world().random_bytes());
+            rules::after(&one.task, &one.outcome, execution.phase, patience, luck)
+        };
+        let after: Vec<Task> = ended.iter().map(after).collect();
+        let accepted = tasks::record(tx, &execution.id, &after)?;
+        for (task, one) in after.iter().zip(ended).filter(|(task, _)| accepted.contains(&(task.index, task.attempt))) {
+            rules::ended(execution, task.state, now);
+            let Some(attempt) = attempt_of(task) else { continue };
             for hooks in self.queue.hooks() {
                 hooks.attempted(tx, &attempt, execution, &one.outcome)?;
             }
         }
-        Ok(true)
+        Ok(!accepted.is_empty())
     }
 
     fn claim(&self, tx: &mut Tx<'_>, room: Room, now: Timestamp, done: &mut Done) -> Result<(), Error> {

@@ -42,7 +42,7 @@ async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
 
 /// Fails now and then, always the same attempts.
 fn luck(id: &jobs::AttemptId) -> Result<(), Failure> {
-    if (id.task * 7 + id.number * 3) % 5 == 0 { Err(Failure::Exited(1)) } else { Ok(()) }
+    if (id.task * 7 + id.number * 3).is_multiple_of(5) { Err(Failure::Exited(1)) } else { Ok(()) }
 }
 
 async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) {

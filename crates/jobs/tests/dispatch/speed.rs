@@ -31,6 +31,7 @@ impl Crew<Assignment> for Nothing {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "this is what it is for")]
 async fn measure(of: &str, stage: Stage, slots: u32, tasks: usize, executions: usize) {
     let settings = Settings {
         slots,

@@ -210,13 +210,13 @@ impl Machine {
     pub async fn has_begun(&self, count: usize) {
         let mut begun = self.begun.subscribe();
         let wait = begun.wait_for(|begun| begun.len() >= count);
-        tokio::time::timeout(PATIENCE, wait).await.expect("attempts begin").unwrap();
+        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
     }
 
     pub async fn has_abandoned(&self, count: usize) {
         let mut abandoned = self.abandoned.subscribe();
         let wait = abandoned.wait_for(|abandoned| abandoned.len() >= count);
-        tokio::time::timeout(PATIENCE, wait).await.expect("attempts are removed").unwrap();
+        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
     }
 
     fn begin(&self, id: &AttemptId, assignment: &Assignment) -> bool {

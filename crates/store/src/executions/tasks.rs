@@ -2,7 +2,8 @@
 //!
 //! What writes here is called by whoever holds the row of the execution.
 
-use crate::{Error, Row, Tx, params};
+use crate::{Error, Row, Tx, Value, params};
+use std::collections::BTreeSet;
 use types::Timestamp;
 use types::ids::ExecutionId;
 
@@ -123,31 +124,80 @@ pub fn claim_again(tx: &mut Tx<'_>, task: &Task, holder: &str, now: Timestamp) -
     }
 }
 
-/// Accepts what came of a try, once, from whoever holds it. `task` is as it shall be.
-pub fn record(tx: &mut Tx<'_>, task: &Task) -> Result<bool, Error> {
+/// Rows that one statement records. Few sizes, so that statements stay prepared.
+const RECORDED_AT_ONCE: [usize; 3] = [64, 8, 1];
+
+/// Accepts what came of tries of one execution: each once, and from whoever holds it. `ended` are the tasks as they shall
+/// be. Answers index and attempt of those that were accepted.
+pub fn record(tx: &mut Tx<'_>, execution: &ExecutionId, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, Error> {
+    let mut accepted = BTreeSet::new();
+    let mut left = ended;
+    while !left.is_empty() {
+        let size = RECORDED_AT_ONCE.into_iter().find(|size| *size <= left.len()).unwrap_or(1);
+        let (now, later) = left.split_at(size);
+        left = later;
+        let mut params = vec![Value::from(execution)];
+        params.extend(now.iter().flat_map(recorded));
+        for row in tx.query(TABLE, &recording(size), &params)? {
+            accepted.insert((row.int(0)?, row.int(1)?));
+        }
+    }
+    Ok(accepted)
+}
+
+/// What a statement of [`recording`] says of one task.
+const RECORDED: [(&str, &str); 12] = [
+    ("task", "BIGINT"),
+    ("attempt", "BIGINT"),
+    ("holder", "TEXT"),
+    ("state", "TEXT"),
+    ("failures", "BIGINT"),
+    ("losses", "BIGINT"),
+    ("not_before", "BIGINT"),
+    ("started_at", "BIGINT"),
+    ("ended_at", "BIGINT"),
+    ("failure", "TEXT"),
+    ("failure_code", "BIGINT"),
+    ("failure_text", "TEXT"),
+];
+
+fn recorded(task: &Task) -> [Value; RECORDED.len()] {
     let failure = task.failure.as_ref();
-    let done = tx.execute(
-        TABLE,
-        "UPDATE tasks SET state = $5, failures = $6, losses = $7, not_before = $8, started_at = $9, ended_at = $10,
-             failure = $11, failure_code = $12, failure_text = $13
-         WHERE execution_id = $1 AND task = $2 AND attempt = $3 AND holder = $4 AND state = 'running'",
-        params![
-            &task.execution,
-            task.index,
-            task.attempt,
-            task.holder.as_str(),
-            task.state.name(),
-            task.failures,
-            task.losses,
-            task.state.not_before(),
-            task.started_at,
-            task.ended_at,
-            failure.map(|failure| failure.name.as_str()),
-            failure.and_then(|failure| failure.code),
-            failure.and_then(|failure| failure.text.as_deref()),
-        ],
-    )?;
-    Ok(done == 1)
+    [
+        task.index.into(),
+        task.attempt.into(),
+        task.holder.as_str().into(),
+        task.state.name().into(),
+        task.failures.into(),
+        task.losses.into(),
+        task.state.not_before().into(),
+        task.started_at.into(),
+        task.ended_at.into(),
+        failure.map(|failure| failure.name.as_str()).into(),
+        failure.and_then(|failure| failure.code).into(),
+        failure.and_then(|failure| failure.text.as_deref()).into(),
+    ]
+}
+
+/// The statement for so many tasks. PostgreSQL has to be told the types of bare values.
+fn recording(size: usize) -> String {
+    let mut number = 1;
+    let mut cell = |sort: &str| {
+        number += 1;
+        format!("CAST(${number} AS {sort})")
+    };
+    let mut row = || format!("({})", RECORDED.map(|(_, sort)| cell(sort)).join(", "));
+    let rows = (0..size).map(|_| row()).collect::<Vec<_>>().join(", ");
+    let names = RECORDED.map(|(name, _)| name).join(", ");
+    format!(
+        "WITH new ({names}) AS (VALUES {rows})
+         UPDATE tasks SET state = new.state, failures = new.failures, losses = new.losses, not_before = new.not_before,
+             started_at = new.started_at, ended_at = new.ended_at, failure = new.failure,
+             failure_code = new.failure_code, failure_text = new.failure_text
+         FROM new WHERE tasks.execution_id = $1 AND tasks.task = new.task AND tasks.attempt = new.attempt
+             AND tasks.holder = new.holder AND tasks.state = 'running'
+         RETURNING tasks.task, tasks.attempt"
+    )
 }
 
 /// Cancels all that wait for another try.

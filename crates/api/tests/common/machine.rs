@@ -1,0 +1,130 @@
+//! A machine that only pretends to run instances.
+
+use api::fleet::{
+    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd,
+};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use tokio::sync::{mpsc, watch};
+use types::Timestamp;
+
+pub const IMAGE: &str = "holm/python:latest";
+
+type Script = dyn Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync;
+
+pub struct Pretended {
+    script: Box<Script>,
+    instances: Mutex<BTreeMap<String, Option<How>>>,
+    /// Whether work may end.
+    gate: watch::Sender<bool>,
+    pub launched: watch::Sender<Vec<Launch>>,
+    pub retired: watch::Sender<Vec<String>>,
+}
+
+impl Pretended {
+    pub fn new(script: impl Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync + 'static) -> Self {
+        Self {
+            script: Box::new(script),
+            instances: Mutex::default(),
+            gate: watch::Sender::new(true),
+            launched: watch::Sender::default(),
+            retired: watch::Sender::default(),
+        }
+    }
+
+    /// As if an earlier run of the program had left an instance.
+    pub fn left(self, instance: &str) -> Self {
+        self.instances.lock().insert(instance.into(), Some(How::Exited(0)));
+        self
+    }
+
+    pub fn close(&self) {
+        self.gate.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.gate.send_replace(true);
+    }
+}
+
+fn missing(instance: &str) -> MachineFault {
+    MachineFault(format!("there is no instance {instance}"))
+}
+
+impl Machine for Pretended {
+    fn name(&self) -> &str {
+        "pretended"
+    }
+
+    fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage> {
+        match image {
+            IMAGE => Ok(ImageAt::Hand),
+            _ => Err(UnknownImage { wanted: image.into(), there_are: vec![IMAGE.into()] }),
+        }
+    }
+
+    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
+        Box::pin(async move {
+            self.launched.send_modify(|launched| launched.push(launch.clone()));
+            let how = (self.script)(&launch)?;
+            self.instances.lock().insert(launch.instance, Some(how));
+            Ok(())
+        })
+    }
+
+    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            if self.instances.lock().remove(instance).is_some() {
+                self.retired.send_modify(|retired| retired.push(instance.into()));
+            }
+            Ok(())
+        })
+    }
+
+    fn rest<'a>(&'a self, _: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn instances(&self) -> Vec<Seen> {
+        self.instances.lock().keys().map(|instance| Seen { instance: instance.clone(), runs: true }).collect()
+    }
+
+    fn runs(&self, instance: &str) -> bool {
+        self.instances.lock().contains_key(instance)
+    }
+
+    fn facts(&self) -> Wait<'_, Vec<Fact>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn let_go(&self, _: u64) -> Wait<'_, Result<(), MachineFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn attend<'a>(
+        &'a self,
+        instance: &'a str,
+        _: u64,
+        _: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
+        Box::pin(async move {
+            self.gate.subscribe().wait_for(|open| *open).await.map_err(|_| missing(instance))?;
+            let how = self.instances.lock().get(instance).cloned().flatten().ok_or_else(|| missing(instance))?;
+            let at = Timestamp::from_ms(1_776_300_000_000);
+            Ok(WorkEnd { how, started_at: at, ended_at: at })
+        })
+    }
+
+    fn interrupt<'a>(&'a self, _: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn call<'a>(
+        &'a self,
+        instance: &'a str,
+        _: http::Request<Bytes>,
+    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        Box::pin(async move { Err(missing(instance)) })
+    }
+}
