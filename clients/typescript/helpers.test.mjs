@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fresh, names, ok, refused, sandbox, thrown } from "./support.mjs";
 
-const { ApplicationInstance, DriveInstance, SandboxInstance, VolumeInstance, blJob } = bl;
+const { ApplicationInstance, DriveInstance, SandboxInstance, VolumeInstance } = bl;
 
 test("a sandbox has the defaults of the client and an address", async (t) => {
   const box = await sandbox(t, { memory: undefined, labels: { team: "a" }, envs: [{ name: "A", value: "1" }], ports: [{ target: 3000 }] });
@@ -147,20 +147,6 @@ test("applications", async () => {
   assert.ok(names(await ApplicationInstance.list()).includes(name));
   await made.delete();
   await thrown(ApplicationInstance.get(name), 404);
-});
-
-test("executions of a job", async () => {
-  const name = fresh("job");
-  await ok(bl.createJob({ body: { metadata: { name }, spec: { runtime: { image: "blaxel/base-image:latest", memory: 2048 } } } }));
-  const job = blJob(name);
-  assert.deepEqual((await job.listExecutions({ limit: 5 })).data, []);
-  await thrown(job.getExecution("none"), 404);
-  await thrown(job.cancelExecution("none"), 404);
-  // What runs executions comes with a later release, which then has to change this line.
-  await thrown(job.createExecution({ tasks: [{ n: 1 }] }), 501);
-  await thrown(blJob(fresh("nobody")).createExecution({ tasks: [] }), 404);
-  await refused(bl.listJobExecutionTasks({ path: { jobId: name, executionId: "none" } }), 404);
-  await ok(bl.deleteJob({ path: { jobId: name } }));
 });
 
 test("snapshots and forks are refused until sandboxes run", async (t) => {

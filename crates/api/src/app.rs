@@ -8,6 +8,7 @@ use crate::fleet::Fleet;
 use crate::furnish::{as_admin, furnish};
 use crate::limits::Limits;
 use crate::settings::Settings;
+use crate::usage;
 use auth::{Auth, Identity};
 use jobs::Queue;
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Parts {
     pub world: World,
     pub settings: Settings,
     pub fleet: Fleet,
+    /// What tasks print.
+    pub logs: jobs::logs::Logs,
     pub dns: Arc<dyn Lookup>,
 }
 
@@ -35,6 +38,7 @@ pub struct Inner {
     pub world: World,
     pub settings: Settings,
     pub(crate) fleet: Fleet,
+    pub(crate) logs: jobs::logs::Logs,
     pub(crate) dns: Arc<dyn Lookup>,
     pub(crate) queue: Queue,
     pub(crate) cursors: CursorKey,
@@ -54,17 +58,19 @@ impl std::ops::Deref for App {
 impl App {
     /// Prepares the API: loads the key that signs cursors and makes what each workspace must have.
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
-        let Parts { store, auth, world, settings, fleet, dns } = parts;
+        let Parts { store, auth, world, settings, fleet, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
-        let queue = Queue::new(settings.jobs.clone(), Vec::new());
+        let lives = usage::TaskLives::of(fleet.machine().map(|machine| machine.name()));
+        let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(lives)]);
         let app = Self(Arc::new(Inner {
             store,
             auth,
             world,
             settings,
             fleet,
+            logs,
             dns,
             queue,
             cursors,

@@ -32,6 +32,7 @@ mod secret;
 mod serve;
 mod settings;
 mod table;
+mod usage;
 
 pub use app::{App, Parts};
 pub use catalogue::Catalogue;

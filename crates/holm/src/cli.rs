@@ -2,8 +2,8 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, token, up, user,
-    version, workspaces,
+    apply, backup, cancel, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, run,
+    token, up, user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -30,6 +30,8 @@ enum Command {
     Get(get::Args),
     Apply(apply::Args),
     Delete(delete::Args),
+    Run(run::Args),
+    Cancel(cancel::Args),
     Logs(logs::Args),
     Image(image::Args),
     Doctor(doctor::Args),
@@ -54,6 +56,8 @@ impl Cli {
             Command::Get(args) => get::run(args, Client::choose(&choice)?).await,
             Command::Apply(args) => apply::run(args, Client::choose(&choice)?).await,
             Command::Delete(args) => delete::run(args, Client::choose(&choice)?).await,
+            Command::Run(args) => run::run(args, Client::choose(&choice)?).await,
+            Command::Cancel(args) => cancel::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
             Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,

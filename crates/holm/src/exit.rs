@@ -29,7 +29,14 @@ pub(crate) enum Exit {
     Refused = 11,
     /// Too many requests; try again later.
     Throttled = 12,
+    /// What was waited for was cancelled. Told by [`CANCELLED`], which means something else of other commands.
+    Cancelled,
+    /// Somebody did not want to wait any longer.
+    Interrupted = 130,
 }
+
+/// The number of [`Exit::Cancelled`]: `holm run` counts 0, 1, 2.
+const CANCELLED: u8 = 2;
 
 impl Exit {
     pub(crate) fn of_status(status: http::StatusCode) -> Self {
@@ -47,6 +54,9 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        match exit {
+            Exit::Cancelled => Self::from(CANCELLED),
+            other => Self::from(other as u8),
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
 use crate::leases::Purpose;
 use api::fleet::{
-    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd,
+    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage, Wait, WorkEnd,
 };
 use bytes::Bytes;
 use gateway::{Found, Keeper};
@@ -98,6 +98,11 @@ impl Machine for Control {
     fn runs(&self, instance: &str) -> bool {
         let view = machine_id(instance).ok().and_then(|id| self.host.0.node.inspect(&id).ok());
         view.is_some_and(|view| runs(&view.state))
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let (boot, uptime_ms) = self.host.0.node.moment()?;
+        Some(Stamp { boot, uptime_ms })
     }
 
     fn facts(&self) -> Wait<'_, Vec<Fact>> {

@@ -1,6 +1,6 @@
 //! Names and facts of instances, from one side's words to the other's.
 
-use api::fleet::{Fact, Happened, Seen};
+use api::fleet::{Fact, Happened, Seen, Stamp};
 use node::{Exit, Id, SpecError, State, View};
 
 pub(crate) fn machine_id(instance: &str) -> Result<Id, SpecError> {
@@ -17,15 +17,18 @@ pub(crate) fn runs(state: &State) -> bool {
 
 pub(crate) fn fact(fact: node::Fact) -> Fact {
     let happened = match fact.happened {
-        node::Happened::Started { .. } => Happened::Started,
+        node::Happened::Started { memory_mb } => Happened::Started { memory_mb },
         node::Happened::Paused => Happened::Slept,
         node::Happened::Resumed => Happened::Woke,
-        node::Happened::Exited(exit) => {
-            Happened::Ended { how: how_it_ended(exit), out_of_memory: exit == Exit::OutOfMemory }
-        }
+        node::Happened::Exited(exit) => Happened::Ended {
+            how: how_it_ended(exit),
+            out_of_memory: exit == Exit::OutOfMemory,
+            seen: !matches!(exit, Exit::Unknown | Exit::Lost),
+        },
         node::Happened::Destroyed => Happened::Retired,
     };
-    Fact { id: fact.id, number: fact.number, at: fact.at, instance: fact.instance.to_string(), happened }
+    let stamp = fact.boot.zip(fact.uptime_ms).map(|(boot, uptime_ms)| Stamp { boot, uptime_ms });
+    Fact { id: fact.id, number: fact.number, at: fact.at, stamp, instance: fact.instance.to_string(), happened }
 }
 
 /// Completes "the sandbox …".

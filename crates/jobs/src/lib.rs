@@ -5,6 +5,7 @@
 
 mod crew;
 mod dispatch;
+pub mod logs;
 mod plan;
 mod queue;
 mod rules;

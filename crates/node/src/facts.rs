@@ -22,6 +22,12 @@ pub struct Fact {
     /// Rises by one with each fact of this node.
     pub number: u64,
     pub at: Timestamp,
+    /// When, in milliseconds since the machine started. Times may be set; the length of a life is taken from this.
+    #[serde(default)]
+    pub uptime_ms: Option<i64>,
+    /// Which start of the machine that was.
+    #[serde(default)]
+    pub boot: Option<String>,
     pub instance: Id,
     pub happened: Happened,
 }
@@ -39,6 +45,7 @@ pub enum Happened {
 pub(crate) struct Journal {
     world: World,
     path: PathBuf,
+    boot: Option<String>,
     kept_at_most: usize,
     state: Mutex<Kept>,
     changed: Condvar,
@@ -64,7 +71,13 @@ impl Journal {
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let file = rewrite(&path, &facts)?;
         let state = Mutex::new(Kept { file, facts, next, stale: 0 });
-        Ok(Self { world, path, kept_at_most, state, changed: Condvar::new() })
+        // A machine that does not tell has its lives measured by the time alone.
+        let boot = crate::process::boot().ok();
+        Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
+    }
+
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.boot.as_deref()
     }
 
     /// Whether there is room for the facts of another instance.
@@ -76,7 +89,15 @@ impl Journal {
     pub(crate) fn record(&self, at: Timestamp, instance: &Id, happened: Happened) -> io::Result<()> {
         let mut kept = self.state.lock();
         let (number, chance) = (kept.next, self.world.random_text(8));
-        let fact = Fact { id: format!("{number:x}-{chance}"), number, at, instance: instance.clone(), happened };
+        let fact = Fact {
+            id: format!("{number:x}-{chance}"),
+            number,
+            at,
+            uptime_ms: Some(self.world.uptime_ms() - self.world.now().since(at).max(0)),
+            boot: self.boot.clone(),
+            instance: instance.clone(),
+            happened,
+        };
         let mut line = serde_json::to_vec(&fact)?;
         line.push(b'\n');
         kept.file.write_all(&line)?;

@@ -221,6 +221,11 @@ impl Node {
         self.home.socket(&body.network).doing("enter the network of").map_err(|attempt| attempt.on(id))
     }
 
+    /// Which start of the machine this is, and how many milliseconds ago that was.
+    pub fn moment(&self) -> Option<(String, i64)> {
+        Some((self.book.journal.boot()?.to_owned(), self.book.world.uptime_ms()))
+    }
+
     /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for the first. The same facts
     /// come again until [`Node::forget`] is called. A node that finds instances of an earlier one says again whether each is
     /// paused or running.

@@ -12,6 +12,7 @@ pub mod feed;
 pub mod firings;
 pub mod idempotency;
 pub mod identity;
+pub mod logs;
 mod migrations;
 pub mod references;
 pub mod resources;
@@ -19,6 +20,7 @@ pub mod revisions;
 pub mod seal;
 pub mod settings;
 mod tidy;
+pub mod usage;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};

@@ -14,6 +14,8 @@ const ALL: &[Migration] = &[
     Migration { number: 3, name: "references", sql: include_str!("../migrations/0003_references.sql") },
     Migration { number: 4, name: "firings", sql: include_str!("../migrations/0004_firings.sql") },
     Migration { number: 5, name: "executions", sql: include_str!("../migrations/0005_executions.sql") },
+    Migration { number: 6, name: "logs", sql: include_str!("../migrations/0006_logs.sql") },
+    Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
 ];
 
 /// The number of the newest step.

@@ -14,6 +14,7 @@ pub mod problems;
 pub mod schema;
 pub mod scope;
 pub mod time;
+pub mod usage;
 pub mod version;
 pub mod wire;
 pub mod work;

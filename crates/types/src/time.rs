@@ -61,6 +61,12 @@ impl FromStr for Timestamp {
 #[error("`{0}` is not an RFC 3339 time such as `2026-04-16T09:30:00Z`")]
 pub struct BadTime(String);
 
+impl BadTime {
+    pub(crate) fn of(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -10,6 +10,7 @@ type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 #[derive(Clone)]
 pub struct World {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    uptime: Option<Arc<dyn Fn() -> i64 + Send + Sync>>,
     fill: Arc<Fill>,
 }
 
@@ -19,11 +20,22 @@ impl World {
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
         fill: impl Fn(&mut [u8]) + Send + Sync + 'static,
     ) -> Self {
-        Self { now: Arc::new(now), fill: Arc::new(fill) }
+        Self { now: Arc::new(now), uptime: None, fill: Arc::new(fill) }
+    }
+
+    /// With a clock that nobody sets: milliseconds since the machine started. Without one, the time serves as such.
+    #[must_use]
+    pub fn with_uptime(self, uptime_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self { uptime: Some(Arc::new(uptime_ms)), ..self }
     }
 
     pub fn now(&self) -> Timestamp {
         (self.now)()
+    }
+
+    /// Milliseconds on a clock that only goes forward. Says how long something took, not when it was.
+    pub fn uptime_ms(&self) -> i64 {
+        self.uptime.as_ref().map_or_else(|| self.now().ms(), |uptime| uptime())
     }
 
     pub fn random_bytes<const N: usize>(&self) -> [u8; N] {

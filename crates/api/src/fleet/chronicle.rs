@@ -1,4 +1,4 @@
-//! Facts of the machine, written into the rows that they are about.
+//! Facts of the machine, written into the rows that they are about, and counted as usage.
 //!
 //! A fact is let go of after the rows are committed, so a kill in between delivers it again. Writing it twice says
 //! nothing else.
@@ -7,9 +7,12 @@ use super::machine::{Fact, Happened, Machine};
 use super::{launch, rows, settle};
 use crate::app::App;
 use crate::error::Error;
+use crate::usage;
+use meter::UsageFact;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Tx;
+use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
@@ -17,22 +20,62 @@ use types::parts::Status;
 
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// What runs when the whole machine is lost is billed for this much less at most.
+const PROOF_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(app: App) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
+    let proven = loop {
+        match last_proof(&app, &*machine).await {
+            Ok(proven) => break proven,
+            Err(error) => later(&error).await,
+        }
+    };
+    tokio::join!(prove(&app, &*machine), write_all(&app, &*machine, proven));
+}
+
+async fn write_all(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) {
     loop {
-        if let Err(error) = write_down(&app, &*machine).await {
-            tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
-            tokio::time::sleep(RETRY_AFTER).await;
+        if let Err(error) = write_down(app, machine, proven).await {
+            later(&error).await;
         }
     }
 }
 
-async fn write_down(app: &App, machine: &dyn Machine) -> Result<(), Error> {
+async fn later(error: &Error) {
+    tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
+    tokio::time::sleep(RETRY_AFTER).await;
+}
+
+/// When an earlier run of this server last said that the machine is up.
+async fn last_proof(app: &App, machine: &dyn Machine) -> Result<Option<Timestamp>, Error> {
+    let name = machine.name().to_owned();
+    let proof = app.store.read(move |tx| meter::proof(tx, &name, meter::ANY_BOOT)).await?;
+    Ok(proof.map(|proof| Timestamp::from_ms(proof.at)))
+}
+
+/// Says again and again that the machine is up, as long as that is so. Without it nothing that runs there is billed on.
+async fn prove(app: &App, machine: &dyn Machine) {
+    loop {
+        let (name, at, stamp) = (machine.name().to_owned(), app.world.now(), machine.stamp());
+        let stamp = stamp.map(|stamp| meter::Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms });
+        if let Err(error) = app.store.write(move |tx| meter::alive(tx, &name, at, stamp)).await {
+            tracing::error!(%error, "that this machine is up could not be written down; usage waits for it");
+        }
+        tokio::time::sleep(PROOF_EVERY).await;
+    }
+}
+
+async fn write_down(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) -> Result<(), Error> {
     let facts = machine.facts().await;
     let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
+    let used: Vec<UsageFact> = facts.iter().map(|fact| usage::of_machine(fact, proven)).collect();
     let by_sandbox = sort(facts);
-    app.store.write(move |tx| fold(tx, &by_sandbox)).await?;
+    let taken = app.store.write(move |tx| {
+        fold(tx, &by_sandbox)?;
+        Ok::<_, Error>(meter::take_in(tx, &used)?)
+    });
+    usage::report(&taken.await?);
     if let Err(fault) = machine.let_go(last).await {
         tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
     }
@@ -80,7 +123,7 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        Happened::Ended { how, out_of_memory } if serves => {
+        Happened::Ended { how, out_of_memory, .. } if serves => {
             let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
             settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);
         }

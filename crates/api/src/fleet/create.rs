@@ -11,6 +11,7 @@ use crate::engine::{self, Desk, Held, Secrets};
 use crate::error::Error;
 use crate::missing::Missing;
 use crate::reply::Reply;
+use crate::usage;
 use auth::Member;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use tracing::Instrument;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::parts::Status;
+use types::usage::Dimension;
 use types::{Kind, Problems};
 
 /// The number of a sandbox's first launch.
@@ -132,6 +134,8 @@ fn row(
         Some((id, machine)) => {
             let (now, generation) = (desk.world().now(), settle::generation(wish));
             let done = |state: &mut _| settle::deployed(state, machine, generation, now);
+            let instance = launch::instance(id, FIRST);
+            usage::own_instance(desk, tx, &instance, Dimension::SandboxRuntime, (wish.name(), id), machine)?;
             engine::create_as(desk, tx, &[], wish.clone(), id.clone(), done)
         }
     };

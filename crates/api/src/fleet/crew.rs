@@ -1,48 +1,33 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::machine::{How, Launch, LaunchFault, Machine, Printed, Scratch, Work, WorkEnd};
+use super::machine::{How, Launch, LaunchFault, Machine, Scratch, Work, WorkEnd};
+use jobs::logs::{Logs, Tape};
 use jobs::{Assignment, AttemptId, Crew, Failure, Order, Outcome, Running};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use store::logs::Source;
 use tokio::sync::mpsc;
 use types::World;
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// Pieces of output of one task on their way to the sink. The task waits when they are more.
+/// Pieces of output of one task on their way to its log. The task waits when they are more.
 const PIECES_MAX: usize = 64;
-
-/// Takes what tasks print.
-pub trait Sink: Send + Sync + 'static {
-    /// Where to go on with an attempt that an earlier run of this program began.
-    fn from(&self, _attempt: &AttemptId) -> u64 {
-        0
-    }
-
-    fn take(&self, attempt: &AttemptId, printed: Printed);
-}
-
-/// Forgets all of it.
-pub(super) struct Nowhere;
-
-impl Sink for Nowhere {
-    fn take(&self, _: &AttemptId, _: Printed) {}
-}
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
-    sink: Arc<dyn Sink>,
+    logs: Logs,
     world: World,
     /// Attempts that were there when this program started: they are not launched again.
     found: Mutex<HashSet<AttemptId>>,
 }
 
 impl Instances {
-    pub(super) fn new(machine: Arc<dyn Machine>, sink: Arc<dyn Sink>, world: World) -> Self {
-        Self { machine, sink, world, found: Mutex::default() }
+    pub(super) fn new(machine: Arc<dyn Machine>, logs: Logs, world: World) -> Self {
+        Self { machine, logs, world, found: Mutex::default() }
     }
 
     async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> Outcome {
@@ -51,19 +36,43 @@ impl Instances {
         if !found && let Err(fault) = self.machine.launch(launch_of(&instance, id, attempt)).await {
             return self.nothing(not_launched(fault));
         }
-        let (pieces, mut printed) = mpsc::channel(PIECES_MAX);
-        let ended = self.machine.attend(&instance, self.sink.from(id), pieces);
-        let told = async {
-            while let Some(piece) = printed.recv().await {
-                self.sink.take(id, piece);
-            }
-        };
-        match tokio::join!(ended, told).0 {
+        let (pieces, printed) = mpsc::channel(PIECES_MAX);
+        let tape = self.tape(id, attempt, found).await;
+        let ended = self.machine.attend(&instance, tape.from(), pieces);
+        // Both: what came of it is told only when all that it printed is kept.
+        let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
+        if let Err(lost) = kept {
+            tracing::error!(%lost, instance, "the output of a task is not whole");
+        }
+        match ended {
             Ok(end) => outcome(end),
             Err(fault) => {
                 // It may run still, and the next attempt must not begin beside it.
                 self.abandon(id).await;
                 self.nothing(Failure::Lost(fault.to_string()))
+            }
+        }
+    }
+
+    /// Where the output of an attempt goes, after what an earlier run of this program kept of it.
+    async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> Tape {
+        let execution = &attempt.order.execution;
+        let source = Source {
+            workspace: execution.workspace.clone(),
+            job: execution.job.clone(),
+            execution: execution.id.clone(),
+            execution_name: execution.name.clone(),
+            task: id.task,
+            attempt: id.number,
+        };
+        if !found {
+            return self.logs.begin(source);
+        }
+        match self.logs.resume(source.clone()).await {
+            Ok(tape) => tape,
+            Err(error) => {
+                tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is kept once more");
+                self.logs.begin(source)
             }
         }
     }

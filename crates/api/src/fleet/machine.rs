@@ -36,6 +36,11 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether an instance is there and has not ended.
     fn runs(&self, instance: &str) -> bool;
 
+    /// This moment on a clock that nobody can set, if the machine has one.
+    fn stamp(&self) -> Option<Stamp> {
+        None
+    }
+
     /// The oldest facts that were not let go of; waits for the first.
     fn facts(&self) -> Wait<'_, Vec<Fact>>;
 
@@ -205,19 +210,32 @@ pub struct Fact {
     pub id: String,
     pub number: u64,
     pub at: Timestamp,
+    /// The same moment on a clock of the machine that nobody can set.
+    pub stamp: Option<Stamp>,
     pub instance: String,
     pub happened: Happened,
 }
 
+/// A moment since a start of a machine. Two of the same start tell exactly how long it was between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    pub boot: String,
+    pub uptime_ms: i64,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
-    Started,
+    Started {
+        memory_mb: u32,
+    },
     Slept,
     Woke,
     /// It ended without being asked. The text completes "the sandbox …".
     Ended {
         how: String,
         out_of_memory: bool,
+        /// Whether the machine saw it. Otherwise it was found to have ended, some time before.
+        seen: bool,
     },
     /// It was removed, as somebody wanted.
     Retired,

@@ -18,6 +18,7 @@ mod crew;
 mod jobs;
 mod launch;
 mod machine;
+mod printed;
 mod routes;
 mod rows;
 mod schedules;
@@ -25,10 +26,9 @@ mod settle;
 mod turns;
 mod watch;
 
-pub use crew::Sink;
 pub use machine::{
-    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stream,
-    UnknownImage, Wait, Work, WorkEnd,
+    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stamp,
+    Stream, UnknownImage, Wait, Work, WorkEnd,
 };
 
 use crate::app::App;
@@ -59,16 +59,10 @@ struct Inner {
     places: Arc<tokio::sync::Semaphore>,
     tasks: TaskTracker,
     clock: clock::Alarm,
-    sink: Arc<dyn Sink>,
 }
 
 impl Fleet {
     pub fn new(machine: Option<Arc<dyn Machine>>, edge: Option<Arc<dyn Edge>>) -> Self {
-        Self::with_sink(machine, edge, Arc::new(crew::Nowhere))
-    }
-
-    /// As [`Fleet::new`]; `sink` takes what tasks of jobs print.
-    pub fn with_sink(machine: Option<Arc<dyn Machine>>, edge: Option<Arc<dyn Edge>>, sink: Arc<dyn Sink>) -> Self {
         Self(Arc::new(Inner {
             machine,
             edge,
@@ -78,7 +72,6 @@ impl Fleet {
             places: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             tasks: TaskTracker::new(),
             clock: clock::Alarm::default(),
-            sink,
         }))
     }
 
@@ -109,7 +102,7 @@ pub async fn run(app: App, ending: CancellationToken) {
 /// Runs tasks of jobs, if there is a machine for it.
 async fn run_tasks(app: &App, ending: &CancellationToken) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let crew = crew::Instances::new(machine, app.fleet.0.sink.clone(), app.world.clone());
+    let crew = crew::Instances::new(machine, app.logs.clone(), app.world.clone());
     let run = ::jobs::run(app.store.clone(), app.queue.clone(), Arc::new(crew), ending.clone());
     let late = async {
         ending.cancelled().await;

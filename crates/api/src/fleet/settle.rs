@@ -5,6 +5,7 @@ use super::{jobs, launch, rows, watch};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
+use crate::usage;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
+use types::usage::Dimension;
 use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
@@ -104,11 +106,23 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
     let lost = deployed.then_some("the machine lost it, with all that was not on a volume; it starts anew");
     let Some(held) = claim(app, machine.name(), &id, number, lost).await? else { return Ok(()) };
     let number = held.state.launch;
+    own(app, machine, &case, number).await?;
     let launch = launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
     match machine.launch(launch).await {
         Ok(()) => say_deployed(app, machine.name(), &id, number).await,
         Err(fault) => say_failed(app, &id, number, &fault).await,
     }
+}
+
+/// Says whose usage an instance is, before there is any.
+async fn own(app: &App, machine: &dyn Machine, case: &Case, number: u32) -> Result<(), Error> {
+    let (desk, machine) = (case.desk.clone(), machine.name().to_owned());
+    let (name, id) = (case.held.row.name.clone(), case.held.row.id.clone());
+    let instance = launch::instance(&id, number);
+    let work = move |tx: &mut Tx<'_>| {
+        usage::own_instance(&desk, tx, &instance, Dimension::SandboxRuntime, (&name, &id), &machine)
+    };
+    app.store.write(work).await
 }
 
 /// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost` gets a new number, so

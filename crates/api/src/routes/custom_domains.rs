@@ -6,11 +6,13 @@ use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
 use crate::error::Error;
 use crate::query::NoQuery;
 use crate::reply::Reply;
+use crate::usage;
 use auth::Member;
 use store::Tx;
 use store::identity::workspaces::{self, Workspace};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State};
 use types::kinds::{Application, CustomDomain, Preview};
+use types::usage::Dimension;
 use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget, ShareStatus};
 use types::{Kind, KindName, Timestamp};
 
@@ -55,6 +57,9 @@ impl Managed for CustomDomain {
 
     fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         refuse_copy(&held.state)?;
+        if is_served(&held.state) {
+            usage::serve(desk, tx, Dimension::CustomDomainTime, (&held.row.name, &held.row.id), false)?;
+        }
         for name in &held.state.shared_with {
             withdraw(desk, tx, &held.row.name, name)?;
         }
@@ -105,6 +110,10 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
             return Err(Error::Conflict("the domain was registered anew meanwhile; verify it again".into()));
         }
         let state = judged(held.state.clone(), &found, desk.world().now());
+        if is_served(&state) != is_served(&held.state) {
+            let of = (held.row.name.as_str(), &held.row.id);
+            usage::serve(&desk, tx, Dimension::CustomDomainTime, of, is_served(&state))?;
+        }
         for workspace in &state.shared_with {
             judge_copy(&desk, tx, &name, workspace, &state)?;
         }
@@ -112,6 +121,11 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
         engine::present(&desk, tx, &held, &Secrets::Masked)
     };
     Ok(Reply::of(&call.app.store.write(work).await?))
+}
+
+/// Whether its time is paid for.
+fn is_served(state: &State) -> bool {
+    state.status == DomainStatus::Verified
 }
 
 fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {

@@ -1,20 +1,28 @@
-//! Logs of workloads and builds. Nothing runs or builds before its engine does, so nothing was written yet.
+//! Logs of workloads and builds. Tasks of jobs are what prints; of other kinds nothing is kept yet.
 
 use crate::call::Call;
 use crate::error::Error;
 use crate::reply::Reply;
 use auth::Member;
+use jobs::logs::{Found, Line, Question, Severity, find};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use types::wire::{LogAnswer, WorkloadLogs};
+use std::collections::BTreeMap;
+use types::wire::{LogAnswer, LogLine, LogTime, WorkloadLogs};
+use types::{KindName, Timestamp};
 
 /// The longest range of one query.
 const RANGE_S_MAX: i64 = 3 * 24 * 3600;
 const LIMIT_MAX: i64 = 1000;
+/// Lines of a page when nobody says how many.
+const LIMIT: i64 = 100;
+/// Characters of a text that is searched for.
+const SEARCH_MAX: usize = 200;
+/// Workloads that one query may name: each is a search of its own.
+const NAMES_MAX: usize = 20;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "declared by the interface; there are no lines to filter before workloads run")]
 pub(crate) struct LogQuery {
     /// UTC, such as `2026-04-16T09:30:00`.
     pub start: Option<String>,
@@ -23,10 +31,15 @@ pub(crate) struct LogQuery {
     pub resource_type: Option<String>,
     /// Name of the workload. Required.
     pub workload_ids: Option<String>,
+    /// `all`: what was printed and what building printed are one.
     #[serde(rename = "type")]
+    #[expect(dead_code, reason = "declared by the interface; there is one type of lines")]
     pub kind: Option<String>,
     pub trace_id: Option<String>,
+    /// Text that lines contain, in whatever case.
+    #[schemars(length(max = 200))]
     pub search: Option<String>,
+    /// Index of a task.
     pub task_id: Option<String>,
     pub execution_id: Option<String>,
     /// Severities, separated by commas.
@@ -35,38 +48,127 @@ pub(crate) struct LogQuery {
     pub limit: Option<i64>,
     #[schemars(range(min = 0))]
     pub offset: Option<i64>,
+    /// Declared by the interface for counts over time, which are not part of the answer.
     #[schemars(range(min = 1))]
+    #[expect(dead_code, reason = "declared by the interface")]
     pub interval: Option<i64>,
 }
 
 /// A time of the query; the published command line writes it without a zone and means UTC.
-fn time(name: &str, text: Option<&str>) -> Result<Option<types::Timestamp>, Error> {
-    let Some(text) = text else { return Ok(None) };
+fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
     parsed.map(Some).map_err(|_| Error::Malformed(format!("`{name}` must be a UTC time such as `2026-04-16T09:30:00`")))
 }
 
+/// A value that is there; clients also send it empty.
+fn given(text: Option<&String>) -> Option<String> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 impl LogQuery {
-    fn check(&self) -> Result<&str, Error> {
+    /// First and last moment: the last three days, unless told otherwise.
+    fn range(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
         let (start, end) = (time("start", self.start.as_deref())?, time("end", self.end.as_deref())?);
-        if let (Some(start), Some(end)) = (start, end) {
-            let length_s = end.since(start) / 1000;
-            if !(0..=RANGE_S_MAX).contains(&length_s) {
-                return Err(Error::Malformed("`start` must be before `end`, and at most 3 days before it".into()));
-            }
+        // A start that is still to come is no mistake: there is nothing yet.
+        let latest = start.map_or(now, |start| now.clamp(start, start.plus_s(RANGE_S_MAX)));
+        let end = end.unwrap_or(latest);
+        let start = start.unwrap_or(end.plus_s(-RANGE_S_MAX));
+        match end.since(start) / 1000 {
+            0..=RANGE_S_MAX => Ok((start, end)),
+            _ => Err(Error::Malformed("`start` must be before `end`, and at most 3 days before it".into())),
         }
-        if self.limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit))
-            || self.offset.is_some_and(|offset| offset < 0)
-        {
-            return Err(Error::Malformed(format!("`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0")));
+    }
+
+    fn page(&self) -> Result<(usize, usize), Error> {
+        let (limit, offset) = (self.limit.unwrap_or(LIMIT), self.offset.unwrap_or(0));
+        let page = (1..=LIMIT_MAX).contains(&limit).then(|| (usize::try_from(limit), usize::try_from(offset)));
+        match page {
+            Some((Ok(limit), Ok(offset))) => Ok((limit, offset)),
+            _ => Err(Error::Malformed(format!("`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0"))),
         }
-        self.workload_ids
-            .as_deref()
-            .ok_or_else(|| Error::Malformed("`workloadIds` is required: the name of a workload".into()))
+    }
+
+    fn search(&self) -> Result<Option<String>, Error> {
+        let text = self.search.clone().filter(|text| !text.is_empty());
+        if text.as_ref().is_some_and(|text| text.chars().count() > SEARCH_MAX) {
+            return Err(Error::Malformed(format!("`search` must have at most {SEARCH_MAX} characters")));
+        }
+        Ok(text)
+    }
+
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let names = self.workload_ids.as_deref().unwrap_or_default().split(',').map(str::trim);
+        let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        match names.len() {
+            0 => Err(Error::Malformed("`workloadIds` is required: the name of a workload".into())),
+            1..=NAMES_MAX => Ok(names),
+            _ => Err(Error::Malformed(format!("`workloadIds` must name at most {NAMES_MAX} workloads"))),
+        }
+    }
+
+    /// `all`, or nothing, is every severity.
+    fn severities(&self) -> Result<Vec<Severity>, Error> {
+        let words = self.severity.as_deref().unwrap_or_default().split(',').map(str::trim);
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        if words.is_empty() || words.iter().any(|word| word.eq_ignore_ascii_case("all")) {
+            return Ok(Severity::ALL.to_vec());
+        }
+        let known: Option<Vec<_>> = words.iter().map(|word| Severity::of_word(word)).collect();
+        let mut known = known.ok_or_else(|| {
+            let names = Severity::ALL.map(Severity::name).join(", ");
+            Error::Malformed(format!("`severity` must be `all` or some of {names}"))
+        })?;
+        known.sort_unstable();
+        known.dedup();
+        Ok(known)
     }
 }
 
+/// What one of the names is asked for.
+fn question(call: &Call<Member, LogQuery>, job: &str) -> Result<Question, Error> {
+    let query = &call.query;
+    let (from, to) = query.range(call.app.world.now())?;
+    let (limit, offset) = query.page()?;
+    Ok(Question {
+        workspace: call.who.workspace.clone(),
+        job: job.to_owned(),
+        execution: given(query.execution_id.as_ref()),
+        task: given(query.task_id.as_ref()).map(|task| task.parse().unwrap_or(NO_TASK)),
+        from,
+        to,
+        search: query.search()?,
+        trace: given(query.trace_id.as_ref()),
+        severities: query.severities()?,
+        offset,
+        limit,
+    })
+}
+
+/// No execution has so many tasks: what is no index finds nothing.
+const NO_TASK: u32 = u32::MAX;
+
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
-    let names = call.query.check()?.split(',').map(str::trim).filter(|name| !name.is_empty());
-    Ok(Reply::of(&LogAnswer(names.map(|name| (name.to_owned(), WorkloadLogs::default())).collect())))
+    let mut answer = BTreeMap::new();
+    for name in call.query.names()? {
+        let question = question(&call, &name)?;
+        let logs = match call.query.resource_type.as_deref() {
+            Some(kind) if kind == KindName::Job.plural() => shown(find(&call.app.store, &question).await?),
+            // The name is there also when nothing was written, for clients look for it.
+            _ => WorkloadLogs::default(),
+        };
+        answer.insert(name, logs);
+    }
+    Ok(Reply::of(&LogAnswer(answer)))
+}
+
+fn shown(found: Found) -> WorkloadLogs {
+    let line = |line: Line| LogLine {
+        timestamp: LogTime::from_ns(line.at_ns),
+        message: line.message,
+        severity: line.severity.number(),
+        trace_id: line.trace,
+    };
+    let total_count = i64::try_from(found.total).unwrap_or(i64::MAX);
+    WorkloadLogs { logs: found.lines.into_iter().map(line).collect(), total_count }
 }

@@ -16,6 +16,7 @@ use axum::body::Body;
 use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use jobs::logs::Logs;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -146,7 +147,8 @@ impl Cloud {
         let runs = machine.is_some();
         let fleet = api::fleet::Fleet::new(machine, None);
         let dns = Arc::new(Zone::default());
-        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, dns: dns.clone() };
+        let logs = Logs::start(store.clone(), jobs::logs::Settings::default());
+        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, logs, dns: dns.clone() };
         let app = App::new(parts).await.expect("an app");
         let router = api::router(app.clone());
         let _running = runs.then(|| {

@@ -265,9 +265,29 @@ pub(crate) const KINDS: &[Kind] = &[
         &["executions", "execution", "exec"],
         &["jobs"],
         "executions",
-        &[ID, STATUS, column("TASKS", &["/stats/total", "/spec/parallelism"]), CREATED],
+        &[
+            ID,
+            STATUS,
+            column("TASKS", &["/stats/total"]),
+            column("RUNNING", &["/stats/running"]),
+            column("SUCCEEDED", &["/stats/success"]),
+            column("FAILED", &["/stats/failure"]),
+            column("RETRIED", &["/stats/retried"]),
+            CREATED,
+        ],
     ),
-    below(&["tasks", "task"], &["executions"], "tasks", &[NAME, STATUS]),
+    below(
+        &["tasks", "task"],
+        &["executions"],
+        "tasks",
+        &[
+            column("TASK", &["/metadata/name"]),
+            STATUS,
+            column("REASON", &["/conditions/0/message", "/conditions/0/reason"]),
+            Column { heading: "STARTED", at: &["/metadata/startedAt"], form: Form::Age },
+            Column { heading: "ENDED", at: &["/metadata/completedAt"], form: Form::Age },
+        ],
+    ),
     below(
         &["revisions", "revision", "rev"],
         &["agents", "applications", "functions", "jobs", "models"],
@@ -413,6 +433,8 @@ mod tests {
         check("sandbox box preview main tokens", "sandboxes/box/previews/main/tokens", None);
         check("sandboxes/box/previews main", "sandboxes/box/previews", Some("main"));
         check("job nightly executions", "jobs/nightly/executions", None);
+        check("job nightly executions one", "jobs/nightly/executions", Some("one"));
+        check("job nightly executions one tasks", "jobs/nightly/executions/one/tasks", None);
         check("image agent/mine", "images", Some("agent/mine"));
     }
 

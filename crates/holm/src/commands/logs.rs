@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::term::{self, Style};
 use crate::world;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::Duration;
 use types::Timestamp;
 
@@ -76,19 +76,31 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     }
     let mut start = args.start.unwrap_or_else(|| now.plus_ms(-i64::try_from(back.0.as_millis()).unwrap_or(0)));
     let mut end = args.end.unwrap_or_else(|| now.plus_s(1));
-    let mut seen = HashSet::new();
+    let mut seen = Vec::new();
     loop {
         let lines = fetch(&args, kind, start, end, &mut client).await?;
-        let fresh: Vec<_> = lines.iter().filter(|line| !seen.contains(*line)).collect();
-        fresh.iter().for_each(|line| show(line, args.raw));
+        fresh(&lines, &seen).for_each(|line| show(line, args.raw));
         if !args.follow {
             return Ok(Exit::Success);
         }
-        seen = lines.into_iter().collect();
+        seen = lines;
         tokio::time::sleep(POLL).await;
         start = end.plus_s(-OVERLAP_S);
         end = world::system().now().plus_s(1);
     }
+}
+
+/// Those that were not seen as often. Tasks that print the same in the same moment are as many lines.
+fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Line> {
+    let mut counts: HashMap<&Line, usize> = HashMap::new();
+    seen.iter().for_each(|line| *counts.entry(line).or_default() += 1);
+    lines.iter().filter(move |line| match counts.get_mut(*line) {
+        Some(count @ 1..) => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -190,6 +202,14 @@ mod tests {
         let answer = json!({"box": {"logs": [{"timestamp": "t", "message": "m", "severity": 9}], "totalCount": 1}});
         assert_eq!(lines_of(&answer, "box"), [Line { at: "t".into(), severity: 9, message: "m".into() }]);
         assert!(lines_of(&answer, "other").is_empty());
+    }
+
+    #[test]
+    fn the_same_words_at_the_same_time_are_two_lines() {
+        let line = |message: &str| Line { at: "t".into(), severity: 9, message: message.into() };
+        let (first, second) = (vec![line("a"), line("b")], vec![line("a"), line("a"), line("b"), line("c")]);
+        let shown: Vec<_> = fresh(&second, &first).map(|line| line.message.as_str()).collect();
+        assert_eq!(shown, ["a", "c"]);
     }
 
     #[test]

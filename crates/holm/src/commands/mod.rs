@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod backup;
+pub(crate) mod cancel;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod delete;
@@ -14,6 +15,7 @@ pub(crate) mod logout;
 pub(crate) mod logs;
 mod progress;
 pub(crate) mod restore;
+pub(crate) mod run;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod user;

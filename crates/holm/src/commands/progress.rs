@@ -2,11 +2,12 @@
 
 use crate::term;
 use images::{Digest, Progress, Step};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use std::cell::Cell;
+use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(120);
 /// Of a digest, as others show them.
@@ -64,6 +65,65 @@ impl Steps {
         self.bar.finish_and_clear();
         self.shown.get()
     }
+}
+
+/// The tasks of an execution as a bar, or as lines where there is no terminal.
+pub(crate) struct Tasks {
+    bar: ProgressBar,
+    last: RefCell<Option<(Instant, String)>>,
+}
+
+/// A line for each change would be too many.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+impl Tasks {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        let form = "{prefix} [{bar:30}] {human_pos} of {human_len} {elapsed} {per_sec} {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            let rate = |state: &ProgressState, w: &mut dyn fmt::Write| {
+                // What cannot be written is only not shown.
+                let _ = write!(w, "{:.1}/s", state.per_sec());
+            };
+            bar.set_style(style.with_key("per_sec", rate).progress_chars("=> "));
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self { bar, last: RefCell::default() }
+    }
+
+    pub(crate) fn show(&self, total: u64, ended: u64, status: &str, counts: &str) {
+        self.bar.set_length(total);
+        self.bar.set_position(ended);
+        self.bar.set_prefix(term::harmless(status));
+        self.bar.set_message(counts.to_owned());
+        if self.bar.is_hidden() {
+            self.line(format!("{}: {ended} of {total} ended{}{counts}", term::harmless(status), comma(counts)));
+        }
+    }
+
+    /// Says something above the bar.
+    pub(crate) fn note(&self, line: &str) {
+        self.bar.suspend(|| term::note(line));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self, line: String) {
+        let mut last = self.last.borrow_mut();
+        let news = last.as_ref().is_none_or(|(at, before)| *before != line && at.elapsed() >= LINE_EVERY);
+        if news {
+            term::note(&line);
+            *last = Some((Instant::now(), line));
+        }
+    }
+}
+
+fn comma(rest: &str) -> &'static str {
+    if rest.is_empty() { "" } else { ", " }
 }
 
 /// The layers of an image on their way here, one bar for each.

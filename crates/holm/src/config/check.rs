@@ -66,6 +66,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
         ("node.open_files_max", config.node.open_files_max),
+        ("logs.task_bytes_max", config.logs.task_bytes_max),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),

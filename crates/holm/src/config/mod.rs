@@ -38,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
+    pub(crate) logs: Logs,
     pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
 }
@@ -314,6 +315,14 @@ pub(crate) struct Log {
 pub(crate) enum LogFormat {
     Text,
     Json,
+}
+
+/// What workloads print; what the server itself has to say is [`Log`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Logs {
+    pub(crate) task_bytes_max: u64,
+    pub(crate) keep: Span,
 }
 
 #[derive(Debug, Clone, Deserialize)]

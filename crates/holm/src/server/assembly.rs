@@ -7,6 +7,7 @@ use api::App;
 use api::fleet::Fleet;
 use auth::Auth;
 use auth::outside::Provider;
+use jobs::logs::Logs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Store;
@@ -19,10 +20,12 @@ pub(crate) async fn api(
     public_url: &str,
     auth: &Auth,
     fleet: Fleet,
+    logs: Logs,
 ) -> Result<App, Error> {
     let settings = api_settings(config, public_url)?;
     let dns = Arc::new(Dns::open(&config.domains));
-    let parts = api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, dns };
+    let parts =
+        api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, logs, dns };
     api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
@@ -31,6 +34,12 @@ pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_u
         auth::Settings { issuer: public_url.to_owned(), feed_poll: config.store.feed_poll.0, outside: outside(config) };
     let auth = Auth::new(store.clone(), settings, world.clone()).await;
     auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
+}
+
+/// Keeps what tasks print.
+pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
+    let settings = jobs::logs::Settings { task_bytes_max: config.logs.task_bytes_max, keep: config.logs.keep.0 };
+    Logs::start(store.clone(), settings)
 }
 
 /// The check of the settings sees that the three come together.

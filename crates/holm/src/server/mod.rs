@@ -29,6 +29,7 @@ use api::App;
 use auth::Auth;
 use edge::Hosts;
 use front::Front;
+use jobs::logs::Logs;
 use observe::Observation;
 use probes::Probes;
 use serve::{Ending, Listener};
@@ -57,8 +58,9 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let world = world::system();
     first_start::greet(&config, &store, &world, &public_url).await?;
     let auth = assembly::auth(&config, &store, &world, &public_url).await?;
+    let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
-    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone()).await?;
+    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
 
     let ending = Ending::default();
     let probes = Probes {
@@ -74,7 +76,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
     api::fleet::ready(&app).await;
-    tokio::spawn(tidy(store, auth, app.clone(), world, ending.draining.clone()));
+    let upkeep = Upkeep { store, auth, app: app.clone(), logs, world };
+    tokio::spawn(upkeep.tidy(ending.draining.clone()));
     tokio::spawn(follow_signals(ending.clone()));
     write_address(&config, address)?;
     tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
@@ -138,16 +141,28 @@ async fn follow_signals(ending: Ending) {
     }
 }
 
-/// Removes what need not be kept, now and then. A failure is only late work.
-async fn tidy(store: Store, auth: Auth, app: App, world: World, draining: CancellationToken) {
-    while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
-        let tidied = store.tidy(world.now()).await;
-        if let Err(error) = app.forget_executions().await {
-            tracing::warn!(%error, "old executions stay; it is tried again in an hour");
-        }
-        match auth.maintain().await.and(tidied) {
-            Ok(done) => tracing::debug!(?done, "tidied"),
-            Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+/// What needs tidying.
+struct Upkeep {
+    store: Store,
+    auth: Auth,
+    app: App,
+    logs: Logs,
+    world: World,
+}
+
+impl Upkeep {
+    /// Removes what need not be kept, now and then. A failure is only late work.
+    async fn tidy(self, draining: CancellationToken) {
+        while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
+            let tidied = self.store.tidy(self.world.now()).await;
+            let forgotten = self.logs.tidy(self.world.now()).await;
+            if let Err(error) = self.app.forget_executions().await {
+                tracing::warn!(%error, "old executions stay; it is tried again in an hour");
+            }
+            match self.auth.maintain().await.and(forgotten).and(tidied) {
+                Ok(done) => tracing::debug!(?done, "tidied"),
+                Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use testing::{Holm, Start, machine};
 pub(crate) const IMAGE: &str = "holm/tiny";
 /// The same, with a program that it starts by itself.
 pub(crate) const STARTING: &str = "holm/starting";
+/// Runs what the variable `COMMAND` says, with the arguments of a task.
+pub(crate) const TASK: &str = "holm/task";
 /// Nothing takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -88,6 +90,9 @@ fn make_image(data: &Path) {
     let env = [("GREETING".to_owned(), "hello".to_owned())].into();
     let starting = Config { entrypoint: loud.to_vec(), env, ..Config::default() };
     store.import_rootfs(archive.as_slice(), &starting, &STARTING.parse().unwrap()).unwrap();
+    let told = ["/bin/sh", "-c", "eval \"$COMMAND\"", "task"].map(str::to_owned);
+    let task = Config { entrypoint: told.to_vec(), ..Config::default() };
+    store.import_rootfs(archive.as_slice(), &task, &TASK.parse().unwrap()).unwrap();
 }
 
 /// Waits for what must come.
@@ -104,7 +109,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) struct Client {
     http: blocking::Client,
     pub(crate) base: String,
-    key: String,
+    pub(crate) key: String,
 }
 
 impl Client {

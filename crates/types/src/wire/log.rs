@@ -1,10 +1,13 @@
 //! What workloads and builds wrote.
 
-use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::time::BadTime;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
+use serde_with::{DeserializeFromStr, SerializeDisplay, skip_serializing_none};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
 /// Lines by the name of the workload that was asked for. The name is there also when nothing was written.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,8 +25,68 @@ pub struct WorkloadLogs {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogLine {
-    pub timestamp: Timestamp,
+    pub timestamp: LogTime,
     pub message: String,
     pub severity: i64,
     pub trace_id: Option<String>,
+}
+
+/// When a line was written: nanoseconds since 1970-01-01T00:00:00Z. Published clients want all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, SerializeDisplay, DeserializeFromStr)]
+pub struct LogTime(i64);
+
+impl LogTime {
+    pub const fn from_ns(ns: i64) -> Self {
+        Self(ns)
+    }
+}
+
+impl fmt::Display for LogTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // No number of 64 bits is out of its range.
+        write!(f, "{:.9}", jiff::Timestamp::from_nanosecond(self.0.into()).unwrap_or_default())
+    }
+}
+
+impl FromStr for LogTime {
+    type Err = BadTime;
+
+    fn from_str(text: &str) -> Result<Self, BadTime> {
+        let time = text.parse::<jiff::Timestamp>().ok();
+        let ns = time.and_then(|time| i64::try_from(time.as_nanosecond()).ok());
+        ns.map(Self).ok_or_else(|| BadTime::of(text))
+    }
+}
+
+impl JsonSchema for LogTime {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "LogTime".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_time_has_nine_digits_of_a_second() {
+        assert_eq!(LogTime::from_ns(1_800_000_000_000_000_001).to_string(), "2027-01-15T08:00:00.000000001Z");
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_reads_back(ns in any::<i64>()) {
+            let time = LogTime::from_ns(ns);
+            prop_assert_eq!(time.to_string().parse::<LogTime>().unwrap(), time);
+        }
+    }
 }

@@ -43,7 +43,7 @@ pub use invitation::{
     PendingInvitationRenderAccount, PendingInvitationRenderInvitedBy, PendingInvitationRenderWorkspace,
     PendingInvitationWorkspaceDetails,
 };
-pub use log::{LogAnswer, LogLine, WorkloadLogs};
+pub use log::{LogAnswer, LogLine, LogTime, WorkloadLogs};
 pub use metrics::{
     AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint, AccountMetricsSummary,
     EntrySummary, GroupBy, MetricsValues, Resolution,

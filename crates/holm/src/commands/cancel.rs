@@ -1,0 +1,32 @@
+//! `holm cancel`: ends an execution early.
+
+use crate::client::{Client, kinds};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use reqwest::Method;
+use serde_json::Value;
+
+/// Cancels an execution of a job
+///
+/// Tasks that run are left to end; no others are started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to cancel: job
+    kind: String,
+    /// Name of the job
+    name: String,
+    /// Id of the execution
+    execution: String,
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    if kinds::find(&args.kind)?.name() != "jobs" {
+        return Err(Error::Usage(format!("`{}` has nothing to cancel: jobs have executions", args.kind)));
+    }
+    let executions = kinds::resolve(&["jobs".into(), args.name, "executions".into()])?;
+    let answer = client.call(Method::DELETE, &executions.object(&args.execution)?, &[], None).await?;
+    let status = answer.get("status").and_then(Value::as_str).unwrap_or("cancelling");
+    term::say(format!("executions/{} {}", term::harmless(&args.execution), term::harmless(status)));
+    Ok(Exit::Success)
+}

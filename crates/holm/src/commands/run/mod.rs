@@ -1,0 +1,162 @@
+//! `holm run`: executes a job, and follows it.
+
+mod status;
+mod watch;
+
+use crate::client::{Client, kinds};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+/// Executes a job
+///
+/// Prints the id of the execution. On a terminal, and with --wait, it stays until the execution has ended and shows how
+/// far it is; the exit code then is 0 when it succeeded, 1 when it failed and 2 when it was cancelled.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to run: job
+    kind: String,
+    /// Name of the job
+    name: String,
+    /// What to run it with, as JSON: `{"tasks": [{"key": "value"}, …]}`, or the list of tasks alone
+    ///
+    /// Without it there is one task, without arguments.
+    #[arg(short, long, value_name = "JSON", conflicts_with = "file")]
+    data: Option<String>,
+    /// File with the same; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A variable set over those of the job. Others on this machine can see it: put secrets into `env` of the file
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Megabytes of each task, at most those of the job
+    #[arg(long, value_name = "MB")]
+    memory: Option<i64>,
+    /// An id of your own for the execution
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Fail when there is no room for it now
+    #[arg(long)]
+    no_queue: bool,
+    /// Stay until the execution has ended
+    #[arg(long, conflicts_with = "detach")]
+    wait: bool,
+    /// Do not stay, also on a terminal
+    #[arg(long)]
+    detach: bool,
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    if kinds::find(&args.kind)?.name() != "jobs" {
+        return Err(Error::Usage(format!("`{}` cannot be run: jobs can", args.kind)));
+    }
+    let body = body(&args)?;
+    let executions = kinds::resolve(&["jobs".into(), args.name.clone(), "executions".into()])?;
+    let answer = client.call(Method::POST, &executions.collection, &[], Some(&body)).await?;
+    let id = ["executionId", "id", "execution_id"].iter().find_map(|name| answer.get(name)?.as_str());
+    let id = id.ok_or_else(|| Error::NotHolm { server: client.server(), message: "it names no execution".into() })?;
+    term::say(term::harmless(id));
+    let watched = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    if !args.wait && (args.detach || !watched) {
+        return Ok(Exit::Success);
+    }
+    let execution = watch::Execution { job: args.name, id: id.to_owned(), path: executions.object(id)? };
+    watch::to_the_end(&execution, &mut client).await
+}
+
+fn body(args: &Args) -> Result<Value, Error> {
+    let mut body = match (&args.data, &args.file) {
+        (Some(data), _) => read_data("--data", data)?,
+        (None, Some(file)) => read_data(&file.display().to_string(), &read_file(file)?)?,
+        (None, None) => Map::new(),
+    };
+    body.entry("tasks").or_insert_with(|| json!([{}]));
+    let mut set = |name: &str, value: Option<Value>| value.and_then(|value| body.insert(name.to_owned(), value));
+    set("memory", args.memory.map(Value::from));
+    set("executionId", args.id.clone().map(Value::from));
+    set("allowQueue", args.no_queue.then_some(Value::Bool(false)));
+    if !args.env.is_empty() {
+        let env = body.entry("env").or_insert_with(|| json!({}));
+        let wrong = || Error::Document { place: "env".into(), message: "must be an object".into() };
+        let env = env.as_object_mut().ok_or_else(wrong)?;
+        for variable in &args.env {
+            let parts = variable.split_once('=').filter(|(name, _)| !name.is_empty());
+            // Its text may be a secret, so it is not repeated.
+            let (name, value) = parts.ok_or_else(|| Error::Usage("--env must be NAME=VALUE".into()))?;
+            env.insert(name.to_owned(), value.into());
+        }
+    }
+    Ok(Value::Object(body))
+}
+
+fn read_file(file: &Path) -> Result<String, Error> {
+    if file != Path::new("-") {
+        return std::fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())));
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(Error::io("read standard input"))?;
+    Ok(text)
+}
+
+/// A request, or the tasks of one.
+fn read_data(place: &str, text: &str) -> Result<Map<String, Value>, Error> {
+    let wrong = |message: String| Error::Document { place: place.to_owned(), message };
+    match serde_json::from_str(text) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(tasks @ Value::Array(_)) => Ok(Map::from_iter([("tasks".to_owned(), tasks)])),
+        Ok(_) => Err(wrong(r#"must be {"tasks": [{…}, …]}, or the list alone"#.into())),
+        Err(error) => Err(wrong(format!("is not JSON: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use proptest::prelude::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn body_of(words: &[&str]) -> Result<Value, Error> {
+        body(&Line::parse_from(["run", "job", "nightly"].iter().chain(words)).args)
+    }
+
+    #[test]
+    fn flags_are_laid_over_the_data() {
+        let data = r#"{"tasks": [{"a": 1}, {"a": 2}], "env": {"X": "1", "Y": "2"}, "memory": 512}"#;
+        let body =
+            body_of(&["--data", data, "--env", "Y=a=b", "--memory", "256", "--id", "mine", "--no-queue"]).unwrap();
+        let expected = json!({"tasks": [{"a": 1}, {"a": 2}], "env": {"X": "1", "Y": "a=b"}, "memory": 256,
+            "executionId": "mine", "allowQueue": false});
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn tasks_may_stand_alone_or_be_left_out() {
+        assert_eq!(body_of(&["--data", r#"[{"a": 1}]"#]).unwrap(), json!({"tasks": [{"a": 1}]}));
+        assert_eq!(body_of(&[]).unwrap(), json!({"tasks": [{}]}));
+    }
+
+    #[test]
+    fn a_wrong_variable_is_refused_and_not_repeated() {
+        for wrong in ["s3cret", "=s3cret"] {
+            let error = body_of(&["--env", wrong]).unwrap_err();
+            assert!(error.exit() == Exit::Usage && !error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_data_is_read_or_refused(text in ".*") {
+            let _ = read_data("--data", &text);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What tasks print: kept as it comes, found again by time and text.
+//!
+//! ```text
+//! pieces of one attempt ─→ Recorder ─→ chunks of lines ─→ one writer for all attempts ─→ store::logs
+//! ```
+//!
+//! Nothing is lost on the way: whoever prints faster than can be written waits. A chunk says how far it has read the
+//! output, so that a server which is started again goes on with exactly what is missing. What an attempt prints beyond
+//! [`Settings::task_bytes_max`] is dropped, and a line says so.
+
+mod find;
+mod line;
+mod recorder;
+mod writer;
+
+pub use find::{Found, Question, SCAN_BYTES_MAX, find};
+pub use line::{Line, Severity, Stream};
+pub use recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Piece, Recorder};
+pub use store::logs::Source;
+pub use writer::{Logs, Lost, Settings, Tape};
+
+#[cfg(test)]
+mod tests;

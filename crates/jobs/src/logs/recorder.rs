@@ -1,0 +1,198 @@
+//! Turns what an attempt prints into chunks of lines. Pure: no clock, no database, no I/O.
+
+use super::line::{self, Line, Stream};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use store::logs::{Chunk, Mark};
+use types::Timestamp;
+
+/// A piece of output as it comes from the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Position at which the next piece begins.
+    pub next: u64,
+    pub at: Timestamp,
+    pub stream: Stream,
+    pub bytes: Bytes,
+}
+
+/// A longer line comes as several. Even if each of its bytes has to be escaped it is shorter than a chunk.
+pub const LINE_BYTES_MAX: usize = 10 * 1024;
+/// Of the text of a chunk.
+pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+/// What one attempt has printed, as far as it is not in a chunk yet.
+#[derive(Debug)]
+pub struct Recorder {
+    bytes_max: u64,
+    begun: [Vec<u8>; 2],
+    /// Kept lines that wait to be drained, with their texts.
+    lines: Vec<(Line, String)>,
+    waiting_bytes: usize,
+    last_ns: i64,
+    number: u32,
+    mark: Mark,
+}
+
+impl Recorder {
+    /// For an attempt that has printed nothing yet. `bytes_max` is what is kept of all of it.
+    pub fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            begun: [Vec::new(), Vec::new()],
+            lines: Vec::new(),
+            waiting_bytes: 0,
+            last_ns: i64::MIN,
+            number: 0,
+            mark: Mark::default(),
+        }
+    }
+
+    /// Goes on after a chunk. Output is wanted from `mark.read_to` on.
+    pub fn resume(bytes_max: u64, number: u32, last_ns: i64, mark: Mark) -> Self {
+        let begun = mark.begun.as_deref().map(read_begun).unwrap_or_default();
+        Self { begun, number, last_ns, mark, ..Self::new(bytes_max) }
+    }
+
+    pub fn take(&mut self, piece: &Piece) {
+        let mut rest: &[u8] = &piece.bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (part, after) = rest.split_at(end);
+            self.grow(piece, part);
+            let begun = std::mem::take(self.begun_of(piece.stream));
+            self.keep_printed(piece.at, piece.stream, begun.strip_suffix(b"\r").unwrap_or(&begun));
+            rest = after.get(1..).unwrap_or_default();
+        }
+        self.grow(piece, rest);
+        self.mark.read_to = piece.next;
+    }
+
+    /// The output is over: lines that had only begun are all there is of them.
+    pub fn end(&mut self, at: Timestamp) {
+        for stream in [Stream::Output, Stream::Error] {
+            let begun = std::mem::take(self.begun_of(stream));
+            if !begun.is_empty() {
+                self.keep_printed(at, stream, &begun);
+            }
+        }
+    }
+
+    /// Bytes of text that wait to be drained.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// All lines that wait. The chunks belong into one transaction: the last one says how far all of them read.
+    pub fn drain(&mut self) -> Vec<Chunk> {
+        self.waiting_bytes = 0;
+        let mut chunks: Vec<Chunk> = Vec::new();
+        for (line, text) in std::mem::take(&mut self.lines) {
+            let fits = |chunk: &&mut Chunk| chunk.text.len() + text.len() <= CHUNK_BYTES_MAX;
+            if let Some(chunk) = chunks.last_mut().filter(fits) {
+                chunk.last_ns = line.at_ns;
+                chunk.lines += 1;
+                chunk.severities |= line.severity.bit();
+                chunk.text.push_str(&text);
+                continue;
+            }
+            self.number += 1;
+            chunks.push(Chunk {
+                number: self.number,
+                first_ns: line.at_ns,
+                last_ns: line.at_ns,
+                lines: 1,
+                severities: line.severity.bit(),
+                text,
+                mark: Mark::default(),
+            });
+        }
+        self.mark.begun = write_begun(&self.begun);
+        chunks.iter_mut().for_each(|chunk| chunk.mark.clone_from(&self.mark));
+        chunks
+    }
+
+    fn begun_of(&mut self, stream: Stream) -> &mut Vec<u8> {
+        let [output, error] = &mut self.begun;
+        match stream {
+            Stream::Error => error,
+            Stream::Output | Stream::Note => output,
+        }
+    }
+
+    /// Adds to the line that has begun, and keeps what is too long for one.
+    fn grow(&mut self, piece: &Piece, mut part: &[u8]) {
+        loop {
+            let begun = self.begun_of(piece.stream);
+            let room = LINE_BYTES_MAX - begun.len();
+            if part.len() <= room {
+                begun.extend_from_slice(part);
+                return;
+            }
+            let (fits, after) = part.split_at(room);
+            begun.extend_from_slice(fits);
+            let cut = character_end(begun);
+            let next = begun.split_off(cut);
+            let full = std::mem::replace(begun, next);
+            self.keep_printed(piece.at, piece.stream, &full);
+            part = after;
+        }
+    }
+
+    fn keep_printed(&mut self, at: Timestamp, stream: Stream, bytes: &[u8]) {
+        // Once the note was written the mark is at the limit, so this is also what an attempt that is resumed sees.
+        if self.mark.total_bytes >= self.bytes_max {
+            return;
+        }
+        let line = Line::read(self.next_ns(at), stream, bytes);
+        let text = line::write(&line);
+        if self.mark.total_bytes + text.len() as u64 > self.bytes_max {
+            let dropped = format!("more was printed, but only {} bytes of it are kept", self.bytes_max);
+            let note = Line::note(line.at_ns, dropped);
+            let text = line::write(&note);
+            self.push(note, text);
+            self.mark.total_bytes = self.bytes_max;
+            return;
+        }
+        self.mark.total_bytes += text.len() as u64;
+        self.push(line, text);
+    }
+
+    fn push(&mut self, line: Line, text: String) {
+        self.last_ns = line.at_ns;
+        self.waiting_bytes += text.len();
+        self.lines.push((line, text));
+    }
+
+    /// The order of lines is that of their times, also when many come in one millisecond or the clock was set back.
+    fn next_ns(&self, at: Timestamp) -> i64 {
+        at.ms().saturating_mul(1_000_000).max(self.last_ns.saturating_add(1))
+    }
+}
+
+/// Where the last character that is there as a whole ends, so that a cut does not spoil one.
+fn character_end(bytes: &[u8]) -> usize {
+    const CHARACTER_BYTES_MAX: usize = 4;
+    let tail = bytes.len().saturating_sub(CHARACTER_BYTES_MAX);
+    let starts = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0b1100_0000 != 0b1000_0000);
+    match (tail..bytes.len()).rev().find(starts) {
+        Some(start) if std::str::from_utf8(&bytes[start..]).is_err() && start > 0 => start,
+        _ => bytes.len(),
+    }
+}
+
+/// Lines that have only begun are bytes, of which a database takes none but as text.
+fn write_begun(begun: &[Vec<u8>; 2]) -> Option<String> {
+    let [output, error] = begun;
+    let empty = output.is_empty() && error.is_empty();
+    (!empty).then(|| format!("{} {}", STANDARD.encode(output), STANDARD.encode(error)))
+}
+
+fn read_begun(text: &str) -> [Vec<u8>; 2] {
+    let (output, error) = text.split_once(' ').unwrap_or_default();
+    [output, error].map(|part| {
+        let bytes = STANDARD.decode(part).unwrap_or_default();
+        // Nothing longer was written; more than this would have no room to grow.
+        bytes.into_iter().take(LINE_BYTES_MAX).collect()
+    })
+}

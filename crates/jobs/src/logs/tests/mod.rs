@@ -1,0 +1,44 @@
+mod figures;
+mod finding;
+mod recording;
+mod writing;
+
+use super::{Piece, Source, Stream};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use store::{Settings, Store, Target};
+use tempfile::TempDir;
+use types::ids::{ExecutionId, WorkspaceId};
+use types::{Timestamp, World};
+
+const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
+
+fn piece(next: u64, at_ms: i64, stream: Stream, text: &[u8]) -> Piece {
+    Piece { next, at: NOW.plus_ms(at_ms), stream, bytes: Bytes::copy_from_slice(text) }
+}
+
+fn source(task: u32) -> Source {
+    Source {
+        workspace: WorkspaceId::known("wsp_a"),
+        job: "nightly".into(),
+        execution: ExecutionId::known("exe_one"),
+        execution_name: "one".into(),
+        task,
+        attempt: 1,
+    }
+}
+
+fn world() -> World {
+    let now = Arc::new(AtomicI64::new(NOW.ms()));
+    World::new(move || Timestamp::from_ms(now.fetch_add(1, Ordering::Relaxed)), |bytes| getrandom::fill(bytes).unwrap())
+}
+
+/// A store in a folder of its own, which must outlive it.
+async fn open(postgres: bool) -> (Store, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("holm.db");
+    let target = if postgres { Target::Postgres { url: testing::postgres() } } else { Target::Sqlite { file } };
+    let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
+    (Store::open(settings, world()).await.unwrap(), folder)
+}

@@ -1,0 +1,113 @@
+//! Recording many attempts into a real store.
+
+use super::{NOW, open, piece, source};
+use crate::logs::{Logs, Piece, Question, Severity, Stream, find};
+use std::time::Duration;
+use store::Store;
+use tokio::sync::mpsc;
+use types::ids::WorkspaceId;
+
+pub(super) fn all() -> Question {
+    Question {
+        workspace: WorkspaceId::known("wsp_a"),
+        job: "nightly".into(),
+        execution: None,
+        task: None,
+        from: NOW,
+        to: NOW.plus_s(60),
+        search: None,
+        trace: None,
+        severities: Severity::ALL.to_vec(),
+        offset: 0,
+        limit: 1000,
+    }
+}
+
+async fn messages(store: &Store, question: &Question) -> Vec<String> {
+    find(store, question).await.unwrap().lines.into_iter().rev().map(|line| line.message).collect()
+}
+
+#[tokio::test]
+async fn lines_are_there_within_a_second_and_all_of_them_at_the_end() {
+    let (store, _folder) = open(false).await;
+    let logs = Logs::start(store.clone(), crate::logs::Settings::default());
+    let (printed, pieces) = mpsc::channel::<Piece>(1);
+    let recording = tokio::spawn({
+        let logs = logs.clone();
+        async move { logs.record(logs.begin(source(0)), pieces).await }
+    });
+    printed.send(piece(10, 1, Stream::Output, b"first\nsec")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while messages(&store, &all()).await != ["first"] {
+        assert!(tokio::time::Instant::now() < deadline, "the line was not written while the task ran");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    printed.send(piece(20, 2, Stream::Output, b"ond")).await.unwrap();
+    drop(printed);
+    assert_eq!(recording.await.unwrap(), Ok(()));
+    assert_eq!(messages(&store, &all()).await, ["first", "second"]);
+}
+
+#[tokio::test]
+async fn a_recording_goes_on_where_an_earlier_one_was_killed() {
+    let (store, _folder) = open(false).await;
+    let settings = crate::logs::Settings::default();
+    let (printed, pieces) = mpsc::channel::<Piece>(1);
+    let first = Logs::start(store.clone(), settings.clone());
+    let recording = tokio::spawn(async move { first.record(first.begin(source(0)), pieces).await });
+    printed.send(piece(7, 1, Stream::Output, b"a\nb")).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while messages(&store, &all()).await != ["a"] {
+        assert!(tokio::time::Instant::now() < deadline, "the line was not written while the task ran");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    recording.abort();
+    drop(printed);
+
+    let second = Logs::start(store.clone(), settings);
+    let tape = second.resume(source(0)).await.unwrap();
+    assert_eq!(tape.from(), 7);
+    let (printed, pieces) = mpsc::channel(1);
+    printed.send(piece(9, 2, Stream::Output, b"c\n")).await.unwrap();
+    drop(printed);
+    assert_eq!(second.record(tape, pieces).await, Ok(()));
+    assert_eq!(messages(&store, &all()).await, ["a", "bc"]);
+    assert_eq!(second.resume(source(1)).await.unwrap().from(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_attempts_share_the_writer_on_both_databases() {
+    for postgres in [false, true] {
+        let (store, _folder) = open(postgres).await;
+        let logs = Logs::start(store.clone(), crate::logs::Settings::default());
+        let recordings: Vec<_> = (0..200)
+            .map(|task| {
+                let logs = logs.clone();
+                tokio::spawn(async move {
+                    let (printed, pieces) = mpsc::channel(2);
+                    let print = async move {
+                        for line in 0..3_i64 {
+                            let text = format!("{task} {line}\n");
+                            printed
+                                .send(piece(line.unsigned_abs() + 1, line, Stream::Output, text.as_bytes()))
+                                .await
+                                .unwrap();
+                        }
+                    };
+                    tokio::join!(print, logs.record(logs.begin(source(task)), pieces)).1
+                })
+            })
+            .collect();
+        for recording in recordings {
+            assert_eq!(recording.await.unwrap(), Ok(()));
+        }
+        let found = find(&store, &all()).await.unwrap();
+        assert_eq!((found.total, found.lines.len()), (600, 600));
+        assert_eq!(messages(&store, &Question { task: Some(7), ..all() }).await, ["7 0", "7 1", "7 2"]);
+
+        // Old lines go, and nothing else.
+        assert_eq!(logs.tidy(NOW.plus_s(60)).await.unwrap(), 0);
+        assert_eq!(logs.tidy(NOW.plus_s(31 * 86_400)).await.unwrap(), 200);
+        assert_eq!(find(&store, &all()).await.unwrap().total, 0);
+    }
+}

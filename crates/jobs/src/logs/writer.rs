@@ -1,0 +1,187 @@
+//! One writer for the output of all attempts of this server, so that they share transactions.
+
+use super::recorder::{CHUNK_BYTES_MAX, Piece, Recorder};
+use std::time::Duration;
+use store::logs::{self, Chunk, Source};
+use store::{Error, Store};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+use types::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What is kept of the output of one try at a task.
+    pub task_bytes_max: u64,
+    /// How long lines are kept.
+    pub keep: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { task_bytes_max: 4 << 20, keep: Duration::from_secs(30 * 86_400) }
+    }
+}
+
+/// Lines do not wait longer for more to share a chunk with.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+/// Attempts whose chunks one transaction takes at most.
+const BATCH_MAX: usize = 64;
+/// How long a database that cannot be reached is tried again, and how often.
+const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Chunks that one transaction of [`Logs::tidy`] forgets.
+const TRIM_BATCH: i64 = 1000;
+
+/// Keeps what attempts print. Cheap to clone; the writer ends with the last of them.
+#[derive(Clone)]
+pub struct Logs {
+    store: Store,
+    settings: Settings,
+    parcels: mpsc::Sender<Parcel>,
+}
+
+/// The output of one attempt, on its way into the store.
+#[derive(Debug)]
+pub struct Tape {
+    source: Source,
+    recorder: Recorder,
+    from: u64,
+}
+
+impl Tape {
+    /// The position from which output is wanted.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+}
+
+/// Some lines could not be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{chunks} chunks of output could not be written")]
+pub struct Lost {
+    pub chunks: usize,
+}
+
+/// Chunks of one attempt that belong together, and who waits for them.
+struct Parcel {
+    source: Source,
+    chunks: Vec<Chunk>,
+    written: oneshot::Sender<bool>,
+}
+
+impl Logs {
+    /// Starts the writer; only where futures are served.
+    pub fn start(store: Store, settings: Settings) -> Self {
+        let (parcels, arriving) = mpsc::channel(BATCH_MAX);
+        tokio::spawn(write_all(store.clone(), arriving));
+        Self { store, settings, parcels }
+    }
+
+    /// For an attempt that has printed nothing that could be kept.
+    pub fn begin(&self, source: Source) -> Tape {
+        Tape { source, recorder: Recorder::new(self.settings.task_bytes_max), from: 0 }
+    }
+
+    /// For an attempt that an earlier run of this program may have recorded.
+    pub async fn resume(&self, source: Source) -> Result<Tape, Error> {
+        let asked = source.clone();
+        let Some((number, last_ns, mark)) = self.store.read(move |tx| logs::last(tx, &asked)).await? else {
+            return Ok(self.begin(source));
+        };
+        let from = mark.read_to;
+        let recorder = Recorder::resume(self.settings.task_bytes_max, number, last_ns, mark);
+        Ok(Tape { source, recorder, from })
+    }
+
+    /// Keeps all that comes until the other end closes. When this answers, all of it is durable.
+    pub async fn record<P: Into<Piece>>(&self, mut tape: Tape, mut pieces: mpsc::Receiver<P>) -> Result<(), Lost> {
+        let mut lost = 0;
+        let mut last_at = Timestamp::default();
+        let mut due: Option<Instant> = None;
+        loop {
+            let piece = tokio::select! {
+                piece = pieces.recv() => piece.map(Into::into),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    lost += self.flush(&mut tape).await;
+                    due = None;
+                    continue;
+                }
+            };
+            let Some(piece) = piece else { break };
+            last_at = piece.at;
+            tape.recorder.take(&piece);
+            due = match tape.recorder.waiting_bytes() {
+                0 => None,
+                CHUNK_BYTES_MAX.. => {
+                    lost += self.flush(&mut tape).await;
+                    None
+                }
+                _ => due.or_else(|| Some(Instant::now() + FLUSH_AFTER)),
+            };
+        }
+        tape.recorder.end(last_at);
+        lost += self.flush(&mut tape).await;
+        if lost == 0 { Ok(()) } else { Err(Lost { chunks: lost }) }
+    }
+
+    /// Forgets lines that are too old. Called about once an hour; several servers may do it at once.
+    pub async fn tidy(&self, now: Timestamp) -> Result<u64, Error> {
+        let kept_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
+        let before_ns = now.plus_ms(-kept_ms).ms().saturating_mul(1_000_000);
+        let mut forgotten = 0;
+        loop {
+            match self.store.write(move |tx| logs::trim(tx, before_ns, TRIM_BATCH)).await? {
+                0 => return Ok(forgotten),
+                some => forgotten += some,
+            }
+        }
+    }
+
+    /// Writes what waits. Says how many chunks were lost.
+    async fn flush(&self, tape: &mut Tape) -> usize {
+        let chunks = tape.recorder.drain();
+        if chunks.is_empty() {
+            return 0;
+        }
+        let count = chunks.len();
+        let (written, answer) = oneshot::channel();
+        let parcel = Parcel { source: tape.source.clone(), chunks, written };
+        let sent = self.parcels.send(parcel).await.is_ok();
+        if sent && answer.await.unwrap_or(false) { 0 } else { count }
+    }
+}
+
+async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
+    let mut parcels = Vec::with_capacity(BATCH_MAX);
+    while arriving.recv_many(&mut parcels, BATCH_MAX).await > 0 {
+        let (rows, waiting): (Vec<_>, Vec<_>) =
+            parcels.drain(..).map(|parcel| ((parcel.source, parcel.chunks), parcel.written)).unzip();
+        let written = write_patiently(&store, rows.into()).await;
+        for whoever in waiting {
+            // An attempt that nobody follows any more is no reason to stop.
+            let _ = whoever.send(written);
+        }
+    }
+}
+
+async fn write_patiently(store: &Store, rows: std::sync::Arc<[(Source, Vec<Chunk>)]>) -> bool {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let batch = rows.clone();
+        let work = move |tx: &mut store::Tx<'_>| {
+            batch.iter().try_for_each(|(source, chunks)| logs::append(tx, source, chunks))
+        };
+        match store.write(work).await {
+            Ok(()) => return true,
+            Err(Error::Busy { .. } | Error::Unreachable(_) | Error::Stale { .. } | Error::Database(_))
+                if Instant::now() < until =>
+            {
+                sleep(RETRY_AFTER).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, attempts = rows.len(), "output of tasks could not be kept");
+                return false;
+            }
+        }
+    }
+}

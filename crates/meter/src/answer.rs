@@ -1,0 +1,310 @@
+//! Answers to questions: what is packed, what is not packed yet, and what goes on, added up.
+//!
+//! Days that lie in the window as a whole, and in which no price changes, are taken as their sums; others by their hours. An
+//! hour that the window cuts is gone through fact by fact. So every answer is exact, whatever the window.
+//!
+//! Questions that do not ask for single resources are answered from one number for each class and day.
+
+use crate::calendar;
+use crate::fold;
+use crate::groups::{Groups, Tariff};
+use crate::hours::{clip, each_hour};
+use crate::keep_up::until;
+use crate::money::Money;
+use crate::packed::{self, Content};
+use crate::prices::{HOUR_MS, PriceBook};
+use crate::question::{Answer, Filter, Question, Window};
+use crate::resources::Resources;
+use std::collections::BTreeMap;
+use store::usage::{self, Added, Class, Live, Packed};
+use store::{Error, Tx};
+use types::Timestamp;
+use types::ids::AccountId;
+use types::usage::ResourceType;
+use types::wire::{GroupBy, Resolution};
+
+/// Packed days of a class that are in memory at once.
+const DAYS: i64 = 31;
+
+/// Answers a question. `now` is when it is asked: what goes on is counted up to then.
+pub fn answer(tx: &mut Tx<'_>, question: &Question, prices: &PriceBook, now: Timestamp) -> Result<Answer, Error> {
+    let (first, end) = question.window.hours();
+    let steps = calendar::steps(question.resolution, first, end);
+    let mut reading = Reading { question, prices, now, first, end, groups: Groups::new(question, steps.len()), steps };
+    let live = usage::live(tx, &question.account, question.window.end.ms())?;
+    for class in usage::classes(tx, Some(&question.account))? {
+        if question.filter.admits(&class) {
+            reading.class(tx, &class, live.iter().filter(|live| live.class == class.id))?;
+        }
+    }
+    let starts = reading.steps.iter().map(|hour| Timestamp::from_ms(hour.saturating_mul(HOUR_MS))).collect();
+    Ok(reading.groups.finish(starts))
+}
+
+/// What an account, or one of its workspaces, has to pay for a window.
+pub fn spent(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    workspace: Option<&str>,
+    window: Window,
+    prices: &PriceBook,
+    now: Timestamp,
+) -> Result<Money, Error> {
+    let question = Question {
+        filter: Filter { workspace: workspace.map(Into::into), ..Filter::default() },
+        ..Question::all(account, window)
+    };
+    Ok(answer(tx, &question, prices, now)?.total.cost)
+}
+
+/// The types of which anything was used, by name.
+pub fn resource_types(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    window: Window,
+    now: Timestamp,
+) -> Result<Vec<ResourceType>, Error> {
+    let question = Question { group_by: vec![GroupBy::ResourceType], ..Question::all(account, window) };
+    let answer = answer(tx, &question, &PriceBook::new(), now)?;
+    let name = |key: crate::Key| key.resource_type.and_then(|name| ResourceType::parse(&name));
+    Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
+}
+
+impl Question {
+    fn all(account: &AccountId, window: Window) -> Self {
+        Self {
+            account: account.clone(),
+            window,
+            // As few steps as can be.
+            resolution: Resolution::Monthly,
+            group_by: Vec::new(),
+            filter: Filter::default(),
+            limit: usize::MAX,
+            after: None,
+        }
+    }
+}
+
+impl Filter {
+    fn admits(&self, class: &Class) -> bool {
+        self.workspace.as_ref().is_none_or(|workspace| *workspace == class.workspace)
+            && self.resource_type.is_none_or(|kind| kind == class.dimension.resource_type())
+            && self.dimension.is_none_or(|dimension| dimension == class.dimension)
+    }
+}
+
+struct Reading<'q> {
+    question: &'q Question,
+    prices: &'q PriceBook,
+    now: Timestamp,
+    /// Hours that the window touches.
+    first: i64,
+    end: i64,
+    steps: Vec<i64>,
+    groups: Groups,
+}
+
+/// Days that are read alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    first: i64,
+    end: i64,
+    whole: bool,
+}
+
+type Unpacked = BTreeMap<i64, Vec<Added>>;
+
+impl Reading<'_> {
+    fn class<'l>(&mut self, tx: &mut Tx<'_>, class: &Class, live: impl Iterator<Item = &'l Live>) -> Result<(), Error> {
+        let Some(mut resources) = Resources::new(tx, self.question, class)? else { return Ok(()) };
+        let mut unpacked = Unpacked::new();
+        for added in usage::read_hours(tx, class.id, self.first.div_euclid(24) * 24, self.end)? {
+            unpacked.entry(added.hour.div_euclid(24)).or_default().push(added);
+        }
+        for stretch in self.stretches(class) {
+            let mut first = stretch.first;
+            while first < stretch.end {
+                let end = stretch.end.min(first + DAYS);
+                self.days(tx, &mut resources, Stretch { first, end, ..stretch }, &mut unpacked)?;
+                first = end;
+            }
+        }
+        for live in live {
+            self.goes_on(tx, &mut resources, live)?;
+        }
+        Ok(())
+    }
+
+    /// The days of the window: those that are taken as a whole, and those that are not.
+    fn stretches(&self, class: &Class) -> Vec<Stretch> {
+        let Window { start, end } = self.question.window;
+        let (first, last) = (self.first.div_euclid(24), (self.end - 1).div_euclid(24));
+        let cut = |day: i64| day * 24 * HOUR_MS < start.ms() || (day + 1) * 24 * HOUR_MS > end.ms();
+        if self.question.resolution == Resolution::Hourly || first >= last {
+            let whole = self.question.resolution != Resolution::Hourly && !cut(first);
+            let steady = self.prices.changes(class.dimension, first * 24, (last + 1) * 24).next().is_none();
+            return vec![Stretch { first, end: last + 1, whole: whole && steady }];
+        }
+        let changes = self.prices.changes(class.dimension, first * 24, (last + 1) * 24);
+        let mut split: Vec<i64> = changes.filter(|hour| hour % 24 != 0).map(|hour| hour.div_euclid(24)).collect();
+        split.extend([first, last].into_iter().filter(|day| cut(*day)));
+        split.sort_unstable();
+        split.dedup();
+        let (mut stretches, mut from) = (Vec::new(), first);
+        for day in split {
+            stretches.push(Stretch { first: from, end: day, whole: true });
+            stretches.push(Stretch { first: day, end: day + 1, whole: false });
+            from = day + 1;
+        }
+        stretches.push(Stretch { first: from, end: last + 1, whole: true });
+        stretches
+    }
+
+    fn days(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        stretch: Stretch,
+        unpacked: &mut Unpacked,
+    ) -> Result<(), Error> {
+        let packed = match (stretch.whole, resources.told_apart()) {
+            (true, false) => Packed::Total,
+            (true, true) => Packed::Sums,
+            (false, _) => Packed::Hours,
+        };
+        let rows = usage::read_days(tx, resources.class.id, stretch.first, stretch.end, packed)?;
+        let mut rows: BTreeMap<i64, usage::Day> = rows.into_iter().map(|row| (row.day, row)).collect();
+        for day in unpacked.range(stretch.first..stretch.end).map(|(day, _)| *day) {
+            rows.entry(day).or_default();
+        }
+        for (day, row) in rows {
+            let added = unpacked.remove(&day).unwrap_or_default();
+            match packed {
+                Packed::Total => self.total(tx, resources, day, row.total, &added)?,
+                Packed::Sums => self.sums(tx, resources, day, &row.sums, &added)?,
+                Packed::Hours => self.hours(tx, resources, day, &row.hours, &added)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn total(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        day: i64,
+        total: i128,
+        added: &[Added],
+    ) -> Result<(), Error> {
+        let sum = total + added.iter().map(|added| i128::from(added.amount)).sum::<i128>();
+        self.tell(tx, resources, 0, (self.step(day * 24), self.tariff(resources.class, day * 24)), sum)
+    }
+
+    fn sums(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        day: i64,
+        sums: &str,
+        added: &[Added],
+    ) -> Result<(), Error> {
+        let mut series = Vec::with_capacity(sums.len() / 8);
+        packed::each_sum(sums, day, |one, sum| series.push((one, sum)))?;
+        if !added.is_empty() {
+            // What was packed and what is added may cancel out, so they meet before they count.
+            let mut merged: BTreeMap<i64, i64> = series.drain(..).collect();
+            for added in added {
+                let sum = merged.entry(added.series).or_default();
+                *sum = sum.saturating_add(added.amount);
+            }
+            series.extend(merged);
+        }
+        let place = (self.step(day * 24), self.tariff(resources.class, day * 24));
+        for (series, sum) in series {
+            self.tell(tx, resources, series, place, sum.into())?;
+        }
+        Ok(())
+    }
+
+    fn hours(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        day: i64,
+        hours: &str,
+        added: &[Added],
+    ) -> Result<(), Error> {
+        let mut content = Content::read(hours, day)?;
+        added.iter().for_each(|added| content.add(added.series, added.hour - day * 24, added.amount));
+        for hour in (day * 24).max(self.first)..((day + 1) * 24).min(self.end) {
+            let (place, cut) = ((self.step(hour), self.tariff(resources.class, hour)), self.cut(hour));
+            for (series, amount) in content.hour(hour - day * 24) {
+                let amount = match cut {
+                    None => amount.into(),
+                    Some((from, to)) if resources.knows(tx, series)? => exactly(tx, resources.class, series, from, to)?,
+                    Some(_) => 0,
+                };
+                self.tell(tx, resources, series, place, amount)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What of an hour lies in the window, unless it is all that there can be of it.
+    fn cut(&self, hour: i64) -> Option<(i64, i64)> {
+        let Window { start, end } = self.question.window;
+        let (from, to) = (start.ms().max(hour * HOUR_MS), end.ms().min((hour + 1) * HOUR_MS));
+        let all_past = to == (hour + 1) * HOUR_MS || to >= self.now.ms();
+        (from > hour * HOUR_MS || !all_past).then_some((from, to))
+    }
+
+    /// Adds what a life used since it was last written into the hours.
+    fn goes_on(&mut self, tx: &mut Tx<'_>, resources: &mut Resources<'_>, live: &Live) -> Result<(), Error> {
+        let Window { start, end } = self.question.window;
+        let (from, to) = (live.through.max(start.ms()), until(&live.until, self.now).min(end.ms()));
+        let mut parts = Vec::new();
+        if from < to {
+            each_hour(fold::Use::Span { from, to, level: live.level }, |hour, amount| parts.push((hour, amount)));
+        }
+        for (hour, amount) in parts {
+            let place = (self.step(hour), self.tariff(resources.class, hour));
+            self.tell(tx, resources, live.series, place, amount.into())?;
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        series: i64,
+        (step, tariff): (usize, Tariff),
+        raw: i128,
+    ) -> Result<(), Error> {
+        if raw != 0
+            && let Some(group) = resources.group(tx, &mut self.groups, series)?
+        {
+            self.groups.add(group, step, raw, tariff);
+        }
+        Ok(())
+    }
+
+    fn step(&self, hour: i64) -> usize {
+        self.steps.partition_point(|step| *step <= hour).saturating_sub(1)
+    }
+
+    fn tariff(&self, class: &Class, hour: i64) -> Tariff {
+        Tariff { rate: self.prices.rate(class.dimension, hour), measure: class.dimension.measure() }
+    }
+}
+
+/// What a series used from one time to another of what is in the hours, by the facts of its lives.
+fn exactly(tx: &mut Tx<'_>, class: &Class, series: i64, from: i64, to: i64) -> Result<i128, Error> {
+    let mut amount = 0;
+    for life in usage::lives_in(tx, class.id, series, from, to)? {
+        let facts = usage::facts_of(tx, life.id)?;
+        let uses = fold::whole(&life, class.dimension.measure(), &facts);
+        amount += uses.into_iter().map(|one| i128::from(clip(one, from, to))).sum::<i128>();
+    }
+    Ok(amount)
+}

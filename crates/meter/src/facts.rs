@@ -1,0 +1,163 @@
+//! What happened, as machines and servers report it.
+
+use store::usage::{Fact, Stamp};
+use types::Timestamp;
+use types::usage::Measure;
+
+/// Memory of an instance, in MB, and what is stored, in KiB, count as this at most. No sum overflows then.
+pub(crate) const LEVEL_MAX: i64 = 1 << 40;
+
+/// Something that happened to what a subject names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageFact {
+    /// The same at every delivery, and no other fact's.
+    pub id: String,
+    /// What it happened to, by the name with which [`crate::register`] told whose it is.
+    pub subject: String,
+    /// Rises with the facts of one machine; 0 where there is no such number. Tells apart what happened in the same
+    /// millisecond.
+    pub number: u64,
+    pub at: Timestamp,
+    /// The steady clock of the machine at that moment. Between two facts with the same boot the steady clock counts and
+    /// not the calendar, which may be set while something runs.
+    pub stamp: Option<Stamp>,
+    pub happened: Happened,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Happened {
+    /// An instance runs.
+    Started {
+        memory_mb: u32,
+    },
+    /// An instance has more or less memory than before.
+    Resized {
+        memory_mb: u32,
+    },
+    /// An instance sleeps, which costs nothing.
+    Paused,
+    Resumed,
+    /// An instance was seen running.
+    Alive,
+    /// An instance has ended. What comes after this is no more about it.
+    Stopped,
+    /// From now on so many bytes are stored; 0: it is gone.
+    Stored {
+        bytes: u64,
+    },
+    /// Requests were taken.
+    Requested {
+        count: u32,
+    },
+    /// A domain serves.
+    Activated,
+    /// A domain serves no more.
+    Deactivated,
+}
+
+/// The boot of a stamp: the text by which a machine calls one of its starts, as a number that is never 0.
+pub fn boot(text: &str) -> i64 {
+    // FNV-1a: it need not withstand anybody, machines choose the texts and are only mixed up with themselves.
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    i64::try_from(hash >> 1).unwrap_or(1).max(1)
+}
+
+impl UsageFact {
+    pub(crate) fn stored(&self, life: i64) -> Fact {
+        let (kind, amount) = self.happened.written();
+        Fact {
+            id: self.id.clone(),
+            life,
+            number: i64::try_from(self.number).unwrap_or(i64::MAX),
+            at: self.at.ms(),
+            kind,
+            amount,
+            stamp: self.stamp,
+        }
+    }
+}
+
+impl Happened {
+    /// As numbers: which, and how much. The first also orders facts of the same moment.
+    fn written(self) -> (i64, i64) {
+        match self {
+            Self::Started { memory_mb } => (1, memory_mb.into()),
+            Self::Resized { memory_mb } => (2, memory_mb.into()),
+            Self::Paused => (3, 0),
+            Self::Resumed => (4, 0),
+            Self::Alive => (5, 0),
+            Self::Stopped => (6, 0),
+            Self::Stored { bytes } => (7, i64::try_from(bytes).unwrap_or(i64::MAX)),
+            Self::Requested { count } => (8, count.into()),
+            Self::Activated => (9, 0),
+            Self::Deactivated => (10, 0),
+        }
+    }
+
+    /// `None` for what no release has written.
+    pub(crate) fn read(kind: i64, amount: i64) -> Option<Self> {
+        let memory = || u32::try_from(amount).ok();
+        Some(match kind {
+            1 => Self::Started { memory_mb: memory()? },
+            2 => Self::Resized { memory_mb: memory()? },
+            3 => Self::Paused,
+            4 => Self::Resumed,
+            5 => Self::Alive,
+            6 => Self::Stopped,
+            7 => Self::Stored { bytes: u64::try_from(amount).ok()? },
+            8 => Self::Requested { count: memory()? },
+            9 => Self::Activated,
+            10 => Self::Deactivated,
+            _ => return None,
+        })
+    }
+
+    /// Whether it can happen to what is measured so. What cannot is kept and counts nothing.
+    pub(crate) fn fits(self, measure: Measure) -> bool {
+        match self {
+            Self::Started { .. }
+            | Self::Resized { .. }
+            | Self::Paused
+            | Self::Resumed
+            | Self::Alive
+            | Self::Stopped => measure == Measure::Runtime,
+            Self::Stored { .. } => measure == Measure::Storage,
+            Self::Requested { .. } => measure == Measure::Events,
+            Self::Activated | Self::Deactivated => measure == Measure::Time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_reads_back_as_written() {
+        for happened in [
+            Happened::Started { memory_mb: 2048 },
+            Happened::Resized { memory_mb: u32::MAX },
+            Happened::Paused,
+            Happened::Resumed,
+            Happened::Alive,
+            Happened::Stopped,
+            Happened::Stored { bytes: 1 << 50 },
+            Happened::Requested { count: 3 },
+            Happened::Activated,
+            Happened::Deactivated,
+        ] {
+            let (kind, amount) = happened.written();
+            assert_eq!(Happened::read(kind, amount), Some(happened));
+        }
+        assert_eq!(Happened::read(11, 0), None);
+        assert_eq!(Happened::read(1, -1), None);
+    }
+
+    #[test]
+    fn starts_of_a_machine_are_told_apart() {
+        assert_ne!(boot("a"), boot("b"));
+        assert!(boot("") > 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! Facts and owners come in, in any order, and what follows from them is written in the same transaction: there is no
+//! moment at which the hours say something else than the facts.
+
+use crate::facts::UsageFact;
+use crate::fold::{self, Use};
+use crate::hours::Hours;
+use crate::prices::HOUR_MS;
+use std::collections::{BTreeMap, BTreeSet};
+use store::usage::{self, Correction, Fact, Life, Owner};
+use store::{Error, Tx};
+use types::Timestamp;
+
+/// A fact that is dated so far ahead of the time here, or has stood on a steady clock for so long, is an error of its
+/// machine.
+const AHEAD_MAX_MS: i64 = 24 * HOUR_MS;
+const MONO_MAX_MS: i64 = 100 * 366 * 24 * HOUR_MS;
+/// What changes a day that was over for so long is noted as a correction.
+const LATE_MS: i64 = 24 * HOUR_MS;
+
+/// What became of facts that were handed in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub new: usize,
+    /// Known already, with the same content.
+    pub duplicates: usize,
+    /// Ids that are known with another content. What was known stands; somebody must look into it.
+    pub conflicts: Vec<String>,
+    /// Ids of facts whose times cannot be. They are not kept.
+    pub refused: Vec<String>,
+}
+
+/// Says whose usage it is what `subject` will do, in the transaction that makes the row of it. Saying it again changes
+/// nothing: the first owner stands, since past usage was theirs. Facts may have come before.
+pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Error> {
+    if usage::own(tx, subject, owner)? {
+        return Ok(());
+    }
+    let mut lives = usage::lock(tx, &[subject])?;
+    let Some(life) = lives.first_mut().filter(|life| life.owner.is_none()) else { return Ok(()) };
+    life.owner = Some(owner.clone());
+    let all = usage::facts_of(tx, life.id)?;
+    let mut hours = Hours::default();
+    if !all.is_empty() {
+        fold_all(tx, life, &all, &all, &mut hours)?;
+    }
+    write(tx, &lives, &hours)
+}
+
+/// Takes facts in. A fact counts once however often it comes.
+///
+/// A fact that contradicts a known one does not undo the others: a machine hands its facts over in order and tries again
+/// until they are taken, so one bad fact would hold up all that come after it.
+pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
+    let mut taken = Taken::default();
+    let facts = sort_out(facts, tx.world().now(), &mut taken);
+    let subjects: BTreeSet<&str> = facts.values().map(|fact| fact.subject.as_str()).collect();
+    let subjects: Vec<&str> = subjects.into_iter().collect();
+    let mut lives = usage::lock(tx, &subjects)?;
+    let mut by_life: Vec<Vec<Fact>> = vec![Vec::new(); lives.len()];
+    for fact in facts.values() {
+        if let Ok(at) = subjects.binary_search(&fact.subject.as_str()) {
+            by_life[at].push(fact.stored(lives[at].id));
+        }
+    }
+    let met = usage::insert_facts(tx, &by_life.concat())?;
+    taken.new = met.new.len();
+    taken.duplicates += facts.len() - met.new.len() - met.conflicts.len();
+    taken.conflicts.extend(met.conflicts);
+    let (mut hours, mut changed) = (Hours::default(), Vec::new());
+    for (mut life, mut fresh) in lives.drain(..).zip(by_life) {
+        fresh.retain(|fact| met.new.contains(&fact.id));
+        if life.owner.is_some() && !fresh.is_empty() {
+            fold_in(tx, &mut life, &fresh, &mut hours)?;
+            changed.push(life);
+        }
+    }
+    write(tx, &changed, &hours)?;
+    Ok(taken)
+}
+
+/// Each fact once, without those that cannot be.
+fn sort_out<'f>(facts: &'f [UsageFact], now: Timestamp, taken: &mut Taken) -> BTreeMap<&'f str, &'f UsageFact> {
+    let mut sorted: BTreeMap<&str, &UsageFact> = BTreeMap::new();
+    for fact in facts {
+        let steady = fact.stamp.is_none_or(|stamp| stamp.boot != 0 && (0..MONO_MAX_MS).contains(&stamp.mono_ms));
+        if !steady || !(0..=now.plus_ms(AHEAD_MAX_MS).ms()).contains(&fact.at.ms()) {
+            taken.refused.push(fact.id.clone());
+            continue;
+        }
+        match sorted.get(fact.id.as_str()) {
+            Some(known) if *known == fact => taken.duplicates += 1,
+            Some(_) => taken.conflicts.push(fact.id.clone()),
+            None => drop(sorted.insert(&fact.id, fact)),
+        }
+    }
+    sorted
+}
+
+fn fold_in(tx: &mut Tx<'_>, life: &mut Life, fresh: &[Fact], hours: &mut Hours) -> Result<(), Error> {
+    let Some(owner) = &life.owner else { return Ok(()) };
+    match fold::go_on(life, owner.dimension.measure(), fresh) {
+        Some(uses) => note(tx, life, &uses, hours),
+        None => {
+            let all = usage::facts_of(tx, life.id)?;
+            fold_all(tx, life, &all, fresh, hours)
+        }
+    }
+}
+
+fn fold_all(tx: &mut Tx<'_>, life: &mut Life, all: &[Fact], fresh: &[Fact], hours: &mut Hours) -> Result<(), Error> {
+    let Some(owner) = life.owner.clone() else { return Ok(()) };
+    let fresh: BTreeSet<&str> = fresh.iter().map(|fact| fact.id.as_str()).collect();
+    let uses = fold::begin_again(life, owner.dimension.measure(), all, &fresh, |boot| match &owner.machine {
+        Some(machine) => usage::proof(tx, machine, boot),
+        None => Ok(None),
+    })?;
+    note(tx, life, &uses, hours)
+}
+
+/// Adds what a life used to its series, which is made with its first usage.
+fn note(tx: &mut Tx<'_>, life: &mut Life, uses: &[Use], hours: &mut Hours) -> Result<(), Error> {
+    let Some(owner) = &life.owner else { return Ok(()) };
+    let series = match life.series {
+        Some(series) => series,
+        None if uses.is_empty() && life.began_at.is_none() => return Ok(()),
+        None => {
+            let class = usage::class(tx, &owner.account, &owner.workspace, owner.dimension)?;
+            (class, usage::find_series(tx, class, &owner.name, &owner.uuid)?)
+        }
+    };
+    life.series = Some(series);
+    hours.add(series, uses);
+    Ok(())
+}
+
+fn write(tx: &mut Tx<'_>, lives: &[Life], hours: &Hours) -> Result<(), Error> {
+    let added = hours.added();
+    let now = tx.world().now();
+    let mut late: BTreeMap<(i64, i64, i64), i64> = BTreeMap::new();
+    for hour in &added {
+        let day = hour.hour.div_euclid(24);
+        if (day + 1) * 24 * HOUR_MS + LATE_MS < now.ms() {
+            let amount = late.entry((hour.class, day, hour.series)).or_default();
+            *amount = amount.saturating_add(hour.amount);
+        }
+    }
+    let correction = |((class, day, series), amount)| Correction { class, day, series, noted_at: now, amount };
+    let corrections: Vec<_> = late.into_iter().map(correction).collect();
+    usage::save(tx, lives)?;
+    usage::add_hours(tx, &added)?;
+    usage::correct(tx, &corrections)
+}

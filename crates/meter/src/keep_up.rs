@@ -1,0 +1,119 @@
+//! What has to be done again and again, so that questions stay cheap: usage of what goes on is moved into the hours that
+//! are over ([`roll`]), and hours that are over are packed ([`pack`]). Neither changes any answer. Both may be left undone
+//! for as long as one likes, repeated, cut off at any point and done by several servers at once.
+
+use crate::fold::{self, Use};
+use crate::hours::Hours;
+use crate::packed;
+use crate::prices::HOUR_MS;
+use std::collections::BTreeMap;
+use store::usage::{self, Life, Proof, Until};
+use store::{Error, Store, Tx};
+use types::Timestamp;
+
+/// Lives and packed days of one transaction.
+const LIVES: i64 = 500;
+const DAYS: i64 = 64;
+/// Hours are packed when they have been over for so long: by then most of their facts have come.
+const PACK_AFTER_HOURS: i64 = 2;
+
+/// Moves usage of all that goes on into the hours that are over by now, as far as it is proven. Answers how many lives
+/// that were. To be called every minute or so.
+pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
+    let mut after: Option<(i64, String)> = None;
+    let mut rolled = 0;
+    loop {
+        let from = after.take();
+        let page = store.write(move |tx| roll_page(tx, now, from.as_ref())).await?;
+        rolled += page.0;
+        match page.1 {
+            Some(last) => after = Some(last),
+            None => return Ok(rolled),
+        }
+    }
+}
+
+/// Where the next page begins, if there may be one.
+type Page = (u64, Option<(i64, String)>);
+
+fn roll_page(tx: &mut Tx<'_>, now: Timestamp, after: Option<&(i64, String)>) -> Result<Page, Error> {
+    let hour_ms = floor(now.ms());
+    let after = after.map(|(through, subject)| (*through, subject.as_str()));
+    let lives = usage::lock_on(tx, hour_ms, after, LIVES)?;
+    let full = lives.len() == usize::try_from(LIVES).unwrap_or(usize::MAX);
+    let next = lives.last().filter(|_| full).map(|life| (life.through, life.subject.clone()));
+    let (mut proofs, mut hours, mut moved) = (BTreeMap::new(), Hours::default(), Vec::new());
+    for mut life in lives {
+        let until = floor(until(&until_of(tx, &life, &mut proofs)?, now)).min(hour_ms);
+        if let Some(series) = life.series.filter(|_| until > life.through) {
+            hours.add(series, &[Use::Span { from: life.through, to: until, level: life.level }]);
+            life.through = until;
+            moved.push(life);
+        }
+    }
+    usage::save(tx, &moved)?;
+    usage::add_hours(tx, &hours.added())?;
+    Ok((moved.len() as u64, next))
+}
+
+fn floor(ms: i64) -> i64 {
+    ms.div_euclid(HOUR_MS) * HOUR_MS
+}
+
+type Proofs = BTreeMap<(String, i64), Option<Proof>>;
+
+fn until_of(tx: &mut Tx<'_>, life: &Life, proofs: &mut Proofs) -> Result<Until, Error> {
+    let Some(machine) = life.owner.as_ref().and_then(|owner| owner.machine.clone()) else { return Ok(Until::Now) };
+    let boot = life.anchor.map_or(0, |anchor| anchor.stamp.boot);
+    let key = (machine, boot);
+    let proof = match proofs.get(&key) {
+        Some(proof) => *proof,
+        None => {
+            let proof = usage::proof(tx, &key.0, boot)?;
+            proofs.insert(key, proof);
+            proof
+        }
+    };
+    Ok(Until::Proof { proof, anchor: life.anchor })
+}
+
+/// Up to when something is known to go on, by the times of its life.
+pub(crate) fn until(until: &Until, now: Timestamp) -> i64 {
+    match until {
+        Until::Now => now.ms(),
+        Until::Proof { proof: None, .. } => i64::MIN,
+        Until::Proof { proof: Some(proof), anchor: None } => proof.at,
+        Until::Proof { proof: Some(proof), anchor: Some(anchor) } => fold::moment(anchor, proof.mono_ms),
+    }
+}
+
+/// Packs the hours that have been over for a while. Answers how many days of classes were packed. To be called every
+/// hour or so.
+pub async fn pack(store: &Store, now: Timestamp) -> Result<u64, Error> {
+    let end = now.ms().div_euclid(HOUR_MS) - PACK_AFTER_HOURS;
+    let mut packed = 0;
+    loop {
+        let days = store.write(move |tx| pack_some(tx, end)).await?;
+        if days == 0 {
+            return Ok(packed);
+        }
+        packed += days;
+    }
+}
+
+fn pack_some(tx: &mut Tx<'_>, end: i64) -> Result<u64, Error> {
+    let days = usage::unpacked_days(tx, end, DAYS)?;
+    for (class, day) in &days {
+        let added = usage::take_hours(tx, *class, day * 24, end.min((day + 1) * 24))?;
+        let known = usage::read_days(tx, *class, *day, day + 1, usage::Packed::Hours)?;
+        let mut content = match known.first() {
+            Some(known) => packed::Content::read(&known.hours, *day)?,
+            None => packed::Content::default(),
+        };
+        for one in added {
+            content.add(one.series, one.hour - day * 24, one.amount);
+        }
+        usage::put_day(tx, &content.write(*class, *day))?;
+    }
+    Ok(days.len() as u64)
+}

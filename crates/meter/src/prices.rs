@@ -1,0 +1,66 @@
+//! What a unit costs, and from when on.
+
+use crate::money::{Price, Rate};
+use std::collections::BTreeMap;
+use types::Timestamp;
+use types::usage::Dimension;
+
+pub(crate) const HOUR_MS: i64 = 3_600_000;
+
+/// The prices of an account: for each dimension its price from a time on. Before the first price usage costs nothing.
+///
+/// A price counts from the first full hour at or after the time from which it is valid: an hour has one price. Past
+/// usage keeps the price of its time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PriceBook {
+    by_dimension: BTreeMap<Dimension, BTreeMap<i64, Price>>,
+}
+
+impl PriceBook {
+    /// A book in which nothing costs anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a price. Of two that begin with the same hour, the one that was added last counts.
+    pub fn set(&mut self, dimension: Dimension, valid_from: Timestamp, price: Price) {
+        let hour = valid_from.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS);
+        self.by_dimension.entry(dimension).or_default().insert(hour, price);
+    }
+
+    /// The price of an hour, counted from 1970.
+    pub(crate) fn price(&self, dimension: Dimension, hour: i64) -> Price {
+        let prices = self.by_dimension.get(&dimension);
+        prices.and_then(|prices| prices.range(..=hour).next_back()).map_or(Price::ZERO, |(_, price)| *price)
+    }
+
+    pub(crate) fn rate(&self, dimension: Dimension, hour: i64) -> Rate {
+        self.price(dimension, hour).rate(dimension.measure())
+    }
+
+    /// The hours between `first` and `end` that begin with another price, without `first` itself.
+    pub(crate) fn changes(&self, dimension: Dimension, first: i64, end: i64) -> impl Iterator<Item = i64> {
+        let prices = self.by_dimension.get(&dimension);
+        let changes = prices.map(|prices| prices.range(first + 1..end.max(first + 1)));
+        changes.into_iter().flatten().map(|(hour, _)| *hour)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_keeps_the_price_of_its_hour() {
+        let mut book = PriceBook::new();
+        let (low, high): (Price, Price) = ("1".parse().unwrap(), "2".parse().unwrap());
+        book.set(Dimension::JobRuntime, Timestamp::from_ms(10 * HOUR_MS), low);
+        book.set(Dimension::JobRuntime, Timestamp::from_ms(20 * HOUR_MS + 1), high);
+        let price = |hour| book.price(Dimension::JobRuntime, hour);
+        assert_eq!([price(9), price(10), price(20), price(21)], [Price::ZERO, low, low, high]);
+        assert_eq!(book.price(Dimension::JobImages, 30), Price::ZERO);
+        let changes = |first, end| book.changes(Dimension::JobRuntime, first, end).collect::<Vec<_>>();
+        assert_eq!([changes(10, 21), changes(10, 22), changes(9, 9)], [vec![], vec![21], vec![]]);
+        assert_eq!(book.changes(Dimension::JobImages, 0, 100).count(), 0);
+    }
+}

@@ -1,0 +1,124 @@
+//! What can be asked, and what is answered.
+
+use crate::money::{Money, Quantity};
+use crate::prices::HOUR_MS;
+use serde::{Deserialize, Serialize};
+use types::Timestamp;
+use types::ids::AccountId;
+use types::usage::{Dimension, ResourceType};
+use types::wire::{
+    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint, AccountMetricsSummary,
+    EntrySummary, GroupBy, Resolution,
+};
+
+/// From `start` up to `end`, which does not belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub start: Timestamp,
+    pub end: Timestamp,
+}
+
+impl Window {
+    /// The hours that the window touches, counted from 1970: the first, and the one after the last.
+    pub(crate) fn hours(self) -> (i64, i64) {
+        let first = self.start.ms().div_euclid(HOUR_MS);
+        (first, self.end.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS).max(first))
+    }
+}
+
+/// What usage has to belong to. Nothing set: all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub workspace: Option<String>,
+    pub resource_type: Option<ResourceType>,
+    pub resource_name: Option<String>,
+    pub resource_uuid: Option<String>,
+    pub dimension: Option<Dimension>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub account: AccountId,
+    pub window: Window,
+    pub resolution: Resolution,
+    /// In any order, none twice.
+    pub group_by: Vec<GroupBy>,
+    pub filter: Filter,
+    /// Groups of a page.
+    pub limit: usize,
+    /// The last group of the page before.
+    pub after: Option<Key>,
+}
+
+/// What a group is, and the order of groups: members as [`GroupBy`] lists them. One that is split by has a value, and so
+/// has one that is implied: a name its workspace and type, an id all of these, a dimension its type.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    pub workspace: Option<String>,
+    pub resource_type: Option<String>,
+    pub resource_name: Option<String>,
+    pub resource_uuid: Option<String>,
+    pub dimension: Option<String>,
+}
+
+/// One page of groups, and the sums of all pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub total: Sums,
+    pub entries: Vec<Entry>,
+    /// Starts of the steps of all series, by the calendar in UTC. The first may lie before the window.
+    pub steps: Vec<Timestamp>,
+    /// Where the next page goes on.
+    pub next: Option<Key>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Key,
+    pub sums: Sums,
+    /// One for each step.
+    pub series: Vec<Sums>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sums {
+    pub cost: Money,
+    pub usage: Quantity,
+}
+
+impl std::ops::AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.cost += other.cost;
+        self.usage += other.usage;
+    }
+}
+
+impl Answer {
+    /// As the interface writes it. `next_cursor` is [`Answer::next`] as the caller hands it out.
+    pub fn wire(&self, question: &Question, next_cursor: Option<String>) -> AccountMetrics {
+        let units_are_known = question.group_by.contains(&GroupBy::BillingDimension);
+        let usage = |sums: &Sums| units_are_known.then(|| sums.usage.units());
+        let point = |(timestamp, sums): (&Timestamp, &Sums)| AccountMetricsPoint {
+            timestamp: *timestamp,
+            cost: sums.cost.dollars(),
+            usage: usage(sums),
+        };
+        let entry = |entry: &Entry| AccountMetricsDataEntry {
+            workspace: entry.key.workspace.clone(),
+            resource_type: entry.key.resource_type.clone(),
+            resource_name: entry.key.resource_name.clone(),
+            resource_uuid: entry.key.resource_uuid.clone().filter(|uuid| !uuid.is_empty()),
+            billing_dimension: entry.key.dimension.clone(),
+            summary: EntrySummary { cost: entry.sums.cost.dollars(), usage: usage(&entry.sums) },
+            timeseries: self.steps.iter().zip(&entry.series).map(point).collect(),
+        };
+        AccountMetrics {
+            start_time: question.window.start,
+            end_time: question.window.end,
+            resolution: question.resolution,
+            summary: AccountMetricsSummary { total_cost: self.total.cost.dollars(), total_usage: usage(&self.total) },
+            data: self.entries.iter().map(entry).collect(),
+            meta: AccountMetricsMeta { has_more: next_cursor.is_some(), next_cursor: next_cursor.unwrap_or_default() },
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What tasks printed, as chunks of lines. What a line is, only whoever writes and reads the chunks knows.
+
+use crate::{Error, Row, Tx, Value, params};
+use types::ids::{ExecutionId, WorkspaceId};
+
+const TABLE: &str = "log_chunks";
+
+/// Whose output it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    pub workspace: WorkspaceId,
+    pub job: String,
+    pub execution: ExecutionId,
+    /// The public name of the execution.
+    pub execution_name: String,
+    pub task: u32,
+    pub attempt: u32,
+}
+
+/// Lines of one attempt that follow one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// In its attempt, from 1.
+    pub number: u32,
+    /// Of the first and the last line; nanoseconds since 1970.
+    pub first_ns: i64,
+    pub last_ns: i64,
+    pub lines: u32,
+    /// A bit for each severity that a line has.
+    pub severities: u32,
+    pub text: String,
+    pub mark: Mark,
+}
+
+/// How far the output of an attempt is in its chunks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Bytes of text so far.
+    pub total_bytes: u64,
+    /// Position in the output.
+    pub read_to: u64,
+    /// The lines that had only begun there, in a form of the writer's.
+    pub begun: Option<String>,
+}
+
+/// Where a chunk stands in the order in which [`page`] gives chunks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    last_ns: i64,
+    execution: String,
+    task: i64,
+    attempt: i64,
+    number: i64,
+}
+
+/// Which chunks are wanted: those with a line in the time from `from_ns` to `to_ns`, both included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    pub workspace: WorkspaceId,
+    pub job: String,
+    /// By its public name.
+    pub execution: Option<String>,
+    pub task: Option<u32>,
+    pub from_ns: i64,
+    pub to_ns: i64,
+    /// A chunk must have one of these.
+    pub severities: u32,
+}
+
+/// A chunk as it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub place: Place,
+    pub text: String,
+}
+
+/// Adds chunks of an attempt. Those that are there already stay as they are.
+pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), Error> {
+    for chunk in chunks {
+        tx.execute(
+            TABLE,
+            "INSERT INTO log_chunks (execution_id, task, attempt, number, workspace_id, job, execution, first_ns, last_ns,
+                 lines, severities, total_bytes, read_to, begun, text)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING",
+            params![
+                source.execution.as_str(),
+                i64::from(source.task),
+                i64::from(source.attempt),
+                i64::from(chunk.number),
+                &source.workspace,
+                source.job.as_str(),
+                source.execution_name.as_str(),
+                chunk.first_ns,
+                chunk.last_ns,
+                i64::from(chunk.lines),
+                i64::from(chunk.severities),
+                integer(chunk.mark.total_bytes),
+                integer(chunk.mark.read_to),
+                chunk.mark.begun.as_deref(),
+                chunk.text.as_str(),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// The last chunk of an attempt: its number, the time of its last line and how far the output was read.
+pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>, Error> {
+    let row = tx.find(
+        TABLE,
+        "SELECT number, last_ns, total_bytes, read_to, begun FROM log_chunks
+         WHERE execution_id = $1 AND task = $2 AND attempt = $3 ORDER BY number DESC LIMIT 1",
+        params![source.execution.as_str(), i64::from(source.task), i64::from(source.attempt)],
+    )?;
+    let Some(row) = row else { return Ok(None) };
+    let mark = Mark { total_bytes: natural(&row, 2)?, read_to: natural(&row, 3)?, begun: row.opt_text(4)? };
+    let number = u32::try_from(row.int(0)?)
+        .map_err(|_| Error::corrupt(TABLE, source.execution.as_str(), "the number is odd"))?;
+    Ok(Some((number, row.int(1)?, mark)))
+}
+
+/// Chunks after a place, at most `limit`; those whose last line is the newest come first.
+pub fn page(tx: &mut Tx<'_>, window: &Window, after: Option<&Place>, limit: i64) -> Result<Vec<Found>, Error> {
+    chunks(tx, window, after, "", limit)
+}
+
+/// As [`page`], but only the chunks that begin before the window. The others can be counted unread: [`count`].
+pub fn early(tx: &mut Tx<'_>, window: &Window, after: Option<&Place>, limit: i64) -> Result<Vec<Found>, Error> {
+    chunks(tx, window, after, "AND first_ns < $5", limit)
+}
+
+/// The lines in chunks after a place that lie in the window as a whole.
+pub fn count(tx: &mut Tx<'_>, window: &Window, after: &Place) -> Result<i64, Error> {
+    let wanted = window.wanted();
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM(lines), 0) AS BIGINT) FROM log_chunks
+         WHERE {wanted} AND first_ns >= $5 AND last_ns <= $6 LIMIT $13"
+    );
+    let row = tx.find(TABLE, &sql, &window.values(Some(after), 1))?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+fn chunks(
+    tx: &mut Tx<'_>,
+    window: &Window,
+    after: Option<&Place>,
+    more: &'static str,
+    limit: i64,
+) -> Result<Vec<Found>, Error> {
+    let wanted = window.wanted();
+    let sql = format!(
+        "SELECT execution_id, task, attempt, number, last_ns, text FROM log_chunks
+         WHERE {wanted} AND first_ns <= $6 {more}
+         ORDER BY last_ns DESC, execution_id DESC, task DESC, attempt DESC, number DESC LIMIT $13"
+    );
+    tx.query(TABLE, &sql, &window.values(after, limit))?.into_iter().map(found).collect()
+}
+
+impl Window {
+    /// The condition of all questions. One text for both would keep the databases from using the index of executions.
+    fn wanted(&self) -> &'static str {
+        match self.execution {
+            Some(_) => {
+                "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
+                 AND (severities & $7) <> 0 AND last_ns <= $8
+                 AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12) AND execution = $14"
+            }
+            None => {
+                "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
+                 AND (severities & $7) <> 0 AND last_ns <= $8
+                 AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12)"
+            }
+        }
+    }
+
+    fn values(&self, after: Option<&Place>, limit: i64) -> Vec<Value> {
+        let (first, last) = self.task.map_or((0, i64::from(u32::MAX)), |task| (task.into(), task.into()));
+        let before_all = Place { last_ns: i64::MAX, execution: String::new(), task: 0, attempt: 0, number: 0 };
+        let after = after.unwrap_or(&before_all);
+        let mut values = params![
+            &self.workspace,
+            self.job.as_str(),
+            first,
+            last,
+            self.from_ns,
+            self.to_ns,
+            i64::from(self.severities),
+            after.last_ns,
+            after.execution.as_str(),
+            after.task,
+            after.attempt,
+            after.number,
+            limit
+        ]
+        .to_vec();
+        values.extend(self.execution.as_deref().map(Value::from));
+        values
+    }
+}
+
+fn found(mut row: Row) -> Result<Found, Error> {
+    let place = Place {
+        execution: row.text(0)?,
+        task: row.int(1)?,
+        attempt: row.int(2)?,
+        number: row.int(3)?,
+        last_ns: row.int(4)?,
+    };
+    Ok(Found { place, text: row.take_text(5)? })
+}
+
+impl Place {
+    /// Of the last line of the chunk.
+    pub fn last_ns(&self) -> i64 {
+        self.last_ns
+    }
+}
+
+/// Forgets at most `limit` chunks whose lines are all older. Says how many it forgot.
+pub fn trim(tx: &mut Tx<'_>, before_ns: i64, limit: i64) -> Result<u64, Error> {
+    tx.execute(
+        TABLE,
+        "DELETE FROM log_chunks WHERE (execution_id, task, attempt, number) IN
+             (SELECT execution_id, task, attempt, number FROM log_chunks WHERE last_ns < $1 ORDER BY last_ns LIMIT $2)",
+        params![before_ns, limit],
+    )
+}
+
+fn natural(row: &Row, column: usize) -> Result<u64, Error> {
+    u64::try_from(row.int(column)?)
+        .map_err(|_| Error::corrupt(TABLE, "a chunk", format!("column {column} is negative")))
+}
+
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,95 @@
+//! Facts: each one once, for ever.
+
+use super::{pieces, places};
+use crate::{Error, Row, Tx, Value, params};
+use std::collections::BTreeSet;
+
+const TABLE: &str = "usage_facts";
+const COLUMNS: &str = "id, life_id, number, at, kind, amount, boot, mono";
+
+/// A time of a machine's steady clock, which runs since a certain start of that machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// Not 0, which stands for none.
+    pub boot: i64,
+    pub mono_ms: i64,
+}
+
+/// One fact as it is kept. What kind and amount mean is known to the meter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    pub id: String,
+    pub life: i64,
+    pub number: i64,
+    pub at: i64,
+    pub kind: i64,
+    pub amount: i64,
+    pub stamp: Option<Stamp>,
+}
+
+/// What became of facts that were handed in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Ids of those that were not known before.
+    pub new: BTreeSet<String>,
+    /// Ids that are known with another content, which stands.
+    pub conflicts: Vec<String>,
+}
+
+/// Keeps facts that are not known yet. No id is in the list twice.
+pub fn insert_facts(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<Met, Error> {
+    let mut facts: Vec<&Fact> = facts.iter().collect();
+    // Two servers that write the same facts in the same order do not lock each other out.
+    facts.sort_by(|a, b| a.id.cmp(&b.id));
+    let mut met = Met::default();
+    for piece in pieces(&facts) {
+        let values: Vec<Value> = piece.iter().flat_map(|fact| values(fact)).collect();
+        let places = places(piece.len(), values.len() / piece.len().max(1));
+        let sql =
+            format!("INSERT INTO usage_facts ({COLUMNS}) VALUES {places} ON CONFLICT (id) DO NOTHING RETURNING id");
+        for row in tx.query(TABLE, &sql, &values)? {
+            met.new.insert(row.text(0)?);
+        }
+    }
+    let sql = format!("SELECT {COLUMNS} FROM usage_facts WHERE id = $1");
+    for fact in facts.into_iter().filter(|fact| !met.new.contains(&fact.id)) {
+        let known = tx.find(TABLE, &sql, params![fact.id.as_str()])?.map(|row| read(&row)).transpose()?;
+        if known.as_ref() != Some(fact) {
+            met.conflicts.push(fact.id.clone());
+        }
+    }
+    Ok(met)
+}
+
+/// All facts of a life, in no certain order.
+pub fn facts_of(tx: &mut Tx<'_>, life: i64) -> Result<Vec<Fact>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM usage_facts WHERE life_id = $1");
+    tx.query(TABLE, &sql, params![life])?.iter().map(read).collect()
+}
+
+fn values(fact: &Fact) -> [Value; 8] {
+    let stamp = fact.stamp.unwrap_or(Stamp { boot: 0, mono_ms: 0 });
+    [
+        fact.id.as_str().into(),
+        fact.life.into(),
+        fact.number.into(),
+        fact.at.into(),
+        fact.kind.into(),
+        fact.amount.into(),
+        stamp.boot.into(),
+        stamp.mono_ms.into(),
+    ]
+}
+
+fn read(row: &Row) -> Result<Fact, Error> {
+    let stamp = Stamp { boot: row.int(6)?, mono_ms: row.int(7)? };
+    Ok(Fact {
+        id: row.text(0)?,
+        life: row.int(1)?,
+        number: row.int(2)?,
+        at: row.int(3)?,
+        kind: row.int(4)?,
+        amount: row.int(5)?,
+        stamp: (stamp.boot != 0).then_some(stamp),
+    })
+}

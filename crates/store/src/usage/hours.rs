@@ -1,0 +1,44 @@
+//! Usage of hours that is not packed yet.
+
+use super::insert;
+use crate::{Error, Row, Tx, params};
+
+const TABLE: &str = "usage_hours";
+
+/// What is to be added to one hour of a series. May be negative, but no sum ever is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    pub class: i64,
+    pub hour: i64,
+    pub series: i64,
+    pub amount: i64,
+}
+
+/// Adds to hours. No hour of a series is in the list twice.
+pub fn add_hours(tx: &mut Tx<'_>, hours: &[Added]) -> Result<(), Error> {
+    let mut hours = hours.to_vec();
+    // In one order everywhere, so that two servers do not lock each other out.
+    hours.sort_unstable_by_key(|added| (added.class, added.hour, added.series));
+    let values = |added: &Added| vec![added.class.into(), added.hour.into(), added.series.into(), added.amount.into()];
+    let rows: Vec<_> = hours.iter().map(values).collect();
+    let clash = "ON CONFLICT (class_id, hour, series_id) DO UPDATE SET amount = usage_hours.amount + excluded.amount";
+    insert(tx, TABLE, "usage_hours (class_id, hour, series_id, amount)", clash, &rows)
+}
+
+/// What is not packed of a class, for hours from `first` up to `end`, by hour and series.
+pub fn read_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<Vec<Added>, Error> {
+    let sql = "SELECT class_id, hour, series_id, amount FROM usage_hours
+               WHERE class_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, series_id";
+    tx.query(TABLE, sql, params![class, first, end])?.iter().map(read).collect()
+}
+
+/// As [`read_hours`], in no certain order, and removes them.
+pub fn take_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<Vec<Added>, Error> {
+    let sql = "DELETE FROM usage_hours WHERE class_id = $1 AND hour >= $2 AND hour < $3
+               RETURNING class_id, hour, series_id, amount";
+    tx.query(TABLE, sql, params![class, first, end])?.iter().map(read).collect()
+}
+
+fn read(row: &Row) -> Result<Added, Error> {
+    Ok(Added { class: row.int(0)?, hour: row.int(1)?, series: row.int(2)?, amount: row.int(3)? })
+}

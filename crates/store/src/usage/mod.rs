@@ -1,0 +1,54 @@
+//! What was used: facts, the lives that they are about, and the hours that follow from them.
+//!
+//! This is where rows are read and written. What facts mean, and how days are packed, is known to the crate `meter`.
+
+mod days;
+mod facts;
+mod hours;
+mod lives;
+mod proofs;
+mod series;
+
+pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days, unpacked_days};
+pub use facts::{Fact, Met, Stamp, facts_of, insert_facts};
+pub use hours::{Added, add_hours, read_hours, take_hours};
+pub use lives::{
+    Anchor, Life, Live, Owner, Phase, Place, Until, live, lives_after, lives_in, lock, lock_on, own, save,
+};
+pub use proofs::{ANY_BOOT, Proof, alive, proof};
+pub use series::{Class, Series, class, classes, find_series, read_series};
+
+use crate::{Error, Tx, Value};
+
+/// Rows that one statement writes or looks for. SQLite looks its numbered values up one by one, so more is no faster.
+const STEPS: [usize; 3] = [32, 8, 1];
+
+/// Cuts a list into pieces of few lengths, so that few texts of statements have to be prepared.
+fn pieces<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let length = STEPS.into_iter().find(|step| *step <= rest.len())?;
+        let (piece, after) = rest.split_at(length);
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// `($1, $2), ($3, $4)`
+fn places(rows: usize, columns: usize) -> String {
+    let row = |row: usize| {
+        let places: Vec<_> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        format!("({})", places.join(", "))
+    };
+    (0..rows).map(row).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes many rows with few statements. `into` names table and columns, `clash` says what happens to rows that are
+/// there.
+fn insert(tx: &mut Tx<'_>, table: &'static str, into: &str, clash: &str, rows: &[Vec<Value>]) -> Result<(), Error> {
+    for piece in pieces(rows) {
+        let columns = piece.first().map_or(0, Vec::len);
+        let sql = format!("INSERT INTO {into} VALUES {} {clash}", places(piece.len(), columns));
+        tx.execute(table, &sql, &piece.concat())?;
+    }
+    Ok(())
+}

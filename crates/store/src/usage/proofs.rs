@@ -1,0 +1,35 @@
+//! Proofs that a machine was up.
+
+use super::Stamp;
+use crate::{Error, Tx, params};
+use types::Timestamp;
+
+const TABLE: &str = "usage_proofs";
+/// Stands for whichever start of a machine it was.
+pub const ANY_BOOT: i64 = 0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof {
+    pub at: i64,
+    pub mono_ms: i64,
+}
+
+/// Notes that a machine is up. Proofs may come late or twice: the latest counts.
+pub fn alive(tx: &mut Tx<'_>, machine: &str, at: Timestamp, stamp: Option<Stamp>) -> Result<(), Error> {
+    let sql = "INSERT INTO usage_proofs (machine, boot, at, mono) VALUES ($1, $2, $3, $4)
+               ON CONFLICT (machine, boot) DO UPDATE SET
+                   at = CASE WHEN excluded.at > usage_proofs.at THEN excluded.at ELSE usage_proofs.at END,
+                   mono = CASE WHEN excluded.mono > usage_proofs.mono THEN excluded.mono ELSE usage_proofs.mono END";
+    tx.execute(TABLE, sql, params![machine, ANY_BOOT, at, 0])?;
+    if let Some(stamp) = stamp {
+        tx.execute(TABLE, sql, params![machine, stamp.boot, at, stamp.mono_ms])?;
+    }
+    Ok(())
+}
+
+/// The last proof of one start of a machine, or of any with [`ANY_BOOT`].
+pub fn proof(tx: &mut Tx<'_>, machine: &str, boot: i64) -> Result<Option<Proof>, Error> {
+    let sql = "SELECT at, mono FROM usage_proofs WHERE machine = $1 AND boot = $2";
+    let row = tx.find(TABLE, sql, params![machine, boot])?;
+    row.map(|row| Ok(Proof { at: row.int(0)?, mono_ms: row.int(1)? })).transpose()
+}
