@@ -1,7 +1,8 @@
 # make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
 # make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
-# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes, jobs
+# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
+#                     jobs, metrics
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -22,6 +23,7 @@ BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=ut
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3=python3-venv
+BENCH_NEEDS_metrics := postgres=postgresql python3=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 

@@ -82,7 +82,7 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
 }
 
 /// PostgreSQL runs as another user than root and must reach its folder.
-fn open_to_the_database_user(folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn open_to_the_database_user(folder: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?)
 }

@@ -14,6 +14,7 @@ mod http1;
 mod jobs;
 mod load;
 mod machine;
+mod metrics;
 mod peers;
 mod program;
 mod report;
@@ -37,6 +38,10 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("density", [])) => density::run().await,
         Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
-        _ => bail!("which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...]"),
+        Some(("metrics", parts)) => metrics::run(parts).await,
+        _ => bail!(
+            "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
+             metrics [PART ...]"
+        ),
     }
 }

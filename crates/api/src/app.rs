@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::usage;
 use auth::{Auth, Identity};
 use jobs::Queue;
+use jobs::callbacks::Callbacks;
 use std::sync::Arc;
 use store::Store;
 use store::identity::workspaces;
@@ -63,7 +64,7 @@ impl App {
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
         let lives = usage::TaskLives::of(fleet.machine().map(|machine| machine.name()));
-        let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(lives)]);
+        let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);
         let app = Self(Arc::new(Inner {
             store,
             auth,

@@ -230,7 +230,7 @@ fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
     members.insert((*last).into(), Value::String(name));
 }
 
-fn json(raw: &[u8]) -> Result<Value, Error> {
+pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
     if raw.is_empty() {
         return Err(Error::Malformed("a JSON body is required".into()));
     }
@@ -321,7 +321,7 @@ fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
     named.map(|(_, value)| value.into_owned()).filter(|name| !name.is_empty())
 }
 
-async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
+pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(Error::TooLarge { limit }),

@@ -33,6 +33,8 @@ pub(crate) struct Asked {
     pub memory: Option<i64>,
     /// Set over the variables of the job.
     pub env: TextMap,
+    /// Seconds of each task, where the job does not say less.
+    pub timeout_s: Option<i64>,
     /// Whether it must begin without waiting, or not at all.
     pub at_once: bool,
 }
@@ -91,7 +93,7 @@ fn plan(desk: &Desk, wish: &Job, name: &str, asked: &Asked) -> Plan {
         environment: Sensitive(environment(desk, wish, &runtime, name, &asked.env)),
         scratch: wish.spec.volumes.iter().flatten().map(scratch).collect(),
         keeps_logs: true,
-        timeout_s: number(runtime.timeout),
+        timeout_s: number(runtime.timeout.into_iter().chain(asked.timeout_s).min()),
         memory_override: asked.memory,
         env_override: asked.env.keys().cloned().collect(),
     }

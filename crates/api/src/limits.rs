@@ -54,11 +54,16 @@ impl Limiter {
 pub(crate) struct Limits {
     keys: Limiter,
     workspaces: Limiter,
+    triggers: Limiter,
 }
 
 impl Limits {
     pub(crate) fn new(settings: &Settings, world: &World) -> Self {
-        Self { keys: Limiter::new(settings.key_rate, world), workspaces: Limiter::new(settings.workspace_rate, world) }
+        Self {
+            keys: Limiter::new(settings.key_rate, world),
+            workspaces: Limiter::new(settings.workspace_rate, world),
+            triggers: Limiter::new(settings.trigger_rate, world),
+        }
     }
 
     /// Counts one request of a credential.
@@ -69,6 +74,11 @@ impl Limits {
     /// Counts one request within a workspace.
     pub(crate) fn take_workspace(&self, workspace: &str) -> Result<(), Error> {
         self.workspaces.take(workspace)
+    }
+
+    /// Counts one request to a public trigger, of which nobody knows who makes it.
+    pub(crate) fn take_trigger(&self, workspace: &str, address: &str) -> Result<(), Error> {
+        self.triggers.take(&format!("{workspace}/{address}"))
     }
 }
 

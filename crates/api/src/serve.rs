@@ -3,6 +3,7 @@
 use crate::app::App;
 use crate::error::Error;
 use crate::operation::{Base, Operation};
+use crate::routes::triggers;
 use crate::{fleet, openapi, table};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -47,7 +48,7 @@ fn routes() -> Router<App> {
             }
         }
     }
-    router.fallback(|| async { Error::NoRoute })
+    router.fallback(triggers::answer)
 }
 
 fn filter(method: &Method) -> MethodFilter {

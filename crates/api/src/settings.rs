@@ -20,6 +20,8 @@ pub struct Settings {
     pub key_rate: Rate,
     /// The same of one workspace.
     pub workspace_rate: Rate,
+    /// The same of one public trigger, of all who call it together.
+    pub trigger_rate: Rate,
     /// Objects of a kind in one workspace; a kind that is not listed is not limited.
     pub quotas: BTreeMap<KindName, i64>,
     /// Change streams that may be open at once.

@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::operation::{Base, Line, Needs, Operation};
 use crate::reply::Answer;
 use crate::routes::{
-    accounts, api_keys, catalogues, changes, custom_domains, drives, egress, executions, image_shares, images,
-    integrations, invitations, jobs, logs, metrics, policies, previews, quotas, resources, sandboxes, schedules,
-    seal_keys, secrets, service_accounts, snapshots, users, volume_templates, workspaces,
+    accounts, api_keys, catalogues, changes, custom_domains, deliveries, drives, egress, executions, image_shares,
+    images, integrations, invitations, jobs, logs, metrics, policies, previews, quotas, resources, sandboxes,
+    schedules, seal_keys, secrets, service_accounts, snapshots, users, volume_templates, workspaces,
 };
 use http::Method;
 use std::future::Future;
@@ -208,6 +208,7 @@ fn workloads(t: &mut Table) {
     t.add(GET, "/jobs/{jobId}/executions/{executionId}", "GetJobExecution", "Reads one execution", &[S::JobsGet], executions::get);
     t.add(DELETE, "/jobs/{jobId}/executions/{executionId}", "DeleteJobExecution", "Cancels one execution", &[S::JobsDelete], executions::cancel);
     t.add(GET, "/jobs/{jobId}/executions/{executionId}/tasks", "ListJobExecutionTasks", "Lists the tasks of an execution", &[S::JobsGet], executions::tasks);
+    t.add(GET, "/jobs/{jobId}/deliveries", "ListJobDeliveries", "Lists the callbacks of a job, newest first", &[S::JobsList], deliveries::of_job);
 }
 
 #[rustfmt::skip]

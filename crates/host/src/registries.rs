@@ -4,8 +4,9 @@
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use types::parts::addresses::is_public;
 
 /// Registries answer with the address of a store at most a few times.
 const REDIRECTS_MAX: usize = 5;
@@ -53,36 +54,6 @@ impl Resolve for Registries {
             Ok(Box::new(open.into_iter()) as Addrs)
         })
     }
-}
-
-fn is_public(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [first, second, third, _] = address.octets();
-    let kept = address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_broadcast()
-        || address.is_documentation()
-        || address.is_multicast();
-    let shared = first == 100 && (64..128).contains(&second);
-    let special = (first == 192 && second == 0 && third == 0) || (first == 198 && (18..20).contains(&second));
-    !(kept || shared || special || first == 0 || first >= 240)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let translated = address.segments()[..2] == [0x64, 0xff9b];
-    let kept = address.is_loopback()
-        || address.is_unspecified()
-        || address.is_multicast()
-        || address.is_unique_local()
-        || address.is_unicast_link_local();
-    !(kept || translated)
 }
 
 #[cfg(test)]

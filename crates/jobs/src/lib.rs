@@ -3,7 +3,10 @@
 //! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt; what came of it is
 //! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
 
+pub mod callbacks;
 mod crew;
+pub mod cron;
+pub mod deliveries;
 mod dispatch;
 pub mod logs;
 mod plan;

@@ -7,10 +7,10 @@
 
 use crate::calendar;
 use crate::fold;
-use crate::groups::{Groups, Tariff};
+use crate::groups::Groups;
 use crate::hours::{clip, each_hour};
 use crate::keep_up::until;
-use crate::money::Money;
+use crate::money::{Money, Tariff};
 use crate::packed::{self, Content};
 use crate::prices::{HOUR_MS, PriceBook};
 use crate::question::{Answer, Filter, Question, Window};
@@ -23,8 +23,9 @@ use types::ids::AccountId;
 use types::usage::ResourceType;
 use types::wire::{GroupBy, Resolution};
 
-/// Packed days of a class that are in memory at once.
-const DAYS: i64 = 31;
+/// Packed days of a class that are in memory at once, times its series: some 8 MiB.
+const DAYS_OF_SERIES: i64 = 1 << 20;
+const DAYS_MAX: i64 = 400;
 
 /// Answers a question. `now` is when it is asked: what goes on is counted up to then.
 pub fn answer(tx: &mut Tx<'_>, question: &Question, prices: &PriceBook, now: Timestamp) -> Result<Answer, Error> {
@@ -32,9 +33,11 @@ pub fn answer(tx: &mut Tx<'_>, question: &Question, prices: &PriceBook, now: Tim
     let steps = calendar::steps(question.resolution, first, end);
     let mut reading = Reading { question, prices, now, first, end, groups: Groups::new(question, steps.len()), steps };
     let live = usage::live(tx, &question.account, question.window.end.ms())?;
+    let mut unpacked = unpacked(tx, &question.account, first, end)?;
     for class in usage::classes(tx, Some(&question.account))? {
         if question.filter.admits(&class) {
-            reading.class(tx, &class, live.iter().filter(|live| live.class == class.id))?;
+            let unpacked = unpacked.remove(&class.id).unwrap_or_default();
+            reading.class(tx, &class, live.iter().filter(|live| live.class == class.id), unpacked)?;
         }
     }
     let starts = reading.steps.iter().map(|hour| Timestamp::from_ms(hour.saturating_mul(HOUR_MS))).collect();
@@ -68,6 +71,22 @@ pub fn resource_types(
     let answer = answer(tx, &question, &PriceBook::new(), now)?;
     let name = |key: crate::Key| key.resource_type.and_then(|name| ResourceType::parse(&name));
     Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
+}
+
+/// What came late and changed days of a window that had been told before.
+pub fn corrections(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    window: Window,
+) -> Result<Vec<(Class, usage::Correction)>, Error> {
+    let (first, end) = window.hours();
+    let (first, end) = (first.div_euclid(24), (end - 1).div_euclid(24) + 1);
+    let mut found = Vec::new();
+    for class in usage::classes(tx, Some(account))? {
+        let corrections = usage::corrections(tx, class.id, first, end)?;
+        found.extend(corrections.into_iter().map(|correction| (class.clone(), correction)));
+    }
+    Ok(found)
 }
 
 impl Question {
@@ -112,19 +131,23 @@ struct Stretch {
     whole: bool,
 }
 
+/// What is not packed of a class, by day.
 type Unpacked = BTreeMap<i64, Vec<Added>>;
 
 impl Reading<'_> {
-    fn class<'l>(&mut self, tx: &mut Tx<'_>, class: &Class, live: impl Iterator<Item = &'l Live>) -> Result<(), Error> {
+    fn class<'l>(
+        &mut self,
+        tx: &mut Tx<'_>,
+        class: &Class,
+        live: impl Iterator<Item = &'l Live>,
+        mut unpacked: Unpacked,
+    ) -> Result<(), Error> {
         let Some(mut resources) = Resources::new(tx, self.question, class)? else { return Ok(()) };
-        let mut unpacked = Unpacked::new();
-        for added in usage::read_hours(tx, class.id, self.first.div_euclid(24) * 24, self.end)? {
-            unpacked.entry(added.hour.div_euclid(24)).or_default().push(added);
-        }
+        let days = (DAYS_OF_SERIES / class.series.max(1)).clamp(1, DAYS_MAX);
         for stretch in self.stretches(class) {
             let mut first = stretch.first;
             while first < stretch.end {
-                let end = stretch.end.min(first + DAYS);
+                let end = stretch.end.min(first + days);
                 self.days(tx, &mut resources, Stretch { first, end, ..stretch }, &mut unpacked)?;
                 first = end;
             }
@@ -294,8 +317,18 @@ impl Reading<'_> {
     }
 
     fn tariff(&self, class: &Class, hour: i64) -> Tariff {
-        Tariff { rate: self.prices.rate(class.dimension, hour), measure: class.dimension.measure() }
+        self.prices.tariff(class.dimension, hour)
     }
+}
+
+/// By class.
+fn unpacked(tx: &mut Tx<'_>, account: &AccountId, first: i64, end: i64) -> Result<BTreeMap<i64, Unpacked>, Error> {
+    let mut by_class: BTreeMap<i64, Unpacked> = BTreeMap::new();
+    for added in usage::read_hours_of(tx, account, first.div_euclid(24) * 24, end)? {
+        let days = by_class.entry(added.class).or_default();
+        days.entry(added.hour.div_euclid(24)).or_default().push(added);
+    }
+    Ok(by_class)
 }
 
 /// What a series used from one time to another of what is in the hours, by the facts of its lives.

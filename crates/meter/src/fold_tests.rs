@@ -44,8 +44,11 @@ fn total(uses: &[Use]) -> i64 {
     sum
 }
 
+/// Time, kind and amount, boot and steady time.
+type Told = (i64, (i64, i64), Option<(i64, i64)>);
+
 #[track_caller]
-fn check(measure: Measure, facts: &[(i64, (i64, i64), Option<(i64, i64)>)], expect: i64) {
+fn check(measure: Measure, facts: &[Told], expect: i64) {
     let facts: Vec<_> =
         facts.iter().enumerate().map(|(id, (at, happened, stamp))| fact(id, *at, *happened, *stamp)).collect();
     assert_eq!(total(&whole(&life(), measure, &facts)), expect);
@@ -101,7 +104,7 @@ fn nothing_outlives_its_machine() {
     }
 }
 
-fn any_fact() -> impl Strategy<Value = (i64, (i64, i64), Option<(i64, i64)>)> {
+fn any_fact() -> impl Strategy<Value = Told> {
     let happened = (1_i64..11, 0_i64..50);
     (0_i64..5 * H, happened, proptest::option::of((1_i64..3, 0_i64..3 * H)))
 }

@@ -4,12 +4,11 @@
 //! have a series: a group that is met is given one if its key is small enough, and the largest key then loses its own. A
 //! group that has lost it never gets it back, since keys on the page only become smaller.
 
-use crate::money::{Quantity, Rate};
+use crate::money::{Quantity, Tariff};
 use crate::question::{Answer, Entry, Key, Question, Sums};
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry as Slot, HashMap};
 use types::Timestamp;
-use types::usage::Measure;
 use types::wire::GroupBy;
 
 pub(crate) struct Groups {
@@ -23,13 +22,6 @@ pub(crate) struct Groups {
     series: Vec<Option<Vec<Sums>>>,
     page: BTreeMap<Key, usize>,
     more: bool,
-}
-
-/// Raw usage of one measure at one price.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tariff {
-    pub(crate) rate: Rate,
-    pub(crate) measure: Measure,
 }
 
 impl Groups {
@@ -60,7 +52,10 @@ impl Groups {
         };
         let number = self.sums.len();
         self.sums.push(Sums::default());
-        let on_page = self.after.as_ref().is_none_or(|after| vacant.key() > after);
+        let full = self.page.len() >= self.limit;
+        let beyond = full && self.page.last_key_value().is_some_and(|(last, _)| vacant.key() > last);
+        let on_page = !beyond && self.after.as_ref().is_none_or(|after| vacant.key() > after);
+        self.more |= beyond;
         if on_page {
             self.page.insert(vacant.key().clone(), number);
         }
@@ -76,8 +71,8 @@ impl Groups {
     }
 
     pub(crate) fn add(&mut self, number: usize, step: usize, raw: i128, tariff: Tariff) {
-        let usage = if self.counts_usage { Quantity::of(raw, tariff.measure) } else { Quantity::ZERO };
-        let part = Sums { cost: tariff.rate.cost(raw), usage };
+        let usage = if self.counts_usage { tariff.quantity(raw) } else { Quantity::ZERO };
+        let part = Sums { cost: tariff.cost(raw), usage };
         if let Some(sums) = self.sums.get_mut(number) {
             *sums += part;
         }

@@ -57,7 +57,7 @@ impl Quantity {
 
     /// `raw` are whole numbers as usage is kept in.
     pub fn of(raw: i128, measure: Measure) -> Self {
-        Self(raw.saturating_mul(PARTS_PER_UNIT / measure.per_unit()))
+        Self(raw.saturating_mul(parts(measure)))
     }
 
     /// Rounded half to even at ten decimal places.
@@ -71,21 +71,33 @@ impl Price {
 
     /// What usage costs. `raw` are whole numbers as usage is kept in.
     pub fn cost(self, raw: i128, measure: Measure) -> Money {
-        self.rate(measure).cost(raw)
-    }
-
-    pub(crate) fn rate(self, measure: Measure) -> Rate {
-        Rate(self.0 * (PARTS_PER_UNIT / measure.per_unit()))
+        Tariff::new(self, measure).cost(raw)
     }
 }
 
-/// A price that is ready to be multiplied with raw usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rate(i128);
+/// Parts of a unit that one of the whole numbers of a measure is.
+const fn parts(measure: Measure) -> i128 {
+    PARTS_PER_UNIT / measure.per_unit()
+}
 
-impl Rate {
+/// What raw usage is multiplied with to become money and a quantity.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tariff {
+    rate: i128,
+    parts: i128,
+}
+
+impl Tariff {
+    pub(crate) fn new(price: Price, measure: Measure) -> Self {
+        Self { rate: price.0 * parts(measure), parts: parts(measure) }
+    }
+
     pub(crate) fn cost(self, raw: i128) -> Money {
-        Money(self.0.saturating_mul(raw))
+        Money(self.rate.saturating_mul(raw))
+    }
+
+    pub(crate) fn quantity(self, raw: i128) -> Quantity {
+        Quantity(raw.saturating_mul(self.parts))
     }
 }
 
@@ -186,12 +198,12 @@ mod tests {
         for measure in [Measure::Runtime, Measure::Storage, Measure::Events, Measure::Time] {
             assert_eq!(PARTS_PER_UNIT % measure.per_unit(), 0);
             let price: Price = "0.000000000001".parse().unwrap();
-            assert_eq!(price.rate(measure).cost(measure.per_unit()), "0.000000000001".parse().unwrap());
+            assert_eq!(price.cost(measure.per_unit(), measure), "0.000000000001".parse().unwrap());
             assert_eq!(Quantity::of(measure.per_unit(), measure).units(), 1.0);
         }
         let price: Price = "0.0000115".parse().unwrap();
         let hour_of_4_gb = 4096 * 3_600_000;
-        assert_eq!(price.rate(Measure::Runtime).cost(hour_of_4_gb).dollars(), 0.1656);
+        assert_eq!(price.cost(hour_of_4_gb, Measure::Runtime).dollars(), 0.1656);
     }
 
     #[test]
@@ -230,10 +242,10 @@ mod tests {
 
         #[test]
         fn the_order_of_adding_does_not_matter(parts in proptest::collection::vec(0_i64..1 << 40, 1..20)) {
-            let rate = "0.000000123457".parse::<Price>().unwrap().rate(Measure::Time);
-            let one_by_one: Money = parts.iter().map(|raw| rate.cost(i128::from(*raw))).sum();
-            let backwards: Money = parts.iter().rev().map(|raw| rate.cost(i128::from(*raw))).sum();
-            let at_once = rate.cost(parts.iter().map(|raw| i128::from(*raw)).sum());
+            let price = "0.000000123457".parse::<Price>().unwrap();
+            let one_by_one: Money = parts.iter().map(|raw| price.cost(i128::from(*raw), Measure::Time)).sum();
+            let backwards: Money = parts.iter().rev().map(|raw| price.cost(i128::from(*raw), Measure::Time)).sum();
+            let at_once = price.cost(parts.iter().map(|raw| i128::from(*raw)).sum(), Measure::Time);
             prop_assert_eq!(one_by_one, backwards);
             prop_assert_eq!(one_by_one, at_once);
         }

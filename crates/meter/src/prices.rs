@@ -1,6 +1,6 @@
 //! What a unit costs, and from when on.
 
-use crate::money::{Price, Rate};
+use crate::money::{Price, Tariff};
 use std::collections::BTreeMap;
 use types::Timestamp;
 use types::usage::Dimension;
@@ -29,13 +29,13 @@ impl PriceBook {
     }
 
     /// The price of an hour, counted from 1970.
-    pub(crate) fn price(&self, dimension: Dimension, hour: i64) -> Price {
+    fn price(&self, dimension: Dimension, hour: i64) -> Price {
         let prices = self.by_dimension.get(&dimension);
         prices.and_then(|prices| prices.range(..=hour).next_back()).map_or(Price::ZERO, |(_, price)| *price)
     }
 
-    pub(crate) fn rate(&self, dimension: Dimension, hour: i64) -> Rate {
-        self.price(dimension, hour).rate(dimension.measure())
+    pub(crate) fn tariff(&self, dimension: Dimension, hour: i64) -> Tariff {
+        Tariff::new(self.price(dimension, hour), dimension.measure())
     }
 
     /// The hours between `first` and `end` that begin with another price, without `first` itself.

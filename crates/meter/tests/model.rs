@@ -1,6 +1,6 @@
 //! Random lives, told in any order, twice, late and with crashes in between, against a model that adds up what was really
 //! on, millisecond for millisecond. A failure names its seed; the seed makes it again.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -5,7 +5,9 @@
 //! what differs between them is a named function in [`db`].
 
 pub mod backup;
+pub mod cron;
 mod db;
+pub mod deliveries;
 mod error;
 pub mod executions;
 pub mod feed;
@@ -21,6 +23,7 @@ pub mod seal;
 pub mod settings;
 mod tidy;
 pub mod usage;
+pub mod trigger_addresses;
 mod value;
 
 pub use db::{Settings, Store, Target, Tx};

@@ -15,6 +15,7 @@ const ALL: &[Migration] = &[
     Migration { number: 4, name: "firings", sql: include_str!("../migrations/0004_firings.sql") },
     Migration { number: 5, name: "executions", sql: include_str!("../migrations/0005_executions.sql") },
     Migration { number: 6, name: "logs", sql: include_str!("../migrations/0006_logs.sql") },
+    Migration { number: 7, name: "hooks", sql: include_str!("../migrations/0007_hooks.sql") },
     Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
 ];
 

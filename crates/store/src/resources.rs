@@ -249,6 +249,8 @@ pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -
     }
     tx.execute("resource_counts", "DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
     crate::executions::delete_workspace(tx, workspace)?;
+    crate::deliveries::delete_workspace(tx, workspace)?;
+    crate::trigger_addresses::delete_workspace(tx, workspace)?;
     tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
     Ok(())
 }

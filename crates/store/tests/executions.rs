@@ -153,7 +153,7 @@ async fn a_text_filter_finds_names(place: Place) {
 }
 
 fn recorded(tx: &mut store::Tx<'_>, task: &tasks::Task) -> Result<bool, Error> {
-    Ok(tasks::record(tx, &task.execution, std::slice::from_ref(task))?.contains(&(task.index, task.attempt)))
+    Ok(tasks::record(tx, std::slice::from_ref(task))?.contains(&(task.index, task.attempt)))
 }
 
 async fn many_tasks_are_recorded_together(place: Place) {
@@ -172,7 +172,7 @@ async fn many_tasks_are_recorded_together(place: Place) {
                     task.attempt = 2;
                 }
             }
-            let accepted = tasks::record(tx, &one.id, &ended)?;
+            let accepted = tasks::record(tx, &ended)?;
             Ok::<_, Error>((accepted, tasks::held(tx, "here", 150)?))
         })
         .await
@@ -285,7 +285,7 @@ async fn room_is_what_nobody_wants(place: Place) {
         .write(move |tx| {
             assert!(!holders::renew(tx, &here)?, "it is new");
             assert!(holders::renew(tx, &here)?);
-            assert_eq!(holders::lock_all(tx)?, [here.clone()]);
+            assert_eq!(holders::lock_all(tx)?, std::slice::from_ref(&here));
             assert!(!holders::lock_if_stale(tx, "here", here.renewed_at.plus_ms(1))?);
             assert!(holders::lock_if_stale(tx, "here", here.renewed_at)?);
             holders::remove(tx, "here")

@@ -65,3 +65,7 @@ id!(
     /// One execution of a job. Its public name is another thing, which callers may choose.
     ExecutionId, "exe"
 );
+id!(
+    /// One call to an address that a user gave.
+    DeliveryId, "dlv"
+);

@@ -14,7 +14,7 @@ fn world() -> World {
 }
 
 /// Names that bodies have, so that random values land in the right places often enough.
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 45] = [
     "metadata",
     "spec",
     "name",
@@ -31,6 +31,7 @@ const NAMES: [&str; 44] = [
     "callbackSecret",
     "schedule",
     "timeout",
+    "timezone",
     "image",
     "memory",
     "ports",

@@ -111,7 +111,14 @@ fn triggers_say_when_and_how() {
     check_spec::<Agent>(one("http-async", json!({"timeout": 901})), &["spec.triggers[0].configuration.timeout"]);
     check_spec::<Agent>(json!({"triggers": [{}]}), &["spec.triggers[0].type"]);
     check_spec::<Agent>(one("sometimes", json!({})), &["spec.triggers[0].type"]);
-    for address in ["ftp://a.example", "x", "https://"] {
+    check_spec::<Job>(one("cron", json!({"schedule": "0 3 * * *", "timezone": "Europe/Paris"})), &[]);
+    check_spec::<Job>(
+        one("cron", json!({"schedule": "0 3 * * *", "timezone": "Paris"})),
+        &["spec.triggers[0].configuration.timezone"],
+    );
+    for address in
+        ["ftp://a.example", "x", "https://", "http://10.1.2.3/", "https://me:pw@a.example/", "http://[::1]:80/"]
+    {
         check_spec::<Agent>(
             one("http-async", json!({"callbackUrl": address})),
             &["spec.triggers[0].configuration.callbackUrl"],
@@ -119,6 +126,23 @@ fn triggers_say_when_and_how() {
     }
     let container = json!({"runtime": {"generation": "mk2"}, "triggers": [{"type": "http-async", "configuration": {"timeout": 5}}]});
     check_spec::<Function>(container, &["spec.triggers[0].configuration.timeout"]);
+}
+
+#[test]
+fn a_trigger_of_a_job_answers_where_nothing_else_does() {
+    let one = |path: &str| json!({"triggers": [{"type": "http", "id": "t", "configuration": {"path": path}}]});
+    for path in ["", "/x", "x/y.z", "jobs/a/run", "/jobs/a/run/now", "hooks/executions"] {
+        check_spec::<Job>(one(path), &[]);
+    }
+    for path in
+        ["//x", "x/", "x/../y", "x y", "x%2fy", "/jobs/b/run", "agents/x", "jobs", "jobs/a", "jobs/a/executions"]
+    {
+        check_spec::<Job>(one(path), &["spec.triggers[0].configuration.path"]);
+    }
+    let twice = json!({"triggers": [
+        {"type": "http", "configuration": {"path": "/x"}}, {"type": "http-async", "configuration": {"path": "x"}},
+    ]});
+    check_spec::<Job>(twice, &["spec.triggers[1].configuration.path"]);
 }
 
 #[test]

@@ -97,6 +97,11 @@ pub(crate) trait Managed: Kind {
         Ok(())
     }
 
+    /// Keeps what other tables hold of an object in step with its wish, as it is stored in the end.
+    fn follow(_desk: &Desk, _tx: &mut Tx<'_>, _wish: &Self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Refuses a deletion, or gives back what the object holds.
     fn release(_desk: &Desk, _tx: &mut Tx<'_>, _held: &Held<Self>) -> Result<(), Error> {
         Ok(())

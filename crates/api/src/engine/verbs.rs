@@ -89,6 +89,7 @@ pub(crate) fn create_as<K: Managed>(
     require_quota::<K>(desk, tx)?;
     let mut state = wish.next_state(None, desk.world().now());
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, parents })?;
+    K::follow(desk, tx, &wish)?;
     done(&mut state);
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &Default::default()));
     let row = new_row(desk, id, K::NAME, parents, wish.name());
@@ -161,6 +162,7 @@ pub(crate) fn replace<K: Managed>(
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         return Ok(Shown { object: present(desk, tx, &held, &Secrets::Masked)?, version: held.row.version });
     }
+    K::follow(desk, tx, &wish)?;
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     (held.wish, held.state) = (wish, state);
     desk.actor().clone_into(&mut held.row.updated_by);

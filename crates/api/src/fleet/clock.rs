@@ -1,6 +1,6 @@
-//! What time does by itself: sandboxes and previews expire, records of ended sandboxes go, schedules fire.
+//! What time does by itself: sandboxes and previews expire, records of ended sandboxes go, schedules and cron triggers fire.
 
-use super::{rows, schedules};
+use super::{cron, rows, schedules};
 use crate::app::App;
 use crate::engine::{self, Held, Managed};
 use crate::error::Error;
@@ -85,8 +85,9 @@ pub(super) async fn run(app: App) {
 }
 
 /// When something has to be done about a row, if ever.
-pub(super) fn due(row: &Stored) -> Result<Option<Timestamp>, Error> {
+pub(super) fn due(app: &App, tx: &mut Tx<'_>, row: &Stored) -> Result<Option<Timestamp>, Error> {
     Ok(match row.kind {
+        KindName::Job => cron::due(app, tx, row)?,
         KindName::Sandbox => {
             let held = Held::<Sandbox>::read(row.clone())?;
             match held.row.status {
@@ -107,6 +108,7 @@ fn ended_at(held: &Held<Sandbox>) -> Option<Timestamp> {
 async fn act(app: &App, id: &ResourceId, kind: KindName) -> Result<(), Error> {
     match kind {
         KindName::Schedule => schedules::fire(app, id).await,
+        KindName::Job => cron::fire(app, id).await,
         _ => expire(app, id.clone()).await,
     }
 }
@@ -116,7 +118,7 @@ async fn expire(app: &App, id: ResourceId) -> Result<(), Error> {
     let of = app.clone();
     let work = move |tx: &mut Tx<'_>| {
         let Some(row) = resources::find_by_id(tx, &id)? else { return Ok(()) };
-        if due(&row)?.is_none_or(|due| due > of.world.now()) {
+        if due(&of, tx, &row)?.is_none_or(|due| due > of.world.now()) {
             return Ok(());
         }
         match row.kind {

@@ -93,7 +93,10 @@ impl Crew<Assignment> for Instances {
     }
 
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
-        Box::pin(async move { super::settle::retire(&*self.machine, &id.to_string()).await })
+        Box::pin(async move {
+            self.found.lock().remove(id);
+            super::settle::retire(&*self.machine, &id.to_string()).await;
+        })
     }
 
     fn present(&self) -> Vec<AttemptId> {

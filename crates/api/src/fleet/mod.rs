@@ -15,6 +15,7 @@ mod chronicle;
 mod clock;
 pub(crate) mod create;
 mod crew;
+mod cron;
 mod jobs;
 mod launch;
 mod machine;

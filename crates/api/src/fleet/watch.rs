@@ -114,7 +114,7 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
     let (of, wanted) = (app.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(row) = resources::find_by_id(tx, &wanted)? else { return Ok(None) };
-        let due = clock::due(&row)?;
+        let due = clock::due(&of, tx, &row)?;
         let route = routes::of_row(&of, tx, row)?;
         Ok::<_, Error>(Some((route, due)))
     };
@@ -134,11 +134,16 @@ async fn look_at(app: &App, kind: KindName, id: &ResourceId) -> Result<(), Error
     Ok(())
 }
 
-/// A job has no route; it waits to hear whether it can be run.
+/// A job has no route; it waits to hear whether it can be run, and the clock may have to start it.
 async fn look_at_job(app: &App, id: &ResourceId) -> Result<(), Error> {
-    let wanted = id.clone();
-    let row = app.store.read(move |tx| resources::find_by_id(tx, &wanted)).await?;
-    if row.is_some_and(|row| row.status == Some(Status::Deploying)) {
+    let (of, wanted) = (app.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| match resources::find_by_id(tx, &wanted)? {
+        Some(row) => Ok::<_, Error>((row.status, clock::due(&of, tx, &row)?)),
+        None => Ok((None, None)),
+    };
+    let (status, due) = app.store.read(work).await?;
+    app.fleet.0.clock.set(id.clone(), KindName::Job, due);
+    if status == Some(Status::Deploying) {
         settle::settle_soon(app, KindName::Job, id.clone());
     }
     Ok(())
@@ -158,11 +163,11 @@ pub(super) async fn tell_route(app: &App, id: &ResourceId) -> Result<(), Error> 
 }
 
 fn forget(app: &App, kind: KindName, id: &ResourceId) {
+    app.fleet.0.clock.set(id.clone(), kind, None);
     if kind == KindName::Job {
         return;
     }
     app.fleet.tell(RouteChange::Gone(id.clone()));
-    app.fleet.0.clock.set(id.clone(), kind, None);
     if kind == KindName::Sandbox {
         settle::settle_soon(app, kind, id.clone());
     }

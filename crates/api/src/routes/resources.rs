@@ -1,6 +1,7 @@
 //! The operations that every kind has.
 
 use super::catalogues::require_region;
+use super::triggers;
 use crate::call::{Call, Guarded, Wish};
 use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Secrets};
 use crate::error::Error;
@@ -188,7 +189,12 @@ impl Managed for Job {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
     }
 
+    fn follow(desk: &Desk, tx: &mut store::Tx<'_>, wish: &Self) -> Result<(), Error> {
+        triggers::take_addresses(desk, tx, wish)
+    }
+
     fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        triggers::give_back_addresses(desk, tx, held)?;
         Ok(desk.app.queue.cancel_job(tx, &held.row.workspace, &held.row.name)?)
     }
 }

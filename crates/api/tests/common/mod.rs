@@ -98,6 +98,7 @@ pub fn settings() -> Settings {
         bare_list_max: 1000,
         key_rate: Rate { per_second: 100_000, burst: 100_000 },
         workspace_rate: Rate { per_second: 100_000, burst: 100_000 },
+        trigger_rate: Rate { per_second: 100_000, burst: 100_000 },
         quotas: Default::default(),
         streams_max: 16,
         feed_poll: Duration::from_millis(20),

@@ -46,6 +46,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("server.header_timeout", server.header_timeout),
         ("server.request_timeout", server.request_timeout),
         ("store.feed_poll", config.store.feed_poll),
+        ("callbacks.timeout", config.callbacks.timeout),
+        ("callbacks.pause", config.callbacks.pause),
+        ("callbacks.pause_max", config.callbacks.pause_max),
     ] {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");
@@ -72,6 +75,11 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("limits.key_burst", config.limits.key_burst.into()),
         ("limits.workspace_per_second", config.limits.workspace_per_second.into()),
         ("limits.workspace_burst", config.limits.workspace_burst.into()),
+        ("limits.trigger_per_second", config.limits.trigger_per_second.into()),
+        ("limits.trigger_burst", config.limits.trigger_burst.into()),
+        ("callbacks.attempts_max", config.callbacks.attempts_max.into()),
+        ("callbacks.concurrency", config.callbacks.concurrency as u64),
+        ("callbacks.workspace_concurrency", config.callbacks.workspace_concurrency as u64),
     ];
     match counts.into_iter().find(|(_, count)| *count == 0) {
         Some((key, _)) => wrong(key, "must be at least 1"),

@@ -36,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) jobs: Jobs,
     pub(crate) images: Images,
+    pub(crate) callbacks: Callbacks,
     pub(crate) catalogue: Catalogue,
     pub(crate) log: Log,
     pub(crate) logs: Logs,
@@ -132,6 +133,8 @@ pub(crate) struct Limits {
     pub(crate) key_burst: u32,
     pub(crate) workspace_per_second: u32,
     pub(crate) workspace_burst: u32,
+    pub(crate) trigger_per_second: u32,
+    pub(crate) trigger_burst: u32,
     pub(crate) objects_max: u32,
     pub(crate) bare_list_max: u32,
     pub(crate) quotas: BTreeMap<String, u32>,
@@ -294,6 +297,18 @@ impl Config {
 pub(crate) enum Egress {
     Internet,
     Nothing,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Callbacks {
+    pub(crate) attempts_max: u32,
+    pub(crate) timeout: Span,
+    pub(crate) concurrency: usize,
+    pub(crate) workspace_concurrency: usize,
+    pub(crate) pause: Span,
+    pub(crate) pause_max: Span,
+    pub(crate) inside: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -62,6 +62,7 @@ fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Erro
         bare_list_max: limits.bare_list_max.into(),
         key_rate: api::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
         workspace_rate: api::Rate { per_second: limits.workspace_per_second, burst: limits.workspace_burst },
+        trigger_rate: api::Rate { per_second: limits.trigger_per_second, burst: limits.trigger_burst },
         quotas: quotas(config),
         streams_max: config.server.streams_max,
         feed_poll: config.store.feed_poll.0,

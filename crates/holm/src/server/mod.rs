@@ -6,6 +6,7 @@
 
 mod acme;
 pub(crate) mod assembly;
+mod callbacks;
 mod dns;
 mod edge;
 mod first_start;
@@ -62,6 +63,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
     let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
 
+    let callbacks = callbacks::open(&config, &store)?;
+
     let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
@@ -75,6 +78,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
     let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
+    let sending = ending.draining.clone();
+    let sender = tokio::spawn(async move { callbacks.run(sending).await });
     api::fleet::ready(&app).await;
     let upkeep = Upkeep { store, auth, app: app.clone(), logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
@@ -85,6 +90,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     forget_address(&config);
     // It ends with the draining, which is over; a failure in it was logged where it happened.
     let _ = fleet.await;
+    let _ = sender.await;
     sandboxes.leave().await;
     tracing::info!("stopped");
     observation.finish().await;

@@ -11,6 +11,7 @@ use http::{StatusCode, header};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::{Map, json};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::time::Duration;
 use store::Store;
 use tokio_util::sync::CancellationToken;
@@ -59,12 +60,24 @@ async fn metrics(State(probes): State<Probes>) -> Response {
 }
 
 /// Bounds the time until an answer starts, turns a panic into an answer, and ends event streams when draining.
-async fn guard(State(probes): State<Probes>, request: Request, next: Next) -> Response {
-    let answer = AssertUnwindSafe(tokio::time::timeout(probes.request_timeout, next.run(request))).catch_unwind();
+async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -> Response {
+    let patience = api::Patience::default();
+    request.extensions_mut().insert(patience.clone());
+    let answer = AssertUnwindSafe(in_time(probes.request_timeout, patience, next.run(request))).catch_unwind();
     match answer.await {
-        Ok(Ok(response)) => end_with_drain(response, probes.draining),
-        Ok(Err(_)) => refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", "the request took too long; try again"),
+        Ok(Some(response)) => end_with_drain(response, probes.draining),
+        Ok(None) => refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", "the request took too long; try again"),
         Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; the cause is in its log"),
+    }
+}
+
+/// What does not come in time, unless it was said that it will take longer, is given up.
+async fn in_time<T>(limit: Duration, patience: api::Patience, answer: impl Future<Output = T>) -> Option<T> {
+    let mut answer = pin!(answer);
+    match tokio::time::timeout(limit, &mut answer).await {
+        Ok(answer) => Some(answer),
+        Err(_) if patience.was_asked() => Some(answer.await),
+        Err(_) => None,
     }
 }
 

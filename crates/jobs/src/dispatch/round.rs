@@ -111,7 +111,7 @@ impl Round {
             rules::after(&one.task, &one.outcome, execution.phase, patience, luck)
         };
         let after: Vec<Task> = ended.iter().map(after).collect();
-        let accepted = tasks::record(tx, &execution.id, &after)?;
+        let accepted = tasks::record(tx, &after)?;
         for (task, one) in after.iter().zip(ended).filter(|(task, _)| accepted.contains(&(task.index, task.attempt))) {
             rules::ended(execution, task.state, now);
             let Some(attempt) = attempt_of(task) else { continue };

@@ -154,6 +154,17 @@ impl<'c> Tx<'c> {
         self.note(result)
     }
 
+    /// Bytes that the database takes on its disk.
+    pub fn size(&mut self) -> Result<u64, Error> {
+        let sql = match self.conn {
+            Conn::Sqlite(_) => "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+            Conn::Postgres(_) => "SELECT pg_database_size(current_database())",
+        };
+        let row = self.find("the database", sql, &[])?;
+        let bytes = row.map_or(Ok(0), |row| row.int(0))?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    }
+
     /// Every column of every table in order, with its place in the primary key or 0.
     pub(crate) fn columns(&mut self) -> Result<Vec<(String, String, i64)>, Error> {
         let sql = match self.conn {

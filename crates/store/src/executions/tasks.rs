@@ -127,17 +127,16 @@ pub fn claim_again(tx: &mut Tx<'_>, task: &Task, holder: &str, now: Timestamp) -
 /// Rows that one statement records. Few sizes, so that statements stay prepared.
 const RECORDED_AT_ONCE: [usize; 3] = [64, 8, 1];
 
-/// Accepts what came of tries of one execution: each once, and from whoever holds it. `ended` are the tasks as they shall
+/// Accepts what came of tries: each once, and from whoever holds it. `ended` are the tasks as they shall
 /// be. Answers index and attempt of those that were accepted.
-pub fn record(tx: &mut Tx<'_>, execution: &ExecutionId, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, Error> {
+pub fn record(tx: &mut Tx<'_>, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, Error> {
     let mut accepted = BTreeSet::new();
     let mut left = ended;
     while !left.is_empty() {
         let size = RECORDED_AT_ONCE.into_iter().find(|size| *size <= left.len()).unwrap_or(1);
         let (now, later) = left.split_at(size);
         left = later;
-        let mut params = vec![Value::from(execution)];
-        params.extend(now.iter().flat_map(recorded));
+        let params: Vec<Value> = now.iter().flat_map(recorded).collect();
         for row in tx.query(TABLE, &recording(size), &params)? {
             accepted.insert((row.int(0)?, row.int(1)?));
         }
@@ -146,7 +145,8 @@ pub fn record(tx: &mut Tx<'_>, execution: &ExecutionId, ended: &[Task]) -> Resul
 }
 
 /// What a statement of [`recording`] says of one task.
-const RECORDED: [(&str, &str); 12] = [
+const RECORDED: [(&str, &str); 13] = [
+    ("execution_id", "TEXT"),
     ("task", "BIGINT"),
     ("attempt", "BIGINT"),
     ("holder", "TEXT"),
@@ -164,6 +164,7 @@ const RECORDED: [(&str, &str); 12] = [
 fn recorded(task: &Task) -> [Value; RECORDED.len()] {
     let failure = task.failure.as_ref();
     [
+        (&task.execution).into(),
         task.index.into(),
         task.attempt.into(),
         task.holder.as_str().into(),
@@ -179,9 +180,10 @@ fn recorded(task: &Task) -> [Value; RECORDED.len()] {
     ]
 }
 
-/// The statement for so many tasks. PostgreSQL has to be told the types of bare values.
+/// The statement for so many tasks. PostgreSQL has to be told the types of bare values. SQLite shall find each task by its
+/// whole primary key: with the execution as a constant it would read all tasks of it, and with a bare holder all of his.
 fn recording(size: usize) -> String {
-    let mut number = 1;
+    let mut number = 0;
     let mut cell = |sort: &str| {
         number += 1;
         format!("CAST(${number} AS {sort})")
@@ -194,8 +196,8 @@ fn recording(size: usize) -> String {
          UPDATE tasks SET state = new.state, failures = new.failures, losses = new.losses, not_before = new.not_before,
              started_at = new.started_at, ended_at = new.ended_at, failure = new.failure,
              failure_code = new.failure_code, failure_text = new.failure_text
-         FROM new WHERE tasks.execution_id = $1 AND tasks.task = new.task AND tasks.attempt = new.attempt
-             AND tasks.holder = new.holder AND tasks.state = 'running'
+         FROM new WHERE tasks.execution_id = new.execution_id AND tasks.task = new.task AND tasks.attempt = new.attempt
+             AND tasks.holder || '' = new.holder AND tasks.state = 'running'
          RETURNING tasks.task, tasks.attempt"
     )
 }

@@ -47,6 +47,7 @@ const SEALED: &[SealedColumn] = &[
     whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
     whole!("execution_orders", &["execution_id"], "'executions/' || execution_id", "plan"),
     whole!("settings", &["name"], "'settings/' || name", "value"),
+    whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
 ];
 

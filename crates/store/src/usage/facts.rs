@@ -42,7 +42,7 @@ pub fn insert_facts(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<Met, Error> {
     // Two servers that write the same facts in the same order do not lock each other out.
     facts.sort_by(|a, b| a.id.cmp(&b.id));
     let mut met = Met::default();
-    for piece in pieces(&facts) {
+    for piece in pieces(&facts, COLUMNS.split(',').count()) {
         let values: Vec<Value> = piece.iter().flat_map(|fact| values(fact)).collect();
         let places = places(piece.len(), values.len() / piece.len().max(1));
         let sql =

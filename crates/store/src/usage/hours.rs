@@ -2,6 +2,7 @@
 
 use super::insert;
 use crate::{Error, Row, Tx, params};
+use types::ids::AccountId;
 
 const TABLE: &str = "usage_hours";
 
@@ -30,6 +31,14 @@ pub fn read_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<V
     let sql = "SELECT class_id, hour, series_id, amount FROM usage_hours
                WHERE class_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, series_id";
     tx.query(TABLE, sql, params![class, first, end])?.iter().map(read).collect()
+}
+
+/// As [`read_hours`], of all classes of an account, in no certain order.
+pub fn read_hours_of(tx: &mut Tx<'_>, account: &AccountId, first: i64, end: i64) -> Result<Vec<Added>, Error> {
+    let sql = "SELECT h.class_id, h.hour, h.series_id, h.amount FROM usage_hours h
+               JOIN usage_classes c ON c.id = h.class_id
+               WHERE c.account_id = $1 AND h.hour >= $2 AND h.hour < $3";
+    tx.query(TABLE, sql, params![account, first, end])?.iter().map(read).collect()
 }
 
 /// As [`read_hours`], in no certain order, and removes them.

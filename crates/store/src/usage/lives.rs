@@ -120,7 +120,7 @@ impl Life {
 pub fn lock(tx: &mut Tx<'_>, subjects: &[&str]) -> Result<Vec<Life>, Error> {
     loop {
         let mut found = Vec::with_capacity(subjects.len());
-        for piece in pieces(subjects) {
+        for piece in pieces(subjects, 1) {
             let wanted: Vec<Value> = piece.iter().map(|subject| (*subject).into()).collect();
             let list = places(1, piece.len());
             let sql = format!("SELECT {COLUMNS} FROM usage_lives WHERE subject IN {list} ORDER BY subject");

@@ -11,7 +11,7 @@ mod series;
 
 pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days, unpacked_days};
 pub use facts::{Fact, Met, Stamp, facts_of, insert_facts};
-pub use hours::{Added, add_hours, read_hours, take_hours};
+pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
     Anchor, Life, Live, Owner, Phase, Place, Until, live, lives_after, lives_in, lock, lock_on, own, save,
 };
@@ -20,13 +20,16 @@ pub use series::{Class, Series, class, classes, find_series, read_series};
 
 use crate::{Error, Tx, Value};
 
-/// Rows that one statement writes or looks for. SQLite looks its numbered values up one by one, so more is no faster.
+/// Rows that one statement writes or looks for.
 const STEPS: [usize; 3] = [32, 8, 1];
+/// Values of one statement. SQLite looks each of them up among all, so more are slower.
+const VALUES_MAX: usize = 256;
 
 /// Cuts a list into pieces of few lengths, so that few texts of statements have to be prepared.
-fn pieces<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
+fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
-        let length = STEPS.into_iter().find(|step| *step <= rest.len())?;
+        let fits = |step: &usize| *step <= rest.len() && (*step == 1 || step * columns <= VALUES_MAX);
+        let length = STEPS.into_iter().find(fits)?;
         let (piece, after) = rest.split_at(length);
         rest = after;
         Some(piece)
@@ -45,8 +48,8 @@ fn places(rows: usize, columns: usize) -> String {
 /// Writes many rows with few statements. `into` names table and columns, `clash` says what happens to rows that are
 /// there.
 fn insert(tx: &mut Tx<'_>, table: &'static str, into: &str, clash: &str, rows: &[Vec<Value>]) -> Result<(), Error> {
-    for piece in pieces(rows) {
-        let columns = piece.first().map_or(0, Vec::len);
+    let columns = rows.first().map_or(0, Vec::len);
+    for piece in pieces(rows, columns) {
         let sql = format!("INSERT INTO {into} VALUES {} {clash}", places(piece.len(), columns));
         tx.execute(table, &sql, &piece.concat())?;
     }

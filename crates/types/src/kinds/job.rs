@@ -129,6 +129,7 @@ impl Kind for Job {
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
         Port::check_all(runtime.ports.as_deref(), &[], problems);
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
+        Trigger::check_addresses(spec.triggers.as_deref(), Self::NAME, &self.metadata.name, problems);
         let on_memory = runtime.disk_percent.is_none() || runtime.generation.unwrap_or_default() == Generation::Mk3;
         problems.require(on_memory, "spec.runtime.diskPercent", "is only possible for microVMs (generation mk3)");
         JobVolume::check_all(spec.volumes.as_deref().unwrap_or_default(), problems);

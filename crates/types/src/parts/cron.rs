@@ -1,7 +1,12 @@
-//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are UTC.
+//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are UTC, or of a named zone.
+//!
+//! Where clocks are set forward, a fixed time that does not exist is due at the first instant that does; where they are
+//! set back, a fixed time that comes twice is due once, the first time. Lines with a `*` in the minute or the hour keep
+//! their beat: they skip what does not exist and are due both times.
 
 use crate::Timestamp;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::Zoned;
 use jiff::tz::TimeZone;
 
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
@@ -22,11 +27,16 @@ pub enum BadCron {
     Form,
     #[error("never fires: no date has that day and month")]
     Never,
+    #[error("must be the name of a time zone such as `Europe/Paris`")]
+    Zone,
 }
 
 /// When something is due, again and again.
 #[derive(Debug, Clone)]
-pub struct Cron(croner::Cron);
+pub struct Cron {
+    line: croner::Cron,
+    zone: TimeZone,
+}
 
 impl Cron {
     pub fn parse(line: &str) -> Result<Self, BadCron> {
@@ -44,18 +54,41 @@ impl Cron {
             alone[index] = fields[index];
             parser.parse(&alone.join(" ")).map_err(|_| BadCron::Field { field })?;
         }
-        let cron = Self(parser.parse(&fields.join(" ")).map_err(|_| BadCron::Form)?);
+        let line = parser.parse(&fields.join(" ")).map_err(|_| BadCron::Form)?;
+        let cron = Self { line, zone: TimeZone::UTC };
         cron.next_after(REFERENCE).ok_or(BadCron::Never)?;
         Ok(cron)
     }
 
+    /// The same line by the clocks of a place: the IANA name of its zone.
+    pub fn in_zone(self, name: &str) -> Result<Self, BadCron> {
+        Ok(Self { zone: TimeZone::get(name).map_err(|_| BadCron::Zone)?, ..self })
+    }
+
+    pub fn check_zone(name: &str) -> Result<(), BadCron> {
+        TimeZone::get(name).map(drop).map_err(|_| BadCron::Zone)
+    }
+
     /// The first time later than `time` at which it is due.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
-        let from = jiff::Timestamp::from_millisecond(time.ms()).ok()?.to_zoned(TimeZone::UTC).datetime();
-        let next = self.0.find_next_occurrence(&from, false).ok()?;
-        let next = next.to_zoned(TimeZone::UTC).ok()?;
-        Some(Timestamp::from_ms(next.timestamp().as_millisecond()))
+        let from = self.local(time)?;
+        self.line.find_next_occurrence(&from, false).ok().map(|next| instant(&next))
     }
+
+    /// The last time at which it was due, `time` itself included.
+    pub fn latest_until(&self, time: Timestamp) -> Option<Timestamp> {
+        let from = self.local(time)?;
+        self.line.find_previous_occurrence(&from, true).ok().map(|last| instant(&last))
+    }
+
+    /// Cut to the second, because a line knows nothing finer.
+    fn local(&self, time: Timestamp) -> Option<Zoned> {
+        Some(jiff::Timestamp::from_second(time.seconds()).ok()?.to_zoned(self.zone.clone()))
+    }
+}
+
+fn instant(time: &Zoned) -> Timestamp {
+    Timestamp::from_ms(time.timestamp().as_millisecond())
 }
 
 #[cfg(test)]
@@ -74,6 +107,25 @@ mod tests {
         assert_eq!(next("0 9 * * MON", "2026-04-16T09:30:00Z"), "2026-04-20T09:00:00.000Z");
     }
 
+    fn in_berlin(line: &str, from: &str, count: usize) -> Vec<String> {
+        let cron = Cron::parse(line).unwrap().in_zone("Europe/Berlin").unwrap();
+        let times = std::iter::successors(cron.next_after(from.parse().unwrap()), |last| cron.next_after(*last));
+        times.take(count).map(|time| time.to_string()[..16].to_owned()).collect()
+    }
+
+    #[test]
+    fn a_time_that_does_not_exist_is_due_at_once_after_and_one_that_comes_twice_is_due_once() {
+        // Clocks went from 02:00 to 03:00 on 29 March (01:00 UTC).
+        let spring = in_berlin("30 2 * * *", "2026-03-28T00:00:00Z", 3);
+        assert_eq!(spring, ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"]);
+        // Clocks went from 03:00 back to 02:00 on 25 October (01:00 UTC).
+        let autumn = in_berlin("30 2 * * *", "2026-10-24T00:00:00Z", 3);
+        assert_eq!(autumn, ["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-26T01:30"]);
+        let hourly = in_berlin("0 * * * *", "2026-10-24T23:30:00Z", 4);
+        assert_eq!(hourly, ["2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00"]);
+        assert_eq!(Cron::parse("* * * * *").unwrap().in_zone("Europe/Nowhere").unwrap_err(), BadCron::Zone);
+    }
+
     #[test]
     fn a_wrong_line_says_what_is_wrong() {
         assert_eq!(Cron::parse("* * * *").unwrap_err(), BadCron::FieldCount { found: 4 });
@@ -89,6 +141,23 @@ mod tests {
         #[test]
         fn no_line_is_too_odd(line in "\\PC{0,40}|([0-9*/,LW#?-]{1,6} ){4}[0-9A-Z*/,LW#?-]{1,6}") {
             let _ = Cron::parse(&line);
+        }
+
+        /// Looking back finds what looking forward would have come to, also where clocks are set.
+        #[test]
+        fn backwards_and_forwards_agree(
+            line in "([0-9]|[1-5][0-9]|\\*|\\*/7) ([0-9]|1[0-9]|2[0-3]|\\*|\\*/5) (\\*|[1-9]|[12][0-8]) \\* (\\*|MON|SUN)",
+            zone in proptest::sample::select(&["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"][..]),
+            ms in 1_767_225_600_000..1_830_297_600_000_i64,
+        ) {
+            let cron = Cron::parse(&line).unwrap().in_zone(zone).unwrap();
+            let time = Timestamp::from_ms(ms);
+            let next = cron.next_after(time).unwrap();
+            prop_assert!(next > time);
+            prop_assert_eq!(cron.latest_until(next), Some(next));
+            let last = cron.latest_until(time).unwrap();
+            prop_assert!(last <= time);
+            prop_assert_eq!(cron.next_after(last), Some(next));
         }
     }
 }

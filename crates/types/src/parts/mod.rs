@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+pub mod addresses;
 pub mod cron;
 mod deployment;
 pub mod duration;

@@ -1,6 +1,7 @@
 //! Names that other systems define: variables, hosts, headers, paths, addresses.
 
 use super::TextMap;
+use super::addresses::is_public;
 use super::limits::{PATH_MAX, URL_MAX};
 use crate::Problems;
 
@@ -35,6 +36,26 @@ pub fn is_web_address(text: &str) -> bool {
     parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
+/// An address that users may have this server call, as far as its text tells: whether a name leads inside is seen when it
+/// is resolved. Says the rule that it breaks.
+pub fn check_callable(text: &str) -> Result<(), &'static str> {
+    if !is_web_address(text) {
+        return Err("must be an http or https address");
+    }
+    let Ok(url) = url::Url::parse(text) else { return Err("must be an http or https address") };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not hold a user name or a password");
+    }
+    // The parser has read all ways to write an IPv4 address, such as `0x7f.1`.
+    let inside = match url.host() {
+        Some(url::Host::Ipv4(address)) => !is_public(address.into()),
+        Some(url::Host::Ipv6(address)) => !is_public(address.into()),
+        Some(url::Host::Domain(name)) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
+        None => true,
+    };
+    if inside { Err("must not lead to an address that is not on the internet") } else { Ok(()) }
+}
+
 /// `owner/repo`, as code hosts write it.
 pub fn is_repository(text: &str) -> bool {
     let part = |part: &str| {
@@ -60,6 +81,44 @@ pub fn check_headers(headers: Option<&TextMap>, at: &str, problems: &mut Problem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_address_inside_is_not_callable_however_it_is_written() {
+        let refused = "ftp://a.example http://u@a.example http://u:p@a.example http://127.0.0.1:8080/x http://2130706433/ \
+            http://0x7f.1/ http://0177.0.0.1 http://127.1 http://10.0.0.1 http://169.254.169.254/latest http://[::1]/ \
+            http://[::ffff:10.0.0.1] http://[fd00::1]:80 http://localhost http://LOCALHOST./ http://[64:ff9b::a00:1] \
+            http://\u{ff11}\u{ff12}\u{ff17}.0.0.1/ https:/\t/10.0.0.1";
+        for address in refused.split(' ').filter(|address| !address.is_empty()) {
+            assert!(check_callable(address).is_err(), "{address}");
+        }
+        for address in
+            ["https://a.example", "http://a.example:8443/x?y#z", "https://1.1.1.1/", "http://[2606:4700::1]:9/"]
+        {
+            assert_eq!(check_callable(address), Ok(()), "{address}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_way_to_write_an_inside_address_is_refused(last in 0..=255_u8, form in 0..5_u8, port: u16) {
+            let number = 0x0a00_0000 + u32::from(last);
+            let host = match form {
+                0 => format!("10.0.0.{last}"),
+                1 => number.to_string(),
+                2 => format!("{number:#x}"),
+                3 => format!("10.{last}"),
+                _ => format!("[::ffff:10.0.0.{last}]"),
+            };
+            let address = format!("http://{host}:{port}/");
+            prop_assert!(check_callable(&address).is_err());
+        }
+
+        #[test]
+        fn no_address_is_too_odd(text in "(https?://)?\\PC{0,40}") {
+            let _ = check_callable(&text);
+        }
+    }
 
     #[test]
     fn names_of_other_systems_are_known() {

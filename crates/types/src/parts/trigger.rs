@@ -1,7 +1,7 @@
 //! What starts a workload: requests, requests without waiting, and the clock.
 
 use super::{Cron, Generation, Sensitive, limits, names};
-use crate::{Problems, World};
+use crate::{KindName, Problems, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +12,10 @@ use std::collections::BTreeSet;
 const CALLBACK_SECRET_LENGTH: usize = 40;
 /// Characters of a generated trigger id.
 const ID_LENGTH: usize = 12;
+/// Of `authenticationType`: whoever knows the address may call.
+const PUBLIC: &str = "public";
+/// What a resource answers at by itself, so no trigger may.
+const OWN_PATHS: [&str; 1] = ["executions"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -59,6 +63,9 @@ pub struct TriggerConfiguration {
     /// Seconds, of async triggers.
     #[schemars(range(min = 1, max = limits::ASYNC_TIMEOUT_S_MAX))]
     pub timeout: Option<i64>,
+    /// By whose clocks `schedule` is meant: an IANA name such as `Europe/Paris`. UTC when absent.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub timezone: Option<String>,
 }
 
 /// Read-only members are ignored when they are sent, whatever they hold.
@@ -81,19 +88,54 @@ impl Trigger {
         let none = TriggerConfiguration::default();
         let set = self.configuration.as_ref().unwrap_or(&none);
         let at = format!("{at}.configuration");
-        let schedule = set.schedule.as_deref().filter(|line| !line.is_empty());
-        match schedule.map(Cron::parse) {
-            Some(Err(error)) => problems.add(format!("{at}.schedule"), error.to_string()),
-            None if self.kind == Some(TriggerType::Cron) => {
-                problems.add(format!("{at}.schedule"), "is required for cron triggers");
-            }
-            Some(Ok(_)) | None => {}
-        }
+        set.check_schedule(self.kind, &at, problems);
         let timed = set.timeout.is_none() || generation == Generation::Mk3;
         problems.require(timed, format!("{at}.timeout"), "is only possible for microVMs (generation mk3)");
-        let callback = set.callback_url.as_deref().filter(|url| !url.is_empty());
-        let callable = callback.is_none_or(names::is_web_address);
-        problems.require(callable, format!("{at}.callbackUrl"), "must be an http or https address");
+        if let Some(Err(rule)) = set.callback().map(names::check_callable) {
+            problems.add(format!("{at}.callbackUrl"), rule);
+        }
+    }
+
+    /// The rules of the addresses at which the triggers of an object are called.
+    pub fn check_addresses(triggers: Option<&[Self]>, kind: KindName, name: &str, problems: &mut Problems) {
+        let mut taken = BTreeSet::new();
+        for (index, trigger) in triggers.unwrap_or_default().iter().enumerate() {
+            let Some(address) = trigger.address(kind, name) else { continue };
+            let field = format!("spec.triggers[{index}].configuration.path");
+            if let Err(rule) = check_address(&address, kind, name) {
+                problems.add(&field, rule);
+            }
+            problems.require(taken.insert(address), field, "is the path of another trigger of this object");
+        }
+    }
+
+    /// Where requests reach it, behind the inference address of the workspace; `None` when no request does.
+    pub fn address(&self, kind: KindName, name: &str) -> Option<String> {
+        if !matches!(self.kind, Some(TriggerType::Http | TriggerType::HttpAsync)) {
+            return None;
+        }
+        let path = self.configuration.as_ref().and_then(|set| set.path.as_deref());
+        match path.map(|path| path.strip_prefix('/').unwrap_or(path)).filter(|path| !path.is_empty()) {
+            Some(path) => Some(path.to_owned()),
+            None => Some(format!("{}/{name}/{}", kind.plural(), self.id.as_deref().unwrap_or_default())),
+        }
+    }
+
+    /// When it is due, if the clock starts it and it is on.
+    pub fn cron(&self) -> Option<Cron> {
+        let set = self.configuration.as_ref().filter(|_| self.is_on() && self.kind == Some(TriggerType::Cron))?;
+        let cron = Cron::parse(set.schedule.as_deref()?).ok()?;
+        set.zone().map_or(Ok(cron.clone()), |zone| cron.in_zone(zone)).ok()
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.enabled.unwrap_or(true)
+    }
+
+    /// Whether it may be called without credentials.
+    pub fn is_public(&self) -> bool {
+        let set = self.configuration.as_ref().and_then(|set| set.authentication_type.as_deref());
+        set.is_some_and(|kind| kind.eq_ignore_ascii_case(PUBLIC))
     }
 
     /// Gives every trigger an id of its own, and one that calls back a secret to sign with.
@@ -124,11 +166,54 @@ impl Trigger {
 }
 
 impl TriggerConfiguration {
+    /// Whom to tell what came of it.
+    pub fn callback(&self) -> Option<&str> {
+        self.callback_url.as_deref().filter(|url| !url.is_empty())
+    }
+
+    /// The zone of the schedule, where it is not UTC.
+    pub fn zone(&self) -> Option<&str> {
+        self.timezone.as_deref().filter(|zone| !zone.is_empty())
+    }
+
+    fn check_schedule(&self, kind: Option<TriggerType>, at: &str, problems: &mut Problems) {
+        match self.schedule.as_deref().filter(|line| !line.is_empty()).map(Cron::parse) {
+            Some(Err(error)) => problems.add(format!("{at}.schedule"), error.to_string()),
+            None if kind == Some(TriggerType::Cron) => {
+                problems.add(format!("{at}.schedule"), "is required for cron triggers");
+            }
+            Some(Ok(_)) | None => {}
+        }
+        if let Some(Err(error)) = self.zone().map(Cron::check_zone) {
+            problems.add(format!("{at}.timezone"), error.to_string());
+        }
+    }
+
     fn complete(&mut self, old: Option<&Self>, world: &World) {
-        let calls_back = self.callback_url.as_deref().is_some_and(|url| !url.is_empty());
+        let calls_back = self.callback().is_some();
         let stored = old.and_then(|old| old.callback_secret.clone());
         let secret = || stored.unwrap_or_else(|| Sensitive(world.random_text(CALLBACK_SECRET_LENGTH)));
         self.callback_secret = calls_back.then(secret);
+    }
+}
+
+/// Nothing that needs decoding, and nothing that another object or the server itself answers at.
+fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'static str> {
+    let plain = |step: &str| {
+        !matches!(step, "" | "." | "..")
+            && step.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
+    };
+    let steps: Vec<&str> = address.split('/').collect();
+    if !steps.iter().all(|step| plain(step)) {
+        return Err("must be words of letters, digits, `-`, `.`, `_` and `~` with `/` between them");
+    }
+    let of_a_kind = |step: &&str| KindName::ALL.iter().any(|kind| kind.plural() == *step);
+    match steps.as_slice() {
+        [plural, own, rest, ..] if *plural == kind.plural() && *own == name && !OWN_PATHS.contains(rest) => Ok(()),
+        [first, ..] if of_a_kind(first) => Err(
+            "must not be where another object answers: begin with `/jobs/NAME/` of this object, or with a word that is no kind",
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answer;
 mod catalog;
+mod delivery;
 mod domain;
 mod execution;
 mod identity;
@@ -21,6 +22,7 @@ pub use catalog::{
     ChangelogEntry, ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
     PrivateLocation, PublicIp, PublicIps, Region, SandboxDefinition, Template, TemplateVariable,
 };
+pub use delivery::Delivery;
 pub use domain::{CustomDomainShareRequest, CustomDomainShareTarget};
 pub use execution::{
     CreateJobExecutionOutput, CreateJobExecutionRequest, JobExecution, JobExecutionMetadata, JobExecutionSpec,

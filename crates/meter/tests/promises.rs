@@ -1,0 +1,227 @@
+//! What people are told of their bills, case by case.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::town::at;
+use common::{HOUR, MONDAY, Place};
+use meter::{Answer, Filter, Happened, Owner, PriceBook, Question, Stamp, UsageFact, Window};
+use store::Error;
+use types::ids::AccountId;
+use types::usage::{Dimension, ResourceType};
+use types::wire::{GroupBy, Resolution};
+
+on_both!(
+    an_entry_has_what_the_interface_says,
+    what_runs_is_seen_within_the_second,
+    a_dead_machine_costs_nothing_more,
+    a_fact_counts_once_and_contradictions_are_told,
+    a_late_fact_is_seen_as_a_correction,
+    types_are_told_that_were_used,
+    the_first_owner_stands,
+);
+
+fn account() -> AccountId {
+    AccountId::known("acc_1")
+}
+
+fn owner(workspace: &str, dimension: Dimension, name: &str, uuid: &str) -> Owner {
+    let machine = (dimension == Dimension::SandboxRuntime).then(|| "machine".to_owned());
+    Owner { account: account(), workspace: workspace.into(), dimension, name: name.into(), uuid: uuid.into(), machine }
+}
+
+fn fact(subject: &str, ms: i64, happened: Happened) -> UsageFact {
+    let id = format!("{subject}-{ms}-{happened:?}");
+    UsageFact { id, subject: subject.into(), number: 0, at: at(MONDAY + ms), stamp: None, happened }
+}
+
+async fn register(place: &Place, subject: &str, owner: Owner) {
+    let subject = subject.to_owned();
+    place.store.write(move |tx| meter::register(tx, &subject, &owner)).await.unwrap();
+}
+
+async fn take_in(place: &Place, facts: Vec<UsageFact>) -> meter::Taken {
+    place.store.write(move |tx| meter::take_in(tx, &facts)).await.unwrap()
+}
+
+fn question(group_by: &[GroupBy]) -> Question {
+    Question {
+        account: account(),
+        window: Window { start: at(MONDAY), end: at(MONDAY + 48 * HOUR) },
+        resolution: Resolution::Daily,
+        group_by: group_by.to_vec(),
+        filter: Filter::default(),
+        limit: 100,
+        after: None,
+    }
+}
+
+async fn ask(place: &Place, question: &Question) -> Answer {
+    let (question, now) = (question.clone(), place.now());
+    let mut prices = PriceBook::new();
+    prices.set(Dimension::SandboxRuntime, at(0), "0.5".parse().unwrap());
+    place.store.read(move |tx| meter::answer(tx, &question, &prices, now)).await.unwrap()
+}
+
+/// GB-seconds of sandboxes.
+async fn used(place: &Place) -> f64 {
+    ask(place, &question(&[GroupBy::BillingDimension])).await.total.usage.units()
+}
+
+/// Two sandboxes of 1 GB, each on for ten seconds, and a volume.
+async fn small_town(place: &Place) {
+    place.set(MONDAY + 30 * HOUR);
+    register(place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
+    register(place, "two", owner("other", Dimension::SandboxRuntime, "box", "res_2")).await;
+    register(place, "disk", owner("main", Dimension::VolumeStorage, "disk", "")).await;
+    let on = |subject: &str| {
+        let started = fact(subject, 0, Happened::Started { memory_mb: 1024 });
+        [started, fact(subject, 10_000, Happened::Stopped)]
+    };
+    let disk =
+        [fact("disk", 0, Happened::Stored { bytes: 1 << 30 }), fact("disk", 5000, Happened::Stored { bytes: 0 })];
+    take_in(place, [on("one"), on("two"), disk].concat()).await;
+}
+
+/// Splits, and for each entry what its members are: workspace, type, name, uuid, dimension; then cost, and usage if told.
+const ENTRIES: &[(&[GroupBy], &[&str])] = &[
+    (&[], &["- - - - - 10 -"]),
+    (&[GroupBy::Workspace], &["main - - - - 5 -", "other - - - - 5 -"]),
+    (&[GroupBy::ResourceType], &["- sandbox - - - 10 -", "- volume - - - 0 -"]),
+    (&[GroupBy::ResourceName], &["main sandbox box - - 5 -", "main volume disk - - 0 -", "other sandbox box - - 5 -"]),
+    (
+        &[GroupBy::ResourceUuid],
+        &["main sandbox box res_1 - 5 -", "main volume disk - - 0 -", "other sandbox box res_2 - 5 -"],
+    ),
+    (
+        &[GroupBy::BillingDimension],
+        &["- sandbox - - sandbox_compute_runtime_gbs 10 20", "- volume - - volume_storage_gbs 0 5"],
+    ),
+    (
+        &[GroupBy::BillingDimension, GroupBy::Workspace],
+        &[
+            "main sandbox - - sandbox_compute_runtime_gbs 5 10",
+            "main volume - - volume_storage_gbs 0 5",
+            "other sandbox - - sandbox_compute_runtime_gbs 5 10",
+        ],
+    ),
+];
+
+async fn an_entry_has_what_the_interface_says(place: Place) {
+    small_town(&place).await;
+    for (group_by, expect) in ENTRIES {
+        let question = question(group_by);
+        let wire = ask(&place, &question).await.wire(&question, None);
+        let shown = |entry: &types::wire::AccountMetricsDataEntry| {
+            let text = |member: &Option<String>| member.clone().unwrap_or("-".into());
+            let usage = entry.summary.usage.map_or("-".into(), |usage| usage.to_string());
+            let members = [
+                &entry.workspace,
+                &entry.resource_type,
+                &entry.resource_name,
+                &entry.resource_uuid,
+                &entry.billing_dimension,
+            ];
+            format!("{} {} {usage}", members.map(text).join(" "), entry.summary.cost)
+        };
+        assert_eq!(wire.data.iter().map(shown).collect::<Vec<_>>(), *expect, "{group_by:?}");
+        let told = group_by.contains(&GroupBy::BillingDimension);
+        assert_eq!(wire.summary.total_usage, told.then_some(25.0));
+        assert_eq!(wire.summary.total_cost, 10.0);
+        let total: f64 = wire.data.iter().map(|entry| entry.summary.cost).sum();
+        assert_eq!(total, wire.summary.total_cost);
+        for entry in &wire.data {
+            assert_eq!(entry.timeseries.len(), 2);
+            assert!(entry.timeseries.iter().all(|point| point.usage.is_some() == told));
+            assert_eq!((entry.timeseries[0].cost, entry.timeseries[1].cost), (entry.summary.cost, 0.0));
+        }
+        assert_eq!((wire.meta.has_more, wire.meta.next_cursor.as_str()), (false, ""));
+    }
+}
+
+async fn what_runs_is_seen_within_the_second(place: Place) {
+    register(&place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
+    take_in(&place, vec![fact("one", 0, Happened::Started { memory_mb: 1024 })]).await;
+    assert_eq!(used(&place).await, 0.0);
+    for seconds in [1, 2, 3599, 3600, 7201] {
+        place.set(MONDAY + seconds * 1000);
+        let now = place.now();
+        place.store.write(move |tx| meter::alive(tx, "machine", now, None)).await.unwrap();
+        assert_eq!(used(&place).await, seconds as f64);
+        meter::roll(&place.store, now).await.unwrap();
+        assert_eq!(used(&place).await, seconds as f64);
+    }
+}
+
+async fn a_dead_machine_costs_nothing_more(place: Place) {
+    let stamp = |boot, mono_ms| Some(Stamp { boot, mono_ms });
+    place.set(MONDAY + 20 * HOUR);
+    register(&place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
+    let started = UsageFact { stamp: stamp(1, 500), ..fact("one", 0, Happened::Started { memory_mb: 1024 }) };
+    take_in(&place, vec![started]).await;
+    place.store.write(move |tx| meter::alive(tx, "machine", at(MONDAY + 9000), stamp(1, 9500))).await.unwrap();
+    // It is gone; hours later its next start has nothing of the instance, and says so.
+    meter::roll(&place.store, place.now()).await.unwrap();
+    place.store.write(move |tx| meter::alive(tx, "machine", at(MONDAY + 15 * HOUR), stamp(2, 100))).await.unwrap();
+    meter::roll(&place.store, place.now()).await.unwrap();
+    assert_eq!(used(&place).await, 9.0);
+    let stopped = UsageFact { stamp: stamp(2, 150), ..fact("one", 15 * HOUR, Happened::Stopped) };
+    take_in(&place, vec![stopped]).await;
+    assert_eq!(used(&place).await, 9.0);
+    // What was on its way for so long: it had ended even before.
+    take_in(&place, vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Happened::Stopped) }]).await;
+    assert_eq!(used(&place).await, 4.0);
+}
+
+async fn a_fact_counts_once_and_contradictions_are_told(place: Place) {
+    small_town(&place).await;
+    let mut again = fact("one", 0, Happened::Started { memory_mb: 1024 });
+    let taken = take_in(&place, vec![again.clone(), again.clone()]).await;
+    assert_eq!((taken.new, taken.duplicates, taken.conflicts.len()), (0, 2, 0));
+    again.happened = Happened::Started { memory_mb: 9999 };
+    let fresh = fact("two", 20_000, Happened::Alive);
+    let future = fact("two", 90 * HOUR, Happened::Alive);
+    let taken = take_in(&place, vec![again.clone(), fresh, future.clone()]).await;
+    assert_eq!((taken.new, taken.conflicts, taken.refused), (1, vec![again.id], vec![future.id]));
+    assert_eq!(used(&place).await, 25.0);
+}
+
+async fn a_late_fact_is_seen_as_a_correction(place: Place) {
+    small_town(&place).await;
+    place.set(MONDAY + 80 * HOUR);
+    meter::pack(&place.store, place.now()).await.unwrap();
+    take_in(&place, vec![fact("one", 4000, Happened::Stopped)]).await;
+    assert_eq!(used(&place).await, 19.0);
+    let window = Window { start: at(MONDAY), end: at(MONDAY + HOUR) };
+    let corrections = place.store.read(move |tx| meter::corrections(tx, &account(), window)).await.unwrap();
+    let told: Vec<_> = corrections
+        .iter()
+        .map(|(class, correction)| (class.dimension, correction.noted_at, correction.amount))
+        .collect();
+    assert_eq!(told, [(Dimension::SandboxRuntime, place.now(), -6000 * 1024)]);
+}
+
+async fn types_are_told_that_were_used(place: Place) {
+    small_town(&place).await;
+    let types = async |from: i64, to: i64| {
+        let (window, now) = (Window { start: at(MONDAY + from), end: at(MONDAY + to) }, place.now());
+        place.store.read(move |tx| meter::resource_types(tx, &account(), window, now)).await.unwrap()
+    };
+    assert_eq!(types(0, HOUR).await, [ResourceType::Sandbox, ResourceType::Volume]);
+    assert_eq!(types(5000, 6000).await, [ResourceType::Sandbox]);
+    assert_eq!(types(HOUR, 2 * HOUR).await, []);
+}
+
+async fn the_first_owner_stands(place: Place) {
+    small_town(&place).await;
+    register(&place, "one", owner("other", Dimension::SandboxRuntime, "thief", "res_3")).await;
+    let spent = async |workspace: Option<&'static str>| {
+        let (window, now) = (question(&[]).window, place.now());
+        let mut prices = PriceBook::new();
+        prices.set(Dimension::SandboxRuntime, at(0), "1".parse().unwrap());
+        let ask = move |tx: &mut store::Tx<'_>| meter::spent(tx, &account(), workspace, window, &prices, now);
+        place.store.read(ask).await.map(meter::Money::dollars).map_err(|error: Error| error.to_string())
+    };
+    assert_eq!(spent(Some("other")).await, Ok(10.0));
+    assert_eq!(spent(None).await, Ok(20.0));
+}
