@@ -96,7 +96,7 @@ async fn on_sqlite(cloud: &Cloud, report: &mut Report) -> anyhow::Result<()> {
     let mut ours = Vec::new();
     let mut theirs = vec![Vec::new(); rivals.len()];
     for _ in 0..REPETITIONS {
-        ours.push(Seen::of(cloud, &job, &mut client).await?);
+        ours.push(Seen::of(cloud, &job).await?);
         for (rival, rates) in rivals.iter().zip(&mut theirs) {
             rates.push(rival.rate(&peers)?);
         }
@@ -106,7 +106,7 @@ async fn on_sqlite(cloud: &Cloud, report: &mut Report) -> anyhow::Result<()> {
         report.set_peer("tasks_per_s", rival.name(), median(rates));
     }
     report.add("server_cpu_ms_per_task", median(ours.iter().map(|seen| seen.cpu_ms)), "ms");
-    singles(&job, &mut client, report).await
+    singles(&job, &mut cloud.client().await?, report).await
 }
 
 async fn on_postgres(cloud: &Cloud, cluster: &Cluster, report: &mut Report) -> anyhow::Result<()> {
@@ -116,7 +116,7 @@ async fn on_postgres(cloud: &Cloud, cluster: &Cluster, report: &mut Report) -> a
     job.run(&mut client, WARM_UP).await?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
-        ours.push(Seen::of(cloud, &job, &mut client).await?.rate);
+        ours.push(Seen::of(cloud, &job).await?.rate);
         if let Ok(venv) = &venv {
             theirs.push(venv.rate(&cluster.url(), Work::Program)?);
         }
@@ -160,9 +160,11 @@ struct Seen {
 }
 
 impl Seen {
-    async fn of(cloud: &Cloud, job: &Job, client: &mut Client) -> anyhow::Result<Self> {
+    async fn of(cloud: &Cloud, job: &Job) -> anyhow::Result<Self> {
+        // The server has closed connections that were idle while a peer was at work.
+        let mut client = cloud.client().await?;
         let (cpu, begun) = (cloud.process().processor_time()?, Instant::now());
-        job.run(client, TASKS).await?;
+        job.run(&mut client, TASKS).await?;
         let seconds = begun.elapsed().as_secs_f64();
         let cpu = cloud.process().processor_time()?.saturating_sub(cpu);
         Ok(Self { rate: TASKS as f64 / seconds, cpu_ms: cpu.as_secs_f64() * 1e3 / TASKS as f64 })

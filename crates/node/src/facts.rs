@@ -124,7 +124,11 @@ impl Journal {
         let count = kept.facts.iter().take_while(|fact| fact.number <= through).count();
         kept.facts.drain(..count);
         kept.stale += count;
-        if kept.facts.is_empty() || (kept.stale > STALE_AT_MOST && kept.stale > kept.facts.len()) {
+        if kept.facts.is_empty() {
+            // Facts are mostly let go of one by one: a new file each time would cost more than what they tell of.
+            kept.file.set_len(0)?;
+            kept.stale = 0;
+        } else if kept.stale > STALE_AT_MOST && kept.stale > kept.facts.len() {
             kept.file = rewrite(&self.path, &kept.facts)?;
             kept.stale = 0;
         }

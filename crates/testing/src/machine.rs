@@ -4,9 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Where the groups of a server's instances are, by the version of the interface.
 const GROUPS: [&str; 3] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+
+const CONTROLLERS: &str = "/sys/fs/cgroup";
+const SWEEP_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a server with instances needs to be told, so that it runs beside those of other tests.
 pub fn settings() -> Vec<(&'static str, String)> {
@@ -58,6 +64,39 @@ pub fn traces(data: &Path) -> io::Result<Vec<String>> {
     found.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
     found.extend(loops()?.into_iter().filter(|file| file.contains(&*place)));
     Ok(found)
+}
+
+/// Ends all instances of a server that is not there any more, and removes what holds them.
+pub fn sweep(data: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + SWEEP_MAX;
+    let groups = groups(data)?;
+    for group in &groups {
+        while !fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().is_empty()
+            && Instant::now() < deadline
+        {
+            // The shell has the command to kill; processes come and go meanwhile, which is why it is repeated.
+            Command::new("sh")
+                .arg("-c")
+                .arg("kill -9 $(cat \"$1\")")
+                .arg("sweep")
+                .arg(group.join("cgroup.procs"))
+                .output()?;
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+    let name = name(data)?;
+    for controller in fs::read_dir(CONTROLLERS)? {
+        let folder = controller?.path().join(&name);
+        for group in &groups {
+            let _ = fs::remove_dir(folder.join(group.file_name().unwrap_or_default()));
+        }
+        let _ = fs::remove_dir(folder);
+    }
+    let tables = Command::new("nft").args(["list", "tables"]).output()?.stdout;
+    for table in String::from_utf8_lossy(&tables).lines().filter(|line| line.contains(&name)) {
+        Command::new("nft").arg("delete").args(table.split_whitespace()).output()?;
+    }
+    Ok(())
 }
 
 /// The files that are shown as block devices.

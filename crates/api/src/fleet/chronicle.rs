@@ -21,6 +21,8 @@ use types::parts::Status;
 
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Facts that come within so long share a transaction: tasks make hundreds in a second.
+const GATHERING: Duration = Duration::from_millis(20);
 /// So long at most is what ran before a loss of the whole machine not billed, and so late is what runs now.
 const PROOF_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,8 +39,9 @@ pub(super) async fn run(app: App) {
 
 async fn write_all(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) {
     loop {
-        if let Err(error) = write_down(app, machine, proven).await {
-            later(&error).await;
+        match write_down(app, machine, proven).await {
+            Ok(()) => tokio::time::sleep(GATHERING).await,
+            Err(error) => later(&error).await,
         }
     }
 }

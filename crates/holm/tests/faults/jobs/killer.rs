@@ -1,5 +1,6 @@
 //! Kills the first processes of instances, which ends all of an instance at once.
 
+use super::process::Process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,17 +36,10 @@ impl Killer {
 /// `None` when there is no first process any more.
 fn kill_first(group: &Path) -> Option<()> {
     let processes = || fs::read_to_string(group.join("cgroup.procs")).ok();
-    let first = processes()?.lines().find(|id| is_first(id).unwrap_or(false))?.to_owned();
+    let first = processes()?.lines().find(|id| Process::read(id).is_some_and(|it| it.is_first))?.to_owned();
     let pid = Pid::from_raw(first.parse().ok()?)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // Still in the group now that it is held: so it is no other process with the same number.
     processes()?.lines().find(|id| **id == first)?;
     pidfd_send_signal(handle, Signal::KILL).ok()
-}
-
-/// Whether a process is the first of its namespace.
-fn is_first(id: &str) -> Option<bool> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.to_owned();
-    Some(ids.split_whitespace().last() == Some("1"))
 }

@@ -4,7 +4,7 @@ use super::tasks::{Act, IMAGE, RETRIES, TIMEOUT_S, Task};
 use super::witness::Instances;
 use crate::client::{Answer, Client};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,6 +17,8 @@ const TASKS_MAX: usize = 15;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The largest page.
 const PAGE: usize = 200;
+/// More than all tries of an execution print.
+const LINES: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
@@ -136,9 +138,8 @@ impl Load {
             if open < OPEN_MAX {
                 let execution = self.invent();
                 self.executions.push(execution);
-            } else {
-                thread::sleep(LOOK_EVERY);
             }
+            thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -180,9 +181,12 @@ impl Load {
             assert!(execution.look(&client), "{} began again", execution.id);
             let tasks = all_tasks(&execution.client(&client), &execution.path(), execution.tasks.len());
             check_stats(execution, &tasks);
+            let printed = lines(&execution.client(&client), execution);
             for (index, (wanted, found)) in execution.tasks.iter().zip(&tasks).enumerate() {
                 let (at, status) = (format!("{} {index}", execution.id), found["status"].as_str().unwrap());
                 assert!(wanted.act.may_end(status), "{at} is to {:?}: {found}", wanted.act);
+                let is_told = status != "succeeded" || printed.contains(&wanted.token);
+                assert!(is_told, "{at} succeeded and its output is lost; there is {printed:?}");
             }
         }
         let mut wanted: Vec<_> = self.executions.iter().map(|execution| execution.tasks.len()).collect();
@@ -207,6 +211,18 @@ fn all_tasks(client: &Client, path: &str, total: usize) -> Vec<Value> {
     }
     assert!(tasks.keys().copied().eq(0..total), "{path} has tasks {:?}", tasks.keys());
     tasks.into_values().collect()
+}
+
+/// What the tasks of an execution have printed, and nothing of anybody else's.
+fn lines(client: &Client, execution: &Execution) -> BTreeSet<String> {
+    let job = execution.job.name();
+    let path = format!("/observability/logs?resourceType=jobs&workloadIds={job}&executionId={}", execution.id);
+    let answer = client.get(&format!("{path}&limit={LINES}"));
+    let logs = answer[job]["logs"].as_array().unwrap().iter();
+    let lines: BTreeSet<String> = logs.map(|line| line["message"].as_str().unwrap().to_owned()).collect();
+    let tokens: BTreeSet<String> = execution.tasks.iter().map(|task| task.token.clone()).collect();
+    assert!(lines.is_subset(&tokens), "{} printed {lines:?}", execution.id);
+    lines
 }
 
 /// The numbers that an execution tells are those of its tasks.

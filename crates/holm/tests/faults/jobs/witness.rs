@@ -1,8 +1,13 @@
 //! Sees every instance that comes and goes, also while no server runs: the kernel tells of each control group.
+//!
+//! What is left of an attempt may still be there when the next one begins: its instance with nothing but the first process,
+//! which waits to be removed. Nothing of the task itself may run in it any more.
 
+use super::process::Process;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// What the names of their groups begin with.
 const PREFIX: &str = "task-";
 const BUFFER_BYTES: usize = 64 << 10;
@@ -29,8 +34,8 @@ pub(crate) struct Instances {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The number of the attempt that is there now.
-    present: Option<u32>,
+    /// The attempts that are there now.
+    present: BTreeSet<u32>,
     last: u32,
 }
 
@@ -39,13 +44,13 @@ impl Witness {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
         inotify::add_watch(&inotify, groups, WatchFlags::CREATE | WatchFlags::DELETE).unwrap();
         let finish = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&finish);
+        let (asked, groups) = (Arc::clone(&finish), groups.to_owned());
         let thread = thread::spawn(move || {
             let (mut instances, mut buffer) = (Instances::default(), vec![MaybeUninit::uninit(); BUFFER_BYTES]);
             let mut reader = Reader::new(inotify, &mut buffer);
             loop {
                 match reader.next() {
-                    Ok(event) => instances.note(&event),
+                    Ok(event) => instances.note(&groups, &event),
                     Err(Errno::AGAIN) if asked.load(Ordering::Relaxed) => return instances,
                     Err(Errno::AGAIN) => thread::sleep(LOOK_EVERY),
                     Err(error) => panic!("the kernel does not tell of control groups: {error}"),
@@ -62,20 +67,23 @@ impl Witness {
 }
 
 impl Instances {
-    fn note(&mut self, event: &inotify::Event<'_>) {
+    fn note(&mut self, groups: &Path, event: &inotify::Event<'_>) {
         assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "more came and went than the kernel remembers");
         let name = event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let task = name.starts_with(PREFIX).then(|| name.rsplit_once('-')).flatten();
         let Some((task, number)) = task.map(|(task, number)| (task.to_owned(), number.parse().unwrap())) else {
             return;
         };
-        let seen = self.tasks.entry(task).or_default();
+        let seen = self.tasks.entry(task.clone()).or_default();
         if event.events().contains(ReadFlags::CREATE) {
-            assert_eq!(seen.present, None, "two instances of one task at a time: {name}");
+            for earlier in &seen.present {
+                assert!(!works(&groups.join(format!("{task}-{earlier}"))), "{name} began while {earlier} was at work");
+            }
             assert!(seen.last <= number, "an earlier attempt came back: {name}");
-            *seen = Seen { present: Some(number), last: number };
+            assert!(seen.present.insert(number), "{name} came twice");
+            seen.last = number;
         } else if event.events().contains(ReadFlags::DELETE) {
-            assert_eq!(seen.present.take(), Some(number), "{name} went and was not there");
+            assert!(seen.present.remove(&number), "{name} went and was not there");
         }
     }
 
@@ -89,4 +97,10 @@ impl Instances {
         counts.sort_unstable();
         counts
     }
+}
+
+/// Whether anything but the first process is alive in an instance.
+fn works(group: &Path) -> bool {
+    let Ok(processes) = fs::read_to_string(group.join("cgroup.procs")) else { return false };
+    processes.lines().filter_map(Process::read).any(|process| !process.is_first && !process.is_dying)
 }
