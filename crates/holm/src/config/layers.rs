@@ -108,7 +108,9 @@ impl Layers {
         serde_path_to_error::deserialize(root).map_err(|error| {
             let path = error.path().to_string();
             let message = error.into_inner().message().trim().to_owned();
-            let key = self.settings.keys().find(|key| path.starts_with(key.as_str())).cloned().unwrap_or(path);
+            // A list is one setting; the path may lead into it.
+            let within = |key: &&String| path.strip_prefix(key.as_str()).is_some_and(|rest| !rest.starts_with(is_word));
+            let key = self.settings.keys().find(within).cloned().unwrap_or(path);
             let default = self
                 .settings
                 .get(&key)
@@ -122,6 +124,10 @@ impl Layers {
         let place = self.settings.get(key).map_or_else(|| "settings".to_owned(), |setting| setting.place.clone());
         Error::WrongValue { place, key: key.to_owned(), message }
     }
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 fn last_parts_alike(a: &str, b: &str) -> f64 {

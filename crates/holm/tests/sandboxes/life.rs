@@ -124,7 +124,8 @@ fn an_unknown_image_is_refused_with_those_that_there_are() {
     let (status, refused) = client.ask("POST", "/v0/sandboxes", Some(&wish)).unwrap();
     assert_eq!((status, &refused["code"], &refused["error"]), (400, &json!(400), &json!("INVALID_IMAGE")));
     assert_eq!(refused["details"]["requested_image"], "no/such:1");
-    assert_eq!(refused["details"]["supported_images"], json!(["holm/starting:latest", "holm/tiny:latest"]));
+    let there_are = json!(["holm/starting:latest", "holm/task:latest", "holm/tiny:latest"]);
+    assert_eq!(refused["details"]["supported_images"], there_are);
     let inside = body("inside", &json!({"runtime": {"image": "127.0.0.1:1/x:1"}}));
     client.done("POST", "/v0/sandboxes", Some(&inside));
     eventually("it has failed", || client.get("inside")["status"] == "FAILED");

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod acme;
+mod bills;
 mod dns;
 mod domains;
 mod killed;
