@@ -19,7 +19,9 @@ impl Client {
     /// Starts an execution; says its id.
     pub(crate) fn execute(&self, job: &str, tasks: &[Value]) -> String {
         let answer = self.done("POST", &format!("/v0/jobs/{job}/executions"), Some(&json!({"tasks": tasks})));
-        assert_eq!(answer["tasks"].as_array().map(Vec::len), Some(tasks.len()), "{answer}");
+        // Tasks of which one is empty are not told back.
+        let told = tasks.iter().all(|task| *task != json!({})).then_some(tasks.len());
+        assert_eq!(answer["tasks"].as_array().map(Vec::len), told, "{answer}");
         answer["executionId"].as_str().unwrap().to_owned()
     }
 
