@@ -23,7 +23,7 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
         node::Happened::Exited(exit) => Happened::Ended {
             how: how_it_ended(exit),
             out_of_memory: exit == Exit::OutOfMemory,
-            seen: !matches!(exit, Exit::Unknown | Exit::Lost),
+            seen: !matches!(exit, Exit::Missed | Exit::Lost),
         },
         node::Happened::Destroyed => Happened::Retired,
     };
@@ -37,7 +37,8 @@ pub(crate) fn how_it_ended(exit: Exit) -> String {
         Exit::Code(code) => format!("ended: its first process exited with {code}"),
         Exit::Signal(signal) => format!("ended: its first process was killed by signal {signal}"),
         Exit::OutOfMemory => "ran out of memory".to_owned(),
-        Exit::Unknown => "ended while this server was not running".to_owned(),
+        Exit::Unknown => "ended, and nobody kept how".to_owned(),
+        Exit::Missed => "ended while this server was not running".to_owned(),
         Exit::Lost => "was lost when the machine was started anew".to_owned(),
     }
 }

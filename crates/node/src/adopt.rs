@@ -66,7 +66,7 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
             if frozen { State::Paused { since } } else { State::Running { since } }
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
-        (None, None) => gone(book, id, record.clone(), Exit::Unknown)?,
+        (None, None) => gone(book, id, record.clone(), Exit::Missed)?,
     };
     let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
     Ok(Some(Origin { id: id.clone(), seat, memory_mb, started_by, group, body, state }))

@@ -18,8 +18,10 @@ pub enum Exit {
     Code(i32),
     Signal(i32),
     OutOfMemory,
-    /// The process is gone and nobody kept how it ended: no node was there when it did.
+    /// The process has ended, and nobody kept how.
     Unknown,
+    /// No node was there when it ended, at a time that nobody knows.
+    Missed,
     /// The machine was started again meanwhile.
     Lost,
 }

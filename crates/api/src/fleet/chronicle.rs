@@ -127,7 +127,8 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        Happened::Ended { how, out_of_memory, .. } if serves => {
+        // What ended while nobody looked is not there any more, and is started anew by whoever compares.
+        Happened::Ended { how, out_of_memory, seen: true } if serves => {
             let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
             settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);
         }
