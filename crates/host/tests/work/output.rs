@@ -30,6 +30,13 @@ async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
     let instance = machine.launch(shell("steady", script)).await;
     let serving = Launch { work: None, ..launch("serving", PLAIN, &[]) };
     machine.launch(serving).await;
+    // Whoever interrupts before the first line is printed sees none.
+    let (pieces, mut printed) = tokio::sync::mpsc::channel(8);
+    tokio::select! {
+        ended = machine.control.attend(&instance, 0, pieces) => panic!("it ended: {ended:?}"),
+        first = printed.recv() => assert!(first.is_some()),
+    }
+    drop(printed);
     drop(machine);
 
     let machine = place.start();
