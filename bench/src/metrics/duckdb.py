@@ -4,6 +4,7 @@ import duckdb
 
 os.chdir(sys.argv[1])
 connection = duckdb.connect("peer.duckdb")
+connection.execute("SET enable_progress_bar = false")
 for line in sys.stdin:
     statement = line.replace("/ 24", "// 24").replace("/ 168", "// 168").replace("/ 730", "// 730")
     connection.execute("DROP TABLE IF EXISTS temp.answer")
