@@ -65,7 +65,8 @@ impl App {
         store.write(move |tx| crate::bill::seed(tx, &bill)).await?;
         let limits = Limits::new(&settings, &world);
         let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
-        let lives = usage::TaskLives::of(fleet.machine().map(|machine| machine.name()));
+        let machine = fleet.machine().map(|machine| machine.name().to_owned()).unwrap_or_default();
+        let lives = usage::TaskLives { machine };
         let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);
         let app = Self(Arc::new(Inner {
             store,

@@ -5,13 +5,10 @@ use crate::error::Error;
 use crate::fleet::{Fact, Happened};
 use jobs::{AttemptId, Hooks};
 use meter::{Owner, Stamp, UsageFact};
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
-use types::Timestamp;
-use types::ids::{AccountId, ResourceId, WorkspaceId};
+use types::ids::ResourceId;
 use types::usage::Dimension;
 
 /// Says whose usage an instance is, in the transaction that gives it to a resource.
@@ -29,34 +26,16 @@ pub(crate) fn own_instance(
 
 /// Registers what tasks use with whoever has the job, as this machine takes them.
 pub(crate) struct TaskLives {
-    machine: String,
-    /// Neither ever changes, and each task would have to look it up.
-    workspaces: Mutex<HashMap<WorkspaceId, (AccountId, String)>>,
-}
-
-impl TaskLives {
     /// Without a machine nothing is taken here.
-    pub(crate) fn of(machine: Option<&str>) -> Self {
-        Self { machine: machine.unwrap_or_default().to_owned(), workspaces: Mutex::default() }
-    }
-
-    fn workspace(&self, tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<(AccountId, String)>, store::Error> {
-        if let Some(known) = self.workspaces.lock().get(id) {
-            return Ok(Some(known.clone()));
-        }
-        let Some(found) = workspaces::find(tx, id)? else { return Ok(None) };
-        let known = (found.account, found.name);
-        self.workspaces.lock().insert(id.clone(), known.clone());
-        Ok(Some(known))
-    }
+    pub machine: String,
 }
 
 impl Hooks for TaskLives {
     fn claimed(&self, tx: &mut Tx<'_>, attempt: &AttemptId, execution: &Execution) -> Result<(), store::Error> {
-        let Some((account, workspace)) = self.workspace(tx, &execution.workspace)? else { return Ok(()) };
+        let Some(workspace) = workspaces::find(tx, &execution.workspace)? else { return Ok(()) };
         let owner = Owner {
-            account,
-            workspace,
+            account: workspace.account,
+            workspace: workspace.name,
             dimension: Dimension::JobRuntime,
             name: execution.job.clone(),
             uuid: execution.job_id.to_string(),
@@ -99,51 +78,20 @@ fn owner(desk: &Desk, dimension: Dimension, (name, id): (&str, &ResourceId)) -> 
     }
 }
 
-/// A fact of a machine in the words of the meter. Of an end that the machine did not see, it is only known that it came
-/// after `proven`, the last time at which this server said that the machine is up; nobody pays for what is not proven.
-pub(crate) fn of_machine(fact: &Fact, proven: Option<Timestamp>) -> UsageFact {
+/// A fact of a machine in the words of the meter.
+pub(crate) fn of_machine(fact: &Fact) -> UsageFact {
     let stamp = fact.stamp.as_ref();
-    let stamp = stamp.map(|stamp| Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms });
-    let (happened, unseen) = match &fact.happened {
-        Happened::Started { memory_mb } => (meter::Happened::Started { memory_mb: *memory_mb }, false),
-        Happened::Slept => (meter::Happened::Paused, false),
-        Happened::Woke => (meter::Happened::Resumed, false),
-        Happened::Ended { seen, .. } => (meter::Happened::Stopped, !seen),
-        Happened::Retired => (meter::Happened::Stopped, false),
-    };
-    let proven = proven.filter(|proven| unseen && *proven < fact.at);
     UsageFact {
         id: fact.id.clone(),
         subject: fact.instance.clone(),
         number: fact.number,
-        at: proven.unwrap_or(fact.at),
-        stamp: stamp.filter(|_| proven.is_none()),
-        happened,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ended(seen: bool) -> Fact {
-        Fact {
-            id: "1".into(),
-            number: 7,
-            at: Timestamp::from_ms(9_000),
-            stamp: Some(crate::fleet::Stamp { boot: "b".into(), uptime_ms: 500 }),
-            instance: "ab3k9-1".into(),
-            happened: Happened::Ended { how: "ended".into(), out_of_memory: false, seen },
-        }
-    }
-
-    #[test]
-    fn an_end_that_nobody_saw_is_no_later_than_the_last_proof() {
-        let proven = Some(Timestamp::from_ms(4_000));
-        assert_eq!(of_machine(&ended(true), proven).at, Timestamp::from_ms(9_000));
-        assert!(of_machine(&ended(true), proven).stamp.is_some());
-        assert_eq!(of_machine(&ended(false), proven).at, Timestamp::from_ms(4_000));
-        assert_eq!(of_machine(&ended(false), proven).stamp, None);
-        assert_eq!(of_machine(&ended(false), None).at, Timestamp::from_ms(9_000));
+        at: fact.at,
+        stamp: stamp.map(|stamp| Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms }),
+        happened: match &fact.happened {
+            Happened::Started { memory_mb } => meter::Happened::Started { memory_mb: *memory_mb },
+            Happened::Slept => meter::Happened::Paused,
+            Happened::Woke => meter::Happened::Resumed,
+            Happened::Ended { .. } | Happened::Retired => meter::Happened::Stopped,
+        },
     }
 }

@@ -101,8 +101,8 @@ impl Machine for Control {
     }
 
     fn stamp(&self) -> Option<Stamp> {
-        let (boot, uptime_ms) = self.host.0.node.moment()?;
-        Some(Stamp { boot, uptime_ms })
+        let (boot, uptime_ms) = self.host.0.node.give_sign();
+        Some(Stamp { boot: boot.to_owned(), uptime_ms })
     }
 
     fn facts(&self) -> Wait<'_, Vec<Fact>> {

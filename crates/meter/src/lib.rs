@@ -34,5 +34,5 @@ pub use keep_up::{pack, roll};
 pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;
 pub use question::{Answer, Entry, Filter, Key, Question, Sums, Window};
-pub use store::usage::{ANY_BOOT, Class, Correction, Owner, Proof, Stamp, alive, proof};
+pub use store::usage::{Class, Correction, Owner, Proof, Stamp, alive, proof};
 pub use verify::{Difference, Verified, verify};

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use types::Timestamp;
 
 /// Takes over what lives, keeps what has ended, and removes what was half made and what nobody knows.
 pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
@@ -66,7 +67,7 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
             if frozen { State::Paused { since } } else { State::Running { since } }
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
-        (None, None) => gone(book, id, record.clone(), Exit::Missed)?,
+        (None, None) => gone(book, id, record.clone(), Exit::Missed, last_seen(book, &record.boot))?,
     };
     let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
     Ok(Some(Origin { id: id.clone(), seat, memory_mb, started_by, group, body, state }))
@@ -80,13 +81,19 @@ fn of_earlier_boot(book: &Book, groups: &Groups, id: &Id, record: Option<Record>
     let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
     let state = match record.end {
         Some(End { at, exit }) => State::Exited { at, exit },
-        None => gone(book, id, record, Exit::Lost)?,
+        None => gone(book, id, record, Exit::Lost, book.world.now())?,
     };
     Ok(Origin { id: id.clone(), seat, memory_mb, started_by, group: groups.find(id), body: None, state })
 }
 
-fn gone(book: &Book, id: &Id, mut record: Record, exit: Exit) -> io::Result<State> {
-    let at = book.world.now();
+/// When an instance of this start of the machine could have been seen to run at the latest.
+fn last_seen(book: &Book, boot: &str) -> Timestamp {
+    let now = book.world.now();
+    let since_ms = book.sign.last(boot).map_or(0, |sign| book.world.uptime_ms() - sign);
+    now.plus_ms(-since_ms.max(0))
+}
+
+fn gone(book: &Book, id: &Id, mut record: Record, exit: Exit, at: Timestamp) -> io::Result<State> {
     book.journal.record(at, id, Happened::Exited(exit))?;
     record.end = Some(End { at, exit });
     book.records.put(id, &record)?;

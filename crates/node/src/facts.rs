@@ -76,10 +76,6 @@ impl Journal {
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
 
-    pub(crate) fn boot(&self) -> Option<&str> {
-        self.boot.as_deref()
-    }
-
     /// Whether there is room for the facts of another instance.
     pub(crate) fn full(&self) -> Option<usize> {
         let kept = self.state.lock().facts.len();

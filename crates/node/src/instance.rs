@@ -8,6 +8,7 @@ use crate::oci::Bundles;
 use crate::process;
 use crate::records::{End, Records, StartedBy};
 use crate::scratch::Scratches;
+use crate::sign::Sign;
 use crate::spec::Id;
 use crate::state::{Event, Exit, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -51,6 +52,7 @@ pub(crate) struct Book {
     pub(crate) disks: Disks,
     pub(crate) bundles: Bundles,
     pub(crate) scratches: Scratches,
+    pub(crate) sign: Sign,
     pub(crate) world: World,
 }
 

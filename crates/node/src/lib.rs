@@ -41,6 +41,7 @@ mod records;
 mod scratch;
 mod seats;
 mod settings;
+mod sign;
 mod spec;
 mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]

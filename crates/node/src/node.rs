@@ -13,6 +13,7 @@ use crate::records::{Records, StartedBy};
 use crate::scratch::Scratches;
 use crate::seats::Seats;
 use crate::settings::{Backend, Settings};
+use crate::sign::Sign;
 use crate::spec::{Id, Spec};
 use crate::state::Exit;
 use crate::watch::Watch;
@@ -73,7 +74,8 @@ impl Node {
         let disks = Disks::open(&settings.folder).doing("open the disks of instances")?;
         let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
         let scratches = Scratches::open(&settings.folder).doing("open the folder of what is limited in size")?;
-        let book = Arc::new(Book { journal, records, disks, bundles, scratches, world });
+        let sign = Sign::open(&settings.folder).doing("open the sign of life")?;
+        let book = Arc::new(Book { journal, records, disks, bundles, scratches, sign, world });
         let groups = Groups::open(&settings.name, &settings.backend).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules = Rules::write(&settings).doing("write the firewall rules")?;
@@ -221,9 +223,14 @@ impl Node {
         self.home.socket(&body.network).doing("enter the network of").map_err(|attempt| attempt.on(id))
     }
 
-    /// Which start of the machine this is, and how many milliseconds ago that was.
-    pub fn moment(&self) -> Option<(String, i64)> {
-        Some((self.book.journal.boot()?.to_owned(), self.book.world.uptime_ms()))
+    /// Gives a sign of life: which start of the machine this is, and how many milliseconds ago that was. What ends while no
+    /// node is there is reported as of the last one.
+    pub fn give_sign(&self) -> (&str, i64) {
+        let uptime_ms = self.book.world.uptime_ms();
+        if let Err(error) = self.book.sign.give(&self.boot, uptime_ms) {
+            tracing::error!(%error, "a sign of life cannot be written; what ends unseen will seem to have ended earlier");
+        }
+        (&self.boot, uptime_ms)
     }
 
     /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for the first. The same facts

@@ -13,7 +13,6 @@ use meter::UsageFact;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Tx;
-use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
@@ -28,18 +27,12 @@ const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(app: App) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let proven = loop {
-        match last_proof(&app, &*machine).await {
-            Ok(proven) => break proven,
-            Err(error) => later(&error).await,
-        }
-    };
-    tokio::join!(prove(&app, &*machine), write_all(&app, &*machine, proven));
+    tokio::join!(prove(&app, &*machine), write_all(&app, &*machine));
 }
 
-async fn write_all(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) {
+async fn write_all(app: &App, machine: &dyn Machine) {
     loop {
-        match write_down(app, machine, proven).await {
+        match write_down(app, machine).await {
             Ok(()) => tokio::time::sleep(GATHERING).await,
             Err(error) => later(&error).await,
         }
@@ -49,13 +42,6 @@ async fn write_all(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) 
 async fn later(error: &Error) {
     tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
     tokio::time::sleep(RETRY_AFTER).await;
-}
-
-/// When an earlier run of this server last said that the machine is up.
-async fn last_proof(app: &App, machine: &dyn Machine) -> Result<Option<Timestamp>, Error> {
-    let name = machine.name().to_owned();
-    let proof = app.store.read(move |tx| meter::proof(tx, &name, meter::ANY_BOOT)).await?;
-    Ok(proof.map(|proof| Timestamp::from_ms(proof.at)))
 }
 
 /// Says again and again that the machine is up, as long as that is so. Without it nothing that runs there is billed on.
@@ -70,10 +56,10 @@ async fn prove(app: &App, machine: &dyn Machine) {
     }
 }
 
-async fn write_down(app: &App, machine: &dyn Machine, proven: Option<Timestamp>) -> Result<(), Error> {
+async fn write_down(app: &App, machine: &dyn Machine) -> Result<(), Error> {
     let facts = machine.facts().await;
     let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
-    let used: Vec<UsageFact> = facts.iter().map(|fact| usage::of_machine(fact, proven)).collect();
+    let used: Vec<UsageFact> = facts.iter().map(usage::of_machine).collect();
     let by_sandbox = sort(facts);
     let taken = app.store.write(move |tx| {
         fold(tx, &by_sandbox)?;

@@ -36,7 +36,8 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether an instance is there and has not ended.
     fn runs(&self, instance: &str) -> bool;
 
-    /// This moment on a clock that nobody can set, if the machine has one.
+    /// This moment on a clock that nobody can set, if the machine has one. The machine takes it for a sign that it is looked
+    /// after: what ends when nobody does is reported as of the last one.
     fn stamp(&self) -> Option<Stamp> {
         None
     }

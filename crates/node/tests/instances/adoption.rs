@@ -1,7 +1,14 @@
 //! Instances outlive the node, however it ends.
 
 use crate::machine::{Machine, PATIENCE, await_console, await_that, world};
-use node::{Backend, Exit, Node, OpenError, State};
+use node::{Backend, Exit, Happened, Node, OpenError, State};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use types::World;
 
 const SERVE: &str = "echo started; echo $$ > /tmp/me; nc -ll -p 80 -e echo here";
 
@@ -68,4 +75,39 @@ fn an_instance_goes_on_under_a_node_that_starts_others_in_another_way() {
     assert_eq!(machine.outcome(&node, "exit 4").0, Exit::Code(4));
     node.destroy(&spec.id).unwrap();
     assert_eq!(std::fs::read_dir(machine.settings.folder.join("bundles")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_ends_unseen_is_reported_as_of_the_last_sign_of_life() {
+    let machine = Machine::new();
+    let later_ms = Arc::new(AtomicI64::new(0));
+    let clock = {
+        let (real, later_ms) = (world(), Arc::clone(&later_ms));
+        World::new(move || real.now().plus_ms(later_ms.load(Ordering::SeqCst)), |bytes| bytes.fill(7))
+    };
+    let node = Node::open(machine.settings.clone(), clock.clone()).unwrap();
+    let spec = machine.shell("unseen", "sleep 100");
+    let pid = node.create(&spec).unwrap().pid.unwrap();
+    node.give_sign();
+    let signed = clock.now();
+    drop(node);
+
+    let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+    pidfd_send_signal(&process, Signal::KILL).unwrap();
+    // Where it is a child of this process, nobody else would reap it.
+    let _ = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+    await_that("the process to be gone", || pidfd_send_signal(&process, Signal::KILL) == Err(Errno::SRCH));
+    for hours in [1, 2] {
+        // The second start finds what the first has noted, and notes it once.
+        later_ms.store(hours * 3_600_000, Ordering::SeqCst);
+        let node = Node::open(machine.settings.clone(), clock.clone()).unwrap();
+        node.give_sign();
+        let State::Exited { at, exit: Exit::Missed } = node.inspect(&spec.id).unwrap().state else { panic!() };
+        assert!(at <= signed && at.plus_ms(10_000) > signed, "{at} is not about {signed}");
+        let facts = node.facts(100, Duration::ZERO);
+        let ends: Vec<_> = facts.iter().filter(|fact| matches!(fact.happened, Happened::Exited(_))).collect();
+        assert_eq!(ends.iter().map(|fact| fact.at).collect::<Vec<_>>(), [at]);
+    }
+    let node = Node::open(machine.settings.clone(), clock).unwrap();
+    node.destroy(&spec.id).unwrap();
 }

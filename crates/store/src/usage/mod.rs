@@ -15,7 +15,7 @@ pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
     Anchor, Life, Live, Owner, Phase, Place, Until, live, lives_after, lives_in, lock, lock_on, own, save,
 };
-pub use proofs::{ANY_BOOT, Proof, alive, proof};
+pub use proofs::{Proof, alive, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};
 
 use crate::{Error, Tx, Value};

@@ -6,7 +6,7 @@ use types::Timestamp;
 
 const TABLE: &str = "usage_proofs";
 /// Stands for whichever start of a machine it was.
-pub const ANY_BOOT: i64 = 0;
+const ANY_BOOT: i64 = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
