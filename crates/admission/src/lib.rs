@@ -1,0 +1,155 @@
+//! Divides what a server has once (memory, networks, connections, streams) among those who use it.
+//!
+//! A [`Pool`] counts one such resource. Nobody holds more than a share of it, and all together no more than there is, so
+//! the caller who takes too much is the one who is refused. Who counts as one owner is for the caller to say: a workspace,
+//! a credential, an address.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// How much there is of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// What all owners may hold together.
+    pub total: u64,
+    /// What one owner may hold.
+    pub share: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The owner has to give something back first.
+    #[error("the limit of {limit} {resource} for one owner is reached")]
+    Share { resource: &'static str, limit: u64 },
+    /// The server has no more to give, whoever asks.
+    #[error("the limit of {limit} {resource} for the whole server is reached")]
+    Total { resource: &'static str, limit: u64 },
+}
+
+/// One resource and who holds how much of it. Clones are the same pool.
+pub struct Pool<K> {
+    inner: Arc<Inner<K>>,
+}
+
+struct Inner<K> {
+    /// What is counted, as a plural: "open change streams". It is the label of the metrics too.
+    resource: &'static str,
+    limits: Limits,
+    held: Mutex<Held<K>>,
+}
+
+struct Held<K> {
+    total: u64,
+    /// Owners who hold nothing are not in it.
+    by_owner: HashMap<K, u64>,
+}
+
+impl<K: Eq + Hash + Clone> Pool<K> {
+    pub fn new(resource: &'static str, limits: Limits) -> Self {
+        let held = Mutex::new(Held { total: 0, by_owner: HashMap::new() });
+        Self { inner: Arc::new(Inner { resource, limits, held }) }
+    }
+
+    /// Takes `amount` for `owner` until the permit is dropped.
+    pub fn take(&self, owner: &K, amount: u64) -> Result<Permit<K>, Refused> {
+        let mut held = self.inner.held.lock();
+        let refused = self.inner.refuses(&held, owner, amount);
+        if let Some(refused) = refused {
+            drop(held);
+            let scope = if matches!(refused, Refused::Share { .. }) { "owner" } else { "server" };
+            let labels = [("resource", self.inner.resource), ("scope", scope)];
+            metrics::counter!("holm_admission_refused_total", &labels).increment(1);
+            return Err(refused);
+        }
+        Ok(self.hand_out(&mut held, owner, amount))
+    }
+
+    /// Counts what an owner has already, also beyond the limits: what runs is not undone by counting it.
+    pub fn adopt(&self, owner: &K, amount: u64) -> Permit<K> {
+        self.hand_out(&mut self.inner.held.lock(), owner, amount)
+    }
+
+    /// What all owners hold together.
+    pub fn held(&self) -> u64 {
+        self.inner.held.lock().total
+    }
+
+    pub fn held_by(&self, owner: &K) -> u64 {
+        self.inner.held.lock().by_owner.get(owner).copied().unwrap_or(0)
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    fn hand_out(&self, held: &mut Held<K>, owner: &K, amount: u64) -> Permit<K> {
+        held.total = held.total.saturating_add(amount);
+        let own = held.by_owner.entry(owner.clone()).or_default();
+        *own = own.saturating_add(amount);
+        self.inner.publish(held);
+        Permit { pool: Arc::clone(&self.inner), owner: owner.clone(), amount }
+    }
+}
+
+impl<K: Eq + Hash> Inner<K> {
+    fn refuses(&self, held: &Held<K>, owner: &K, amount: u64) -> Option<Refused> {
+        let Limits { total, share } = self.limits;
+        let own = held.by_owner.get(owner).copied().unwrap_or(0);
+        if own.saturating_add(amount) > share {
+            return Some(Refused::Share { resource: self.resource, limit: share });
+        }
+        let over = held.total.saturating_add(amount) > total;
+        over.then_some(Refused::Total { resource: self.resource, limit: total })
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    fn publish(&self, held: &Held<K>) {
+        metrics::gauge!("holm_admission_held", "resource" => self.resource).set(held.total as f64);
+    }
+}
+
+impl<K> Clone for Pool<K> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K> fmt::Debug for Pool<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("resource", &self.inner.resource).field("limits", &self.inner.limits).finish()
+    }
+}
+
+/// What an owner holds of a pool. Dropping it gives it back.
+#[must_use = "a permit that is dropped is given back"]
+pub struct Permit<K: Eq + Hash> {
+    pool: Arc<Inner<K>>,
+    owner: K,
+    amount: u64,
+}
+
+impl<K: Eq + Hash> fmt::Debug for Permit<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("resource", &self.pool.resource).field("amount", &self.amount).finish()
+    }
+}
+
+impl<K: Eq + Hash> Drop for Permit<K> {
+    fn drop(&mut self) {
+        let mut held = self.pool.held.lock();
+        held.total = held.total.saturating_sub(self.amount);
+        if let Some(own) = held.by_owner.get_mut(&self.owner) {
+            *own = own.saturating_sub(self.amount);
+            if *own == 0 {
+                held.by_owner.remove(&self.owner);
+            }
+        }
+        self.pool.publish(&held);
+    }
+}
+
+#[cfg(test)]
+mod tests;
