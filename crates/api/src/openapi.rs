@@ -1,11 +1,10 @@
 //! The OpenAPI document, made from the table and from the types of the handlers, and a page to try it.
 
+use crate::listed::Listed;
 use crate::operation::{Base, Line, Needs, Operation, Shape};
 use crate::table;
-use axum::Router;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse};
-use axum::routing::get;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
@@ -15,7 +14,7 @@ use types::{ApiVersion, Scope};
 static TEXT: LazyLock<String> = LazyLock::new(|| serde_json::to_string(&document()).unwrap_or_default());
 
 /// Serves the document and the page.
-pub(crate) fn pages() -> Router {
+pub(crate) fn pages() -> Listed<()> {
     let document = || async {
         ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response()
     };
@@ -27,11 +26,11 @@ pub(crate) fn pages() -> Router {
         ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], include_str!("openapi/page.css"))
             .into_response()
     };
-    Router::new()
-        .route("/v0/openapi.json", get(document))
-        .route("/v0/docs", get(|| async { Html(include_str!("openapi/page.html")) }))
-        .route("/v0/docs/page.js", get(script))
-        .route("/v0/docs/page.css", get(style))
+    Listed::new()
+        .get("/v0/openapi.json", document)
+        .get("/v0/docs", || async { Html(include_str!("openapi/page.html")) })
+        .get("/v0/docs/page.js", script)
+        .get("/v0/docs/page.css", style)
 }
 
 /// The document of this very program.

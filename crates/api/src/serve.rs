@@ -24,7 +24,22 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
     let oauth = crate::oauth::router(app.auth.clone());
-    operations(app).merge(openapi::pages()).merge(oauth).layer(axum::middleware::map_response(harden))
+    operations(app).merge(openapi::pages().router).merge(oauth).layer(axum::middleware::map_response(harden))
+}
+
+/// Every address that this crate answers, with its method: operations under each of their prefixes, and everything else.
+pub fn addresses() -> Vec<(Method, String)> {
+    let mut addresses = Vec::new();
+    for operation in table::operations() {
+        let prefixes = PREFIXES.iter().filter(|(base, _)| *base == operation.line.base).flat_map(|(_, them)| *them);
+        let under = |prefix: &&str| (operation.line.method.clone(), format!("{prefix}{}", operation.line.path));
+        addresses.extend(prefixes.map(under));
+    }
+    addresses.extend(openapi::pages().addresses);
+    addresses.extend(crate::oauth::routes().addresses);
+    addresses.extend(crate::webhooks::routes().addresses);
+    addresses.extend(triggers::ADDRESSES.map(|path| (Method::POST, path.to_owned())));
+    addresses
 }
 
 /// Only the operations of the table.

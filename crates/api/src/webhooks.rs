@@ -2,23 +2,27 @@
 //! signed with a secret that the workspace shares with the code host.
 
 use crate::error::Error;
+use crate::listed::Listed;
 use crate::serve::harden;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
 
 /// Where workflows tell of their jobs: `POST /v0/webhooks/github/{workspace}`.
 pub fn webhooks(runners: Runners) -> Router {
-    Router::new()
-        .route("/v0/webhooks/github/{workspace}", post(take))
+    routes()
+        .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
         .layer(DefaultBodyLimit::max(WEBHOOK_BYTES_MAX))
         .layer(axum::middleware::map_response(harden))
         .with_state(runners)
+}
+
+pub(crate) fn routes() -> Listed<Runners> {
+    Listed::new().post("/v0/webhooks/github/{workspace}", take)
 }
 
 async fn take(State(runners): State<Runners>, Path(workspace): Path<String>, request: Request) -> Response {

@@ -14,50 +14,61 @@ mod page;
 mod sign_in;
 
 use crate::error::Error;
+use crate::listed::Listed;
 use auth::Auth;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
-use axum::routing::{delete, get, post};
 use bytes::Bytes;
 
 /// Bytes of a token request or a form.
 const BODY_MAX: usize = 64 * 1024;
 
 pub(crate) fn router(auth: Auth) -> Router {
-    endpoints_under("/v0")
-        .merge(endpoints_under(""))
-        .merge(pages())
-        .route("/v0/oauth/authorize", get(authorize::elsewhere))
-        .route("/v0/oauth/clients", get(clients::list).post(clients::create))
-        .route("/v0/oauth/clients/{id}", delete(clients::remove))
+    routes()
+        .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(auth)
 }
 
-fn endpoints_under(base: &str) -> Router<Auth> {
-    Router::new()
-        .route(&format!("{base}/oauth/token"), post(endpoints::token))
-        .route(&format!("{base}/oauth/device/code"), post(endpoints::device))
-        .route(&format!("{base}/oauth/device_authorization"), post(endpoints::device))
-        .route(&format!("{base}/login/device"), post(endpoints::device))
-        .route(&format!("{base}/oauth/revoke"), post(endpoints::revoke))
-        .route(&format!("{base}/oauth/userinfo"), get(endpoints::user_info).post(endpoints::user_info))
-        .route(&format!("{base}/oauth/jwks"), get(endpoints::jwks))
-        .route(&format!("{base}/.well-known/openid-configuration"), get(endpoints::metadata))
-        .route(&format!("{base}/.well-known/oauth-authorization-server"), get(endpoints::metadata))
+pub(crate) fn routes() -> Listed<Auth> {
+    endpoints_under("/v0")
+        .merge(endpoints_under(""))
+        .merge(pages())
+        .get("/v0/oauth/authorize", authorize::elsewhere)
+        .get("/v0/oauth/clients", clients::list)
+        .post("/v0/oauth/clients", clients::create)
+        .delete("/v0/oauth/clients/{id}", clients::remove)
 }
 
-fn pages() -> Router<Auth> {
-    Router::new()
-        .route("/oauth/style.css", get(page::style))
-        .route("/oauth/authorize", get(authorize::show).post(authorize::decide))
-        .route("/oauth/sign-in", get(sign_in::show).post(sign_in::submit))
-        .route("/oauth/sign-out", post(sign_in::sign_out))
-        .route("/oauth/outside", get(outside::begin))
-        .route("/oauth/outside/callback", get(outside::finish))
-        .route("/oauth/device", get(devices::show).post(devices::decide))
-        .route("/oauth/join", get(join::show).post(join::submit))
+fn endpoints_under(base: &str) -> Listed<Auth> {
+    Listed::new()
+        .post(format!("{base}/oauth/token"), endpoints::token)
+        .post(format!("{base}/oauth/device/code"), endpoints::device)
+        .post(format!("{base}/oauth/device_authorization"), endpoints::device)
+        .post(format!("{base}/login/device"), endpoints::device)
+        .post(format!("{base}/oauth/revoke"), endpoints::revoke)
+        .get(format!("{base}/oauth/userinfo"), endpoints::user_info)
+        .post(format!("{base}/oauth/userinfo"), endpoints::user_info)
+        .get(format!("{base}/oauth/jwks"), endpoints::jwks)
+        .get(format!("{base}/.well-known/openid-configuration"), endpoints::metadata)
+        .get(format!("{base}/.well-known/oauth-authorization-server"), endpoints::metadata)
+}
+
+fn pages() -> Listed<Auth> {
+    Listed::new()
+        .get("/oauth/style.css", page::style)
+        .get("/oauth/authorize", authorize::show)
+        .post("/oauth/authorize", authorize::decide)
+        .get("/oauth/sign-in", sign_in::show)
+        .post("/oauth/sign-in", sign_in::submit)
+        .post("/oauth/sign-out", sign_in::sign_out)
+        .get("/oauth/outside", outside::begin)
+        .get("/oauth/outside/callback", outside::finish)
+        .get("/oauth/device", devices::show)
+        .post("/oauth/device", devices::decide)
+        .get("/oauth/join", join::show)
+        .post("/oauth/join", join::submit)
 }
 
 /// The body of a request, if it is not too long.

@@ -41,6 +41,8 @@ const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 /// First parts of paths that are no workspaces.
 const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
 const OTHER_BASE: &str = "/run";
+/// Where triggers answer: which `trigger` a path names, only the store knows.
+pub(crate) const ADDRESSES: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
 /// Answers what no operation has taken: perhaps a trigger does.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
