@@ -375,7 +375,7 @@ fn keys(t: &mut Table) {
     t.add(DELETE, "/service_accounts/{clientId}/api_keys/{apiKeyId}", "DeleteApiKeyForServiceAccount", "Revokes a key of a service account", &[S::ApiKeyWrite], api_keys::revoke_of_service_account);
     t.add(GET, "/api_keys", "ListApiKeys", "Lists the caller's own keys", &[S::ApiKeyList], api_keys::list_own);
     t.add(POST, "/api_keys", "CreateApiKey", "Makes a key of one's own; its value is shown once", &[S::ApiKeyWrite], api_keys::create_own);
-    t.add(POST, "/seal_keys/rotate", "RotateSealKeys", "Seals every stored secret with a new key; for administrators of an account", &[], seal_keys::rotate);
+    t.add(POST, "/seal_keys/rotate", "RotateSealKeys", "Seals every stored secret with a new key; for administrators of the account of the first start", &[], seal_keys::rotate);
     t.add(DELETE, "/api_keys/{apiKeyId}", "DeleteApiKey", "Revokes a key of one's own", &[S::ApiKeyWrite], api_keys::revoke_own);
 }
 

@@ -45,6 +45,12 @@ pub fn any(tx: &mut Tx<'_>) -> Result<bool, Error> {
     Ok(tx.find("accounts", "SELECT id FROM accounts LIMIT 1", params![])?.is_some())
 }
 
+/// The account of those who run the server: the one that the first start made.
+pub fn first(tx: &mut Tx<'_>) -> Result<Option<Account>, Error> {
+    let sql = "SELECT id, name, plan, created_at FROM accounts ORDER BY created_at, id LIMIT 1";
+    tx.find("accounts", sql, params![])?.as_ref().map(read).transpose()
+}
+
 /// Accounts that a person administers or has a workspace of.
 pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Account>, Error> {
     let sql = "SELECT id, name, plan, created_at FROM accounts
