@@ -70,7 +70,9 @@ pub struct Cloud {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    /// Null for what is no JSON.
     pub body: Value,
+    pub text: String,
 }
 
 impl Answer {
@@ -218,7 +220,8 @@ impl Cloud {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Answer { status: parts.status, headers: parts.headers, body }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Answer { status: parts.status, headers: parts.headers, body, text }
     }
 
     pub async fn get(&self, path: &str) -> Answer {

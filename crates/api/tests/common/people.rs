@@ -64,7 +64,15 @@ impl Cloud {
     }
 }
 
-impl Guest<'_> {
+impl<'c> Guest<'c> {
+    pub fn cloud(&self) -> &'c Cloud {
+        self.cloud
+    }
+
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         let bearer = format!("Bearer {}", self.key);
         self.cloud.call_with(method, path, &[("authorization", bearer.as_str())], body).await
