@@ -16,14 +16,14 @@ NAME ?= api
 BUILD_NEEDS := cc=gcc ld=binutils make=make
 NODE_NEEDS := nft=nftables
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble mkfs.ext4=e2fsprogs
+TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble mkfs.ext4=e2fsprogs
 BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
-BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3=python3-venv
-BENCH_NEEDS_metrics := postgres=postgresql python3=python3-venv
+BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
+BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 
@@ -59,7 +59,6 @@ hub-test: build
 test:
 	$(call section,What the tests need)
 	@tools/need $(TEST_NEEDS)
-	@python3 -c 'import ensurepip' 2>/dev/null || tools/need python3-venv
 	@tools/need-rust fmt clippy
 	$(call section,Format)
 	@cargo fmt --all --check
