@@ -1,6 +1,7 @@
 # make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
 # make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
+# make test-fresh     the same in a clean clone with nothing cached, as on a machine that has run nothing yet
 # make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
 #                     jobs, metrics
 
@@ -27,7 +28,7 @@ BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run build hub hub-test test bench
+.PHONY: help run build hub hub-test test test-fresh bench
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -62,15 +63,18 @@ test:
 	@tools/need-rust fmt clippy
 	$(call section,Format)
 	@cargo fmt --all --check
-	$(call section,Lints)
-	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(call section,Licences and advisories)
 	@tools/check-dependencies
+	$(call section,Lints)
+	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(call section,Tests)
 	@tools/run-tests
 	$(call section,Published clients)
 	@if [ -x clients/run ]; then clients/run; else echo "no client tests are there"; fi
 	$(call section,All tests passed)
+
+test-fresh:
+	@tools/test-fresh
 
 bench:
 	$(call section,What the measurement needs)
