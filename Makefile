@@ -1,6 +1,7 @@
 # make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
 # make hub            makes all images that the project has recipes for
 # make test           everything that must hold before a change goes in
+# make test-fresh     the same in a clean clone with nothing cached, as on a machine that has run nothing yet
 # make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
 #                     jobs, metrics
 
@@ -16,18 +17,18 @@ NAME ?= api
 BUILD_NEEDS := cc=gcc ld=binutils make=make
 NODE_NEEDS := nft=nftables
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble mkfs.ext4=e2fsprogs
+TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble mkfs.ext4=e2fsprogs
 BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
-BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3=python3-venv
-BENCH_NEEDS_metrics := postgres=postgresql python3=python3-venv
+BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
+BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
 
-.PHONY: help run build hub hub-test test bench
+.PHONY: help run build hub hub-test test test-fresh bench
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -59,19 +60,21 @@ hub-test: build
 test:
 	$(call section,What the tests need)
 	@tools/need $(TEST_NEEDS)
-	@python3 -c 'import ensurepip' 2>/dev/null || tools/need python3-venv
 	@tools/need-rust fmt clippy
 	$(call section,Format)
 	@cargo fmt --all --check
-	$(call section,Lints)
-	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(call section,Licences and advisories)
 	@tools/check-dependencies
+	$(call section,Lints)
+	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(call section,Tests)
 	@tools/run-tests
 	$(call section,Published clients)
 	@if [ -x clients/run ]; then clients/run; else echo "no client tests are there"; fi
 	$(call section,All tests passed)
+
+test-fresh:
+	@tools/test-fresh
 
 bench:
 	$(call section,What the measurement needs)

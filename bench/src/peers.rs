@@ -1,5 +1,6 @@
 //! What else one could take to run a command apart from the machine, on the same root file system.
 
+use crate::program::ROOT;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -191,6 +192,14 @@ fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
 }
 
 /// Runs a command to its end, which must be a good one.
+/// A Python with packages of PyPI, in an environment of its own that is made once.
+pub(crate) fn python_with(name: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
+    let root = Path::new(ROOT);
+    let folder = root.join("target/bench").join(name);
+    finish(Command::new(root.join("tools/python-packages")).arg(&folder).args(packages))?;
+    Ok(folder.join("bin/python"))
+}
+
 pub(crate) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let ended = command.stdin(Stdio::null()).output()?;
     ensure!(ended.status.success(), "{}", said_wrong(&ended));

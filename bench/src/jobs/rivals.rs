@@ -1,9 +1,8 @@
 //! What else runs many commands: programs that start one after the other in isolation, and a queue on PostgreSQL.
 
-use crate::peers::{Peers, finish};
-use crate::program::ROOT;
+use crate::peers::{Peers, finish, python_with};
 use anyhow::{Context as _, ensure};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -91,14 +90,7 @@ pub(crate) struct Venv {
 impl Venv {
     /// Installs what is not there yet.
     pub(crate) fn make() -> anyhow::Result<Self> {
-        let folder = Path::new(ROOT).join("target/bench/pgqueuer");
-        let (python, mark) = (folder.join("bin/python"), folder.join("installed"));
-        if std::fs::read_to_string(&mark).unwrap_or_default() != PACKAGES.concat() {
-            finish(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-            finish(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
-            std::fs::write(mark, PACKAGES.concat())?;
-        }
-        Ok(Self { python })
+        Ok(Self { python: python_with("pgqueuer", &PACKAGES)? })
     }
 
     /// Tasks per second, from the first that is stored to the last that is done.

@@ -6,10 +6,11 @@
 
 use super::hours::{BEGIN, END};
 use super::shapes::Shape;
-use anyhow::{Context as _, bail, ensure};
+use crate::peers::python_with;
+use anyhow::{Context as _, bail};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use testing::Cluster;
@@ -29,7 +30,7 @@ const POSTGRES: &str = include_str!("postgres.py");
 impl Peer {
     /// DuckDB of PyPI, with its defaults, in a file.
     pub(crate) fn duckdb(folder: &Path) -> anyhow::Result<Self> {
-        let python = environment()?;
+        let python = python_with("duckdb-venv", &["duckdb"]).context("DuckDB cannot be had from PyPI")?;
         let mut peer = Self::start("duckdb", Command::new(python).arg("-c").arg(DUCKDB).arg(folder))?;
         peer.run(&load("read_csv('series.csv', names=['series','workspace','resource_type','resource_name','resource_uuid','billing_dimension'])",
             "read_csv('hours.csv', names=['series','hour','amount'])"))?;
@@ -123,17 +124,4 @@ fn sql(shape: &Shape) -> String {
         100 * steps
     )
     .replace("/ 1 * 1", "")
-}
-
-/// A folder with DuckDB in it, made if need be.
-fn environment() -> anyhow::Result<PathBuf> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench/duckdb-venv"));
-    let python = folder.join("bin/python");
-    let has = |python: &Path| Command::new(python).args(["-c", "import duckdb"]).status().is_ok_and(|s| s.success());
-    if !has(&python) {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status()?;
-        let filled = Command::new(&python).args(["-m", "pip", "install", "--quiet", "duckdb"]).status()?;
-        ensure!(made.success() && filled.success(), "DuckDB cannot be had from PyPI");
-    }
-    Ok(python)
 }

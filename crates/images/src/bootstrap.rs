@@ -7,6 +7,7 @@ use crate::disk;
 use crate::error::Error;
 use crate::kitchen::{Kitchen, RecipeError, Tool, run};
 use crate::leases::Lease;
+use crate::manifest::Config;
 use crate::recipe::Recipe;
 use crate::store::Store;
 
@@ -34,7 +35,8 @@ impl Store {
         let mut tool = tool(recipe, kitchen);
         tool.command.arg(format!("--aptopt={}", options.display()));
         tool.command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
-        let made = run(recipe, kitchen, tool, progress, |archive| self.0.store_rootfs(archive, &recipe.config, lease));
+        let config = recipe.config.over(&Config::default());
+        let made = run(recipe, kitchen, tool, progress, |archive| self.0.store_rootfs(archive, &config, lease));
         disk::remove_file(&options)?;
         made
     }

@@ -93,7 +93,7 @@ impl Extension<'_> {
         write(&kitchen.join("inside"), self.inside()?.as_bytes())?;
         write(&kitchen.join("apt.conf"), &apt_options())?;
         for (number, content) in self.recipe.files.values().enumerate() {
-            write(&kitchen.join("files").join(number.to_string()), content.as_bytes())?;
+            write(&kitchen.join("files").join(number.to_string()), &content.0)?;
         }
         let mut tool = self.kitchen.tool(Path::new("unshare"), "util-linux");
         let command = &mut tool.command;
@@ -146,24 +146,8 @@ impl Extension<'_> {
         all
     }
 
-    /// What the recipe says, over what the image to begin with says.
     fn config(&self) -> Config {
-        let (own, below) = (&self.recipe.config, &self.parent.config);
-        let or = |own: &Vec<String>, below: &Vec<String>| if own.is_empty() { below.clone() } else { own.clone() };
-        let text = |own: &String, below: &String| if own.is_empty() { below.clone() } else { own.clone() };
-        // Arguments of another program mean nothing to this one.
-        let cmd = if own.entrypoint.is_empty() { or(&own.cmd, &below.cmd) } else { own.cmd.clone() };
-        let mut config = Config {
-            env: below.env.clone(),
-            workdir: text(&own.workdir, &below.workdir),
-            entrypoint: or(&own.entrypoint, &below.entrypoint),
-            cmd,
-            user: text(&own.user, &below.user),
-            exposed: below.exposed.clone(),
-        };
-        config.env.extend(own.env.clone());
-        config.exposed.extend(own.exposed.iter().filter(|port| !below.exposed.contains(port)).cloned());
-        config
+        self.recipe.config.over(&self.parent.config)
     }
 }
 

@@ -49,7 +49,7 @@ pub use kitchen::{Kitchen, RecipeError, Step};
 pub use leases::Lease;
 pub use manifest::{Config, Platform};
 pub use pull::{Credentials, Patience, Progress, PullError, Puller};
-pub use recipe::Recipe;
+pub use recipe::{Changes, Content, Recipe};
 pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
 pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};

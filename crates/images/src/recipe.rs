@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Error;
 use crate::manifest::Config;
@@ -16,7 +17,7 @@ use crate::reference::Reference;
 /// A recipe of the project and the files beside it.
 struct Source {
     recipe: &'static str,
-    files: &'static [(&'static str, &'static str)],
+    files: &'static [(&'static str, &'static [u8])],
 }
 
 /// In an order in which each comes after what it begins with.
@@ -29,30 +30,33 @@ const SOURCES: [Source; 8] = [
     Source {
         recipe: include_str!("../recipes/nextjs/recipe.toml"),
         files: &[
-            ("package.json", include_str!("../recipes/nextjs/package.json")),
-            ("layout.tsx", include_str!("../recipes/nextjs/layout.tsx")),
-            ("page.tsx", include_str!("../recipes/nextjs/page.tsx")),
-            ("next.config.ts", include_str!("../recipes/nextjs/next.config.ts")),
-            ("tsconfig.json", include_str!("../recipes/nextjs/tsconfig.json")),
+            ("package.json", include_bytes!("../recipes/nextjs/package.json")),
+            ("layout.tsx", include_bytes!("../recipes/nextjs/layout.tsx")),
+            ("page.tsx", include_bytes!("../recipes/nextjs/page.tsx")),
+            ("next.config.ts", include_bytes!("../recipes/nextjs/next.config.ts")),
+            ("tsconfig.json", include_bytes!("../recipes/nextjs/tsconfig.json")),
         ],
     },
     Source {
         recipe: include_str!("../recipes/vite/recipe.toml"),
-        files: &[("vite.config.ts", include_str!("../recipes/vite/vite.config.ts"))],
+        files: &[("vite.config.ts", include_bytes!("../recipes/vite/vite.config.ts"))],
     },
     Source {
         recipe: include_str!("../recipes/jupyter-server/recipe.toml"),
         files: &[
-            ("interpreter.py", include_str!("../recipes/jupyter-server/interpreter.py")),
-            ("kernels.py", include_str!("../recipes/jupyter-server/kernels.py")),
+            ("interpreter.py", include_bytes!("../recipes/jupyter-server/interpreter.py")),
+            ("kernels.py", include_bytes!("../recipes/jupyter-server/kernels.py")),
         ],
     },
 ];
 
+/// A recipe and a file beside it are read into memory. Whatever is larger is better fetched by a command of the recipe.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 /// How an image is made. Whoever writes one decides what runs on this machine as root.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recipe {
+pub struct Recipe<File = Content> {
     pub name: Reference,
     /// What the image is for, in one sentence. It changes nothing in the image.
     #[serde(default, skip_serializing)]
@@ -64,16 +68,81 @@ pub struct Recipe {
     pub from: Option<Reference>,
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Where in the image which file beside the recipe goes. Once read: where which text goes.
-    #[serde(default)]
-    pub files: BTreeMap<String, String>,
+    /// Where in the image which file beside the recipe goes: its name as it is written, its content once it is read.
+    #[serde(default = "BTreeMap::new")]
+    pub files: BTreeMap<String, File>,
     /// Shell commands that run inside, as root and with the network, when packages and files are there, in the working
     /// folder. The first line of each names the step.
     #[serde(default)]
     pub run: Vec<String>,
     /// Lies over that of the image to begin with.
     #[serde(default)]
-    pub config: Config,
+    pub config: Changes,
+}
+
+/// The bytes of a file beside a recipe. Text stays readable in `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Content(pub Vec<u8>);
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        String::from_utf8_lossy(&self.0).fmt(f)
+    }
+}
+
+/// Text as text, so that what was made of a recipe before files could be binary is still known as made of it.
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => text.serialize(serializer),
+            Err(_) => self.0.serialize(serializer),
+        }
+    }
+}
+
+/// What a recipe changes in how the image is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Changes {
+    pub env: BTreeMap<String, String>,
+    pub workdir: String,
+    /// An empty list takes away what the image below starts, and its arguments.
+    #[serde(serialize_with = "list_or_none")]
+    pub entrypoint: Option<Vec<String>>,
+    #[serde(serialize_with = "list_or_none")]
+    pub cmd: Option<Vec<String>>,
+    pub user: String,
+    /// As images say it: `80`, `53/udp`.
+    pub exposed: Vec<String>,
+}
+
+/// As before lists could be taken away: none is an empty list. So the empty list has to be something else.
+fn list_or_none<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match list {
+        None => Vec::<String>::new().serialize(serializer),
+        Some(list) if list.is_empty() => serializer.serialize_none(),
+        Some(list) => list.serialize(serializer),
+    }
+}
+
+impl Changes {
+    /// What holds when these changes lie over what the image to begin with says.
+    pub(crate) fn over(&self, below: &Config) -> Config {
+        let text = |own: &String, below: &String| if own.is_empty() { below.clone() } else { own.clone() };
+        // Arguments of another program mean nothing to this one.
+        let cmd_below = if self.entrypoint.is_none() { below.cmd.clone() } else { Vec::new() };
+        let mut config = Config {
+            env: below.env.clone(),
+            workdir: text(&self.workdir, &below.workdir),
+            entrypoint: self.entrypoint.clone().unwrap_or_else(|| below.entrypoint.clone()),
+            cmd: self.cmd.clone().unwrap_or(cmd_below),
+            user: text(&self.user, &below.user),
+            exposed: below.exposed.clone(),
+        };
+        config.env.extend(self.env.clone());
+        config.exposed.extend(self.exposed.iter().filter(|port| !below.exposed.contains(port)).cloned());
+        config
+    }
 }
 
 impl Recipe {
@@ -81,7 +150,7 @@ impl Recipe {
     pub fn all() -> Result<Vec<Self>, Error> {
         let found = |source: &Source, name: &str| {
             let file = source.files.iter().find(|(file, _)| *file == name);
-            file.map(|(_, text)| (*text).to_owned()).ok_or_else(|| missing(name))
+            file.map(|(_, content)| content.to_vec()).ok_or_else(|| missing(name))
         };
         SOURCES.iter().map(|source| Self::read(source.recipe, |name| found(source, name))).collect()
     }
@@ -94,21 +163,24 @@ impl Recipe {
 
     /// Reads a recipe from a file, and the files in the same folder that it names.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let read = |path: &Path| fs::read_to_string(path).map_err(Error::io("read", path));
+        let text = String::from_utf8(read_file(path)?).map_err(|error| Error::malformed("recipe", error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::read(&read(path)?, |name| read(&folder.join(name)))
+        Self::read(&text, |name| read_file(&folder.join(name)))
     }
 
     /// `file` reads what lies beside the recipe.
-    pub fn read(text: &str, file: impl Fn(&str) -> Result<String, Error>) -> Result<Self, Error> {
-        let mut recipe: Self = toml::from_str(text).map_err(|error| Error::malformed("recipe", error.message()))?;
-        recipe.check()?;
-        for content in recipe.files.values_mut() {
-            *content = file(content)?;
-        }
-        Ok(recipe)
+    pub fn read(text: &str, file: impl Fn(&str) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
+        let written: Recipe<String> =
+            toml::from_str(text).map_err(|error| Error::malformed("recipe", error.message()))?;
+        written.check()?;
+        let Recipe { name, summary, aliases, from, packages, files, run, config } = written;
+        let files = files.into_iter().map(|(path, name)| Ok((path, Content(file(&name)?))));
+        let files = files.collect::<Result<_, Error>>()?;
+        Ok(Self { name, summary, aliases, from, packages, files, run, config })
     }
+}
 
+impl Recipe<String> {
     fn check(&self) -> Result<(), Error> {
         // Each becomes a word of a command, or a part of an argument in which a comma divides.
         let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-');
@@ -131,6 +203,17 @@ impl Recipe {
     }
 }
 
+fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let broken = || Error::io("read", path);
+    let mut content = Vec::new();
+    let file = fs::File::open(path).map_err(broken())?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content).map_err(broken())?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(Error::Limit { what: "bytes in a file of a recipe", max: FILE_BYTES_MAX });
+    }
+    Ok(content)
+}
+
 fn missing(name: &str) -> Error {
     Error::malformed("recipe", format!("the file `{name}` is not beside it"))
 }
@@ -138,6 +221,10 @@ fn missing(name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// No text: the start of a compressed file.
+    const BINARY: &[u8] = &[0x1f, 0x8b, 0x08, 0x00, 0xff];
 
     fn read(text: &str) -> Result<Recipe, Error> {
         Recipe::read(text, |name| Err(missing(name)))
@@ -193,7 +280,62 @@ mod tests {
         let path = folder.path().join("own.toml");
         fs::write(&path, "name = \"x\"\nfrom = \"y\"\nfiles = { \"/etc/motd\" = \"motd\" }").unwrap();
         assert!(Recipe::open(&path).is_err());
-        fs::write(folder.path().join("motd"), "hello").unwrap();
-        assert_eq!(Recipe::open(&path).unwrap().files["/etc/motd"], "hello");
+        fs::write(folder.path().join("motd"), BINARY).unwrap();
+        assert_eq!(Recipe::open(&path).unwrap().files["/etc/motd"], Content(BINARY.into()));
+    }
+
+    #[test]
+    fn a_file_beside_a_recipe_is_not_larger_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.toml");
+        fs::write(&path, "name = \"x\"\nfrom = \"y\"\nfiles = { \"/large\" = \"large\" }").unwrap();
+        let large = fs::File::create(folder.path().join("large")).unwrap();
+        large.set_len(FILE_BYTES_MAX + 1).unwrap();
+        assert!(matches!(Recipe::open(&path), Err(Error::Limit { max: FILE_BYTES_MAX, .. })));
+    }
+
+    /// Images are kept under a digest of this: text and lists that are there must give what they gave before.
+    #[test]
+    fn what_was_made_before_is_still_known() {
+        let text = "name = \"x\"\nfrom = \"y\"\nfiles = { \"/a\" = \"a\" }\n[config]\ncmd = [\"sh\"]";
+        let key =
+            |text: &str, file: &[u8]| serde_json::to_value(Recipe::read(text, |_| Ok(file.to_vec())).unwrap()).unwrap();
+        let text_key = key(text, b"hello");
+        assert_eq!(text_key["files"]["/a"], "hello");
+        assert_eq!(text_key["config"]["entrypoint"], serde_json::json!([]));
+        assert_eq!(text_key["config"]["cmd"], serde_json::json!(["sh"]));
+        assert_ne!(key(text, BINARY)["files"], text_key["files"]);
+        assert_ne!(key(&format!("{text}\nentrypoint = []"), b"hello"), text_key);
+    }
+
+    #[test]
+    fn an_empty_list_takes_away_what_the_image_below_starts() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let below = Config { entrypoint: words(&["serve"]), cmd: words(&["--port", "1"]), ..Config::default() };
+        let over = |text: &str| {
+            let config = toml::from_str::<Changes>(text).unwrap().over(&below);
+            (config.entrypoint, config.cmd)
+        };
+        assert_eq!(over(""), (words(&["serve"]), words(&["--port", "1"])));
+        assert_eq!(over("entrypoint = []"), (vec![], vec![]));
+        assert_eq!(over("cmd = []"), (words(&["serve"]), vec![]));
+        assert_eq!(over("entrypoint = []\ncmd = [\"bash\"]"), (vec![], words(&["bash"])));
+        assert_eq!(over("entrypoint = [\"other\"]"), (words(&["other"]), vec![]));
+        assert_eq!(over("cmd = [\"--port\", \"2\"]"), (words(&["serve"]), words(&["--port", "2"])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".*", rest in "(entrypoint|files|run|env)[ =\\[\\]{}\"a-z/.]{0,40}") {
+            let _ = read(&text);
+            let _ = read(&format!("name = \"x\"\nfrom = \"y\"\n{rest}"));
+        }
+
+        #[test]
+        fn bytes_of_a_file_are_kept(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let text = "name = \"x\"\nfrom = \"y\"\nfiles = { \"/a\" = \"a\" }";
+            let recipe = Recipe::read(text, |_| Ok(bytes.clone()));
+            prop_assert_eq!(&recipe.unwrap().files["/a"], &Content(bytes));
+        }
     }
 }

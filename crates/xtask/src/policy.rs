@@ -1,10 +1,14 @@
-//! The policy for dependencies that needs no network: licences, sources and banned crates, as `deny.toml` states them.
-//! Advisories need a list from outside; `tools/check-dependencies` asks cargo-deny for them where that can be had.
+//! The policy for dependencies: licences, sources and banned crates, as `deny.toml` states them.
+//!
+//! All that `Cargo.lock` names is judged, also what only other platforms build, so it is fetched first; once it is there, no
+//! network is needed. Advisories need a list from outside; `tools/check-dependencies` asks cargo-deny for them where that
+//! can be had.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{MetadataCommand, Package};
 use serde::Deserialize;
 use std::path::Path;
+use std::process::Command;
 
 #[derive(Deserialize)]
 struct Policy {
@@ -32,8 +36,10 @@ struct Ban {
 pub(crate) fn check(root: &Path) -> Result<()> {
     let text = std::fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?;
     let policy: Policy = toml::from_str(&text).context("deny.toml is not as expected")?;
+    let manifest = root.join("Cargo.toml");
+    fetch(&manifest)?;
     let metadata = MetadataCommand::new()
-        .manifest_path(root.join("Cargo.toml"))
+        .manifest_path(manifest)
         .other_options(["--locked".to_owned(), "--offline".to_owned()])
         .exec()?;
     let problems: Vec<String> = metadata.packages.iter().flat_map(|package| faults(package, &policy)).collect();
@@ -41,6 +47,15 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         bail!("the dependencies break deny.toml:\n  {}", problems.join("\n  "));
     }
     println!("{} packages keep to deny.toml", metadata.packages.len());
+    Ok(())
+}
+
+/// Brings the sources of all platforms: a build fetches only those of its own, and `cargo metadata` reads all manifests.
+fn fetch(manifest: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["fetch", "--locked", "--quiet", "--manifest-path"]).arg(manifest);
+    ensure!(command.status().context("cannot run cargo")?.success(), "the dependencies cannot be fetched");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn fixture() -> Fixture {
 
 fn recipe(rest: &str) -> Recipe {
     let text = format!("name = \"bigger\"\nfrom = \"tiny\"\n{rest}");
-    Recipe::read(&text, |name| Ok(format!("content of {name}"))).unwrap()
+    Recipe::read(&text, |name| Ok(format!("content of {name}").into())).unwrap()
 }
 
 fn make(store: &Store, rest: &str) -> Result<Image, RecipeError> {
@@ -128,6 +128,32 @@ fn files_and_settings_lie_over_those_below() {
 }
 
 #[test]
+fn a_file_need_not_be_text() {
+    let fixture = fixture();
+    let text = "name = \"bigger\"\nfrom = \"tiny\"\nfiles = { \"/logo.png\" = \"logo.png\" }";
+    let bytes = b"\x89PNG\r\n\x1a\n\0\xff";
+    let recipe = Recipe::read(text, |_| Ok(bytes.to_vec())).unwrap();
+    fixture.store.make(&recipe, &Kitchen::new("none"), |_| {}).unwrap();
+    let image = fixture.store.resolve(&reference("bigger")).unwrap().unwrap();
+    assert_eq!(fs::read(image.layers[1].join("logo.png")).unwrap(), bytes);
+}
+
+#[test]
+fn what_the_image_below_starts_can_be_taken_away() {
+    let fixture = fixture();
+    make(&fixture.store, "config = { entrypoint = [\"serve\"], cmd = [\"--fast\"] }").unwrap();
+    let above = |rest: &str| {
+        let text = format!("name = \"above\"\nfrom = \"bigger\"\nconfig = {{ {rest} }}");
+        let recipe = Recipe::read(&text, |_| Ok(Vec::new())).unwrap();
+        fixture.store.make(&recipe, &Kitchen::new("none"), |_| {}).unwrap();
+        let config = fixture.store.resolve(&reference("above")).unwrap().unwrap().config;
+        (config.entrypoint, config.cmd)
+    };
+    assert_eq!(above(""), (vec!["serve".to_owned()], vec!["--fast".to_owned()]));
+    assert_eq!(above("entrypoint = []"), (vec![], vec![]));
+}
+
+#[test]
 fn it_is_made_again_only_when_something_changed() {
     let fixture = fixture();
     let count = |rest: &str| {
@@ -155,7 +181,7 @@ fn what_fails_says_why_and_leaves_nothing() {
     assert_eq!(last_words.last().map(String::as_str), Some("why"));
     assert_eq!((fixture.store.list().unwrap().len(), fixture.parts().len()), (1, 0));
     let text = "name = \"x\"\nfrom = \"missing\"";
-    let missing = Recipe::read(text, |_| Ok(String::new())).unwrap();
+    let missing = Recipe::read(text, |_| Ok(Vec::new())).unwrap();
     let error = fixture.store.make(&missing, &Kitchen::new("none"), |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::NoParent(_)), "{error:?}");
 }

@@ -65,7 +65,7 @@ fn every_image_of_the_project_can_be_made_and_used() {
         println!("{:6.1} s  {} has {} MB", start.elapsed().as_secs_f64(), recipe.name, image.size_bytes / 1_000_000);
         let (_, check) = CHECKS.iter().find(|(name, _)| *name == recipe.name.path()).unwrap();
         let text = format!("name = \"check\"\nfrom = \"{}\"\nrun = ['''{check}''']", recipe.name);
-        let check = Recipe::read(&text, |_| Ok(String::new())).unwrap();
+        let check = Recipe::read(&text, |_| Ok(Vec::new())).unwrap();
         fixture.store.make(&check, &kitchen, |_| {}).unwrap_or_else(|error| panic!("{error}"));
     }
 }

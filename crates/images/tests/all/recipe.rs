@@ -10,7 +10,7 @@ use images::{Kitchen, Recipe, RecipeError};
 use crate::{Fixture, reference};
 
 fn read(text: &str) -> Recipe {
-    Recipe::read(text, |name| Ok(format!("content of {name}"))).unwrap()
+    Recipe::read(text, |name| Ok(format!("content of {name}").into())).unwrap()
 }
 
 fn recipe() -> Recipe {
