@@ -51,6 +51,8 @@ pub enum Error {
     InvalidImage(UnknownImage),
     #[error("{0}; try again later, or elsewhere")]
     NoRoom(String),
+    #[error("{0}")]
+    OverShare(String),
     #[error("the sandbox could not be started: {0}")]
     Launch(String),
     #[error("this server cannot yet {}", .0.act())]
@@ -88,6 +90,7 @@ impl From<LaunchFault> for Error {
         match fault {
             LaunchFault::Image(unknown) => Self::InvalidImage(unknown),
             LaunchFault::Full(why) => Self::NoRoom(why),
+            LaunchFault::OverShare(why) => Self::OverShare(why),
             LaunchFault::Pull(why) | LaunchFault::Broken(why) => Self::Launch(why),
         }
     }
@@ -124,7 +127,7 @@ impl Error {
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Gone(_) => (StatusCode::GONE, "gone"),
             Self::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
-            Self::Quota { kind: KindName::Sandbox, .. } => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
+            Self::Quota { kind: KindName::Sandbox, .. } | Self::OverShare(_) => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
             Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
             Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),

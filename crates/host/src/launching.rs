@@ -4,8 +4,9 @@ use crate::instances::machine_id;
 use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
 use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
+use admission::Refused;
 use images::{Config, Credentials, Image, Reference};
-use node::{CreateError, FirstProcess, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,31 +89,31 @@ impl Inner {
             return Err(LaunchFault::Broken(format!("its data has {data_bytes} bytes, more than {DATA_BYTES_MAX}")));
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
+        let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
         let digest = self.images.find(name).map_err(|error| broken(&error))?;
         let Some(digest) = digest else { return Err(self.unknown(&launch.image).into()) };
         let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
         let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
-        let made = self.node.create(&self.spec(launch, id.clone(), &image)).map(drop);
+        let made = self.node.create(&self.spec(launch, id.clone(), owner, &image)).map(drop);
         match made {
             // The same launch again: an earlier run was stopped before it could say so.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
             Err(error) => {
                 self.leases.give_back(&id);
-                Err(match &error {
-                    CreateError::Full(_) | CreateError::Unheard(_) => LaunchFault::Full(error.to_string()),
-                    _ => broken(&error),
-                })
+                Err(refusal(&error).unwrap_or_else(|| broken(&error)))
             }
         }
     }
 
-    fn spec(&self, launch: &Launch, id: node::Id, image: &Image) -> Spec {
+    fn spec(&self, launch: &Launch, id: node::Id, owner: Owner, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
         let in_memory = Writable::Memory { mb: memory_mb / FILES_OF_MEMORY };
         let config = self.orders(launch, &id, &image.config);
         Spec {
             id,
+            owner,
+            again: launch.again,
             layers: image.layers.clone(),
             memory_mb,
             cpu_millicores: Spec::cpu_for(memory_mb),
@@ -157,6 +158,20 @@ impl Inner {
         orders["work"] = json!(work_orders(launch, work, self.key.secret(id), image));
         let orders = orders.to_string();
         [orders.as_bytes(), b"\n", &work.data].concat()
+    }
+}
+
+/// What its owner, or everybody, has taken already.
+fn refusal(error: &CreateError) -> Option<LaunchFault> {
+    match error {
+        CreateError::Refused(Refused::Share { resource, limit }) => Some(LaunchFault::OverShare(format!(
+            "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"
+        ))),
+        CreateError::Refused(Refused::Total { .. }) | CreateError::Unheard(_) => {
+            Some(LaunchFault::Full(error.to_string()))
+        }
+        CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
+        _ => None,
     }
 }
 

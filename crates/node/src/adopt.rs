@@ -1,9 +1,9 @@
 //! Finding the instances of an earlier node again.
 
-use crate::cgroup::Groups;
+use crate::cgroup::{Group, Groups, Membership};
 use crate::console;
 use crate::facts::Happened;
-use crate::instance::{Body, Book, Instance, Origin};
+use crate::instance::{Body, Book, Holdings, Instance, Origin};
 use crate::process::Identity;
 use crate::records::{End, Record, StartedBy};
 use crate::spec::Id;
@@ -24,30 +24,26 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
             record => Some(of_earlier_boot(book, groups, &id, record)?),
         };
         if let Some(origin) = origin {
-            known.insert(id);
+            known.insert((origin.owner.clone(), id));
             found.push(Instance::new(origin, Arc::clone(book)));
         }
     }
-    for id in groups.list()? {
-        if !known.contains(&id) {
-            groups.find(&id).sweep()?;
+    for (owner, id) in groups.list()? {
+        if !known.contains(&(owner.clone(), id.clone())) {
+            groups.find(owner.as_ref(), &id).sweep()?;
         }
     }
+    groups.tidy()?;
     for id in book.bundles.list()? {
-        if !known.contains(&id) {
+        if !known.iter().any(|(_, known)| *known == id) {
             book.bundles.remove(&id)?;
-        }
-    }
-    for id in book.disks.list()? {
-        if !known.contains(&id) {
-            book.disks.remove(&id)?;
         }
     }
     Ok(found)
 }
 
 fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::Result<Option<Origin>> {
-    let group = groups.find(id);
+    let group = groups.find(record.owner.as_ref(), id);
     let Some(identity) = &record.process else {
         group.sweep()?;
         book.journal.record(book.world.now(), id, Happened::Destroyed)?;
@@ -69,21 +65,59 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
         (None, Some(End { at, exit })) => State::Exited { at, exit },
         (None, None) => gone(book, id, record.clone(), Exit::Missed, last_seen(book, &record.boot))?,
     };
-    let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
-    Ok(Some(Origin { id: id.clone(), seat, memory_mb, started_by, group, body, state }))
+    let membership = record.owner.as_ref().map(|owner| groups.join(owner)).transpose()?;
+    Ok(Some(origin(book, id, record, Found { group, body, state, membership })))
+}
+
+/// What was found of an instance.
+struct Found {
+    group: Group,
+    body: Option<Body>,
+    state: State,
+    membership: Option<Membership>,
+}
+
+fn origin(book: &Book, id: &Id, record: &Record, found: Found) -> Origin {
+    let Found { group, body, state, membership } = found;
+    let awake = matches!(state, State::Running { .. });
+    Origin {
+        id: id.clone(),
+        seat: record.seat,
+        memory_mb: record.memory_mb,
+        started_by: record.started_by,
+        group,
+        body,
+        state,
+        owner: record.owner.clone(),
+        holdings: Holdings {
+            // What has ended has no disks any more.
+            _stake: book.shares.adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
+            _membership: membership,
+        },
+        promise: awake.then(|| book.shares.adopt_promise(&record.owner, record.memory_mb)),
+    }
 }
 
 /// The machine was started anew since, so whatever it was is gone. Even a record that cannot be read tells so much.
 fn of_earlier_boot(book: &Book, groups: &Groups, id: &Id, record: Option<Record>) -> io::Result<Origin> {
-    let unreadable =
-        Record { boot: String::new(), seat: 0, memory_mb: 0, started_by: StartedBy::Tool, process: None, end: None };
-    let record = record.unwrap_or(unreadable);
-    let (seat, memory_mb, started_by) = (record.seat, record.memory_mb, record.started_by);
+    let unreadable = Record {
+        boot: String::new(),
+        seat: 0,
+        memory_mb: 0,
+        owner: None,
+        disks: Vec::new(),
+        started_by: StartedBy::Tool,
+        process: None,
+        end: None,
+    };
+    let mut record = record.unwrap_or(unreadable);
+    record.disks.clear();
     let state = match record.end {
         Some(End { at, exit }) => State::Exited { at, exit },
-        None => gone(book, id, record, Exit::Lost, book.world.now())?,
+        None => gone(book, id, record.clone(), Exit::Lost, book.world.now())?,
     };
-    Ok(Origin { id: id.clone(), seat, memory_mb, started_by, group: groups.find(id), body: None, state })
+    let group = groups.find(record.owner.as_ref(), id);
+    Ok(origin(book, id, &record, Found { group, body: None, state, membership: None }))
 }
 
 /// When an instance of this start of the machine could have been seen to run at the latest.

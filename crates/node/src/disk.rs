@@ -32,8 +32,8 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 const DEVICE_FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
 
-/// How many files fit into a layer.
-pub(crate) fn files_for(size_mb: u32) -> u64 {
+/// How many files fit into a layer in memory.
+fn files_for(size_mb: u32) -> u64 {
     FILES_AT_LEAST + u64::from(size_mb) * FILES_PER_MB
 }
 

@@ -20,8 +20,12 @@ pub enum CreateError {
     Spec(#[from] SpecError),
     #[error("there is an instance `{0}` already")]
     Exists(Id),
-    #[error("there are {0} instances, and no more are allowed")]
-    Full(u32),
+    /// More than this machine ever has for one instance.
+    #[error("{wanted_mb} MB of memory: this machine has at most {most_mb} for one instance")]
+    TooLarge { wanted_mb: u64, most_mb: u64 },
+    /// The owner, or all together, have taken what there is.
+    #[error(transparent)]
+    Refused(#[from] admission::Refused),
     #[error("nobody has taken note of the last {0} facts, so nothing new is started")]
     Unheard(usize),
     #[error("a node that starts instances by another program makes no folders of limited size")]

@@ -1,15 +1,15 @@
 //! One instance and what can be done to it.
 
-use crate::cgroup::{Group, Usage};
-use crate::disks::Disks;
+use crate::cgroup::{Group, Membership, Usage};
 use crate::error::{Doing, Error};
 use crate::facts::{Happened, Journal};
 use crate::oci::Bundles;
 use crate::process;
 use crate::records::{End, Records, StartedBy};
 use crate::scratch::Scratches;
+use crate::shares::{Promise, Shares, Stake};
 use crate::sign::Sign;
-use crate::spec::Id;
+use crate::spec::{Id, Owner};
 use crate::state::{Event, Exit, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,18 +40,28 @@ pub(crate) struct Instance {
     pub(crate) started_by: StartedBy,
     pub(crate) group: Group,
     pub(crate) body: Option<Body>,
+    pub(crate) owner: Option<Owner>,
+    holdings: Mutex<Option<Holdings>>,
+    /// Changes with the state, under its lock.
+    promise: Mutex<Option<Promise>>,
     state: Mutex<State>,
     changed: Condvar,
     book: Arc<Book>,
+}
+
+/// What an instance has of what belongs to its owner, until it is gone.
+pub(crate) struct Holdings {
+    pub(crate) _stake: Stake,
+    pub(crate) _membership: Option<Membership>,
 }
 
 /// What all instances write into.
 pub(crate) struct Book {
     pub(crate) journal: Journal,
     pub(crate) records: Records,
-    pub(crate) disks: Disks,
     pub(crate) bundles: Bundles,
     pub(crate) scratches: Scratches,
+    pub(crate) shares: Shares,
     pub(crate) sign: Sign,
     pub(crate) world: World,
 }
@@ -73,12 +83,17 @@ pub(crate) struct Origin {
     pub(crate) group: Group,
     pub(crate) body: Option<Body>,
     pub(crate) state: State,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) holdings: Holdings,
+    pub(crate) promise: Option<Promise>,
 }
 
 impl Instance {
     pub(crate) fn new(origin: Origin, book: Arc<Book>) -> Self {
-        let Origin { id, seat, memory_mb, started_by, group, body, state } = origin;
-        Self { id, seat, memory_mb, started_by, group, body, state: Mutex::new(state), changed: Condvar::new(), book }
+        let Origin { id, seat, memory_mb, started_by, group, body, state, owner, holdings, promise } = origin;
+        let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
+        let holdings = Mutex::new(Some(holdings));
+        Self { id, seat, memory_mb, started_by, group, body, owner, holdings, promise, state, changed, book }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -194,6 +209,7 @@ impl Instance {
         let now = self.book.world.now();
         let Some(next) = state.step(event, now)? else { return Ok(()) };
         *state = next;
+        self.keep_promise(next);
         self.changed.notify_all();
         match happened {
             Some(happened) => self
@@ -204,6 +220,23 @@ impl Instance {
                 .map_err(|attempt| attempt.on(&self.id)),
             None => Ok(()),
         }
+    }
+
+    /// Memory is promised to what is awake, and never refused to what wakes.
+    fn keep_promise(&self, state: State) {
+        let mut promise = self.promise.lock();
+        *promise = match state {
+            State::Paused { .. } | State::Exited { .. } => None,
+            State::Running { .. } | State::Stopping { .. } => {
+                Some(promise.take().unwrap_or_else(|| self.book.shares.adopt_promise(&self.owner, self.memory_mb)))
+            }
+        };
+    }
+
+    /// Gives back what it holds of its owner's share, when everything else of it is gone. Others may know this instance for a
+    /// moment longer, and should not keep it.
+    pub(crate) fn let_go(&self) {
+        drop(self.holdings.lock().take());
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, Error> {

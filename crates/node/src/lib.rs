@@ -8,6 +8,7 @@
 //!      ├─ Groups     control groups: limits, freezing, usage
 //!      ├─ launch     from clone to exec
 //!      ├─ oci        the same by another program, for those who trust that one more
+//!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
 //!      └─ Journal    what happened, until somebody has taken note of it
@@ -23,10 +24,10 @@
 //! instance whose record is older than the machine's start is reported as lost.
 
 mod adopt;
+mod capacity;
 mod cgroup;
 mod console;
 mod disk;
-mod disks;
 mod error;
 mod facts;
 mod instance;
@@ -41,6 +42,7 @@ mod records;
 mod scratch;
 mod seats;
 mod settings;
+mod shares;
 mod sign;
 mod spec;
 mod state;
@@ -48,6 +50,7 @@ mod state;
 mod sys;
 mod watch;
 
+pub use capacity::Capacity;
 pub use cgroup::Usage;
 pub use error::{CreateError, Error, OpenError};
 pub use facts::{Fact, Happened};
@@ -56,5 +59,5 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use probe::{Finding, probe};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
-pub use spec::{FirstProcess, Id, Program, Scratch, Spec, SpecError, User, Writable};
+pub use spec::{FirstProcess, Id, Owner, Program, Scratch, Spec, SpecError, User, Writable};
 pub use state::{Exit, State};

@@ -4,7 +4,7 @@ use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{CreateError, Doing};
 use crate::facts::Happened;
-use crate::instance::{Body, Instance, Origin};
+use crate::instance::{Body, Holdings, Instance, Origin};
 use crate::launch::tool::ToolFds;
 use crate::launch::{self, Fds, Launch, Started, Words, keep};
 use crate::node::Node;
@@ -13,6 +13,7 @@ use crate::process::Identity;
 use crate::records::{Record, StartedBy};
 use crate::seats::Seat;
 use crate::settings::Backend;
+use crate::shares::{Promise, Stake};
 use crate::spec::{Spec, Writable, sealed};
 use crate::state::State;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -25,9 +26,11 @@ pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
     if node.settings.backend != Backend::Direct && !spec.scratch.is_empty() {
         return Err(CreateError::NoScratch);
     }
+    // First of all, so that whoever takes too much costs the machine nothing.
+    let admitted = node.book.shares.take(spec)?;
     let seat = node.seats.take().doing("prepare a network and users")?;
     let number = seat.number;
-    let made = on_seat(node, spec, seat);
+    let made = on_seat(node, spec, seat, admitted);
     if made.is_err() {
         undo(node, spec);
         node.seats.give_back(number);
@@ -37,15 +40,11 @@ pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
 
 /// In this order: the record comes before anything that would outlive a kill of this process, and the process is recorded
 /// only after its start was; a record without a process is swept, whatever it got to.
-fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, CreateError> {
+fn on_seat(node: &Node, spec: &Spec, seat: Seat, admitted: (Stake, Promise)) -> Result<Arc<Instance>, CreateError> {
     let book = &node.book;
-    let started_by = match node.settings.backend {
-        Backend::Direct => StartedBy::Node,
-        Backend::Runc { .. } => StartedBy::Tool,
-    };
-    let (boot, memory_mb) = (node.boot.clone(), spec.memory_mb);
-    let mut record = Record { boot, seat: seat.number, memory_mb, started_by, process: None, end: None };
+    let mut record = record(node, spec, &seat);
     book.records.put(&spec.id, &record).doing("record the instance")?;
+    let membership = node.groups.join(&spec.owner).doing("join the control groups of its owner")?;
     let group = node.groups.make(spec).doing("make its control groups")?;
     let disk = writable(node, spec, &seat).doing("make its writable layer")?;
     let made = |scratch| book.scratches.make(scratch, seat.root);
@@ -60,28 +59,50 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat) -> Result<Arc<Instance>, Create
     let now = book.world.now();
     let pid = started.pid.as_raw_nonzero().get();
     let body = Body { pid, pidfd: started.pidfd, network: seat.network, console: Some(seat.console) };
+    let (stake, promise) = admitted;
     let origin = Origin {
         id: spec.id.clone(),
         seat: seat.number,
-        memory_mb,
-        started_by,
+        memory_mb: spec.memory_mb,
+        started_by: record.started_by,
         group,
         body: Some(body),
         state: State::Running { since: now },
+        owner: Some(spec.owner.clone()),
+        holdings: Holdings { _stake: stake, _membership: Some(membership) },
+        promise: Some(promise),
     };
     let instance = Arc::new(Instance::new(origin, Arc::clone(book)));
-    let happened = Happened::Started { memory_mb };
+    let happened = Happened::Started { memory_mb: spec.memory_mb };
     book.journal.record(now, &spec.id, happened).doing("record its start")?;
     book.records.change(&spec.id, &record).doing("record its process")?;
     node.admit(Arc::clone(&instance)).doing("watch its process")?;
     Ok(instance)
 }
 
+/// As it is before there is anything else of the instance.
+fn record(node: &Node, spec: &Spec, seat: &Seat) -> Record {
+    let started_by = match node.settings.backend {
+        Backend::Direct => StartedBy::Node,
+        Backend::Runc { .. } => StartedBy::Tool,
+    };
+    Record {
+        boot: node.boot.clone(),
+        seat: seat.number,
+        memory_mb: spec.memory_mb,
+        owner: Some(spec.owner.clone()),
+        disks: spec.disks().collect(),
+        started_by,
+        process: None,
+        end: None,
+    }
+}
+
 fn writable(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<OwnedFd> {
     let files = files(node, spec);
     match spec.writable {
         Writable::Memory { mb } => disk::make_layer(mb, seat.root, &files),
-        Writable::Disk { mb } => node.book.disks.make(&spec.id, mb, seat, &files),
+        Writable::Disk { mb } => node.book.scratches.make_layer(mb, seat.root, &files),
     }
 }
 
@@ -105,6 +126,7 @@ fn start(
         user: spec.user,
         open_files: node.open_files,
         shared_memory_mb: node.settings.limits.shared_memory_mb,
+        terminals: node.settings.limits.terminals,
     };
     Ok(launch::start(&Launch::new(fds, words, &node.filter))?)
 }
@@ -121,10 +143,11 @@ fn start_by_tool(
         // By this process, because the other one starts without it.
         network: format!("/proc/{}/fd/{}", std::process::id(), seat.network.as_raw_fd()),
         root: seat.root,
-        group: format!("/{}/{}", node.settings.name, spec.id),
+        group: format!("/{}", node.groups.path(Some(&spec.owner), &spec.id).display()),
         program: &bundle.program(),
         open_files: node.open_files,
         shared_memory_mb: node.settings.limits.shared_memory_mb,
+        terminals: node.settings.limits.terminals,
     };
     let parts = parts(node, spec, seat).doing("prepare what it inherits")?;
     let fds = |tool: OwnedFd| {
@@ -191,10 +214,9 @@ fn undo(node: &Node, spec: &Spec) {
     node.dismiss(&spec.id);
     let undone = node
         .groups
-        .find(&spec.id)
+        .find(Some(&spec.owner), &spec.id)
         .sweep()
         .and_then(|()| node.book.bundles.remove(&spec.id))
-        .and_then(|()| node.book.disks.remove(&spec.id))
         .and_then(|()| node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed))
         .and_then(|()| node.book.records.remove(&spec.id));
     if let Err(error) = undone {

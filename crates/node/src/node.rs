@@ -1,8 +1,8 @@
 //! The node: what callers can ask for.
 
+use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
 use crate::console;
-use crate::disks::Disks;
 use crate::error::{CreateError, Doing, Error, OpenError};
 use crate::facts::{Fact, Happened, Journal};
 use crate::instance::{Book, Instance, View};
@@ -13,6 +13,7 @@ use crate::records::{Records, StartedBy};
 use crate::scratch::Scratches;
 use crate::seats::Seats;
 use crate::settings::{Backend, Settings};
+use crate::shares::Shares;
 use crate::sign::Sign;
 use crate::spec::{Id, Spec};
 use crate::state::Exit;
@@ -71,12 +72,13 @@ impl Node {
         let journal =
             Journal::open(&settings.folder, settings.limits.facts_kept, world.clone()).doing("open the journal")?;
         let records = Records::open(&settings.folder).doing("open the records of instances")?;
-        let disks = Disks::open(&settings.folder).doing("open the disks of instances")?;
         let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
         let scratches = Scratches::open(&settings.folder).doing("open the folder of what is limited in size")?;
         let sign = Sign::open(&settings.folder).doing("open the sign of life")?;
-        let book = Arc::new(Book { journal, records, disks, bundles, scratches, sign, world });
-        let groups = Groups::open(&settings.name, &settings.backend).doing("prepare control groups")?;
+        let capacity = Capacity::of(&settings.limits, &settings.folder).doing("learn what this machine has")?;
+        let shares = Shares::new(&capacity);
+        let book = Arc::new(Book { journal, records, bundles, scratches, shares, sign, world });
+        let groups = Groups::open(&settings.name, &settings.backend, &capacity).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules = Rules::write(&settings).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
@@ -91,6 +93,7 @@ impl Node {
         let filter = Filter::new();
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         lift_file_limit();
+        lift_terminal_limit(&settings.limits);
         let open_files = settings.limits.open_files.min(most);
         let node = Self {
             settings,
@@ -119,7 +122,7 @@ impl Node {
         if let Some(kept) = self.book.journal.full() {
             return Err(CreateError::Unheard(kept));
         }
-        self.registry.lock().reserve(&spec.id, self.settings.limits.instances)?;
+        self.registry.lock().reserve(&spec.id)?;
         let made = making::make(self, spec);
         self.registry.lock().making.remove(&spec.id);
         let instance = made?;
@@ -163,7 +166,6 @@ impl Node {
                 attempt(self.book.bundles.remove(id), "remove the bundle of")?;
             }
         }
-        attempt(self.book.disks.remove(id), "remove the disk of")?;
         let Some(instance) = self.registry.lock().remove(id) else { return Err(Error::Missing(id.clone())) };
         let now = self.book.world.now();
         attempt(self.book.journal.record(now, id, Happened::Destroyed), "record the end of")?;
@@ -171,16 +173,12 @@ impl Node {
         if instance.body.is_some() {
             self.seats.give_back(instance.seat);
         }
+        instance.let_go();
         Ok(())
     }
 
     pub fn inspect(&self, id: &Id) -> Result<View, Error> {
         Ok(self.view(&*self.find(id)?))
-    }
-
-    /// Whether [`crate::Writable::Disk`] is held to its size on this machine.
-    pub fn limits_disks(&self) -> io::Result<bool> {
-        self.book.disks.are_limited()
     }
 
     /// In the order of their names.
@@ -281,12 +279,9 @@ impl Node {
 }
 
 impl Registry {
-    fn reserve(&mut self, id: &Id, limit: u32) -> Result<(), CreateError> {
+    fn reserve(&mut self, id: &Id) -> Result<(), CreateError> {
         if self.by_id.contains_key(id) || self.making.contains(id) {
             return Err(CreateError::Exists(id.clone()));
-        }
-        if self.by_id.len() + self.making.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
-            return Err(CreateError::Full(limit));
         }
         self.making.insert(id.clone());
         Ok(())
@@ -324,6 +319,24 @@ fn lift_file_limit() {
         && let Err(error) = std::fs::write(LIMIT, most)
     {
         tracing::warn!(%error, "cannot lift the machine's limit of open files: instances share it");
+    }
+}
+
+/// What the kernel has terminals for at all, and what it keeps for the machine's own.
+const TERMINALS_MAX: u64 = 1 << 20;
+const TERMINALS_OF_MACHINE: u64 = 4_096;
+
+/// Terminals count as memory of the instance that opened them, and each instance has a limit of its own. The machine's must
+/// hold all of these, or a few instances take the terminals of all others.
+fn lift_terminal_limit(limits: &crate::settings::Limits) {
+    const LIMIT: &str = "/proc/sys/kernel/pty/max";
+    let all = u64::from(limits.instances).saturating_mul(limits.terminals.into());
+    let wanted = all.saturating_add(TERMINALS_OF_MACHINE).min(TERMINALS_MAX);
+    let now = std::fs::read_to_string(LIMIT).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+    if now.is_some_and(|now| now < wanted)
+        && let Err(error) = std::fs::write(LIMIT, wanted.to_string())
+    {
+        tracing::warn!(%error, wanted, "cannot lift the machine's limit of terminals: instances share it");
     }
 }
 

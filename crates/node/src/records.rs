@@ -6,7 +6,7 @@
 //! instances are gone too. Then the name of the file is all that is needed of it.
 
 use crate::process::Identity;
-use crate::spec::Id;
+use crate::spec::{Id, Owner};
 use crate::state::Exit;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
@@ -20,6 +20,12 @@ pub(crate) struct Record {
     pub(crate) boot: String,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
+    /// Absent in records of nodes that did not know owners.
+    #[serde(default)]
+    pub(crate) owner: Option<Owner>,
+    /// Megabytes of each of its file systems of limited size.
+    #[serde(default)]
+    pub(crate) disks: Vec<u32>,
     /// Absent in records of nodes that knew one way only.
     #[serde(default)]
     pub(crate) started_by: StartedBy,
@@ -113,7 +119,16 @@ mod tests {
     use super::*;
 
     fn record(seat: u32) -> Record {
-        Record { boot: "now".into(), seat, memory_mb: 64, started_by: StartedBy::Node, process: None, end: None }
+        Record {
+            boot: "now".into(),
+            seat,
+            memory_mb: 64,
+            owner: None,
+            disks: vec![],
+            started_by: StartedBy::Node,
+            process: None,
+            end: None,
+        }
     }
 
     #[test]
@@ -130,5 +145,12 @@ mod tests {
         records.put_end(&id, End { at: Timestamp::from_ms(1), exit: Exit::Code(0) }).unwrap();
         assert_eq!(seat(), 2);
         assert!(records.list().unwrap()[0].1.as_ref().unwrap().end.is_some());
+    }
+
+    #[test]
+    fn a_record_of_a_node_without_owners_is_read() {
+        let text = r#"{"boot":"b","seat":3,"memory_mb":64,"process":null,"end":null}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        assert_eq!((record.owner, record.disks, record.started_by), (None, vec![], StartedBy::Node));
     }
 }

@@ -1,10 +1,11 @@
-//! Empty folders of limited size that come and go with an instance.
+//! File systems of limited size that come and go with an instance: its writable layer, where that is on disk, and empty folders.
 //!
 //! Each is a file system of its own in a file of the node's folder that never had a name, behind a loop device that the kernel
 //! lets go of with the last mount. So there is nothing to clear away, wherever the node is stopped: what holds the room is the
 //! instance. On the disk and not in memory, because what is in memory counts against the instance's own; and not a folder
 //! with a quota, because most machines have none.
 
+use crate::disk;
 use crate::spec::Scratch;
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,19 +45,31 @@ impl Scratches {
 
     /// A file system that is attached nowhere yet, and belongs to the root of the instance.
     pub(crate) fn make(&self, scratch: &Scratch, root: u32) -> io::Result<OwnedFd> {
+        let mount = self.make_file_system(scratch.size_mb, root)?;
+        chmodat(&mount, ".", FOLDER, AtFlags::empty())?;
+        if scratch.read_only {
+            sys::make_read_only(mount.as_fd())?;
+        }
+        Ok(mount)
+    }
+
+    /// A writable layer, with `files` in it.
+    pub(crate) fn make_layer(&self, size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
+        let mount = self.make_file_system(size_mb, root)?;
+        disk::fill(mount.as_fd(), root, files)?;
+        Ok(mount)
+    }
+
+    fn make_file_system(&self, size_mb: u32, root: u32) -> io::Result<OwnedFd> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = open(&self.folder, flags, Mode::from_raw_mode(0o600))?;
-        ftruncate(&file, u64::from(scratch.size_mb) << 20)?;
-        fill(&file, root)?;
+        ftruncate(&file, u64::from(size_mb) << 20)?;
+        lay_out(&file, root)?;
         let (device, path) = attach(&file)?;
         let mount = mount(&path)?;
         // The mount holds the device from here on.
         drop(device);
         unlinkat(&mount, "lost+found", AtFlags::REMOVEDIR)?;
-        chmodat(&mount, ".", FOLDER, AtFlags::empty())?;
-        if scratch.read_only {
-            sys::make_read_only(mount.as_fd())?;
-        }
         Ok(mount)
     }
 }
@@ -69,7 +82,7 @@ pub(crate) fn try_out(root: u32) -> io::Result<String> {
 }
 
 /// Has the system's own program lay out a file system. Without a journal: nobody comes back to it.
-fn fill(file: &OwnedFd, root: u32) -> io::Result<()> {
+fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
     let maker = MAKERS.into_iter().find(|path| Path::new(path).exists());
     let missing = || io::Error::new(io::ErrorKind::Unsupported, "folders of limited size need mkfs.ext4 (e2fsprogs)");
     let mut child = Command::new(maker.ok_or_else(missing)?)

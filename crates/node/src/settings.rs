@@ -72,6 +72,22 @@ impl Egress {
 pub struct Limits {
     /// Instances that exist at once.
     pub instances: u32,
+    /// Megabytes of memory of all instances together. None: what the machine has, less a reserve for everything else.
+    pub memory_mb: Option<u64>,
+    /// How many times that memory may be promised to instances that are awake. Those that sleep count for nothing.
+    pub memory_promises: u32,
+    /// Processes and threads of all instances together. None: what the machine may have, less a reserve.
+    pub processes: Option<u64>,
+    /// File systems of limited size, each of which needs a loop device, and their megabytes. None: three quarters of what is
+    /// free when the node opens.
+    pub disks: u32,
+    pub disk_mb: Option<u64>,
+    /// Percent of each of the above that one owner may have.
+    pub share_percent: u32,
+    /// Terminals of one instance.
+    pub terminals: u32,
+    /// Connections of one instance to the internet, as the machine's firewall counts them.
+    pub connections: u32,
     /// Networks and users kept ready.
     pub seats_ready: u32,
     /// Facts that nobody has taken note of. Nothing is started beyond that.
@@ -84,7 +100,21 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { instances: 4_000, seats_ready: 16, facts_kept: 1_000_000, open_files: 65_536, shared_memory_mb: 64 }
+        Self {
+            instances: 4_000,
+            memory_mb: None,
+            memory_promises: 128,
+            processes: None,
+            disks: 1_000,
+            disk_mb: None,
+            share_percent: 80,
+            terminals: 64,
+            connections: 1_024,
+            seats_ready: 16,
+            facts_kept: 1_000_000,
+            open_files: 65_536,
+            shared_memory_mb: 64,
+        }
     }
 }
 

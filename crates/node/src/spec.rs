@@ -48,6 +48,39 @@ impl fmt::Display for Id {
     }
 }
 
+/// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the machine has once is divided
+/// between owners; the node knows nothing else of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Owner(String);
+
+impl Owner {
+    pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
+        let text = text.into();
+        let fits = (1..=63).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));
+        if fits { Ok(Self(text)) } else { Err(SpecError::Owner(text)) }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Owner {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        Self::new(text)
+    }
+}
+
+impl From<Owner> for String {
+    fn from(owner: Owner) -> Self {
+        owner.0
+    }
+}
+
 /// A program in memory that nobody can change any more, so that no instance can reach the file it came from.
 #[derive(Debug, Clone)]
 pub struct Program(Arc<OwnedFd>);
@@ -112,11 +145,7 @@ impl User {
 pub enum Writable {
     /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an error and not the end of all.
     Memory { mb: u32 },
-    /// Below the node's folder.
-    ///
-    /// The limit holds only where that file system keeps project quotas (ext4 and xfs mounted with `prjquota`). Elsewhere
-    /// nothing enforces it, and an instance can fill the disk of the machine:
-    /// [`crate::Node::limits_disks`] tells which it is.
+    /// A file system of its own on the machine's disk, of this size. It takes a little of it itself.
     Disk { mb: u32 },
 }
 
@@ -155,6 +184,10 @@ impl Scratch {
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub id: Id,
+    pub owner: Owner,
+    /// Whether there was room for it before: an instance that takes the place of one that was lost is not refused for the
+    /// memory that was promised to others meanwhile.
+    pub again: bool,
     /// Folders with the unpacked layers of an image, lowest first. They must not change while the instance exists.
     pub layers: Vec<PathBuf>,
     pub memory_mb: u32,
@@ -179,8 +212,17 @@ impl Spec {
     fn writable_fits(&self) -> bool {
         match self.writable {
             Writable::Memory { mb } => (1..=self.memory_mb / 4 * 3).contains(&mb),
-            Writable::Disk { mb } => mb > 0,
+            Writable::Disk { mb } => mb >= DISK_MB_MIN,
         }
+    }
+
+    /// Sizes of the file systems on the machine's disk that are made for it.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = u32> {
+        let layer = match self.writable {
+            Writable::Memory { .. } => None,
+            Writable::Disk { mb } => Some(mb),
+        };
+        layer.into_iter().chain(self.scratch.iter().map(|scratch| scratch.size_mb))
     }
 
     /// Folders beside each other, each in a place that can be one.
@@ -215,6 +257,9 @@ impl Spec {
 /// More than any image has; the kernel takes 500.
 const LAYERS_MAX: usize = 400;
 
+/// Less is too small for a file system that holds what every instance writes.
+pub(crate) const DISK_MB_MIN: u32 = 4;
+
 const SCRATCH_MAX: usize = 16;
 /// Of the kernel.
 const PATH_BYTES_MAX: usize = 4_000;
@@ -223,6 +268,8 @@ const PATH_BYTES_MAX: usize = 4_000;
 pub enum SpecError {
     #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
     Id(String),
+    #[error("`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores")]
+    Owner(String),
     #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
     Layers(usize),
     #[error("{0} MB of memory: there must be at least 16")]
@@ -231,7 +278,7 @@ pub enum SpecError {
     Cpu(u32),
     #[error("{0} processes: there must be at least 4")]
     Pids(u32),
-    #[error("{0:?}: there must be some, and in memory at most three quarters of it")]
+    #[error("{0:?}: there must be some, in memory at most three quarters of it, on disk at least {DISK_MB_MIN} MB")]
     Writable(Writable),
     #[error("`{0}` is not an absolute path")]
     Workdir(String),
@@ -252,6 +299,15 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn an_owner_is_part_of_one_plain_file_name(text in ".{0,70}") {
+            if let Ok(owner) = Owner::new(text) {
+                let path = format!("owner.{}", owner.as_str());
+                prop_assert_eq!(std::path::Path::new(&path).components().count(), 1);
+                prop_assert!(Id::new(path).is_err(), "no instance has the name of an owner's folder");
+            }
+        }
+
         #[test]
         fn an_id_is_one_plain_file_name(text in ".{0,70}") {
             if let Ok(id) = Id::new(text) {
@@ -275,6 +331,8 @@ mod tests {
             };
             let spec = Spec {
                 id: Id::new("one").unwrap(),
+                owner: Owner::new("somebody").unwrap(),
+                again: false,
                 layers: vec!["/layer".into()],
                 memory_mb: 64,
                 cpu_millicores: 500,

@@ -92,65 +92,6 @@ pub(crate) fn begin_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Re
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const configuration) }.into()).map(drop)
 }
 
-/// The attributes of a file that project quotas are about.
-#[repr(C)]
-#[derive(Default)]
-struct FileAttributes {
-    flags: u32,
-    extent: u32,
-    extents: u32,
-    project: u32,
-    other: [u32; 3],
-}
-
-const _: () = assert!(size_of::<FileAttributes>() == 28);
-
-/// `_IOR('X', 31, struct fsxattr)` and `_IOW('X', 32, struct fsxattr)`.
-const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801C_581F_u32 as libc::Ioctl;
-const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401C_5820_u32 as libc::Ioctl;
-const FS_XFLAG_PROJINHERIT: u32 = 0x200;
-
-/// Makes a folder part of a project, and with it what will be made in it.
-pub(crate) fn join_project(folder: BorrowedFd<'_>, project: u32) -> io::Result<()> {
-    let mut attributes = FileAttributes::default();
-    // SAFETY: the numbers of the calls say how large the structure is (28 bytes), and it lives through both.
-    // Needed: no crate wraps these calls.
-    unsafe {
-        check(libc::ioctl(folder.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut attributes).into())?;
-        attributes.flags |= FS_XFLAG_PROJINHERIT;
-        attributes.project = project;
-        check(libc::ioctl(folder.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const attributes).into()).map(drop)
-    }
-}
-
-const PROJECTS: u32 = 2;
-const Q_GETINFO: u32 = 0x0080_0005;
-const Q_SETQUOTA: u32 = 0x0080_0008;
-const QUOTA_BLOCK_BYTES: u64 = 1024;
-const QIF_LIMITS: u32 = 1 | 4;
-
-/// Fails if the file system does not keep quotas of projects.
-pub(crate) fn project_quotas(folder: BorrowedFd<'_>) -> io::Result<()> {
-    let mut information = [0_u64; 3];
-    quota(folder, Q_GETINFO, 0, information.as_mut_ptr().cast())
-}
-
-pub(crate) fn limit_project(folder: BorrowedFd<'_>, project: u32, bytes: u64, files: u64) -> io::Result<()> {
-    // SAFETY: plain numbers, of which zero is a valid value.
-    let mut limits = unsafe { std::mem::zeroed::<libc::dqblk>() };
-    limits.dqb_bhardlimit = bytes / QUOTA_BLOCK_BYTES;
-    limits.dqb_ihardlimit = files;
-    limits.dqb_valid = QIF_LIMITS;
-    quota(folder, Q_SETQUOTA, project, (&raw mut limits).cast())
-}
-
-fn quota(folder: BorrowedFd<'_>, command: u32, project: u32, data: *mut c_void) -> io::Result<()> {
-    let command = command << 8 | PROJECTS;
-    // SAFETY: both callers pass memory of the size that their command reads or writes: 24 bytes, or a `dqblk`.
-    // Needed: rustix does not wrap it.
-    check(unsafe { libc::syscall(libc::SYS_quotactl_fd, folder.as_raw_fd(), command, project, data) }).map(drop)
-}
-
 /// Gives the calling thread a network namespace of its own.
 pub(crate) fn leave_network() -> io::Result<()> {
     // SAFETY: a new network namespace changes no memory and no descriptor table of this process.

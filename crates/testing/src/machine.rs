@@ -50,6 +50,15 @@ pub fn groups_folder(data: &Path) -> io::Result<Option<PathBuf>> {
 /// The control group of each instance that there is.
 pub fn groups(data: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(folder) = groups_folder(data)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for owner in folders(&folder)? {
+        // Gone when its last instance is.
+        found.extend(folders(&owner).unwrap_or_default());
+    }
+    Ok(found)
+}
+
+fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     entries.filter(|path| path.as_ref().map_or(true, |path| path.is_dir())).collect()
 }
@@ -87,8 +96,11 @@ pub fn sweep(data: &Path) -> io::Result<()> {
     let name = name(data)?;
     for controller in fs::read_dir(CONTROLLERS)? {
         let folder = controller?.path().join(&name);
-        for group in &groups {
-            let _ = fs::remove_dir(folder.join(group.file_name().unwrap_or_default()));
+        for owner in folders(&folder).unwrap_or_default() {
+            for instance in folders(&owner).unwrap_or_default() {
+                let _ = fs::remove_dir(instance);
+            }
+            let _ = fs::remove_dir(owner);
         }
         let _ = fs::remove_dir(folder);
     }

@@ -139,6 +139,8 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
         |one: &jobs::Scratch| Scratch { path: one.path.clone(), size_mb: one.size_mb, read_only: one.read_only };
     Launch {
         instance: instance.to_owned(),
+        workspace: execution.workspace.to_string(),
+        again: false,
         hostname: execution.job.clone(),
         image: plan.image.clone(),
         registries: plan.registries.clone().map(|registries| registries.0),
@@ -169,7 +171,9 @@ fn not_launched(fault: LaunchFault) -> Failure {
     match fault {
         // Another try would find as little.
         LaunchFault::Image(unknown) => Failure::NotStarted(unknown.to_string()),
-        LaunchFault::Pull(_) | LaunchFault::Full(_) | LaunchFault::Broken(_) => Failure::Lost(fault.to_string()),
+        LaunchFault::Pull(_) | LaunchFault::Full(_) | LaunchFault::OverShare(_) | LaunchFault::Broken(_) => {
+            Failure::Lost(fault.to_string())
+        }
     }
 }
 

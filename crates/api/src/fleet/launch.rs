@@ -44,6 +44,8 @@ pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launc
     let keeps_logs = runtime_settings.is_none_or(WorkspaceRuntime::keeps_process_logs);
     Launch {
         instance: instance(id, launch),
+        workspace: workspace.id.to_string(),
+        again: false,
         hostname: wish.name().to_owned(),
         image: runtime.image.clone().unwrap_or_default(),
         registries: runtime.docker_config.clone().map(|config| config.0),

@@ -95,6 +95,11 @@ pub struct UnknownImage {
 #[derive(Clone)]
 pub struct Launch {
     pub instance: String,
+    /// Whose it is: what the machine has once is divided between workspaces.
+    pub workspace: String,
+    /// Whether it takes the place of an instance that the machine lost. It is not refused for memory that others were promised
+    /// meanwhile.
+    pub again: bool,
     pub hostname: String,
     pub image: String,
     /// Credentials of registries, as the text of a client's configuration file.
@@ -189,6 +194,9 @@ pub enum LaunchFault {
     Pull(String),
     #[error("the machine is full: {0}")]
     Full(String),
+    /// The workspace has to give something back first, or asks for what this machine never has.
+    #[error("{0}")]
+    OverShare(String),
     #[error("the machine cannot start it: {0}")]
     Broken(String),
 }

@@ -1,6 +1,6 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
-use super::machine::{LaunchFault, Machine, Seen};
+use super::machine::{Launch, LaunchFault, Machine, Seen};
 use super::{jobs, launch, rows, watch};
 use crate::app::App;
 use crate::engine::{Desk, Held};
@@ -108,7 +108,7 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
     let number = held.state.launch;
     own(app, machine, &case, number).await?;
     let launch = launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
-    match machine.launch(launch).await {
+    match machine.launch(Launch { again: lost.is_some(), ..launch }).await {
         Ok(()) => say_deployed(app, machine.name(), &id, number).await,
         Err(fault) => say_failed(app, &id, number, &fault).await,
     }
@@ -164,6 +164,7 @@ async fn say_failed(app: &App, id: &ResourceId, number: u32, fault: &LaunchFault
     let code = match fault {
         LaunchFault::Image(_) | LaunchFault::Pull(_) => "IMAGE_UNAVAILABLE",
         LaunchFault::Full(_) => "NO_CAPACITY",
+        LaunchFault::OverShare(_) => "QUOTA_EXCEEDED",
         LaunchFault::Broken(_) => "LAUNCH_FAILED",
     };
     let (message, instance) = (fault.to_string(), launch::instance(id, number));

@@ -147,6 +147,8 @@ impl Running {
 
 pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch {
     Launch {
+        workspace: "wsp_test".to_owned(),
+        again: false,
         instance: instance.to_owned(),
         hostname: "task".into(),
         image: image.to_owned(),

@@ -1,16 +1,31 @@
 //! Control groups: the limits of an instance, its freezing, and what it used. One module per version of the interface.
 //!
+//! ```text
+//! node ── all that instances may have together
+//!  └─ owner.NAME ── what one owner may have
+//!      └─ instance
+//! ```
+//!
+//! Instances of nodes that did not know owners are right below the node.
+//!
 //! A process moves itself into its groups before it is anything else; there is no moment in which it is outside. On version 1
 //! that costs microseconds, on version 2 the kernel may take some milliseconds for it.
 
+mod owners;
 mod v1;
 mod v2;
 
+pub(crate) use owners::Membership;
+
+use crate::capacity::Capacity;
 use crate::settings::Backend;
-use crate::spec::{Id, Spec};
+use crate::spec::{Id, Owner, Spec};
+use admission::Limits;
+use owners::Owners;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,11 +51,19 @@ pub struct Usage {
     pub oom_kills: u64,
 }
 
+/// What the groups above those of instances hold to: the total is the node's, the share each owner's.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    memory_mb: Limits,
+    processes: Limits,
+}
+
 /// The groups of all instances of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups {
     version: Version,
     name: String,
+    owners: Arc<Owners>,
 }
 
 /// The group of one instance.
@@ -68,19 +91,27 @@ pub(crate) fn version() -> Option<Version> {
 }
 
 impl Groups {
-    pub(crate) fn open(name: &str, backend: &Backend) -> io::Result<Self> {
+    pub(crate) fn open(name: &str, backend: &Backend, capacity: &Capacity) -> io::Result<Self> {
         let version = version().ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, "no control groups with memory, cpu, pids and freezer")
         })?;
+        let bounds = Bounds { memory_mb: capacity.memory_mb, processes: capacity.processes };
         match version {
-            Version::V1 => v1::prepare(name, backend)?,
-            Version::V2 => v2::prepare(name)?,
+            Version::V1 => v1::prepare(name, backend, &bounds)?,
+            Version::V2 => v2::prepare(name, &bounds)?,
         }
-        Ok(Self { version, name: name.to_owned() })
+        let owners = Arc::new(Owners::new(version, name, bounds));
+        Ok(Self { version, name: name.to_owned(), owners })
+    }
+
+    /// Has the group of an owner made, if it is not there, and keeps it as long as the answer lives. To be called before
+    /// an instance of that owner gets a group.
+    pub(crate) fn join(&self, owner: &Owner) -> io::Result<Membership> {
+        self.owners.join(owner)
     }
 
     pub(crate) fn make(&self, spec: &Spec) -> io::Result<Group> {
-        let group = self.find(&spec.id);
+        let group = self.find(Some(&spec.owner), &spec.id);
         let made = match &group {
             Group::V1 { name } => v1::make(name, spec),
             Group::V2 { folder } => v2::make(folder, spec),
@@ -92,42 +123,71 @@ impl Groups {
         Ok(group)
     }
 
-    pub(crate) fn find(&self, id: &Id) -> Group {
-        let name = Path::new(&self.name).join(id.as_str());
+    pub(crate) fn find(&self, owner: Option<&Owner>, id: &Id) -> Group {
+        let name = self.path(owner, id);
         match self.version {
             Version::V1 => Group::V1 { name },
             Version::V2 => Group::V2 { folder: v2::folder(&name) },
         }
     }
 
-    /// The instances that have a group, known or not.
-    pub(crate) fn list(&self) -> io::Result<Vec<Id>> {
+    /// The group of an instance, below the mount of each controller.
+    pub(crate) fn path(&self, owner: Option<&Owner>, id: &Id) -> PathBuf {
+        let node = PathBuf::from(&self.name);
+        owner.map_or_else(|| node.clone(), |owner| owners::name(&node, owner)).join(id.as_str())
+    }
+
+    /// The instances that have a group, known or not, and their owners.
+    pub(crate) fn list(&self) -> io::Result<Vec<(Option<Owner>, Id)>> {
         let folder = match self.version {
             Version::V1 => v1::folder("pids", Path::new(&self.name)),
             Version::V2 => v2::folder(Path::new(&self.name)),
         };
-        let mut ids = Vec::new();
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir()
-                && let Some(id) = entry.file_name().to_str().and_then(|name| Id::new(name).ok())
-            {
-                ids.push(id);
+        let mut found = Vec::new();
+        for name in folders_in(&folder)? {
+            match owners::of_folder(&name) {
+                Some(owner) => {
+                    let ids = folders_in(&folder.join(&name))?.into_iter().filter_map(|name| Id::new(name).ok());
+                    found.extend(ids.map(|id| (Some(owner.clone()), id)));
+                }
+                None => found.extend(Id::new(name).ok().map(|id| (None, id))),
             }
         }
-        Ok(ids)
+        Ok(found)
+    }
+
+    /// Removes the groups of owners without instances.
+    pub(crate) fn tidy(&self) -> io::Result<()> {
+        self.owners.remove_empty()
     }
 
     /// Removes the groups of the node itself. Fails while an instance is left.
     pub(crate) fn remove(&self) -> io::Result<()> {
+        self.tidy()?;
         match self.version {
-            Version::V1 => {
-                v1::remove_all(Path::new(&self.name))?;
-                v1::remove_elsewhere(Path::new(&self.name))
-            }
+            Version::V1 => v1::remove_everywhere(Path::new(&self.name)),
             Version::V2 => v2::remove(&v2::folder(Path::new(&self.name))),
         }
     }
+}
+
+fn folders_in(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
+}
+
+/// What the groups permit that the machine itself is in: it may be somebody's container.
+pub(crate) fn limits_of_machine(controller: &str) -> impl Iterator<Item = u64> {
+    let older = if controller == "memory" { "memory/memory.limit_in_bytes" } else { "pids/pids.max" };
+    let files = [older.to_owned(), format!("{controller}.max")];
+    // Most machines are in no group, and such files then do not exist or name no number.
+    files.into_iter().filter_map(|file| read_number(&Path::new(MOUNT).join(file)).ok())
 }
 
 impl Group {
@@ -250,6 +310,23 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
+}
+
+/// Sets a limit of a group that may be in use.
+fn set_bound(file: &Path, bound: u64) -> io::Result<()> {
+    match std::fs::write(file, bound.to_string()) {
+        // More is in use than shall be, and the kernel cannot take it back.
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            tracing::warn!(file = %file.display(), bound, "more is in use than a limit was set to; the limit stays as it was");
+            Ok(())
+        }
+        Err(error) => Err(on(&format!("write {}", file.display()), error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn on(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
 /// The number in a file that holds nothing else.

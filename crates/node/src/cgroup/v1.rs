@@ -1,7 +1,8 @@
 //! The older interface: one tree per controller.
 
 use super::{
-    MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder, wait_at_most,
+    Bounds, MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
+    set_bound, wait_at_most,
 };
 use crate::settings::Backend;
 use crate::spec::Spec;
@@ -34,11 +35,14 @@ pub(super) fn folder(controller: &str, name: &Path) -> PathBuf {
     Path::new(MOUNT).join(controller).join(name)
 }
 
-pub(super) fn prepare(name: &str, backend: &Backend) -> io::Result<()> {
+/// Where groups of this name are.
+pub(super) fn folders(name: &Path) -> Vec<PathBuf> {
+    CONTROLLERS.iter().map(|controller| folder(controller, name)).collect()
+}
+
+pub(super) fn prepare(name: &str, backend: &Backend, bounds: &Bounds) -> io::Result<()> {
     let name = Path::new(name);
-    for controller in CONTROLLERS {
-        make_folder(&folder(controller, name))?;
-    }
+    make_parent(name, bounds.memory_mb.total, bounds.processes.total)?;
     if !Path::new(MOUNT).join(DEVICES).join("tasks").exists() {
         return Ok(());
     }
@@ -50,6 +54,17 @@ pub(super) fn prepare(name: &str, backend: &Backend) -> io::Result<()> {
     }
     let extra = (*backend != Backend::Direct).then_some(DEVICE_RULE_OF_TOOLS);
     DEVICE_RULES.into_iter().chain(extra).try_for_each(|rule| write(devices.join("devices.allow"), rule))
+}
+
+pub(super) fn make_owner(name: &Path, bounds: &Bounds) -> io::Result<()> {
+    make_parent(name, bounds.memory_mb.share, bounds.processes.share)
+}
+
+/// A group for others, which may be there. Its weight on the processors is what every new group has.
+fn make_parent(name: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
+    folders(name).iter().try_for_each(|folder| make_folder(folder))?;
+    set_bound(&folder("memory", name).join("memory.limit_in_bytes"), memory_mb.saturating_mul(1 << 20))?;
+    set_bound(&folder("pids", name).join("pids.max"), processes)
 }
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
@@ -65,8 +80,9 @@ pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
 }
 
 pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
-    let mut files: Vec<PathBuf> = CONTROLLERS.iter().map(|controller| folder(controller, name)).collect();
-    let shared = name.parent().map(|node| folder(DEVICES, node)).filter(|folder| folder.exists());
+    let mut files = folders(name);
+    // The node's own, however far above it is.
+    let shared = name.iter().next().map(|node| folder(DEVICES, Path::new(node))).filter(|folder| folder.exists());
     files.extend(shared);
     files.iter().map(|folder| open_for_writing(&folder.join("tasks"))).collect()
 }
@@ -134,6 +150,12 @@ pub(super) fn kill(name: &Path) -> io::Result<()> {
 
 pub(super) fn remove_all(name: &Path) -> io::Result<()> {
     CONTROLLERS.iter().try_for_each(|controller| remove_folder(&folder(controller, name)))
+}
+
+/// The same for groups that other programs may have used, too.
+pub(super) fn remove_everywhere(name: &Path) -> io::Result<()> {
+    remove_all(name)?;
+    remove_elsewhere(name)
 }
 
 /// Removes the groups of this name in all trees, of which other programs use more than the node does.

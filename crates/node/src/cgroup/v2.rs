@@ -7,7 +7,7 @@
 //! There is no list of devices here as on version 1. An instance is kept from devices by its user namespace and by mounts
 //! that do not honour them.
 
-use super::{MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder};
+use super::{Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound};
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -30,17 +30,27 @@ pub(super) fn folder(name: &Path) -> PathBuf {
     Path::new(MOUNT).join(name)
 }
 
-pub(super) fn prepare(name: &str) -> io::Result<()> {
-    enable(Path::new(MOUNT), &folder(Path::new(name)))
+pub(super) fn prepare(name: &str, bounds: &Bounds) -> io::Result<()> {
+    let (root, folder) = (Path::new(MOUNT), folder(Path::new(name)));
+    hand_down(root)?;
+    make_parent(&folder, bounds.memory_mb.total, bounds.processes.total)
 }
 
 /// Controllers work in a group only if each group above hands them down.
-fn enable(root: &Path, folder: &Path) -> io::Result<()> {
+fn hand_down(folder: &Path) -> io::Result<()> {
+    write(folder.join("cgroup.subtree_control"), "+cpu +memory +pids")
+}
+
+pub(super) fn make_owner(folder: &Path, bounds: &Bounds) -> io::Result<()> {
+    make_parent(folder, bounds.memory_mb.share, bounds.processes.share)
+}
+
+/// A group for others, which may be there. Its weight on the processors is what every new group has.
+fn make_parent(folder: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
     make_folder(folder)?;
-    for level in [root, folder] {
-        write(level.join("cgroup.subtree_control"), "+cpu +memory +pids")?;
-    }
-    Ok(())
+    set_bound(&folder.join("memory.max"), memory_mb.saturating_mul(1 << 20))?;
+    set_bound(&folder.join("pids.max"), processes)?;
+    hand_down(folder)
 }
 
 pub(super) fn make(folder: &Path, spec: &Spec) -> io::Result<()> {
@@ -113,12 +123,15 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::cgroup::{Group, MOUNT};
-    use crate::spec::{FirstProcess, Id, Program, User, Writable};
+    use crate::spec::{FirstProcess, Id, Owner, Program, User, Writable};
+    use admission::Limits;
     use std::process::{Child, Command};
 
     fn spec() -> Spec {
         Spec {
             id: Id::new("one").unwrap(),
+            owner: Owner::new("somebody").unwrap(),
+            again: false,
             layers: vec!["/".into()],
             memory_mb: 512,
             cpu_millicores: 250,
@@ -138,6 +151,10 @@ mod tests {
         }
     }
 
+    fn bounds() -> Bounds {
+        Bounds { memory_mb: Limits { total: 100, share: 80 }, processes: Limits { total: 7, share: 5 } }
+    }
+
     fn text(folder: &Path, file: &str) -> String {
         read_to_string(folder.join(file)).unwrap()
     }
@@ -149,12 +166,19 @@ mod tests {
         assert!(offered(root.path()));
         write(root.path().join("cgroup.controllers"), "cpuset cpuacct memory pids\n").unwrap();
         assert!(!offered(root.path()));
+        hand_down(root.path()).unwrap();
         let node = root.path().join("holm");
-        enable(root.path(), &node).unwrap();
-        enable(root.path(), &node).unwrap();
-        for level in [root.path(), &node] {
+        let owner = node.join("owner.one");
+        for _again in 0..2 {
+            make_parent(&node, 100, 7).unwrap();
+            make_owner(&owner, &bounds()).unwrap();
+        }
+        for level in [root.path(), &node, &owner] {
             assert_eq!(text(level, "cgroup.subtree_control"), "+cpu +memory +pids");
         }
+        let limits = |level: &Path| ["memory.max", "pids.max"].map(|file| text(level, file));
+        assert_eq!(limits(&node), ["104857600", "7"]);
+        assert_eq!(limits(&owner), ["83886080", "5"], "an owner has his share");
     }
 
     #[test]

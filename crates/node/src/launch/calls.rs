@@ -28,8 +28,7 @@ const COMMON: &[Call] = calls![
     SYS_getegid, SYS_geteuid, SYS_getgid, SYS_getgroups, SYS_getitimer, SYS_getpeername, SYS_getpgid, SYS_getpid,
     SYS_getppid, SYS_getpriority, SYS_getrandom, SYS_getresgid, SYS_getresuid, SYS_getrusage, SYS_getsid,
     SYS_getsockname, SYS_getsockopt, SYS_gettid, SYS_gettimeofday, SYS_getuid, SYS_getxattr, SYS_inotify_add_watch,
-    SYS_inotify_init1, SYS_inotify_rm_watch, SYS_io_cancel, SYS_io_destroy, SYS_io_getevents, SYS_io_setup,
-    SYS_io_submit, SYS_ioprio_get, SYS_ioprio_set, SYS_kill, SYS_landlock_add_rule, SYS_landlock_create_ruleset,
+    SYS_inotify_init1, SYS_inotify_rm_watch, SYS_ioprio_get, SYS_ioprio_set, SYS_kill, SYS_landlock_add_rule, SYS_landlock_create_ruleset,
     SYS_landlock_restrict_self, SYS_lgetxattr, SYS_linkat, SYS_listen, SYS_listxattr, SYS_llistxattr,
     SYS_lremovexattr, SYS_lseek, SYS_lsetxattr, SYS_madvise, SYS_membarrier, SYS_memfd_create, SYS_mincore,
     SYS_mkdirat, SYS_mknodat, SYS_mlock, SYS_mlock2, SYS_mlockall, SYS_mmap, SYS_mprotect, SYS_mq_getsetattr,
@@ -68,6 +67,13 @@ const OLDER: &[Call] = calls![
 
 #[cfg(target_arch = "aarch64")]
 const OLDER: &[Call] = &[];
+
+/// As if the kernel did not have them, so that libraries take the older way: one whose flags a filter cannot see, and those of
+/// contexts that the whole machine has one small number of (`fs.aio-max-nr`).
+#[rustfmt::skip]
+pub(crate) const MISSING: &[Call] = calls![
+    SYS_clone3, SYS_io_cancel, SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit,
+];
 
 impl Call {
     /// As a list of calls for another program has it.

@@ -63,6 +63,7 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
     // SAFETY: as said by the caller; each arm is one or a few system calls on data of the step.
     unsafe {
         match step {
+            Step::GoFirst { score } => write_own_score(score),
             Step::JoinGroup { tasks } => libc::syscall(libc::SYS_write, *tasks, c"0".as_ptr(), 1_usize),
             Step::Enter { namespace, kind } => libc::syscall(libc::SYS_setns, *namespace, *kind),
             Step::BecomeRoot => become_root(),
@@ -115,6 +116,23 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
                 libc::AT_EMPTY_PATH,
             ),
         }
+    }
+}
+
+/// A process that shares the memory of another by vfork has a score of its own.
+unsafe fn write_own_score(score: &std::ffi::CStr) -> c_long {
+    let path = c"/proc/self/oom_score_adj";
+    // SAFETY: both are C strings, and the descriptor is the one that was just opened.
+    unsafe {
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
+        if file < 0 {
+            return file;
+        }
+        let written = libc::syscall(libc::SYS_write, file, score.as_ptr(), score.count_bytes());
+        if written < 0 {
+            return written;
+        }
+        libc::syscall(libc::SYS_close, file)
     }
 }
 

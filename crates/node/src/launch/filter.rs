@@ -104,10 +104,10 @@ fn verdict(call: u32) -> Verdict {
     let newest = calls::permitted().map(|call| number(call.number)).max().unwrap_or(0);
     match c_long::from(call) {
         libc::SYS_clone => Verdict::Clone,
-        libc::SYS_clone3 => Verdict::Always(UNKNOWN),
         libc::SYS_socket => Verdict::Socket,
         libc::SYS_ioctl => Verdict::Ioctl,
         libc::SYS_personality => Verdict::Personality,
+        known if calls::MISSING.iter().any(|call| call.number == known) => Verdict::Always(UNKNOWN),
         known if calls::permitted().any(|call| call.number == known) => Verdict::Always(ALLOW),
         _ if call > newest => Verdict::Always(UNKNOWN),
         _ => Verdict::Always(REFUSE),
@@ -249,6 +249,13 @@ mod tests {
     fn calls_of_other_architectures_are_refused() {
         assert_eq!(decide(&FILTER, 0x4000_0003, 0, [0, 0]), KILL);
         assert_eq!(decide(&FILTER, ARCHITECTURE, X32 | number(libc::SYS_read), [0, 0]), REFUSE);
+    }
+
+    #[test]
+    fn what_the_whole_machine_has_few_of_is_not_there() {
+        for call in [libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_clone3] {
+            assert_eq!(decide(&FILTER, ARCHITECTURE, number(call), [1, 0]), UNKNOWN, "call {call}");
+        }
     }
 
     #[test]

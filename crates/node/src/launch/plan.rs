@@ -8,7 +8,7 @@ use crate::spec::User;
 use libc::c_void;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io;
-use std::ffi::{CString, NulError};
+use std::ffi::{CStr, CString, NulError};
 
 /// Descriptors of the node that the new processes use have at least this number, so that the small ones are free.
 const LOWEST: RawFd = 32;
@@ -44,6 +44,9 @@ pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
     (18, "CAP_SYS_CHROOT"),
     (31, "CAP_SETFCAP"),
 ];
+
+/// Where the machine itself has no memory left, programs of instances go before those of the machine, and before the node.
+pub(crate) const OUT_OF_MEMORY_SCORE: &CStr = c"500";
 
 pub(crate) const HIDDEN_FILES: [&str; 6] = [
     "/proc/kcore",
@@ -91,6 +94,7 @@ pub(crate) struct Words<'a> {
     pub(crate) user: User,
     pub(crate) open_files: u64,
     pub(crate) shared_memory_mb: u32,
+    pub(crate) terminals: u32,
 }
 
 /// A copy of a descriptor that has a number out of the way of the ones that the new processes choose.
@@ -106,8 +110,8 @@ impl<'a> Launch<'a> {
 
     /// What the first process does, still with the rights of the node.
     pub(super) fn outside(&self, second: *const Task, stack: *mut c_void) -> Vec<Step> {
-        let mut steps: Vec<Step> =
-            self.fds.groups.iter().map(|group| Step::JoinGroup { tasks: group.as_raw_fd() }).collect();
+        let mut steps = vec![Step::GoFirst { score: OUT_OF_MEMORY_SCORE }];
+        steps.extend(self.fds.groups.iter().map(|group| Step::JoinGroup { tasks: group.as_raw_fd() }));
         let flags = libc::CLONE_VM
             | libc::CLONE_VFORK
             | libc::CLONE_PARENT
@@ -150,7 +154,9 @@ impl<'a> Launch<'a> {
     fn make_file_systems(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = overlay(&self.fds.layers, &self.fds.disk, WORKBENCH)?;
         let size = format!("{}m", self.words.shared_memory_mb);
-        let terminals = vec![option("mode", "0620")?, option("gid", "5")?, option("ptmxmode", "0666")?];
+        let max = self.words.terminals.to_string();
+        let terminals =
+            vec![option("mode", "0620")?, option("gid", "5")?, option("ptmxmode", "0666")?, option("max", &max)?];
         steps.extend([
             new_mount("proc", vec![], PLAIN, PROC)?,
             new_mount("devpts", terminals, 0x2 | 0x8, TERMINALS)?,

@@ -3,10 +3,14 @@
 use super::child::Task;
 use libc::{c_int, c_long, c_ulong};
 use rustix::fd::RawFd;
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 
 /// One step. Whatever a step points at is laid out before the process starts and outlives it.
 pub(super) enum Step {
+    /// When the machine has no memory left, before others. All that the process starts has the same score.
+    GoFirst {
+        score: &'static CStr,
+    },
     /// Moves the process itself into a control group. Any other way of moving it costs the kernel milliseconds.
     JoinGroup {
         tasks: RawFd,
@@ -136,6 +140,7 @@ impl Step {
     /// Completes the sentence "the new process failed to".
     pub(super) fn describe(&self) -> String {
         match self {
+            Self::GoFirst { .. } => "say what it counts when memory ends".into(),
             Self::JoinGroup { .. } => "join its control group".into(),
             Self::Enter { .. } => "enter a namespace".into(),
             Self::BecomeRoot => "take the ids of its root".into(),

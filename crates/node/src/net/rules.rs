@@ -4,7 +4,6 @@
 use crate::settings::{Egress, Settings, Subnet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,6 +13,9 @@ const PREFIX_CHARS: usize = 7;
 
 /// Where Debian keeps the program; it is not on everybody's path.
 pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
+
+/// Sources that the firewall counts connections of; no subnet of instances is larger in use.
+const INSTANCES_MAX: u32 = 65_535;
 
 pub(super) fn interface_prefix(name: &str) -> String {
     // The end of a name tells more than its beginning when several nodes are called alike.
@@ -32,7 +34,7 @@ impl Rules {
         let Egress::Internet { closed } = &settings.egress else { return Ok(None) };
         let table = format!("holm-{}", settings.name);
         let prefix = interface_prefix(&settings.name);
-        run_nft(&text(&table, &prefix, settings.subnet, closed, &settings.nameservers))?;
+        run_nft(&text(&table, &prefix, settings, closed))?;
         if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
             std::fs::write(FORWARDING, "1")?;
         }
@@ -64,9 +66,12 @@ fn run_nft(script: &str) -> io::Result<()> {
     Err(io::Error::other(format!("nft refused the rules: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-fn text(table: &str, prefix: &str, subnet: Subnet, closed: &[Subnet], nameservers: &[IpAddr]) -> String {
+/// An instance that has its number of connections gets no new one until one has ended. A packet that is dropped here leaves
+/// nothing in the machine's table, which all share.
+fn text(table: &str, prefix: &str, settings: &Settings, closed: &[Subnet]) -> String {
+    let (subnet, connections) = (settings.subnet, settings.limits.connections);
     let mut resolvers = String::new();
-    for address in nameservers {
+    for address in &settings.nameservers {
         let family = if address.is_ipv4() { "ip" } else { "ip6" };
         for protocol in ["udp", "tcp"] {
             let _ = writeln!(resolvers, "    {family} daddr {address} {protocol} dport 53 accept");
@@ -80,6 +85,11 @@ fn text(table: &str, prefix: &str, subnet: Subnet, closed: &[Subnet], nameserver
         r#"add table inet {table}
 delete table inet {table}
 table inet {table} {{
+  set connected {{
+    type ipv4_addr
+    size {INSTANCES_MAX}
+    flags dynamic
+  }}
   chain input {{
     type filter hook input priority -10; policy accept;
     iifname "{prefix}*" drop
@@ -96,6 +106,7 @@ table inet {table} {{
     ip saddr != {subnet} drop
     fib saddr . iif oif missing drop
     ct state invalid drop
+    ct state new add @connected {{ ip saddr ct count over {connections} }} drop
 {resolvers}{refusals}    accept
   }}
   chain translate {{

@@ -1,7 +1,7 @@
 //! An instance in the words of OCI: the same fences as [`crate::launch`] puts up itself.
 
 use super::seccomp;
-use crate::launch::plan::{CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS};
+use crate::launch::plan::{CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE};
 use crate::launch::tool::ROOT_FOLDER;
 use crate::seats::IDS_PER_INSTANCE;
 use crate::spec::{Spec, User};
@@ -19,6 +19,7 @@ pub(crate) struct Prepared<'a> {
     pub(crate) program: &'a Path,
     pub(crate) open_files: u64,
     pub(crate) shared_memory_mb: u32,
+    pub(crate) terminals: u32,
 }
 
 pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
@@ -69,6 +70,7 @@ fn process(spec: &Spec, open_files: u64) -> Value {
             { "type": "RLIMIT_NOFILE", "soft": open_files, "hard": open_files },
         ],
         "noNewPrivileges": true,
+        "oomScoreAdj": OUT_OF_MEMORY_SCORE.to_str().ok().and_then(|score| score.parse::<i32>().ok()),
     })
 }
 
@@ -80,7 +82,8 @@ fn program_inside(spec: &Spec) -> String {
 
 fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
     let size = format!("size={}m", prepared.shared_memory_mb);
-    let terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"];
+    let max = format!("max={}", prepared.terminals);
+    let terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &max];
     let mount = |kind: &str, at: &str, options: &[&str]| json!({ "type": kind, "source": kind, "destination": at, "options": options });
     json!([
         mount("proc", "/proc", &["nosuid", "noexec", "nodev"]),
@@ -110,11 +113,13 @@ fn resources(spec: &Spec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{FirstProcess, Id, Program, Writable};
+    use crate::spec::{FirstProcess, Id, Owner, Program, Writable};
 
     fn spec(user: User) -> Spec {
         Spec {
             id: Id::new("one").unwrap(),
+            owner: Owner::new("somebody").unwrap(),
+            again: false,
             layers: vec!["/layer".into()],
             memory_mb: 64,
             cpu_millicores: 500,
@@ -142,6 +147,7 @@ mod tests {
             program: Path::new("/program"),
             open_files: 9,
             shared_memory_mb: 3,
+            terminals: 11,
         };
         config(&spec(user), &prepared)
     }
@@ -162,6 +168,8 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_instance() {
+        assert!(made(User::ROOT)["mounts"].to_string().contains("max=11"));
+        assert_eq!(made(User::ROOT)["process"]["oomScoreAdj"], json!(500));
         let resources = made(User::ROOT)["linux"]["resources"].clone();
         assert_eq!(resources["memory"]["limit"], json!(64 << 20));
         assert_eq!(resources["cpu"], json!({ "quota": 50_000, "period": 100_000 }));

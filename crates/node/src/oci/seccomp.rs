@@ -26,9 +26,10 @@ impl Bits {
 
 pub(super) fn profile() -> Value {
     let names: Vec<_> = calls::permitted().map(calls::Call::plain_name).collect();
+    let missing: Vec<_> = calls::MISSING.iter().map(calls::Call::plain_name).collect();
     let mut rules = vec![
         json!({ "names": names, "action": ALLOW }),
-        json!({ "names": ["clone3"], "action": REFUSE, "errnoRet": libc::ENOSYS }),
+        json!({ "names": missing, "action": REFUSE, "errnoRet": libc::ENOSYS }),
         allow_if("clone", 0, Bits { mask: NAMESPACES, value: 0 }),
     ];
     rules.extend(FAMILIES.map(|family| allow_if("socket", 0, Bits::exactly(family))));

@@ -90,9 +90,36 @@ fn watches_of_files() {
     contained("watches", &["took"]);
 }
 
+/// Each instance has its number of them, and all instances together do not take those of the machine.
 #[test]
 fn terminals() {
-    contained("terminals", &["took"]);
+    let mut machine = Machine::new();
+    machine.settings.limits.terminals = 5;
+    let node = machine.open();
+    let greedy = ["a", "b"].map(|id| program::spec(&machine, id, "terminals"));
+    for spec in &greedy {
+        node.create(spec).unwrap();
+        await_console(&node, &spec.id, "took 5\n");
+    }
+    let another = "exec 7<>/dev/ptmx && echo has one; ls /dev/pts | grep -c 0";
+    assert_eq!(machine.outcome(&node, another).1, "has one\n1\n");
+    greedy.iter().for_each(|spec| node.destroy(&spec.id).unwrap());
+    let all = std::fs::read_to_string("/proc/sys/kernel/pty/max").unwrap().trim().parse::<u32>().unwrap();
+    assert!(all >= machine.settings.limits.instances * 5, "{all} terminals for all instances");
+}
+
+/// The whole machine has some ten thousands of them, whoever takes them.
+#[test]
+fn contexts_of_asynchronous_io() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let in_use = || std::fs::read_to_string("/proc/sys/fs/aio-nr").unwrap();
+    let before = in_use();
+    let spec = program::spec(&machine, "hostile", "aio");
+    node.create(&spec).unwrap();
+    await_console(&node, &spec.id, "took 0\n");
+    assert_eq!(in_use(), before);
+    node.destroy(&spec.id).unwrap();
 }
 
 #[test]

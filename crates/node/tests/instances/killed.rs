@@ -108,7 +108,8 @@ fn processes(machine: &Machine) -> HashMap<String, Vec<String>> {
         let pid = path.file_name().unwrap().to_string_lossy().into_owned();
         let (Ok(groups), Ok(command)) = (read("cgroup"), read("cmdline")) else { continue };
         let inside = format!("/{}/", machine.settings.name);
-        let group = groups.lines().find_map(|line| Some(line.split_once(&inside)?.1.to_owned()));
+        let within = groups.lines().find_map(|line| Some(line.split_once(&inside)?.1));
+        let group = within.and_then(|path| path.rsplit('/').next()).map(str::to_owned);
         let holder = command.contains("killed::holder").then(|| "holder".to_owned());
         if let Some(group) = group.or(holder) {
             found.entry(group).or_default().push(pid);
@@ -139,7 +140,7 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
         await_that("the processes of others to go", || {
             processes(&machine).keys().all(|group| SURVIVORS.contains(&group.as_str()))
         });
-        assert_eq!(std::fs::read_dir(machine.settings.folder.join("disks")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(machine.settings.folder.join("scratch")).unwrap().count(), 0);
     }
     await_that("the loop devices to be free", || machine.loops() == 0);
     they_end_as_told(&machine);

@@ -39,7 +39,7 @@ fn traces(machine: &Machine) -> Traces {
     Traces {
         descriptors: count("/proc/self/fd"),
         mounts: text("/proc/self/mountinfo").lines().count(),
-        files: ["instances", "disks"]
+        files: ["instances", "scratch"]
             .map(|name| read_dir(machine.settings.folder.join(name)).unwrap().count())
             .iter()
             .sum(),

@@ -124,7 +124,7 @@ fn a_name_belongs_to_one_instance_and_a_limit_holds() {
     let spec = machine.shell("only", "while :; do sleep 0.01; done");
     node.create(&spec).unwrap();
     assert!(matches!(node.create(&spec), Err(CreateError::Exists(_))));
-    assert!(matches!(node.create(&machine.shell("other", "true")), Err(CreateError::Full(1))));
+    assert!(matches!(node.create(&machine.shell("other", "true")), Err(CreateError::Refused(_))));
     node.destroy(&spec.id).unwrap();
 }
 

@@ -53,10 +53,46 @@ fn a_layer_on_disk_is_no_memory_and_goes_with_its_instance() {
     node.create(&spec).unwrap();
     assert_eq!(node.wait(&spec.id, PATIENCE).unwrap(), Some(Exit::Code(0)));
     assert_eq!(node.console(&spec.id).unwrap(), b"104857600\n");
-    let disks = machine.settings.folder.join("disks");
-    assert_eq!(std::fs::read_dir(&disks).unwrap().count(), 1);
     node.destroy(&spec.id).unwrap();
-    assert_eq!(std::fs::read_dir(&disks).unwrap().count(), 0);
+    await_that("the loop device to be free", || machine.loops() == 0);
+}
+
+/// As large as it says, whoever asks, and nobody's but the instance's.
+#[test]
+fn a_layer_on_disk_is_held_to_its_size() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let script = "df -m / | tail -1 | awk '{print ($2 > 20 && $2 <= 32)}'; stat -c '%u %g %a' / /etc; \
+                  dd if=/dev/zero of=/big bs=1M count=64 2>&1 | grep -o 'No space left'; rm /big; \
+                  echo room > /small && cat /small && chown 1000:1000 /small && stat -c %u /small; cat /etc/hostname";
+    let mut spec = machine.shell("sized", script);
+    spec.writable = Writable::Disk { mb: 32 };
+    let (exit, text) = run(&node, &spec);
+    assert_eq!((exit, text.as_str()), (Exit::Code(0), "1\n0 0 755\n0 0 755\nNo space left\nroom\n1000\nbox\n"));
+    await_that("the loop device to be free", || machine.loops() == 0);
+}
+
+/// As it is under a server, which makes files for itself only.
+#[test]
+fn a_layer_on_disk_does_not_depend_on_the_mask_of_the_node() {
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("masked", "echo on > /disk && cat /disk; stat -c %a / /etc");
+    spec.writable = Writable::Disk { mb: 8 };
+    let (exit, text) = run(&node, &spec);
+    rustix::process::umask(before);
+    assert_eq!((exit, text.as_str()), (Exit::Code(0), "on\n755\n755\n"));
+}
+
+#[test]
+fn programs_of_instances_go_before_those_of_the_machine_when_memory_ends() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let (_, text) = machine.outcome(&node, "cat /proc/1/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj'");
+    assert_eq!(text, "500\n500\n");
+    assert_eq!(std::fs::read_to_string("/proc/self/oom_score_adj").unwrap(), own, "the node keeps its own");
 }
 
 #[test]

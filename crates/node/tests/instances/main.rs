@@ -11,5 +11,6 @@ mod limits;
 #[path = "../machine/mod.rs"]
 mod machine;
 mod network;
+mod owners;
 mod scratch;
 mod speed;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
 /// A process that is ended with the test.
-struct Ended(Child);
+pub(crate) struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ fn serve(folder: &std::path::Path, port: u16, apart: bool) -> Ended {
 
 /// The internet: a server behind a wire, with an address of the internet, one of a private network and one where clouds keep
 /// their metadata.
-fn make_internet(machine: &Machine) -> Ended {
+pub(crate) fn make_internet(machine: &Machine) -> Ended {
     let server = serve(machine.folder.path(), 80, true);
     let pid = server.0.id();
     await_that("a network apart", || {
@@ -104,7 +104,7 @@ fn no_name_opens_what_is_closed() {
 }
 
 /// Does something in the network of a process, on a thread of its own.
-fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let entered = scope.spawn(|| {
             let network = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();

@@ -71,11 +71,11 @@ fn they_live_with_the_instance_and_not_with_the_node() {
     spec.writable = Writable::Disk { mb: 10 };
     node.create(&spec).unwrap();
     crate::machine::await_console(&node, &spec.id, "ready");
-    assert_eq!(machine.loops(), 1);
+    assert_eq!(machine.loops(), 2, "its layer and its folder");
     assert_eq!(std::fs::read_dir(machine.settings.folder.join("scratch")).unwrap().count(), 0, "no file has a name");
     drop(node);
     let node = machine.open();
-    assert_eq!(machine.loops(), 1);
+    assert_eq!(machine.loops(), 2, "its layer and its folder");
     assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Code(5));
     assert_eq!(node.console(&spec.id).unwrap(), b"ready\nkept\n");
     node.destroy(&spec.id).unwrap();

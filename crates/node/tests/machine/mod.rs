@@ -1,6 +1,6 @@
 //! A machine for one test: a network of its own, a folder, a root file system of busybox, and a node's settings.
 
-use node::{Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Program, Settings, Spec, User, Writable};
+use node::{Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Owner, Program, Settings, Spec, User, Writable};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -49,6 +49,8 @@ impl Machine {
     pub(crate) fn shell(&self, id: &str, script: &str) -> Spec {
         Spec {
             id: Id::new(id).unwrap(),
+            owner: owner("somebody"),
+            again: false,
             layers: vec![self.root()],
             memory_mb: 64,
             cpu_millicores: 1_000,
@@ -80,6 +82,10 @@ pub(crate) fn run(node: &Node, spec: &Spec) -> (Exit, String) {
     let text = String::from_utf8_lossy(&node.console(&spec.id).unwrap()).into_owned();
     node.destroy(&spec.id).unwrap();
     (exit, text)
+}
+
+pub(crate) fn owner(name: &str) -> Owner {
+    Owner::new(name).unwrap()
 }
 
 /// The same for all instances of a test, as it is for a server's.

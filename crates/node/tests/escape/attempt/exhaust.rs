@@ -13,6 +13,7 @@ pub(super) fn hoard(what: &str) -> io::Result<()> {
         "inodes" => keep(&take(|number| File::create(format!("/tmp/{number}")).map(drop))),
         "open-files" => keep(&take(|_| File::open("/dev/null"))),
         "watches" => keep(&take(|_| super::system::watch())),
+        "aio" => keep(&take(|_| super::system::asynchronous_io())),
         "terminals" => keep(&take(|_| File::options().read(true).write(true).open("/dev/ptmx"))),
         "open-sockets" => keep(&take(|_| std::net::UdpSocket::bind("127.0.0.1:0"))),
         "output" => loop {

@@ -195,6 +195,12 @@ pub(super) const SOCKETS: &[Attempt] = &[
     }),
 ];
 
+/// A context for work with files that goes on beside the program.
+pub(super) fn asynchronous_io() -> Outcome {
+    let mut context = 0_u64;
+    call(libc::SYS_io_setup, [128, (&raw mut context).cast_const().addr_exposed(), 0, 0, 0])
+}
+
 /// A watch of files, of which the kernel grants each user a number.
 pub(super) fn watch() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: a call without memory; the descriptor is new and ours.

@@ -1,0 +1,119 @@
+//! How much of what the machine has once is for instances, and how much of that one owner may have.
+
+use crate::settings;
+use admission::Limits;
+use rustix::fs::statvfs;
+use std::fs::read_to_string;
+use std::io;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+/// A machine that is sold with so many GB has a little less for programs.
+const NOMINAL_MB: u64 = 1_024;
+/// What is kept for the node, the rest of the server and the system, as a part of the whole and within bounds.
+const RESERVE_PART: u64 = 8;
+const MEMORY_RESERVE_MB: (u64, u64) = (256, 4_096);
+const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
+/// Of the disk that is free when the node opens, for the file systems of instances: three of four parts.
+const DISK_PARTS: (u64, u64) = (3, 4);
+
+/// What is divided between owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    pub instances: Limits,
+    /// Memory in fact, which the kernel enforces.
+    pub memory_mb: Limits,
+    /// Memory promised to instances that are awake.
+    pub promised_mb: Limits,
+    /// What one instance may have. More is not to be had on this machine at any time.
+    pub instance_mb: u64,
+    pub processes: Limits,
+    pub disks: Limits,
+    pub disk_mb: Limits,
+}
+
+impl Capacity {
+    /// What these limits mean on this machine, for a node with its files in `folder`.
+    pub fn of(limits: &settings::Limits, folder: &Path) -> io::Result<Self> {
+        let whole_mb = memory_mb()?;
+        let memory_mb = limits.memory_mb.unwrap_or_else(|| without_reserve(whole_mb, MEMORY_RESERVE_MB));
+        let processes = match limits.processes {
+            Some(processes) => processes,
+            None => without_reserve(processes()?, PROCESSES_RESERVE),
+        };
+        let disk_mb = limits.disk_mb.map_or_else(|| free_disk_mb(folder), Ok)?;
+        let divided = |total: u64| Limits { total, share: share(total, limits.share_percent) };
+        Ok(Self {
+            instances: divided(limits.instances.into()),
+            memory_mb: divided(memory_mb),
+            promised_mb: divided(memory_mb.saturating_mul(limits.memory_promises.into())),
+            instance_mb: limits.memory_mb.unwrap_or_else(|| whole_mb.next_multiple_of(NOMINAL_MB)),
+            processes: divided(processes),
+            disks: divided(limits.disks.into()),
+            disk_mb: divided(disk_mb),
+        })
+    }
+}
+
+/// Something is left for one owner however little there is.
+fn share(total: u64, percent: u32) -> u64 {
+    let part = u128::from(total) * u128::from(percent) / 100;
+    u64::try_from(part).unwrap_or(u64::MAX).clamp(1, total.max(1))
+}
+
+fn without_reserve(whole: u64, (least, most): (u64, u64)) -> u64 {
+    let reserve = (whole / RESERVE_PART).clamp(least, most).min(whole / 2);
+    whole - reserve
+}
+
+/// The machine's, or that of the control group in which it was itself put.
+fn memory_mb() -> io::Result<u64> {
+    let text = read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let whole = kib.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemTotal"))? * 1_024;
+    Ok(crate::cgroup::limits_of_machine("memory").fold(whole, u64::min) / MIB)
+}
+
+fn processes() -> io::Result<u64> {
+    let number = |file: &str| read_to_string(file)?.trim().parse::<u64>().map_err(io::Error::other);
+    let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
+    Ok(crate::cgroup::limits_of_machine("pids").fold(most, u64::min))
+}
+
+fn free_disk_mb(folder: &Path) -> io::Result<u64> {
+    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let disk = statvfs(existing)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize) / MIB;
+    Ok(free / DISK_PARTS.1 * DISK_PARTS.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_reserve_is_kept_and_never_the_larger_part() {
+        let memory = |whole| without_reserve(whole, MEMORY_RESERVE_MB);
+        assert_eq!([400, 1_000, 4_000, 24_105, 1_000_000].map(memory), [200, 744, 3_500, 21_092, 995_904]);
+        assert_eq!(without_reserve(32_768, PROCESSES_RESERVE), 28_672);
+    }
+
+    #[test]
+    fn this_machine_has_something_of_everything() {
+        let capacity = Capacity::of(&settings::Limits::default(), Path::new("/no/such/folder")).unwrap();
+        for limits in [capacity.memory_mb, capacity.processes, capacity.disk_mb, capacity.instances] {
+            assert!(limits.share > 0 && limits.share < limits.total, "{capacity:?}");
+        }
+        assert!(capacity.instance_mb >= capacity.memory_mb.total);
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_part_of_the_whole(total in 1_u64.., percent in 1_u32..=100) {
+            let share = share(total, percent);
+            prop_assert!(share >= 1 && share <= total);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What instances hold of the machine, counted for each owner, so that whoever takes too much is refused and not his neighbour.
+//!
+//! Memory is counted twice. The kernel holds an owner to his share of what is really there ([`crate::cgroup`]). Before that, the
+//! node promises no instance more than it could ever have, and all that are awake together no more than a multiple of the
+//! whole. An instance that sleeps has given its promise back; waking it is never refused.
+
+use crate::capacity::Capacity;
+use crate::error::CreateError;
+use crate::spec::{Owner, Spec};
+use admission::{Permit, Pool, Refused};
+
+/// Instances of nodes that did not know owners have none.
+type Who = Option<Owner>;
+
+#[derive(Debug)]
+pub(crate) struct Shares {
+    instance_mb: u64,
+    instances: Pool<Who>,
+    promised_mb: Pool<Who>,
+    disks: Pool<Who>,
+    disk_mb: Pool<Who>,
+}
+
+/// What an instance holds as long as it exists.
+#[derive(Debug)]
+pub(crate) struct Stake {
+    _instance: Permit<Who>,
+    /// Of loop devices and their megabytes, if it has any.
+    _disks: Option<[Permit<Who>; 2]>,
+}
+
+/// What an instance holds while it is awake.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    _permit: Permit<Who>,
+}
+
+impl Shares {
+    pub(crate) fn new(capacity: &Capacity) -> Self {
+        Self {
+            instance_mb: capacity.instance_mb,
+            instances: Pool::new("sandboxes and tasks", capacity.instances),
+            promised_mb: Pool::new("MB of memory promised to what is awake", capacity.promised_mb),
+            disks: Pool::new("disks of limited size", capacity.disks),
+            disk_mb: Pool::new("MB of disk", capacity.disk_mb),
+        }
+    }
+
+    pub(crate) fn take(&self, spec: &Spec) -> Result<(Stake, Promise), CreateError> {
+        let wanted_mb = u64::from(spec.memory_mb);
+        if wanted_mb > self.instance_mb {
+            return Err(CreateError::TooLarge { wanted_mb, most_mb: self.instance_mb });
+        }
+        let who = Some(spec.owner.clone());
+        let stake = self.stake(&who, spec)?;
+        let promise = match spec.again {
+            true => self.adopt_promise(&who, spec.memory_mb),
+            false => Promise { _permit: self.promised_mb.take(&who, wanted_mb)? },
+        };
+        Ok((stake, promise))
+    }
+
+    fn stake(&self, who: &Who, spec: &Spec) -> Result<Stake, Refused> {
+        let disks = match amounts(spec.disks()) {
+            (0, _) => None,
+            (count, mb) => Some([self.disks.take(who, count)?, self.disk_mb.take(who, mb)?]),
+        };
+        Ok(Stake { _instance: self.instances.take(who, 1)?, _disks: disks })
+    }
+
+    /// Of an instance that an earlier node has made, with the sizes of its disks.
+    pub(crate) fn adopt(&self, who: &Who, disks: &[u32]) -> Stake {
+        let (count, mb) = amounts(disks.iter().copied());
+        let disks = (count > 0).then(|| [self.disks.adopt(who, count), self.disk_mb.adopt(who, mb)]);
+        Stake { _instance: self.instances.adopt(who, 1), _disks: disks }
+    }
+
+    /// Of an instance that is awake, whatever the limits say.
+    pub(crate) fn adopt_promise(&self, who: &Who, memory_mb: u32) -> Promise {
+        Promise { _permit: self.promised_mb.adopt(who, memory_mb.into()) }
+    }
+}
+
+/// How many they are, and how large together.
+fn amounts(sizes_mb: impl Iterator<Item = u32>) -> (u64, u64) {
+    sizes_mb.fold((0, 0), |(count, mb), size_mb| (count + 1, mb + u64::from(size_mb)))
+}
