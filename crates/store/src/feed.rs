@@ -18,6 +18,16 @@
 //!
 //! `xid_offset` keeps revisions growing when the rows move to another cluster, whose numbers start anew. After a
 //! restore they leap ahead by [`LEAP`], and followers of what was there before are told [`Error::Gone`].
+//!
+//! A *failover* can take the numbers of transactions back: a standby that had not yet received the last ones gives
+//! their numbers to others. What was told under a revision is then not what stands under it, and a follower that is
+//! ahead would wait in silence until the numbers have caught up. So `feed_origin` notes the *history* that revisions
+//! were given out in, the identity of the cluster and the timeline that a promotion begins ([`Tx::history`]), and the
+//! first connection that sees another one leaps as a restore does, whether anything was lost or not: who is promoted
+//! cannot know. Nothing is read or written in a history before that, because each new connection looks first
+//! (`db::postgres::history`), no connection outlives a primary, and connections to a standby, which would outlive its
+//! promotion, are refused. [`LEAP`] is further than a standby can be behind. What this cannot see is a cluster that is
+//! put back from a copy of its files without recovery from an archive: its history has the same name.
 
 mod follower;
 
@@ -78,7 +88,8 @@ pub struct NewChange<'a> {
     pub actor: &'a str,
 }
 
-/// How far revisions jump at a restore: further than the source can have gone on after the backup.
+/// How far revisions jump at a restore or failover: further than the source can have gone on after the backup, and than
+/// a standby can be behind. A revision has room for 8000 of them.
 pub const LEAP: i64 = 1 << 50;
 
 /// Appends a change, in the transaction that makes it.
@@ -176,11 +187,41 @@ fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
 }
 
-/// Keeps revisions growing when the rows came from another cluster. Runs alone in its transaction, so that the
-/// number it gets is above those of all whose changes it sees.
+/// Keeps revisions growing when the rows came from another cluster, or the cluster from another history. Runs alone in
+/// its transaction, so that the number it gets is above those of all whose changes it sees.
 pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     let highest = highest(tx)?;
-    tx.move_revisions_above(highest)
+    let now = tx.history()?;
+    let before = noted_history(tx)?;
+    if before == now {
+        return tx.move_revisions_above(highest);
+    }
+    tx.execute("feed_origin", "UPDATE feed_origin SET history = $1 WHERE id = 1", params![now.as_deref()])?;
+    match before {
+        // An older release did not note it.
+        None => tx.move_revisions_above(highest),
+        Some(_) => {
+            tracing::warn!("the database has another history than before: followers of the change feed begin anew");
+            leap(tx, highest)
+        }
+    }
+}
+
+/// Whether [`anchor`] has been done in the present history.
+pub(crate) fn is_anchored(tx: &mut Tx<'_>) -> Result<bool, Error> {
+    Ok(noted_history(tx)? == tx.history()?)
+}
+
+fn noted_history(tx: &mut Tx<'_>) -> Result<Option<String>, Error> {
+    let row = tx.find("feed_origin", "SELECT history FROM feed_origin WHERE id = 1", params![])?;
+    row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.opt_text(0)
+}
+
+/// Goes on with revisions that nobody can have seen, and tells all who follow from before that those are gone.
+pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
+    let moved_to = from.saturating_add(LEAP);
+    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1", params![moved_to])?;
+    tx.move_revisions_above(moved_to)
 }
 
 /// The highest revision that was ever given out, as far as the rows know.

@@ -29,7 +29,7 @@ pub mod trigger_addresses;
 pub mod usage;
 mod value;
 
-pub use db::{Settings, Store, Target, Tx};
+pub use db::{Replication, Settings, Store, Target, Tx, replication};
 pub use error::Error;
 pub use seal::{Keyring, Rotation};
 pub use tidy::Tidied;

@@ -19,6 +19,7 @@ const ALL: &[Migration] = &[
     Migration { number: 8, name: "runners", sql: include_str!("../migrations/0008_runners.sql") },
     Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
     Migration { number: 10, name: "bill", sql: include_str!("../migrations/0010_bill.sql") },
+    Migration { number: 11, name: "history", sql: include_str!("../migrations/0011_history.sql") },
 ];
 
 /// The number of the newest step.

@@ -30,10 +30,44 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Makes another server below `parent` that receives what is written to this one.
+    pub fn standby(&self, parent: &Path) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("standby").tempdir_in(parent)?;
+        let mut standby = Self { folder, programs: self.programs.clone(), process: None };
+        let mut copy = script(include_str!("standby.sh"), standby.folder.path(), &self.programs);
+        run(copy.arg(self.socket()))?;
+        standby.restart()?;
+        Ok(standby)
+    }
+
+    /// Waits until a standby has all that was written until now.
+    pub fn wait_for_standby(&self) -> io::Result<()> {
+        let written = self.ask("SELECT pg_current_wal_insert_lsn()")?;
+        let there = format!("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '{written}'");
+        let deadline = Instant::now() + START_MAX;
+        while self.ask(&there)? == "0" {
+            within(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a standby take the place of the server that it followed.
+    pub fn promote(&self) -> io::Result<()> {
+        match self.ask("SELECT pg_promote(true)")?.as_str() {
+            "t" => Ok(()),
+            other => Err(io::Error::other(format!("the standby was not promoted: {other}"))),
+        }
+    }
+
     /// The address of its database.
     pub fn url(&self) -> String {
-        let socket = self.socket().to_string_lossy().replace('/', "%2F");
-        format!("postgres:///{NAME}?host={socket}&user={USER}")
+        format!("postgres:///{NAME}?host={}&user={USER}", encoded(self.socket()))
+    }
+
+    /// The address of whichever of the two takes writes.
+    pub fn url_or(&self, other: &Self) -> String {
+        let hosts = format!("{},{}", encoded(self.socket()), encoded(other.socket()));
+        format!("postgres://{USER}@{hosts}/{NAME}?target_session_attrs=read-write")
     }
 
     /// What the server says of its version.
@@ -91,6 +125,10 @@ impl Cluster {
     fn socket(&self) -> &Path {
         self.folder.path()
     }
+}
+
+fn encoded(folder: &Path) -> String {
+    folder.to_string_lossy().replace('/', "%2F")
 }
 
 fn within(deadline: Instant) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::archive::{Entry, Header, Reader, verify};
 use super::{Progress, Table, tables};
-use crate::{Error, Settings, Store, Tx, feed, migrations, params};
+use crate::{Error, Settings, Store, Tx, feed, migrations};
 use std::path::Path;
 use types::World;
 
@@ -78,9 +78,7 @@ fn load(tx: &mut Tx<'_>, file: &Path, progress: &mut dyn FnMut(Progress)) -> Res
             }
         }
     }
-    let moved_to = header.revision.saturating_add(feed::LEAP);
-    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1", params![moved_to])?;
-    tx.move_revisions_above(moved_to)?;
+    feed::leap(tx, header.revision)?;
     progress(Progress { table, rows });
     Ok(rows)
 }

@@ -6,6 +6,7 @@ mod sqlite;
 mod tx;
 mod work;
 
+pub use postgres::{Replication, replication};
 pub use settings::{Settings, Target};
 pub use tx::Tx;
 

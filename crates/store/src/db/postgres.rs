@@ -1,8 +1,10 @@
 //! PostgreSQL: a few threads with one connection each, working off one queue.
 
 mod link;
+mod replication;
 
 pub(super) use link::Link;
+pub use replication::{Replication, replication};
 
 use super::tx::Conn;
 use super::work::Job;
@@ -35,7 +37,8 @@ impl Engine {
     pub(super) fn open(url: &str, settings: &Settings, shared: &Shared) -> Result<Self, Error> {
         let connector = Connector::new(url, settings)?;
         let mut link = connector.connect()?;
-        prepare(&mut link, shared)?;
+        alone(&mut link, shared, migrations::run)?;
+        follow_history(&mut link, shared)?;
         let (mut first, outage) = (Some(link), Outage::default());
         let (queue, inbox) = crossbeam_channel::bounded::<Work>(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
@@ -53,10 +56,14 @@ impl Engine {
     }
 }
 
-/// Brings the schema up to date, and revisions ahead of all that were given out.
-fn prepare(link: &mut Link, shared: &Shared) -> Result<(), Error> {
-    alone(link, shared, migrations::run)?;
-    alone(link, shared, feed::anchor)
+/// Brings revisions ahead of all that were given out, also by a primary whose place this server has taken meanwhile. To be
+/// done with every new connection before anything else; see the module `feed`.
+fn follow_history(link: &mut Link, shared: &Shared) -> Result<(), Error> {
+    // A transaction that writes: a standby refuses it, and is left until it is promoted.
+    link.begin(Access::Write)?;
+    let anchored = feed::is_anchored(&mut Tx::new(Conn::Postgres(link), shared));
+    link.rollback()?;
+    if anchored? { Ok(()) } else { alone(link, shared, feed::anchor) }
 }
 
 /// Runs a step in a transaction of its own while no other server does.
@@ -123,8 +130,12 @@ impl Thread {
                 begun => return begun,
             }
         }
-        let link = self.link.insert(self.outage.connect(&self.connector)?);
-        link.begin(access)
+        let opened = self.outage.connect(|| {
+            let mut link = self.connector.connect()?;
+            follow_history(&mut link, &self.shared)?;
+            Ok(link)
+        })?;
+        self.link.insert(opened).begin(access)
     }
 }
 
@@ -134,12 +145,12 @@ impl Thread {
 struct Outage(Arc<Mutex<Option<(Instant, Duration)>>>);
 
 impl Outage {
-    fn connect(&self, connector: &Connector) -> Result<Link, Error> {
+    fn connect(&self, open: impl FnOnce() -> Result<Link, Error>) -> Result<Link, Error> {
         let before = *self.0.lock();
         if before.is_some_and(|(at, _)| Instant::now() < at) {
             return Err(Error::Unreachable(None));
         }
-        let connected = connector.connect();
+        let connected = open();
         let mut now = self.0.lock();
         match &connected {
             Ok(_) => *now = None,

@@ -145,6 +145,19 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
+    /// Names the history of the database: it changes when rows move to another cluster, and when a standby takes the
+    /// place of its primary. SQLite's only history has no name. A standby gives an error: it is not to be used.
+    pub(crate) fn history(&mut self) -> Result<Option<String>, Error> {
+        if matches!(self.conn, Conn::Sqlite(_)) {
+            return Ok(None);
+        }
+        // The timeline is read off the file that is being written: what `pg_control_checkpoint` says lags behind a promotion.
+        let sql = "SELECT system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+                   FROM pg_control_system()";
+        let row = self.find("the database", sql, &[])?;
+        row.map(|row| row.text(0)).transpose()
+    }
+
     /// Checks references between tables when the transaction ends, not with each statement.
     pub(crate) fn defer_references(&mut self) -> Result<(), Error> {
         let result = match &mut self.conn {

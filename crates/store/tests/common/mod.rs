@@ -27,6 +27,10 @@ impl Place {
         Self::new(tempfile::tempdir().unwrap(), Target::Postgres { url: testing::postgres() })
     }
 
+    pub fn postgres_at(url: String) -> Self {
+        Self::new(tempfile::tempdir().unwrap(), Target::Postgres { url })
+    }
+
     fn new(folder: TempDir, target: Target) -> Self {
         let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
         Self { settings, folder, now: Arc::new(AtomicI64::new(1_800_000_000_000)) }

@@ -1,12 +1,13 @@
 //! What the settings point at: folders, files, the database and the port.
 
-use super::Finding;
+use super::{Finding, Health};
 use crate::config::Config;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
+use store::Replication;
 use tokio::net::TcpStream;
 
 const DISK_MIN: u64 = 1 << 30;
@@ -16,7 +17,12 @@ const POSTGRES_PORT: u16 = 5432;
 
 pub(super) async fn look(config: &Config) -> Vec<Finding> {
     let mut findings = vec![data_folder(&config.data.folder), disk(&config.data.folder), key_file(&config.key_file())];
-    findings.push(database(config).await);
+    let database = database(config).await;
+    let reached = database.health == Health::Ok;
+    findings.push(database);
+    if reached {
+        findings.extend(standby(config).await);
+    }
     findings.push(port(config).await);
     findings
 }
@@ -117,6 +123,41 @@ async fn database(config: &Config) -> Finding {
     }
 }
 
+/// What would be lost with the server of the database.
+async fn standby(config: &Config) -> Option<Finding> {
+    let looked = tokio::time::timeout(ANSWER_TIMEOUT, store::replication(config.store_settings())).await;
+    match looked {
+        Ok(Ok(found)) => found.map(standby_finding),
+        // Neither error shows the address, which may hold a password.
+        Ok(Err(error)) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            Some(Finding::fail(STANDBY, format!("the database gives no answer: {error}{cause}"), "mend store.url"))
+        }
+        Err(_) => Some(Finding::fail(STANDBY, "the database gives no answer in time", "look at its log")),
+    }
+}
+
+const STANDBY: &str = "standby";
+
+fn standby_finding(found: Replication) -> Finding {
+    match found {
+        Replication::None => Finding::ok(STANDBY, "none: what is written is as safe as the disk of the database"),
+        Replication::Synchronous { standbys } => {
+            Finding::ok(STANDBY, format!("{standbys} connected; commits wait for a standby"))
+        }
+        Replication::Asynchronous { standbys } => Finding::warn(
+            STANDBY,
+            format!("{standbys} connected, none synchronous: a failover loses what was answered last"),
+            "set synchronous_standby_names in postgresql.conf, so that commits wait for a standby",
+        ),
+        Replication::IsStandby => Finding::fail(
+            STANDBY,
+            "store.url leads to a standby, which takes no writes",
+            "name the primary, or all servers with target_session_attrs=read-write",
+        ),
+    }
+}
+
 async fn port(config: &Config) -> Finding {
     const CHECK: &str = "port";
     let address = config.server.listen;
@@ -133,4 +174,17 @@ async fn port(config: &Config) -> Finding {
 async fn holm_answers(url: &str) -> bool {
     let Ok(client) = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).build() else { return false };
     matches!(client.get(url).send().await, Ok(answer) if answer.status().is_success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_that_nobody_waits_for_is_warned_of() {
+        let health = |found| standby_finding(found).health;
+        assert_eq!(health(Replication::Asynchronous { standbys: 1 }), Health::Warn);
+        assert_eq!(health(Replication::Synchronous { standbys: 1 }), Health::Ok);
+        assert_eq!(health(Replication::IsStandby), Health::Fail);
+    }
 }

@@ -1,0 +1,81 @@
+//! A standby takes the place of the database's server, without the last that was written.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Place, agent};
+use std::time::Duration;
+use store::feed::{self, Change};
+use store::{Error, Replication, Store, resources};
+use testing::Cluster;
+
+const POLL: Duration = Duration::from_millis(20);
+/// Longer than any test machine takes; it only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Written to the old server only, so that the new one gives its numbers to others.
+const LOST: usize = 40;
+
+async fn write_agent(store: &Store, name: String) -> Result<(), Error> {
+    store.write(move |tx| resources::insert(tx, agent(&tx.world().clone(), &name))).await.map(drop)
+}
+
+/// The next changes, whatever has to be waited for meanwhile.
+async fn next(follower: &mut feed::Follower) -> Result<Vec<Change>, Error> {
+    loop {
+        match tokio::time::timeout(PATIENCE, follower.next()).await.expect("the follower hears something") {
+            // The database is on its way back.
+            Err(Error::Unreachable(_) | Error::Database(_)) => tokio::time::sleep(POLL).await,
+            end => return end,
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_learn_of_a_failover_that_lost_what_they_had_seen() {
+    let parent = std::env::temp_dir();
+    let mut primary = Cluster::start(&parent).unwrap();
+    let mut standby = primary.standby(&parent).unwrap();
+    let place = Place::postgres_at(primary.url_or(&standby));
+    let store = place.open().await;
+    write_agent(&store, "kept".into()).await.unwrap();
+    primary.wait_for_standby().unwrap();
+    assert_eq!(
+        store::replication(place.settings.clone()).await.unwrap(),
+        Some(Replication::Asynchronous { standbys: 1 })
+    );
+    standby.kill();
+    for number in 0..LOST {
+        write_agent(&store, format!("lost{number}")).await.unwrap();
+    }
+    let mut follower = store.follow(0, POLL);
+    let mut seen = Vec::new();
+    while seen.len() <= LOST {
+        seen.extend(next(&mut follower).await.unwrap());
+    }
+    let ahead = follower.position();
+
+    primary.kill();
+    standby.restart().unwrap();
+    standby.promote().unwrap();
+    // While the old server is gone and the new one not yet found, writes are refused.
+    while write_agent(&store, "after".into()).await.is_err() {
+        tokio::time::sleep(POLL).await;
+    }
+    let told = next(&mut follower).await;
+    assert!(matches!(told, Err(Error::Gone { .. })), "{told:?}");
+    let begin = store.read(feed::latest).await.unwrap();
+    assert!(begin > ahead, "a revision that was given out is given out again");
+    let mut follower = store.follow(begin, POLL);
+    write_agent(&store, "later".into()).await.unwrap();
+    loop {
+        let changes = next(&mut follower).await.unwrap();
+        assert!(changes.iter().all(|change| change.revision > ahead));
+        if changes.iter().any(|change| change.name == "later") {
+            break;
+        }
+    }
+    // The next start finds everything in order and leaves it so.
+    drop(store);
+    let store = place.open().await;
+    assert!(store.read(move |tx| feed::since(tx, None, begin, 10)).await.is_ok());
+}
