@@ -95,7 +95,7 @@ const EXTERNAL_ID_MAX: usize = 64;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListQuery {
-    /// Items of a page. More than the maximum counts as the maximum.
+    /// Items of a page.
     #[schemars(range(min = 1, max = 200))]
     pub limit: Option<i64>,
     /// Where to go on: `meta.nextCursor` of the page before.
@@ -158,8 +158,8 @@ impl ListQuery {
     pub(crate) fn size(&self, page: PageSize) -> Result<i64, crate::Error> {
         match self.limit {
             None => Ok(page.default),
-            Some(limit) if limit >= 1 => Ok(limit.min(page.max)),
-            Some(_) => Err(crate::Error::Malformed("`limit` must be at least 1".into())),
+            Some(limit) if (1..=page.max).contains(&limit) => Ok(limit),
+            Some(_) => Err(crate::Error::Malformed(format!("`limit` must be 1 to {}", page.max))),
         }
     }
 }

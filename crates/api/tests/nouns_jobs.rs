@@ -306,17 +306,36 @@ async fn a_change_of_the_job_does_not_concern_what_was_started() {
 async fn a_job_is_deployed_when_its_image_can_be_had() {
     let (cloud, _machine) = cloud_on(|_| Ok(How::Exited(0))).await;
     for (name, runtime, status, word) in [
-        ("here", json!({"image": IMAGE}), "DEPLOYED", "containers"),
+        ("here", json!({"image": IMAGE}), "DEPLOYED", "its tasks run in containers"),
         ("micro", json!({"image": IMAGE, "generation": "mk3"}), "DEPLOYED", "mk3"),
         ("gone", json!({"image": "nobody/knows"}), "FAILED", "nobody/knows"),
         ("bare", json!({}), "FAILED", "image"),
     ] {
         let wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
-        cloud.post("/v0/jobs", wish).await.ok();
+        let made = cloud.post("/v0/jobs", wish).await.ok();
+        assert_eq!(made["status"], status, "whoever makes it is told: {made}");
         let now = until(&cloud, &format!("/v0/jobs/{name}"), |now| now["status"] != "DEPLOYING").await;
         let last = now["events"].as_array().and_then(|events| events.last()).expect("an event");
         assert_eq!(now["status"], status);
         assert!(last["message"].as_str().is_some_and(|message| message.contains(word)), "{last}");
+        assert_eq!(last.to_string().contains("mk3"), name == "micro", "{last}");
+    }
+}
+
+#[tokio::test]
+async fn the_events_of_a_sandbox_are_in_the_order_of_their_times() {
+    let (cloud, _machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    for (name, generation) in [("plain", Value::Null), ("micro", json!("mk3"))] {
+        let runtime = json!({"image": IMAGE, "generation": generation});
+        let wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
+        let made = cloud.post("/v0/sandboxes", wish).await.ok();
+        let mut events = made["events"].as_array().unwrap().clone();
+        let told: Vec<_> = events.iter().map(|event| event["status"].clone()).collect();
+        assert_eq!(told, ["DEPLOYING", "DEPLOYED"]);
+        // As readers do that show the newest first.
+        events.sort_by(|a, b| b["time"].as_str().cmp(&a["time"].as_str()));
+        assert_eq!(events[0]["status"], "DEPLOYED", "{made}");
+        assert_eq!(made["events"].to_string().contains("mk3"), name == "micro", "{made}");
     }
 }
 

@@ -100,19 +100,68 @@ async fn what_is_fixed_at_creation_cannot_be_changed() {
         .await
         .ok();
     for changed in [
-        json!({"region": "auto"}),
-        json!({"network": {"proxy": {}}}),
+        json!({"region": "moon"}),
         json!({"runtime": {"extraArgs": {"tun": "disabled"}}}),
         json!({"volumes": [{"name": "v", "mountPath": "/v"}]}),
     ] {
         cloud.put("/v0/sandboxes/one", body(changed)).await.refused(400);
     }
-    for bad in [
-        json!({"runtime": {"ports": [{"target": 8080}]}}),
-        json!({"runtime": {"extraArgs": {"kvm": "enabled"}}}),
-        json!({"runtime": {"memory": 1}}),
+    for (bad, why) in [
+        (json!({"runtime": {"extraArgs": {"tun": "enabled", "kvm": "enabled"}}}), "`spec.runtime.extraArgs.kvm`"),
+        (json!({"runtime": {"extraArgs": {"tun": "on", "iptables": "enabled"}}}), "`spec.runtime.extraArgs.tun`"),
+        (json!({"runtime": {"extraArgs": {"nfs": "enabled", "iptables": "enabled"}}}), "together with `iptables`"),
+        (json!({"runtime": {"envs": [{"name": "PORT", "value": "1"}]}}), "`spec.runtime.envs[0].name`"),
+        (json!({"runtime": {"memory": 1}}), "`spec.runtime.memory`"),
     ] {
-        cloud.post("/v0/sandboxes", json!({"metadata": {"name": "two"}, "spec": bad})).await.refused(400);
+        let wish = json!({"metadata": {"name": "two"}, "spec": bad});
+        let message = cloud.post("/v0/sandboxes", wish).await.refused(400);
+        assert!(message.contains(why) && !message.contains("extraArgs.iptables"), "{message}");
+    }
+    let apart = json!({"nfs": "enabled", "iptables": "disabled"});
+    cloud
+        .post("/v0/sandboxes", json!({"metadata": {"name": "three"}, "spec": {"runtime": {"extraArgs": apart}}}))
+        .await
+        .ok();
+}
+
+#[tokio::test]
+async fn ports_that_mean_something_may_be_declared_and_the_proxy_comes_and_goes() {
+    let cloud = Cloud::start().await;
+    let ports = json!([{"target": 80}, {"target": 443}, {"target": 8080}]);
+    let body = |spec: Value| json!({"metadata": {"name": "one"}, "spec": spec});
+    let made = cloud.post("/v0/sandboxes", body(json!({"runtime": {"ports": ports}}))).await.ok();
+    assert_eq!(made["spec"]["runtime"]["ports"], ports);
+    for network in [json!({"proxy": {}}), json!({})] {
+        let changed = json!({"runtime": {"ports": ports}, "network": network});
+        assert_eq!(cloud.put("/v0/sandboxes/one", body(changed)).await.ok()["spec"]["network"], network);
+    }
+}
+
+#[tokio::test]
+async fn secrets_of_the_proxy_are_shown_when_they_are_made_and_never_again() {
+    for cloud in Cloud::on_both().await {
+        let rule = |host: &str| json!({"destinations": [host], "headers": {"X-Key": "{{SECRET:key}}"}});
+        let mut secret = rule("api.example.com");
+        secret["secrets"] = json!({"key": "sk-12345"});
+        let body = |label: &str, routing: Value| {
+            let network = json!({"proxy": {"routing": routing}});
+            json!({"metadata": {"name": "one", "labels": {"a": label}}, "spec": {"network": network}})
+        };
+        let made = cloud.post("/v0/sandboxes", body("1", json!([rule("b.example.com"), secret]))).await.ok();
+        assert_eq!(made["spec"]["network"]["proxy"]["routing"][1], secret);
+        // A caller that changes something else sends back what it read.
+        let mut read = cloud.get("/v0/sandboxes/one?show_secrets=true").await.ok();
+        read["metadata"]["labels"]["a"] = json!("2");
+        let put = cloud.put("/v0/sandboxes/one", read.clone()).await.ok();
+        let list = cloud.get("/v0/sandboxes").await.ok();
+        for shown in [&read, &put, &list["data"][0], &cloud.get("/v0/sandboxes/one").await.ok()] {
+            let routing = &shown["spec"]["network"]["proxy"]["routing"];
+            assert_eq!(*routing, json!([rule("b.example.com"), rule("api.example.com")]), "{shown}");
+        }
+        let workspace = cloud.workspace("main").await;
+        let find = move |tx: &mut store::Tx<'_>| store::resources::find(tx, &workspace, KindName::Sandbox, "", "one");
+        let row = cloud.store.read(find).await.unwrap().unwrap();
+        assert!(row.wish.contains(r#""secrets":{"key":"#) && !row.wish.contains("sk-12345"), "kept, and sealed");
     }
 }
 
@@ -132,7 +181,8 @@ async fn a_sandbox_has_at_most_a_hundred_schedules() {
     assert!(message.contains("100"), "{message}");
     let page = cloud.get(schedules).await.ok();
     assert_eq!((page["data"].as_array().unwrap().len(), &page["meta"]["total"]), (20, &json!(100)));
-    let most = cloud.get(&format!("{schedules}?limit=1000")).await.ok();
+    assert!(cloud.get(&format!("{schedules}?limit=101")).await.refused(400).contains("1 to 100"));
+    let most = cloud.get(&format!("{schedules}?limit=100")).await.ok();
     assert_eq!(most["data"].as_array().unwrap().len(), 100);
     let bare = cloud.call_with(Method::GET, schedules, &[("blaxel-version", "")], None).await.ok();
     assert_eq!(bare.as_array().unwrap().len(), 100);

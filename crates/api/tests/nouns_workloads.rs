@@ -241,3 +241,65 @@ async fn a_region_that_is_not_ours_is_refused() {
         cloud.post(path, body("auto")).await.ok();
     }
 }
+
+#[tokio::test]
+async fn an_object_that_names_no_region_is_shown_in_the_first() {
+    for cloud in Cloud::on_both().await {
+        let mut kinds = Vec::new();
+        for sample in samples() {
+            let mut body = sample.body.clone();
+            let named = body["spec"].as_object_mut().and_then(|spec| spec.remove("region")).is_some();
+            let made = cloud.post(sample.path, body.clone()).await;
+            let made = if made.status == 400 { cloud.post(sample.path, sample.body).await.ok() } else { made.ok() };
+            if named || !made["spec"]["region"].is_null() {
+                assert_eq!(made["spec"]["region"], "local", "{}", sample.path);
+                kinds.push(sample.path);
+            }
+        }
+        for kind in ["agents", "applications", "drives", "functions", "jobs", "sandboxes", "volumes", "customdomains"] {
+            assert!(kinds.iter().any(|path| path.ends_with(kind)), "{kind} of {kinds:?}");
+        }
+        // Any region is the first one, and what is shown may be sent back.
+        let volume = |region: &str| json!({"metadata": {"name": "two"}, "spec": {"size": 1024, "region": region}});
+        for region in ["auto", "", "local"] {
+            cloud.delete("/v0/volumes/two").await;
+            let made = cloud.post("/v0/volumes", volume(region)).await.ok();
+            assert_eq!(made["spec"]["region"], "local");
+            assert_eq!(cloud.put("/v0/volumes/two", made.clone()).await.ok(), made);
+        }
+        cloud.delete("/v0/volumes/two").await.ok();
+        cloud.post("/v0/volumes", volume("moon")).await.refused(400);
+    }
+}
+
+#[tokio::test]
+async fn the_port_to_serve_may_stand_in_the_environment() {
+    let cloud = Cloud::start().await;
+    let envs = json!([{"name": "PORT", "value": "3000"}]);
+    for (path, spec) in [
+        ("/v0/agents", json!({"runtime": {"image": "a", "envs": envs}})),
+        ("/v0/functions", json!({"runtime": {"image": "a", "envs": envs}})),
+        ("/v0/jobs", json!({"runtime": {"image": "a", "envs": envs}})),
+        ("/v0/applications", json!({"image": "a", "envs": envs})),
+    ] {
+        let made = cloud.post(path, json!({"metadata": {"name": "ported"}, "spec": spec})).await.ok();
+        assert!(made["spec"].to_string().contains("3000"), "{made}");
+    }
+    let host = json!({"runtime": {"envs": [{"name": "HOST", "value": "a"}]}});
+    cloud.post("/v0/agents", json!({"metadata": {"name": "hosted"}, "spec": host})).await.refused(400);
+}
+
+#[tokio::test]
+async fn nothing_in_the_place_of_an_object_is_refused() {
+    let cloud = Cloud::start().await;
+    for sample in samples() {
+        for (member, _) in sample.body.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
+            let mut body = sample.body.clone();
+            body[member] = Value::Null;
+            let message = cloud.post(sample.path, body.clone()).await.refused(400);
+            assert!(message.contains(member), "{}: {message}", sample.path);
+        }
+        cloud.post(sample.path, Value::Null).await.refused(400);
+        cloud.post(sample.path, sample.body).await.ok();
+    }
+}

@@ -155,6 +155,14 @@ pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema +
         Vec::new()
     }
 
+    /// Where it is to be. Kinds that are not in one place have no such member.
+    fn region_mut(&mut self) -> Option<&mut Option<String>> {
+        None
+    }
+
+    /// Leaves out secrets that only the answer to their own creation shows.
+    fn leave_out_write_only(&mut self) {}
+
     /// The part of the wish that says which revisions take traffic. Kinds with revisions have it.
     fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
         None

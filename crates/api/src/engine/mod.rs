@@ -41,10 +41,17 @@ impl Desk {
         &self.member.who.name
     }
 
-    /// Where an object runs that names a region, or none.
+    /// Where an object runs that names a region, or none. Published clients write `auto` for any.
     pub(crate) fn region(&self, wished: Option<&str>) -> String {
-        let first = || self.app.settings.regions.first()?.name.clone();
-        wished.map(str::to_owned).or_else(first).unwrap_or_default()
+        let named = wished.filter(|name| !matches!(*name, "" | "auto"));
+        named.map(str::to_owned).or_else(|| self.app.settings.regions.first()?.name.clone()).unwrap_or_default()
+    }
+
+    /// Says in a wish where the object is, if it is in one place and the caller left that to us.
+    pub(crate) fn place<K: Kind>(&self, wish: &mut K) {
+        if let Some(wished) = wish.region_mut() {
+            *wished = Some(self.region(wished.as_deref())).filter(|region| !region.is_empty());
+        }
     }
 
     /// The row of another object of the workspace, if it exists.

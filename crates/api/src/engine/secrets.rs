@@ -1,7 +1,7 @@
 //! Secret values on their way: sealed in the store, masked in answers, and kept when a mask comes back.
 
 use crate::error::Error;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use store::Keyring;
 use types::{Kind, Problems};
 
@@ -15,6 +15,8 @@ pub(crate) enum Secrets {
     Masked,
     /// Only those that the server has just made, by name: they are shown this once.
     JustMade(Vec<String>),
+    /// The same for an object that was just made. What later answers leave out is in this one as it was sent.
+    Created(Vec<String>),
     Shown,
 }
 
@@ -22,16 +24,21 @@ impl Secrets {
     fn shows(&self, name: &str) -> bool {
         match self {
             Self::Masked => false,
-            Self::JustMade(names) => names.iter().any(|made| made == name),
+            Self::JustMade(names) | Self::Created(names) => names.iter().any(|made| made == name),
             Self::Shown => true,
         }
     }
 
     /// Masks the secrets of an object that holds them sealed; opens those that are shown.
     pub(crate) fn apply<K: Kind>(&self, object: &mut K, keyring: &Keyring, context: &str) -> Result<(), Error> {
+        let mut write_only = BTreeSet::new();
+        match self {
+            Self::Created(_) => write_only = names_of_write_only(object),
+            Self::Masked | Self::JustMade(_) | Self::Shown => object.leave_out_write_only(),
+        }
         let mut result = Ok(());
         object.secrets(&mut |name, value| {
-            if !self.shows(name) {
+            if !self.shows(name) && !write_only.contains(name) {
                 MASK.clone_into(value);
             } else if result.is_ok() {
                 result = keyring.open(context, value).map(|plain| *value = plain);
@@ -39,6 +46,13 @@ impl Secrets {
         });
         Ok(result?)
     }
+}
+
+fn names_of_write_only<K: Kind>(object: &K) -> BTreeSet<String> {
+    let mut rest = object.clone();
+    rest.leave_out_write_only();
+    let rest = values(&rest);
+    values(object).into_keys().filter(|name| !rest.contains_key(name)).collect()
 }
 
 /// Each secret by its name.
@@ -75,7 +89,13 @@ pub(super) fn seal<K: Kind>(object: &mut K, keyring: &Keyring, context: &str) ->
     Ok(any.then(|| keyring.active_id().to_owned()))
 }
 
-/// Opens every secret.
+/// Opens every secret, for whoever acts on the object.
 pub(super) fn open<K: Kind>(object: &mut K, keyring: &Keyring, context: &str) -> Result<(), Error> {
-    Secrets::Shown.apply(object, keyring, context)
+    let mut result = Ok(());
+    object.secrets(&mut |_, value| {
+        if result.is_ok() {
+            result = keyring.open(context, value).map(|plain| *value = plain);
+        }
+    });
+    Ok(result?)
 }

@@ -33,6 +33,8 @@ pub(crate) fn present<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, 
     let mut shown = held.wish.clone();
     let secrets = if K::SHOWS_SECRETS { &Secrets::Shown } else { secrets };
     secrets.apply(&mut shown, &desk.app.store.keyring().read(), &context(&held.row.id))?;
+    // What was stored before regions were filled in has none.
+    desk.place(&mut shown);
     shown.show(&held.stamp(desk), &held.state, desk.world().now());
     shown.adorn(desk, tx)?;
     Ok(shown)
@@ -82,6 +84,7 @@ pub(crate) fn create_as<K: Managed>(
     secrets::keep_masked(&mut wish, &Default::default(), &mut problems);
     wish.check(&mut problems);
     problems.into_result()?;
+    desk.place(&mut wish);
     require_references(desk, tx, &wish.references(), &[])?;
     if desk.find(tx, K::NAME, parents, wish.name())?.is_some() {
         return Err(exists(&wish));
@@ -91,7 +94,7 @@ pub(crate) fn create_as<K: Managed>(
     K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, parents })?;
     K::follow(desk, tx, &wish)?;
     done(&mut state);
-    let made = Secrets::JustMade(made_by_server(&wish, &sent, &Default::default()));
+    let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
     let row = new_row(desk, id, K::NAME, parents, wish.name());
     let first = revisions::first(desk, &mut wish);
     let mut held = Held { row, wish, state };
@@ -151,6 +154,8 @@ pub(crate) fn replace<K: Managed>(
     wish.complete(Some(&old), desk.world());
     secrets::keep_masked(&mut wish, &stored, &mut problems);
     wish.check(&mut problems);
+    desk.place(&mut old);
+    desk.place(&mut wish);
     wish.check_change(&old, &mut problems);
     problems.into_result()?;
     require_references(desk, tx, &wish.references(), &old.references())?;

@@ -5,10 +5,11 @@ use super::rows;
 use crate::app::App;
 use crate::error::Error;
 use store::Tx;
+use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Job;
 use types::kinds::job::JobRuntime;
-use types::parts::{Generation, Status};
+use types::parts::{Generation, Lifecycle, Status};
 
 const DEPLOYMENT: &str = "deployment";
 
@@ -18,16 +19,25 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
     let (id, world) = (id.clone(), app.world.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Job>(tx, &id)? else { return Ok(()) };
-        if held.row.status != Some(Status::Deploying) {
+        let mut state = held.state.clone();
+        judge(&*machine, &held.wish, &mut state, world.now());
+        if state == held.state {
             return Ok(());
         }
-        let none = JobRuntime::default();
-        let (status, message) = verdict(&*machine, held.wish.spec.runtime.as_ref().unwrap_or(&none));
-        let mut state = held.state.clone();
-        state.record(DEPLOYMENT, status, message, world.now());
         rows::put_state(tx, held, state).map(drop)
     };
     app.store.write(work).await
+}
+
+/// Says of a job that is to be deployed whether this machine can run it. The answer to whoever makes or changes a job holds
+/// it already.
+pub(crate) fn judge(machine: &dyn Machine, wish: &Job, state: &mut Lifecycle, now: Timestamp) {
+    if state.status() != Some(Status::Deploying) {
+        return;
+    }
+    let none = JobRuntime::default();
+    let (status, message) = verdict(machine, wish.spec.runtime.as_ref().unwrap_or(&none));
+    state.record(DEPLOYMENT, status, message, now);
 }
 
 fn verdict(machine: &dyn Machine, runtime: &JobRuntime) -> (Status, String) {
@@ -39,8 +49,10 @@ fn verdict(machine: &dyn Machine, runtime: &JobRuntime) -> (Status, String) {
         Ok(ImageAt::Registry) => "its tasks run in containers; the first of them fetches the image",
         Err(unknown) => return (Status::Failed, unknown.to_string()),
     };
-    match runtime.generation.unwrap_or_default() {
-        Generation::Mk2 => (Status::Deployed, place.to_owned()),
-        Generation::Mk3 => (Status::Deployed, format!("{place}: this server has no microVMs, which mk3 asks for")),
+    match runtime.generation {
+        None | Some(Generation::Mk2) => (Status::Deployed, place.to_owned()),
+        Some(Generation::Mk3) => {
+            (Status::Deployed, format!("{place}: this server has no microVMs, which mk3 asks for"))
+        }
     }
 }

@@ -16,7 +16,7 @@ mod clock;
 pub(crate) mod create;
 mod crew;
 mod cron;
-mod jobs;
+pub(crate) mod jobs;
 mod launch;
 mod machine;
 mod printed;

@@ -195,15 +195,16 @@ async fn change(
     app.store.write(work).await
 }
 
-pub(super) fn generation(wish: &Sandbox) -> Generation {
-    wish.spec.runtime.as_ref().and_then(|runtime| runtime.generation).unwrap_or_default()
+/// The generation that a wish names, if it names one.
+pub(super) fn generation(wish: &Sandbox) -> Option<Generation> {
+    wish.spec.runtime.as_ref()?.generation
 }
 
 /// What a sandbox's state is once its instance runs.
-pub(super) fn deployed(state: &mut State, machine: &str, generation: Generation, now: Timestamp) {
+pub(super) fn deployed(state: &mut State, machine: &str, generation: Option<Generation>, now: Timestamp) {
     let message = match generation {
-        Generation::Mk2 => "runs in a container".to_owned(),
-        Generation::Mk3 => "runs in a container: this server has no microVMs, which mk3 asks for".to_owned(),
+        None | Some(Generation::Mk2) => "runs in a container",
+        Some(Generation::Mk3) => "runs in a container: this server has no microVMs, which mk3 asks for",
     };
     state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
     state.placed = Some(Placement { machine: machine.to_owned(), launch: state.launch });

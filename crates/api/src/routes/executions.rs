@@ -20,7 +20,7 @@ const TASKS_SHOWN: i64 = 100;
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ExecutionQuery {
-    /// Items of a page. More than the maximum counts as the maximum.
+    /// Items of a page.
     #[schemars(range(min = 1, max = 100))]
     pub limit: Option<i64>,
     /// How many to skip; in the first version of the interface.

@@ -139,7 +139,8 @@ impl Managed for Preview {
             )));
         }
         if let Some((name, above)) = draft.parents.split_last() {
-            draft.state.region = Held::<Sandbox>::get(desk, tx, above, name)?.wish.spec.region;
+            let region = desk.region(Held::<Sandbox>::get(desk, tx, above, name)?.wish.spec.region.as_deref());
+            draft.state.region = Some(region).filter(|region| !region.is_empty());
         }
         Ok(())
     }

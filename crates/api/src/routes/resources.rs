@@ -186,7 +186,11 @@ fn app_revisions(tx: &mut store::Tx<'_>, id: &types::ids::ResourceId) -> Result<
 
 impl Managed for Job {
     fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
+        require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let Some(machine) = desk.app.fleet.machine() {
+            crate::fleet::jobs::judge(&**machine, draft.wish, draft.state, desk.world().now());
+        }
+        Ok(())
     }
 
     fn follow(desk: &Desk, tx: &mut store::Tx<'_>, wish: &Self) -> Result<(), Error> {

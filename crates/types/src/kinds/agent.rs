@@ -83,6 +83,7 @@ impl Kind for Agent {
     type State = Lifecycle;
 
     head!();
+    placed!();
     enabled!();
     deployed!(Needs::Machine);
 

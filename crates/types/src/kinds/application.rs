@@ -119,6 +119,7 @@ impl Kind for Application {
     type State = State;
 
     head!();
+    placed!();
     enabled!();
 
     fn check(&self, problems: &mut Problems) {

@@ -119,6 +119,7 @@ impl Kind for CustomDomain {
     type State = State;
 
     head!();
+    placed!();
 
     fn check(&self, problems: &mut Problems) {
         let name = &self.metadata.name;

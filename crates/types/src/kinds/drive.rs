@@ -79,6 +79,7 @@ impl Kind for Drive {
     type State = State;
 
     head!();
+    placed!();
 
     fn check(&self, problems: &mut Problems) {
         for (index, permission) in self.spec.permissions.iter().flatten().enumerate() {

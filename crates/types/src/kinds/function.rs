@@ -98,6 +98,7 @@ impl Kind for Function {
     type State = Lifecycle;
 
     head!();
+    placed!();
     enabled!();
     deployed!(Needs::Machine);
 
@@ -105,7 +106,7 @@ impl Kind for Function {
         let none = FunctionRuntime::default();
         let runtime = self.spec.runtime.as_ref().unwrap_or(&none);
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
-        Port::check_all(runtime.ports.as_deref(), &[], problems);
+        Port::check_all(runtime.ports.as_deref(), problems);
         check_scale(runtime.min_scale, runtime.max_scale, problems);
         Trigger::check_all(self.spec.triggers.as_deref(), runtime.generation, problems);
     }

@@ -119,6 +119,7 @@ impl Kind for Job {
     type State = Lifecycle;
 
     head!();
+    placed!();
     enabled!();
     deployed!(Needs::Machine);
 
@@ -127,7 +128,7 @@ impl Kind for Job {
         let none = JobRuntime::default();
         let runtime = spec.runtime.as_ref().unwrap_or(&none);
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
-        Port::check_all(runtime.ports.as_deref(), &[], problems);
+        Port::check_all(runtime.ports.as_deref(), problems);
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
         Trigger::check_addresses(spec.triggers.as_deref(), Self::NAME, &self.metadata.name, problems);
         let on_memory = runtime.disk_percent.is_none() || runtime.generation.unwrap_or_default() == Generation::Mk3;

@@ -22,6 +22,15 @@ macro_rules! enabled {
     };
 }
 
+/// The region of the kinds that have it in their spec.
+macro_rules! placed {
+    () => {
+        fn region_mut(&mut self) -> Option<&mut Option<String>> {
+            Some(&mut self.spec.region)
+        }
+    };
+}
+
 /// State and view of the kinds of which the server knows nothing but their events.
 macro_rules! deployed {
     ($needs:expr) => {

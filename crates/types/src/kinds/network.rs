@@ -18,7 +18,7 @@ pub struct SandboxNetwork {
     /// The older place of `proxy.forbiddenDomains`.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub forbidden_domains: Option<Vec<String>>,
-    /// Present, even if empty: all traffic goes through the proxy. Only decided when the sandbox is made.
+    /// Present, even if empty: all traffic goes through the proxy. It may be turned on and off in place.
     pub proxy: Option<ProxyConfig>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub subnet: Option<String>,
@@ -77,7 +77,7 @@ pub struct ProxyConfig {
     /// These are reached without the proxy.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub bypass: Option<Vec<String>>,
-    /// These are never reached, also if they are allowed.
+    /// These are not reached. What `allowedDomains` lists as well passes.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub forbidden_domains: Option<Vec<String>>,
     #[schemars(length(max = limits::LIST_MAX))]
@@ -95,7 +95,7 @@ pub struct ProxyTarget {
     pub destinations: Option<Vec<String>>,
     #[schemars(schema_with = "limits::text_map")]
     pub headers: Option<TextMap>,
-    /// Values for `{{SECRET:name}}`.
+    /// Values for `{{SECRET:name}}`. Only the answer to the creation shows them.
     #[schemars(schema_with = "limits::text_map")]
     pub secrets: Option<Sensitive<TextMap>>,
 }
@@ -123,13 +123,30 @@ impl SandboxNetwork {
         );
     }
 
+    /// Answers leave secrets out, so a caller that changes something else sends its rules back without them. A rule that is
+    /// otherwise the same keeps its secrets; one that changed needs them again.
+    pub(super) fn keep_secrets(&mut self, old: &Self) {
+        let rule = |target: &ProxyTarget| ProxyTarget { secrets: None, ..target.clone() };
+        for target in self.targets_mut().filter(|target| target.secrets.is_none()) {
+            let same = old.targets().iter().find(|old| rule(old) == *target);
+            target.secrets = same.and_then(|old| old.secrets.clone());
+        }
+    }
+
+    pub(super) fn leave_out_secrets(&mut self) {
+        self.targets_mut().for_each(|target| target.secrets = None);
+    }
+
+    fn targets_mut(&mut self) -> impl Iterator<Item = &mut ProxyTarget> {
+        self.proxy.iter_mut().flat_map(|proxy| proxy.routing.iter_mut().flatten())
+    }
+
     fn targets(&self) -> &[ProxyTarget] {
         self.proxy.as_ref().and_then(|proxy| proxy.routing.as_deref()).unwrap_or_default()
     }
 
     pub(super) fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
-        let targets = self.proxy.iter_mut().flat_map(|proxy| proxy.routing.iter_mut().flatten());
-        for (index, target) in targets.enumerate() {
+        for (index, target) in self.targets_mut().enumerate() {
             let secrets = target.secrets.as_mut().map(|Sensitive(secrets)| secrets);
             visit_map(secrets, &format!("network.proxy.routing.{index}.secrets"), visit);
         }

@@ -12,12 +12,12 @@ use serde_with::skip_serializing_none;
 
 const IMAGE_DEFAULT: &str = "blaxel/base-image:latest";
 const MEMORY_MB_DEFAULT: i64 = 4096;
-/// 80 and 443 are the edge's, 8080 the sandbox API's.
-const PORTS_RESERVED: [i64; 3] = [80, 443, 8080];
 const PERSISTENT_VOLUMES_MAX: usize = 1;
 const GRACE_S_MAX: i64 = 3600;
 const RETENTION_S_DEFAULT: i64 = 300;
 const EXTRA_ARGS: [&str; 3] = ["iptables", "nfs", "tun"];
+/// Characters of an unknown name that a message repeats.
+const EXTRA_ARG_SHOWN_MAX: usize = 80;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -189,6 +189,7 @@ impl Kind for Sandbox {
     type State = State;
 
     head!();
+    placed!();
     enabled!();
 
     fn check(&self, problems: &mut Problems) {
@@ -219,11 +220,6 @@ impl Kind for Sandbox {
         let same_volumes = new.volumes.as_deref().unwrap_or_default() == old.volumes.as_deref().unwrap_or_default();
         problems.require(same_volumes, "spec.volumes", message);
         problems.require(new.extra_args() == old.extra_args(), "spec.runtime.extraArgs", message);
-        problems.require(
-            new.has_proxy() == old.has_proxy(),
-            "spec.network.proxy",
-            "cannot be turned on or off after creation",
-        );
         problems.require(new.gateway() == old.gateway(), "spec.network.egress.gateway", message);
     }
 
@@ -234,6 +230,9 @@ impl Kind for Sandbox {
         keep(&mut spec.region, old.map(|old| &old.region));
         keep(&mut spec.vpc, old.map(|old| &old.vpc));
         keep(&mut spec.volumes, old.map(|old| &old.volumes));
+        if let (Some(network), Some(old)) = (&mut spec.network, old.and_then(|old| old.network.as_ref())) {
+            network.keep_secrets(old);
+        }
         let runtime = spec.runtime.get_or_insert_default();
         let old = old.and_then(|old| old.runtime.as_ref());
         keep(&mut runtime.extra_args, old.map(|old| &old.extra_args));
@@ -251,6 +250,12 @@ impl Kind for Sandbox {
         }
         if let Some(network) = &mut self.spec.network {
             network.secrets(visit);
+        }
+    }
+
+    fn leave_out_write_only(&mut self) {
+        if let Some(network) = &mut self.spec.network {
+            network.leave_out_secrets();
         }
     }
 
@@ -357,10 +362,6 @@ impl SandboxSpec {
         self.runtime.as_ref()?.extra_args.as_ref()
     }
 
-    fn has_proxy(&self) -> bool {
-        self.network.as_ref().is_some_and(|network| network.proxy.is_some())
-    }
-
     fn gateway(&self) -> Option<&str> {
         self.network.as_ref()?.egress.as_ref()?.gateway.as_deref()
     }
@@ -369,14 +370,34 @@ impl SandboxSpec {
 impl SandboxRuntime {
     fn check(&self, problems: &mut Problems) {
         Env::check_all(self.envs.as_deref(), "spec.runtime.envs", problems);
-        Port::check_all(self.ports.as_deref(), &PORTS_RESERVED, problems);
+        for (index, _) in self.envs.iter().flatten().enumerate().filter(|(_, env)| env.is_port()) {
+            let message = "is reserved: a sandbox serves several ports; declare them in `spec.runtime.ports`";
+            problems.add(format!("spec.runtime.envs[{index}].name"), message);
+        }
+        Port::check_all(self.ports.as_deref(), problems);
         duration::check(self.ttl.as_deref(), "spec.runtime.ttl", problems);
-        for (name, value) in self.extra_args.iter().flatten() {
-            let known = EXTRA_ARGS.contains(&name.as_str()) && matches!(value.as_str(), "enabled" | "disabled");
-            let message = "may hold iptables, nfs and tun, each `enabled` or `disabled`";
-            problems.require(known, "spec.runtime.extraArgs", message);
+        check_extra_args(self.extra_args.as_ref(), problems);
+    }
+}
+
+fn check_extra_args(given: Option<&TextMap>, problems: &mut Problems) {
+    const AT: &str = "spec.runtime.extraArgs";
+    for (name, value) in given.into_iter().flatten() {
+        // The name is the caller's, and goes into a message.
+        let field = format!("{AT}.{}", name.escape_debug().take(EXTRA_ARG_SHOWN_MAX).collect::<String>());
+        if !EXTRA_ARGS.contains(&name.as_str()) {
+            problems.add(field, format!("is not known: there are {}", EXTRA_ARGS.join(", ")));
+        } else {
+            problems.require(
+                matches!(value.as_str(), "enabled" | "disabled"),
+                field,
+                "must be `enabled` or `disabled`",
+            );
         }
     }
+    let on = |name: &str| given.and_then(|given| given.get(name)).is_some_and(|value| value == "enabled");
+    let message = "cannot be enabled together with `iptables`: leave one of them out";
+    problems.require(!(on("nfs") && on("iptables")), format!("{AT}.nfs"), message);
 }
 
 impl SandboxLifecycle {

@@ -64,6 +64,7 @@ impl Kind for Volume {
     type State = State;
 
     head!();
+    placed!();
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {
         let (new, old) = (&self.spec, &old.spec);

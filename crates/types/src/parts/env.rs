@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// What the platform sets itself in every workload.
-const RESERVED: [&str; 27] = [
+const RESERVED: [&str; 26] = [
     "HOST",
-    "PORT",
     "BL_SERVER_HOST",
     "BL_SERVER_PORT",
     "BL_WORKSPACE",
@@ -58,6 +57,11 @@ impl fmt::Debug for Env {
 }
 
 impl Env {
+    /// Whether it is the port to serve, which published examples set: the platform's own value stands over it.
+    pub fn is_port(&self) -> bool {
+        self.name.as_deref() == Some("PORT")
+    }
+
     pub fn check_all(envs: Option<&[Self]>, at: &str, problems: &mut Problems) {
         let mut seen = BTreeSet::new();
         for (index, env) in envs.unwrap_or_default().iter().enumerate() {

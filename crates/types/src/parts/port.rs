@@ -28,17 +28,12 @@ pub struct Port {
 }
 
 impl Port {
-    /// Each port at most once, and none of those that the platform serves itself.
-    pub fn check_all(ports: Option<&[Self]>, reserved: &[i64], problems: &mut Problems) {
+    /// Each port at most once. 80, 443 and 8080 may be declared, and mean what they always mean.
+    pub fn check_all(ports: Option<&[Self]>, problems: &mut Problems) {
         let mut seen = BTreeSet::new();
         for (index, port) in ports.unwrap_or_default().iter().enumerate() {
             let field = format!("spec.runtime.ports[{index}].target");
-            problems.require(
-                !reserved.contains(&port.target),
-                &field,
-                "is reserved: 80, 443 and 8080 cannot be declared",
-            );
-            problems.require(seen.insert(port.target), &field, "is declared twice");
+            problems.require(seen.insert(port.target), field, "is declared twice");
         }
     }
 }
