@@ -7,6 +7,7 @@
 pub mod browser;
 pub mod edge;
 pub mod error;
+pub mod hosts;
 pub mod ids;
 pub mod kind;
 pub mod kinds;
