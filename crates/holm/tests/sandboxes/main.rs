@@ -10,4 +10,5 @@ mod dns;
 mod domains;
 mod killed;
 mod life;
+mod origins;
 mod setup;
