@@ -1,10 +1,11 @@
 //! What sandboxes serve is another origin than the server's own pages, and sees nothing of a session there.
 
-use crate::domains::echoing;
+use crate::domains::{echoing, serving};
 use crate::setup::{Client, Place, eventually};
 use reqwest::blocking::{Client as Http, Response};
 use reqwest::redirect::Policy;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::process::Command;
 
 const COOKIES: &str = "holm_session=hush; __Host-holm_session=hush; holm_form=hush; app=1";
 
@@ -90,5 +91,63 @@ fn a_server_with_a_name_has_its_content_at_hosts_below_it() {
     assert!(told.contains("app=1") && !told.contains("hush"), "{told}");
     let moved = ask(&format!("{}/-/{label}.preview/x", client.base), &[("host", "holm.test")]);
     assert_eq!((moved.status().as_u16(), header(&moved, "location")), (307, &*format!("{url}/x")));
+    place.clear(server, &client);
+}
+
+/// Answers with a page that tries what a page of the same origin could do, and shows what came of it.
+const CURIOUS: &str = r#"cat > /tmp/page <<'END'
+<!doctype html><title>curious</title><body>not yet<script>
+const tried = async (what) => { try { return String(await what()) } catch (error) { return error.name } };
+(async () => {
+  document.cookie;
+  const found = {};
+  found.origin = self.origin;
+  found.storage = await tried(() => localStorage.length);
+  found.worker = await tried(() => navigator.serviceWorker.register("sw.js"));
+  found.pages = await tried(() => fetch("http://holm.test:MANAGEMENT/oauth/sign-in", { credentials: "include" }));
+  document.cookie = "holm_session=theirs; path=/; domain=localhost";
+  document.cookie = "app=1; path=/";
+  found.cookies = document.cookie;
+  return found;
+})().catch((error) => ({ refused: error.name })).then((found) => { document.body.textContent = "found " + JSON.stringify(found) });
+</script>
+END
+cat > /tmp/echo <<'END'
+while read -r line; do [ "$line" = "$(printf '\r')" ] && break; done
+printf 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\nContent-Length: %s\r\n\r\n' "$(wc -c < /tmp/page)"
+cat /tmp/page
+END"#;
+
+/// What a real browser makes of the page at an address; `holm.test` is this machine to it.
+fn browse(url: &str) -> Value {
+    let profile = tempfile::tempdir().unwrap();
+    let mut chromium = Command::new("chromium");
+    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]);
+    chromium.args(["--host-resolver-rules=MAP holm.test 127.0.0.1", "--virtual-time-budget=10000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
+    let shown = String::from_utf8(chromium.output().expect("chromium").stdout).unwrap();
+    let found = shown.split_once("found ").and_then(|(_, rest)| rest.split_once("</body>"));
+    serde_json::from_str(found.unwrap_or_else(|| panic!("{url}: {shown}")).0).unwrap()
+}
+
+#[test]
+fn a_real_browser_gives_a_page_by_path_no_origin() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    let port = client.base.rsplit(':').next().unwrap();
+    serving(&client, "main", "box", &CURIOUS.replace("MANAGEMENT", port));
+    let (content, url) = (content(&place), preview(&client));
+    let path = url.strip_prefix(&content).unwrap();
+    let content_port = content.rsplit(':').next().unwrap();
+
+    let by_path = browse(&format!("http://holm.test:{content_port}{path}/"));
+    assert_eq!(by_path, json!({"refused": "SecurityError"}), "its document has no cookies");
+    // This machine's browsers go on to a host that is the page's own: nothing is missing there but what is ours.
+    let by_host = browse(&format!("{url}/"));
+    let wanted = json!({
+        "origin": format!("http://{}.localhost:{content_port}", path.trim_start_matches("/-/")),
+        "storage": "0", "worker": "SecurityError", "pages": "TypeError", "cookies": "app=1",
+    });
+    assert_eq!(by_host, wanted);
     place.clear(server, &client);
 }
