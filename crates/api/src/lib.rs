@@ -17,7 +17,6 @@ mod executions;
 pub mod fleet;
 mod furnish;
 mod headers;
-mod hosts;
 mod limits;
 mod listed;
 mod mcp;

@@ -10,6 +10,8 @@ use types::wire::Region;
 pub struct Settings {
     /// Where callers reach this server, without a trailing slash.
     pub public_url: String,
+    /// Where callers reach what workspaces serve: another host or port than the server's own pages.
+    pub content_url: String,
     pub regions: Vec<Region>,
     pub catalogue: Catalogue,
     /// Bytes of a request body; more are refused.

@@ -223,7 +223,7 @@ async fn an_address_belongs_to_one_preview_unless_it_is_taken_over() {
     cloud.post("/v0/sandboxes", named("two")).await.ok();
     let preview = |name: &str| json!({"metadata": {"name": name}, "spec": {"port": 3000, "prefixUrl": "shop"}});
     let made = cloud.post("/v0/sandboxes/one/previews", preview("a")).await.ok();
-    assert_eq!(made["spec"]["url"], "http://localhost:8080/-/shop-main.preview");
+    assert_eq!(made["spec"]["url"], "http://localhost:8081/-/shop-main.preview");
     let message = cloud.post("/v0/sandboxes/two/previews", preview("b")).await.refused(409);
     assert!(message.contains("`a`") && message.contains("`one`"), "{message}");
     cloud.post("/v0/sandboxes/two/previews?force=true", preview("b")).await.ok();

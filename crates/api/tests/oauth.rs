@@ -117,7 +117,7 @@ fn guarded(page: &Page) {
     assert!(header("content-security-policy").starts_with("default-src 'none'; style-src 'self'; form-action 'self'"));
     assert!(header("content-security-policy").contains("frame-ancestors 'none'"));
     assert_eq!(header("x-frame-options"), "DENY");
-    assert_eq!(header("referrer-policy"), "no-referrer");
+    assert_eq!(header("referrer-policy"), "same-origin");
     assert_eq!(header("cache-control"), "no-store");
     assert!(!page.text.contains("<script") && !page.text.contains("style="));
 }
@@ -171,6 +171,18 @@ async fn a_form_of_another_site_is_refused() {
     let cross = Request::post(&*start).header(header::CONTENT_TYPE, FORM).header("sec-fetch-site", "cross-site");
     let page = browser.send(cross, form(&[("decision", "allow"), ("proof", &*proof)])).await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
+    // Browsers that say no more: another port of our host is another origin, though it shares our cookies.
+    let host = |from: &str| Request::post(&*start).header("host", "localhost:8080").header("origin", from.to_owned());
+    for (origin, wanted) in [
+        ("http://localhost:8081", StatusCode::FORBIDDEN),
+        ("null", StatusCode::FORBIDDEN),
+        ("https://evil.example", StatusCode::FORBIDDEN),
+        ("http://localhost:8080", StatusCode::SEE_OTHER),
+    ] {
+        let post = host(origin).header(header::CONTENT_TYPE, FORM);
+        let page = browser.send(post, form(&[("decision", "allow"), ("proof", &*proof)])).await;
+        assert_eq!(page.status, wanted, "{origin}");
+    }
     // The proof of one browser is none in another.
     let mut other = Browser::new(&cloud);
     other.sign_in(&start).await;
@@ -184,6 +196,18 @@ async fn signing_in_leads_nowhere_else() {
     for next in ["https://evil.example/", "//evil.example", "/\\evil.example", "/v0/workspaces"] {
         assert_eq!(Browser::new(&cloud).sign_in(next).await.location(), "/oauth/sign-in", "{next}");
     }
+    for next in ["/oauth/device/../../-/p.preview/", "/oauth/device/%2e%2e/%2e%2e/-/p.preview/", "/oauth/devices"] {
+        assert_eq!(Browser::new(&cloud).sign_in(next).await.location(), "/oauth/sign-in", "{next}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_for_our_pages_alone() {
+    let cloud = Cloud::start().await;
+    let signed_in = Browser::new(&cloud).sign_in("/oauth/device").await;
+    let cookie = signed_in.headers[header::SET_COOKIE].to_str().unwrap();
+    assert!(cookie.starts_with("holm_session=") && cookie.contains("; HttpOnly; SameSite=Lax;"), "{cookie}");
+    assert!(cookie.contains("; Path=/oauth;") && !cookie.contains("Domain"), "{cookie}");
 }
 
 #[tokio::test]

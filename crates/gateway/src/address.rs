@@ -134,11 +134,16 @@ fn cut(text: Cow<'_, str>, from: usize, to: usize) -> Cow<'_, str> {
 fn by_path(path: &str) -> Option<Address<'_>> {
     if let Some(behind) = path.strip_prefix(BY_PATH) {
         let (segment, rest) = segment(behind);
-        let label = segment.strip_suffix(PREVIEW)?;
+        let label = segment.strip_suffix(PREVIEW).filter(|label| is_label(label))?;
         let root = &path[..path.len() - rest.len()];
         return Some(Address { place: Place::Preview { label: label.into(), root }, rest });
     }
     sandbox_path(path).or_else(|| sandbox_path(path.strip_prefix("/run")?))
+}
+
+/// What could be in front of a host name, to which such a path may be sent on.
+fn is_label(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// `/{workspace}/sandboxes/{name}` and what follows.

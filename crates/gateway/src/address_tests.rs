@@ -33,6 +33,9 @@ fn places_are_read_from_hosts_and_paths() {
     check("h", "/w/sandboxes//n", Ok(None));
     check("h", "/w/sandboxes/../x", Ok(Some((sandbox("w", ".."), "/x"))));
     check("h", "/-/a.preview/x", Ok(Some((preview("a", "/-/a.preview"), "/x"))));
+    check("h", "/-/.preview/x", Ok(None));
+    check("h", "/-/evil.example\\.preview/x", Ok(None));
+    check("h", "/-/x@evil.example:80.preview/x", Ok(None));
     check("A.Preview.Localhost:80", "/-/b.preview/x", Ok(Some((preview("a", "/"), "/-/b.preview/x"))));
     check("a.b.preview.holm.test", "/", Ok(None));
     check("sbx-a-b.r.holm.test", "/x", Ok(Some((Place::Label("a-b".into()), "/x"))));

@@ -2,11 +2,13 @@
 
 use crate::address::Address;
 use crate::body::{Body, BoxError, Outgoing};
+use crate::cookies;
 use crate::exchange::{Answer, exchange};
 use crate::guard::Guard;
 use crate::headers;
 use crate::keeper::{EnterError, Keeper, Visit};
 use crate::machine::Machine;
+use crate::origin::{self, Site};
 use crate::preview;
 use crate::problem::Problem;
 use crate::rooms::{Limit, Turned};
@@ -17,7 +19,9 @@ use crate::timing::Timing;
 use crate::way::{Decided, Way, decide};
 use crate::wire::Pulse;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, SET_COOKIE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, REFERRER_POLICY, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use http_body::Body as HttpBody;
@@ -58,6 +62,7 @@ pub struct Peer {
     pub address: IpAddr,
     /// It came over TLS.
     pub secure: bool,
+    pub site: Site,
 }
 
 impl Gateway {
@@ -230,16 +235,14 @@ impl Inner {
             all.insert(HOST, host);
         }
         headers::remove_hop(all);
-        headers::remove_ours(all);
+        headers::remove_ours(all, way.preview.as_ref().map(|preview| &preview.request_headers));
         // Answered here, by beginning to read the body.
         all.remove(EXPECT);
         if way.pass.strips_authorization {
             all.remove(AUTHORIZATION);
         }
-        headers::join_cookies(all);
-        if way.preview.is_some() {
-            preview::remove_cookie(all);
-        }
+        cookies::to_workload(all);
+        preview::clean_referer(all);
         headers::forwarded(all, peer, self.settings.trust_forwarded);
         if !all.contains_key(headers::REQUEST_ID)
             && let Ok(id) = HeaderValue::try_from(self.world.random_text(20))
@@ -263,7 +266,8 @@ impl Inner {
 }
 
 impl Peer {
-    const UNKNOWN: Self = Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), secure: false };
+    const UNKNOWN: Self =
+        Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), secure: false, site: Site::Management };
 }
 
 /// What this edge and a workload could read in two ways is read by neither.
@@ -312,8 +316,12 @@ fn decorate(all: &mut HeaderMap, way: Way, timing: Timing) {
     if let Some(preview) = &way.preview {
         headers::set_all(all, &preview.response_headers);
     }
+    cookies::from_workload(all, way.root.as_deref());
+    origin::confine(all, way.root.is_some());
     if let Some(cookie) = way.pass.cookie {
         all.append(SET_COOKIE, cookie);
+        // The address of this answer holds a token.
+        all.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     }
     if let Some(timing) = timing.header() {
         all.append(headers::SERVER_TIMING, timing);

@@ -13,6 +13,7 @@ macro_rules! names {
 }
 
 names! {
+    SERVICE_WORKER = "service-worker";
     PUBLISHED_AUTHORIZATION = "x-blaxel-authorization";
     NEUTRAL_AUTHORIZATION = "x-service-authorization";
     PREVIEW_TOKEN = "x-blaxel-preview-token";
@@ -45,6 +46,9 @@ const OURS: [HeaderName; 9] = [
     FALLBACK_DOMAIN,
 ];
 
+/// What this edge says of the caller, unless a proxy in front of it has said so.
+const FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+
 /// What holds for one connection only.
 const HOP: [HeaderName; 8] = [
     header::CONNECTION,
@@ -62,8 +66,7 @@ pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in wanted {
         let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else { continue };
-        let reserved = HOP.contains(&name) || OURS.contains(&name) || name == header::CONTENT_LENGTH || name == SOURCE;
-        if !reserved {
+        if !is_reserved(&name) {
             headers.insert(name, value);
         }
     }
@@ -77,10 +80,31 @@ pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
     }
 }
 
-pub(crate) fn remove_ours(headers: &mut HeaderMap) {
+/// Whether many servers hand both to what runs on them under one name: `a_b` and `a-b` are one variable there.
+fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
+    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    a.as_str().len() == b.as_str().len() && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
+}
+
+/// Takes away what only this edge says, and what a workload could take for it. `preview` is what is set later on.
+pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
     for name in OURS {
         headers.remove(name);
     }
+    let said_here =
+        |name: &HeaderName| is_reserved(name) || FORWARDED.iter().chain([&REQUEST_ID]).any(|said| are_one(name, said));
+    let set_later =
+        |name: &HeaderName| preview.is_some_and(|set| set.keys().any(|set| set != name && are_one(set, name)));
+    let is_disguised = |name: &&HeaderName| (name.as_str().contains('_') && said_here(name)) || set_later(name);
+    let disguised: Vec<HeaderName> = headers.keys().filter(is_disguised).cloned().collect();
+    for name in disguised {
+        headers.remove(name);
+    }
+}
+
+/// Whether no preview may set it, in any spelling.
+fn is_reserved(name: &HeaderName) -> bool {
+    HOP.iter().chain(&OURS).chain([&header::CONTENT_LENGTH, &SOURCE]).any(|reserved| are_one(name, reserved))
 }
 
 /// The protocol that a client wants to change to. `h2c` would let later requests on the connection pass unseen.
@@ -131,22 +155,10 @@ fn remove_named(headers: &mut HeaderMap) {
     }
 }
 
-/// HTTP/2 may send a cookie in parts, HTTP/1.1 must not.
-pub(crate) fn join_cookies(headers: &mut HeaderMap) {
-    let mut cookies = headers.get_all(header::COOKIE).iter();
-    if cookies.next().is_none() || cookies.next().is_none() {
-        return;
-    }
-    let all: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    if let Ok(joined) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
-        headers.insert(header::COOKIE, joined);
-    }
-}
-
 /// Says whom the request came from and what it asked for.
 pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bool) {
     if !trusted {
-        for name in [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED] {
+        for name in FORWARDED {
             headers.remove(name);
         }
     }

@@ -7,6 +7,7 @@
 //! ```text
 //! Gateway::serve ── address    where to: one parser for the check and for the way
 //!                ├─ way        whether it may, and what is asked of whom
+//!                │  origin   whose origin a browser takes the answer for
 //!                ├─ keeper     held until the instance is awake, which the visit keeps so
 //!                ├─ exchange   sent over a wire; spare wires are kept while the instance is awake
 //!                └─ body       the answer as it comes; at its end the wire is spare again and the visit over
@@ -17,6 +18,7 @@
 
 mod address;
 mod body;
+mod cookies;
 mod credentials;
 mod exchange;
 mod gateway;
@@ -24,6 +26,7 @@ mod guard;
 mod headers;
 mod keeper;
 mod machine;
+mod origin;
 mod preview;
 mod problem;
 mod query;
@@ -42,5 +45,6 @@ pub use gateway::{Gateway, Parts, Peer};
 pub use guard::{BoxFuture, Caller, Guard, Refused};
 pub use keeper::{CallError, EnterError, Found, Keeper, Look, Phase, RestError, Visit};
 pub use machine::{Machine, MachineError};
+pub use origin::Site;
 pub use routes::Routes;
 pub use settings::Settings;

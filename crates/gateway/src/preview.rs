@@ -4,19 +4,23 @@ use crate::body::Body;
 use crate::headers;
 use crate::query;
 use crate::routes::Preview;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION};
+use http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION, REFERER, REFERRER_POLICY, SET_COOKIE,
+};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 use types::Timestamp;
+use types::browser::Fetch;
 use types::edge::{Opens, TokenRoute};
 
 pub(crate) const TOKEN_PARAMETER: &str = "bl_preview_token";
 /// Browsers say with it what a request is for; only they can.
 const FETCH_MODE: &str = "sec-fetch-mode";
-const COOKIE_NAME: &str = "holm_preview";
+/// Browsers keep the first for one host and a secure connection, whoever else sets it.
+const COOKIE_NAMES: [&str; 2] = ["__Host-holm_preview", "holm_preview"];
 /// What a cookie may hold as it is.
 const COOKIE_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -26,6 +30,8 @@ pub(crate) enum Key {
     None,
     Wrong,
     Kept,
+    /// By a cookie, but a page of another origin made the browser send it.
+    FromElsewhere,
     /// In the address itself: what the page loads next will come without it.
     InQuery {
         token: String,
@@ -45,49 +51,67 @@ pub(crate) fn key(head: &Parts, tokens: &[TokenRoute], now: Timestamp) -> Key {
     if let Some(token) = query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| opens(token)) {
         return Key::InQuery { token: token.into_owned() };
     }
-    if cookies(&head.headers).any(|token| opens(&token)) {
-        return Key::Kept;
+    let kept = cookies(&head.headers).any(|token| opens(&token));
+    match (kept, any) {
+        (true, _) if is_from_elsewhere(head) => Key::FromElsewhere,
+        (true, _) => Key::Kept,
+        (false, true) => Key::Wrong,
+        (false, false) => Key::None,
     }
-    if any { Key::Wrong } else { Key::None }
+}
+
+/// What browsers say of the request.
+pub(crate) fn fetch(head: &Parts) -> Fetch<'_> {
+    Fetch::of(head.method.as_str(), |name| head.headers.get(name)?.to_str().ok())
+}
+
+/// Whether a page of another origin made the browser ask, and could see or use what comes of it.
+fn is_from_elsewhere(head: &Parts) -> bool {
+    let fetch = fetch(head);
+    let header = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let own = head.uri.authority().map(Authority::as_str).or_else(header).unwrap_or_default();
+    fetch.is_from_elsewhere(|host| host.eq_ignore_ascii_case(own)) && !fetch.opens_page()
 }
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = all.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
     pairs
-        .filter(|(name, _)| *name == COOKIE_NAME)
+        .filter(|(name, _)| COOKIE_NAMES.contains(name))
         .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok().map(Into::into))
 }
 
-/// Lets a browser stay in: what a page loads carries the token without the page's doing. A page within the frame of
-/// another site is let in too, which browsers allow on secure connections only.
-pub(crate) fn cookie(token: &str, root: &str, secure: bool) -> Option<HeaderValue> {
-    let site = if secure { "SameSite=None; Secure" } else { "SameSite=Lax" };
+/// Lets a browser stay in: what a page loads carries the token without the page's doing. For its own pages only; within the
+/// frame of another site, which secure connections allow, it is kept for that site alone.
+pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Option<HeaderValue> {
+    let site = match (secure, fetch(head).is_framed()) {
+        (true, true) => "SameSite=None; Partitioned; Secure",
+        (true, false) => "SameSite=Lax; Secure",
+        (false, _) => "SameSite=Lax",
+    };
+    let name = if secure && root == "/" { COOKIE_NAMES[0] } else { COOKIE_NAMES[1] };
     let value = utf8_percent_encode(token, COOKIE_SAFE);
-    HeaderValue::try_from(format!("{COOKIE_NAME}={value}; Path={root}; HttpOnly; {site}")).ok()
+    HeaderValue::try_from(format!("{name}={value}; Path={root}; HttpOnly; {site}")).ok()
 }
 
-/// The workload has no use for the token, and must not be able to use it elsewhere.
-pub(crate) fn remove_cookie(headers: &mut HeaderMap) {
-    let holds = |value: &HeaderValue| value.as_bytes().windows(COOKIE_NAME.len()).any(|w| w == COOKIE_NAME.as_bytes());
-    if !headers.get_all(COOKIE).iter().any(holds) {
-        return;
-    }
-    let ours = |cookie: &&[u8]| {
-        let name = cookie.trim_ascii().split(|byte| *byte == b'=').next().unwrap_or_default();
-        name.trim_ascii() == COOKIE_NAME.as_bytes()
+/// The address of the page that asks may hold the token of the page.
+pub(crate) fn clean_referer(headers: &mut HeaderMap) {
+    let Some(referer) = headers.get(REFERER) else { return };
+    let cleaned = referer.to_str().ok().and_then(|text| {
+        let (page, query) = text.split_once('?')?;
+        let kept = query::without(query, |name| name == TOKEN_PARAMETER);
+        let cleaned = if kept.is_empty() { page.to_owned() } else { format!("{page}?{kept}") };
+        HeaderValue::try_from(cleaned).ok()
+    });
+    match cleaned {
+        Some(cleaned) => headers.insert(REFERER, cleaned),
+        None if holds(referer, TOKEN_PARAMETER) => headers.remove(REFERER),
+        None => None,
     };
-    let all: Vec<HeaderValue> = headers.get_all(COOKIE).iter().cloned().collect();
-    headers.remove(COOKIE);
-    for value in all {
-        let kept: Vec<&[u8]> = value.as_bytes().split(|byte| *byte == b';').filter(|cookie| !ours(cookie)).collect();
-        match HeaderValue::from_bytes(kept.join(&b';').trim_ascii()) {
-            Ok(value) if !value.is_empty() => {
-                headers.append(COOKIE, value);
-            }
-            _ => {}
-        }
-    }
+}
+
+fn holds(value: &HeaderValue, text: &str) -> bool {
+    value.as_bytes().windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// The answer to the question of a browser whether a page may send a request. Such questions never carry credentials.
@@ -103,8 +127,8 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
 }
 
 /// Sends a browser that opens a preview of this machine by its path to the host that the preview has for itself. There,
-/// links from the root of the page work, and the page is of another origin than the server's own pages. Programs stay:
-/// they rarely find hosts below `localhost`.
+/// links from the root of the page work, and its documents need no confining. Programs stay: they rarely find hosts below
+/// `localhost`.
 pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Response<Body>> {
     if head.headers.get(FETCH_MODE)? != "navigate" {
         return None;
@@ -116,13 +140,44 @@ pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Respo
         return None;
     }
     let port = authority.port().map(|port| format!(":{port}")).unwrap_or_default();
+    redirect(
+        StatusCode::TEMPORARY_REDIRECT,
+        &at(&format!("http://{label}.preview.localhost{port}"), rest, head.uri.query()),
+    )
+}
+
+/// Sends whoever asks for a preview beside the server's own pages to where it answers. Nothing is added to what was sent.
+pub(crate) fn to_content(head: &Parts, content_url: &str, label: &str, rest: &str) -> Option<Response<Body>> {
+    let place = at(&types::hosts::preview_url(content_url, label), rest, head.uri.query());
+    redirect(StatusCode::TEMPORARY_REDIRECT, &place)
+}
+
+/// Takes the token out of the address that a window shows, keeps in its history and tells others: the cookie that goes along
+/// stands for it from here on.
+pub(crate) fn without_token(head: &Parts, cookie: HeaderValue) -> Option<Response<Body>> {
+    let path = head.uri.path();
+    // Two slashes in front would be read as the name of another host.
+    let same_host = if path[1..].starts_with(['/', '\\']) { "/." } else { "" };
+    let query = head.uri.query().map(|query| query::without(query, |name| name == TOKEN_PARAMETER));
+    let query = query.as_deref().filter(|query| !query.is_empty());
+    let mut response = redirect(StatusCode::SEE_OTHER, &at(same_host, path, query))?;
+    response.headers_mut().append(SET_COOKIE, cookie);
+    Some(response)
+}
+
+fn at(place: &str, rest: &str, query: Option<&str>) -> String {
     let rest = if rest.is_empty() { "/" } else { rest };
-    let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{place}{rest}{query}")
+}
+
+fn redirect(status: StatusCode, location: &str) -> Option<Response<Body>> {
     let mut response = Response::new(Body::own(""));
-    *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+    *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(LOCATION, format!("http://{label}.preview.localhost{port}{rest}{query}").try_into().ok()?);
+    headers.insert(LOCATION, HeaderValue::try_from(location).ok()?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Some(response)
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Names of this server, in lower case: hosts of sandboxes and previews are below them.
     pub domains: Vec<String>,
+    /// Where callers reach what workspaces serve: an address with another host or port than the server's own pages.
+    pub content_url: String,
     /// Believe `X-Forwarded-*` of a request: only where a proxy stands in front of the server that sets them.
     pub trust_forwarded: bool,
     /// Where errors send their reader; the code follows behind `#`.
@@ -57,6 +59,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             domains: vec!["localhost".into()],
+            content_url: "http://localhost".into(),
             trust_forwarded: false,
             docs_url: "docs/edge-errors.md".into(),
             waiting_max: 1024,

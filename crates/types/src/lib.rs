@@ -4,8 +4,10 @@
 //! share is under [`parts`], and what is sent beside the kinds under [`wire`]. The JSON schema that a type derives is at once the published OpenAPI schema and
 //! the first check of what callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
 
+pub mod browser;
 pub mod edge;
 pub mod error;
+pub mod hosts;
 pub mod ids;
 pub mod kind;
 pub mod kinds;

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
+use types::browser::{COOKIE_PREFIX, Fetch};
 
 const COOKIE_BYTES_MAX: usize = 3000;
 
@@ -34,21 +35,24 @@ impl Cookie {
         }
     }
 
-    /// Over TLS the prefix makes browsers refuse such a cookie from any other host.
+    /// Over TLS the prefix makes browsers refuse such a cookie from any other host. The way to workloads knows our cookies by
+    /// [`types::browser::COOKIE_PREFIX`].
     fn name(self, secure: bool) -> String {
         let name = match self {
-            Self::Session => "holm_session",
-            Self::Form => "holm_form",
-            Self::Outside => "holm_outside",
-            Self::Next => "holm_next",
+            Self::Session => "session",
+            Self::Form => "form",
+            Self::Outside => "outside",
+            Self::Next => "next",
         };
-        format!("{}{name}", if secure { "__Host-" } else { "" })
+        format!("{}{COOKIE_PREFIX}{name}", if secure { "__Host-" } else { "" })
     }
 }
 
 /// What a request says of its browser.
 pub(super) struct Browser {
     secure: bool,
+    /// The host of our own pages as the settings have it, with its port.
+    own_host: String,
     headers: HeaderMap,
     form: String,
     form_is_new: bool,
@@ -57,10 +61,11 @@ pub(super) struct Browser {
 impl Browser {
     pub(super) fn of(auth: &Auth, headers: HeaderMap) -> Self {
         let secure = auth.issuer().starts_with("https:");
+        let own_host = auth.issuer().split('/').nth(2).unwrap_or_default().to_owned();
         let known = cookie(&headers, &Cookie::Form.name(secure));
         let form_is_new = known.is_none();
         let form = known.unwrap_or_else(|| auth.world().random_text(40));
-        Self { secure, headers, form, form_is_new }
+        Self { secure, own_host, headers, form, form_is_new }
     }
 
     pub(super) fn get(&self, which: Cookie) -> Option<String> {
@@ -87,13 +92,20 @@ impl Browser {
     /// Reads a form; refuses those that another site made.
     pub(super) fn form(&self, body: &[u8]) -> Result<Params, Box<Response>> {
         let refuse = |text: &str| Box::new(page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text));
-        let elsewhere = self.headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none");
         let params =
             Params::from_form(body).map_err(|_| refuse("The form could not be read. Go back and try again."))?;
-        if elsewhere || self.form_is_new || params.get("proof") != Some(self.proof_text().as_str()) {
+        if self.is_from_elsewhere() || self.form_is_new || params.get("proof") != Some(self.proof_text().as_str()) {
             return Err(refuse("Go back, reload the page and try again. Cookies must be allowed."));
         }
         Ok(params)
+    }
+
+    /// Whether a page of another origin sends the form. Content of workspaces is one where it has another port only, which
+    /// cookies do not tell apart.
+    fn is_from_elsewhere(&self) -> bool {
+        let field = |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let (host, own) = (field("host"), self.own_host.as_str());
+        Fetch::of("POST", field).is_from_elsewhere(|origin| origin == own || Some(origin) == host)
     }
 
     /// Gives the browser what its next form needs.
@@ -113,9 +125,11 @@ impl Browser {
     }
 
     fn write(&self, response: &mut Response, which: Cookie, value: &str, life_s: i64) {
-        let secure = if self.secure { "; Secure" } else { "" };
+        // With the path of our pages, browsers send it to nothing else of this host, whatever the port. The prefix of names over
+        // TLS does the same for other hosts, and leaves no choice of path.
+        let place = if self.secure { "Path=/; Secure" } else { "Path=/oauth" };
         let name = which.name(self.secure);
-        let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={life_s}{secure}");
+        let text = format!("{name}={value}; {place}; HttpOnly; SameSite=Lax; Max-Age={life_s}");
         if let Ok(text) = HeaderValue::from_str(&text) {
             response.headers_mut().append(header::SET_COOKIE, text);
         }
@@ -129,19 +143,17 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     (!value.is_empty() && value.len() <= COOKIE_BYTES_MAX).then(|| value.to_owned())
 }
 
-/// Where to go after signing in: only to pages of ours, so that nobody can lead a person elsewhere.
+/// Where to go after signing in: only to pages of ours, so that nobody can lead a person elsewhere. Their paths are compared as
+/// a whole: no dots, doubled slashes or encoded characters are left that a browser could read as another path.
 pub(super) fn safe_next(next: Option<&str>) -> &str {
-    const KNOWN: [&str; 3] = ["/oauth/authorize?", "/oauth/device", "/oauth/join?"];
-    match next {
-        Some(next) if KNOWN.iter().any(|known| next.starts_with(known)) && next.bytes().all(is_plain) => next,
-        _ => "/oauth/sign-in",
-    }
+    const PAGES: [&str; 3] = ["/oauth/authorize", "/oauth/device", "/oauth/join"];
+    let is_ours = |next: &str| PAGES.contains(&next.split('?').next().unwrap_or_default());
+    next.filter(|next| is_ours(next) && next.bytes().all(is_plain)).unwrap_or("/oauth/sign-in")
 }
 
-/// What an address may hold as it is written in headers; a backslash counts as a slash in browsers, and `;` ends a
-/// cookie.
+/// What an address may hold as it is written in headers; `;` ends a cookie, and nothing of ours has a `#`.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'\\' | b';' | b',' | b'"')
+    byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#' | b';' | b',' | b'"')
 }
 
 /// Asks to sign in first, then to come back.
@@ -156,6 +168,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn the_way_to_workloads_knows_our_cookies() {
+        for cookie in [Cookie::Session, Cookie::Form, Cookie::Outside, Cookie::Next] {
+            for secure in [false, true] {
+                assert!(types::browser::is_own_cookie(cookie.name(secure).as_bytes()));
+            }
+        }
+    }
+
+    #[test]
     fn nobody_is_led_elsewhere_after_signing_in() {
         assert_eq!(safe_next(Some("/oauth/device?user_code=X")), "/oauth/device?user_code=X");
         for next in [
@@ -163,6 +184,13 @@ mod tests {
             "//evil.example",
             "/\\evil.example",
             "/oauth/../../evil",
+            "/oauth/device/../../-/p.preview/",
+            "/oauth/device/%2e%2e/%2e%2e/-/p.preview/",
+            "/oauth/device/",
+            "/oauth/deviceful",
+            "/oauth//device",
+            "/oauth/%64evice",
+            "/oauth/device#/../..",
             "",
             "/oauth/authorize?\r\nX: y",
             "/oauth/device\\x",
@@ -173,8 +201,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_next_stays_here(next in "(/oauth/(authorize\\?|device|join\\?))?.{0,40}") {
-            prop_assert!(safe_next(Some(&next)).starts_with("/oauth/"));
+        fn any_next_leads_to_a_page_of_ours(next in "(/oauth/(authorize|device|join)[?/]?)?([./\\\\#?%]|%2[eEfF]|-/p.preview|.){0,12}") {
+            // As a browser reads it.
+            let base = url::Url::parse("http://127.0.0.1:8700/oauth/sign-in").unwrap();
+            let read = base.join(safe_next(Some(&next))).unwrap();
+            prop_assert_eq!(read.origin(), base.origin());
+            let ours = ["/oauth/sign-in", "/oauth/authorize", "/oauth/device", "/oauth/join"];
+            prop_assert!(ours.contains(&read.path()), "{}", read);
         }
     }
 }

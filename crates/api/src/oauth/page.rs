@@ -82,7 +82,8 @@ fn guarded(mut response: Response, destination: Option<&str>) -> Response {
     for (name, value) in [
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // Our own pages are told, or else browsers would not name the origin of our forms either.
+        (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ] {

@@ -50,7 +50,7 @@ impl Managed for CustomDomain {
         }
         let proof = desk.world().random_text(32);
         draft.state.txt_records = [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
-        let target = crate::hosts::record_target(&desk.app.settings.public_url, "domains");
+        let target = types::hosts::record_target(&desk.app.settings.public_url, "domains");
         draft.state.cname_records = Some(target);
         Ok(())
     }

@@ -3,7 +3,6 @@
 use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Draft, Held, Managed, Paging};
 use crate::error::Error;
-use crate::hosts::preview_url;
 use crate::query::Flag;
 use crate::reply::Reply;
 use auth::Member;
@@ -11,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use store::identity::workspaces;
+use types::hosts::preview_url;
 use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::wire::Message;
@@ -114,7 +114,7 @@ impl Managed for Preview {
         Some(match (wanted_label(desk, &held.wish), held.wish.spec.custom_domain.as_deref()) {
             (Some(host), Some(_)) => format!("{scheme}://{host}"),
             (None, Some(domain)) => format!("{scheme}://{own}.{domain}"),
-            (label, None) => preview_url(public_url, &label.unwrap_or(own)),
+            (label, None) => preview_url(&desk.app.settings.content_url, &label.unwrap_or(own)),
         })
     }
 

@@ -143,7 +143,7 @@ impl Managed for Model {
 impl Managed for Application {
     fn url(desk: &Desk, held: &Held<Self>) -> Option<String> {
         let label = format!("app-{}-{}", held.row.name, desk.member.workspace_name);
-        Some(crate::hosts::host_url(&desk.app.settings.public_url, &label))
+        Some(types::hosts::host_url(&desk.app.settings.content_url, &label))
     }
 
     fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {

@@ -95,6 +95,7 @@ impl Answer {
 pub fn settings() -> Settings {
     Settings {
         public_url: "http://localhost:8080".into(),
+        content_url: "http://localhost:8081".into(),
         regions: vec![Region { name: Some("local".into()), ..Region::default() }],
         catalogue: Catalogue::default(),
         body_max: 1 << 20,

@@ -6,6 +6,7 @@ mod errors;
 mod forward;
 mod hold;
 mod machine;
+mod origins;
 mod previews;
 mod sandboxes;
 mod sockets;

@@ -28,7 +28,7 @@ async fn a_public_preview_is_open_and_keeps_the_apps_credentials() {
     assert_eq!(told["headers"]["authorization"], "Bearer of-the-app");
     assert!(told["headers"].get("x-blaxel-subject-id").is_none());
     assert!(!told.to_string().contains("key-of-acme"), "{told}");
-    let told = stage.send(request("GET", "10.0.0.1:8700", "/-/p.preview/x", &[])).await.ok();
+    let told = stage.send_content(request("GET", "10.0.0.1:8701", "/-/p.preview/x", &[])).await.ok();
     assert_eq!(told["uri"], "/x");
 }
 
@@ -61,7 +61,7 @@ async fn a_token_in_the_address_stays_with_the_browser() {
     assert_eq!(reply.ok()["uri"], "/x?a=1&b");
     let cookie = reply.headers["set-cookie"].to_str().unwrap();
     assert_eq!(cookie, "holm_preview=secret; Path=/; HttpOnly; SameSite=Lax");
-    let reply = stage.send(request("GET", "h", "/-/p.preview/x?bl_preview_token=secret", &[])).await;
+    let reply = stage.send_content(request("GET", "h", "/-/p.preview/x?bl_preview_token=secret", &[])).await;
     assert!(reply.headers["set-cookie"].to_str().unwrap().contains("Path=/-/p.preview;"));
     // A token by header needs no memory.
     let reply = stage.send(request("GET", HOST, "/x", &[("x-blaxel-preview-token", "secret")])).await;
@@ -73,18 +73,21 @@ async fn a_browser_of_this_machine_goes_on_to_the_host_of_the_preview() {
     let stage = stage().await;
     stage.preview(private(3000));
     let opens = [("sec-fetch-mode", "navigate")];
-    for (host, port) in [("127.0.0.1:8700", ":8700"), ("[::1]:8700", ":8700"), ("localhost", "")] {
-        let reply = stage.send(request("GET", host, "/-/p.preview/x%2F?bl_preview_token=secret", &opens)).await;
+    for (host, port) in [("127.0.0.1:8701", ":8701"), ("[::1]:8701", ":8701"), ("localhost", "")] {
+        let reply = stage.send_content(request("GET", host, "/-/p.preview/x%2F?bl_preview_token=secret", &opens)).await;
         assert_eq!(reply.status, 307);
         let location = format!("http://p.preview.localhost{port}/x%2F?bl_preview_token=secret");
         assert_eq!(reply.headers["location"], location.as_str());
     }
-    let reply = stage.send(request("GET", "localhost", "/-/p.preview", &opens)).await;
+    let reply = stage.send_content(request("GET", "localhost", "/-/p.preview", &opens)).await;
     assert_eq!(reply.headers["location"], "http://p.preview.localhost/");
     // Elsewhere there is no such host, and programs do not find it.
-    stage.send(request("GET", "10.0.0.7", "/-/p.preview/", &opens)).await.problem(401, "AUTHENTICATION_REQUIRED");
-    stage.send(request("GET", "localhost", "/-/p.preview/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
-    stage.send(request("GET", "localhost", "/-/none.preview/", &opens)).await.problem(404, "ROUTE_NOT_FOUND");
+    stage
+        .send_content(request("GET", "10.0.0.7", "/-/p.preview/", &opens))
+        .await
+        .problem(401, "AUTHENTICATION_REQUIRED");
+    stage.send_content(request("GET", "localhost", "/-/p.preview/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    stage.send_content(request("GET", "localhost", "/-/none.preview/", &opens)).await.problem(404, "ROUTE_NOT_FOUND");
 }
 
 #[tokio::test]

@@ -35,9 +35,19 @@ async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
 }
 
 async fn open(stage: &Stage, host: &str, path: &str, bearer: Option<&str>) -> Result<WebSocketStream<TcpStream>, u16> {
+    let bearer = bearer.map(|bearer| ("authorization", format!("Bearer {bearer}")));
+    open_with(stage, host, path, bearer.as_slice()).await
+}
+
+async fn open_with(
+    stage: &Stage,
+    host: &str,
+    path: &str,
+    headers: &[(&'static str, String)],
+) -> Result<WebSocketStream<TcpStream>, u16> {
     let mut request = format!("ws://{host}{path}").into_client_request().unwrap();
-    if let Some(bearer) = bearer {
-        request.headers_mut().insert("authorization", format!("Bearer {bearer}").parse().unwrap());
+    for (name, value) in headers {
+        request.headers_mut().insert(*name, value.parse().unwrap());
     }
     let stream = TcpStream::connect(stage.address).await.unwrap();
     match tokio_tungstenite::client_async(request, stream).await {
@@ -85,6 +95,25 @@ async fn a_handshake_may_show_its_token_in_the_query() {
     // Only a handshake: a link must not carry a key.
     let plain = crate::stage::request("GET", "h", "/acme/sandboxes/box/?token=key-of-acme", &[]);
     stage.send(plain).await.problem(401, "AUTHENTICATION_REQUIRED");
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_opens_no_socket_with_a_kept_token() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    stage.preview(private(7));
+    let host = "p.preview.holm.test";
+    let by_cookie = |origin: &str| [("cookie", "holm_preview=secret".to_owned()), ("origin", origin.to_owned())];
+    for origin in ["http://evil.example", "http://other.preview.holm.test", "http://p.preview.holm.test:8700", "null"] {
+        assert_eq!(open_with(&stage, host, "/", &by_cookie(origin)).await.unwrap_err(), 403, "{origin}");
+        // Who knows the token does not borrow it.
+        let shown = [("origin", origin.to_owned())];
+        let mut socket = open_with(&stage, host, "/?bl_preview_token=secret", &shown).await.unwrap();
+        exchange(&mut socket, "a").await;
+    }
+    let mut socket = open_with(&stage, host, "/", &by_cookie("http://p.preview.holm.test")).await.unwrap();
+    exchange(&mut socket, "a").await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::machine::LoopbackMachine;
 use crate::workload::Workload;
 use bytes::Bytes;
-use gateway::{BoxFuture, Caller, Found, Gateway, Guard, Parts, Peer, Refused, Settings};
+use gateway::{BoxFuture, Caller, Found, Gateway, Guard, Parts, Peer, Refused, Settings, Site};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -46,7 +46,10 @@ impl Guard for OneKey {
 pub struct Stage {
     pub gateway: Gateway,
     pub machine: Arc<LoopbackMachine>,
+    /// Where the management interface would be.
     pub address: SocketAddr,
+    /// Where content answers, and nothing else.
+    pub content: SocketAddr,
     pub clock: Arc<AtomicI64>,
 }
 
@@ -54,6 +57,7 @@ pub struct Stage {
 pub fn settings() -> Settings {
     Settings {
         domains: vec!["holm.test".into()],
+        content_url: "http://10.0.0.7:8701".into(),
         standby_delay: None,
         launch_grace: Duration::ZERO,
         ..Settings::default()
@@ -67,10 +71,9 @@ impl Stage {
         let world = World::new(move || Timestamp::from_ms(time.load(Ordering::Relaxed)), |bytes| bytes.fill(7));
         let machine = Arc::new(LoopbackMachine::default());
         let gateway = Gateway::new(Parts { settings, guard: Arc::new(OneKey), machine: machine.clone(), world });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, gateway.clone()));
-        Self { gateway, machine, address, clock }
+        let address = listen(gateway.clone(), Site::Management).await;
+        let content = listen(gateway.clone(), Site::Content).await;
+        Self { gateway, machine, address, content, clock }
     }
 
     /// A sandbox of the workspace `acme` whose instance has the same name and runs.
@@ -99,16 +102,18 @@ impl Stage {
         Reply::read(self.begin(request).await).await
     }
 
+    /// Sends it to the listener for content.
+    pub async fn send_content(&self, request: Request<Full<Bytes>>) -> Reply {
+        Reply::read(begin(self.content, request).await).await
+    }
+
     /// The answer with its body still to come.
     pub async fn begin<B>(&self, request: Request<B>) -> Response<Incoming>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let stream = TcpStream::connect(self.address).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection.with_upgrades());
-        sender.send_request(request).await.unwrap()
+        begin(self.address, request).await
     }
 
     pub async fn get(&self, path: &str) -> Reply {
@@ -116,14 +121,32 @@ impl Stage {
     }
 }
 
-async fn serve(listener: TcpListener, gateway: Gateway) {
+async fn begin<B>(address: SocketAddr, request: Request<B>) -> Response<Incoming>
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    sender.send_request(request).await.unwrap()
+}
+
+async fn listen(gateway: Gateway, site: Site) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, gateway, site));
+    address
+}
+
+async fn serve(listener: TcpListener, gateway: Gateway, site: Site) {
     while let Ok((stream, peer)) = listener.accept().await {
         let gateway = gateway.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let gateway = gateway.clone();
             async move {
-                request.extensions_mut().insert(Peer { address: peer.ip(), secure: false });
-                if !gateway.takes(&request) {
+                request.extensions_mut().insert(Peer { address: peer.ip(), secure: false, site });
+                if site == Site::Management && !gateway.takes(&request) {
                     return Ok::<_, Infallible>(not_taken());
                 }
                 Ok(gateway.serve(request).await)

@@ -2,7 +2,7 @@
 
 use crate::machine::LoopbackMachine;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -113,6 +113,10 @@ impl Workload {
         let mut response = text(told.to_string());
         response.headers_mut().insert("x-blaxel-source", HeaderValue::from_static("platform"));
         response.headers_mut().insert("keep-alive", HeaderValue::from_static("timeout=5"));
+        for wanted in request.headers().get_all("x-answer") {
+            let (name, value) = wanted.to_str().unwrap().split_once(": ").unwrap();
+            response.headers_mut().append(HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+        }
         response
     }
 }

@@ -32,6 +32,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
     if !server.public_url.is_empty() {
         web_address("server.public_url", &server.public_url)?;
     }
+    if let Some(url) = &server.content_url {
+        content_url(url, &server.public_url)?;
+    }
     if server.roles.is_empty() {
         return wrong("server.roles", "is empty: name at least one of api, gateway, node");
     }
@@ -57,6 +60,22 @@ fn server(config: &Config) -> Result<(), Wrong> {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");
         }
+    }
+    Ok(())
+}
+
+/// A bare address has no hosts below it, so that it must differ as a whole from the one of the server's own pages.
+fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
+    const KEY: &str = "server.content_url";
+    web_address(KEY, url)?;
+    let parse = |text: &str| reqwest::Url::parse(text).ok();
+    let Some(content) = parse(url) else { return Ok(()) };
+    if content.path() != "/" {
+        return wrong(KEY, "must have no path: content has an origin of its own");
+    }
+    let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
+    if same && !types::hosts::has_hosts(url) {
+        return wrong(KEY, "is the origin of server.public_url: give another port, or a name that hosts can be below");
     }
     Ok(())
 }

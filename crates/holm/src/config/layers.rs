@@ -3,8 +3,10 @@
 //! The defaults double as the list of known keys and of their types: a key that they do not have is a mistake.
 
 use super::{Config, EXAMPLE, Error};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -177,6 +179,12 @@ fn walk(spans: &DeTable<'_>, values: &Table, above: &str, found: &mut impl FnMut
 pub(super) fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
     Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+pub(super) fn address_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let parse =
+        |text: String| text.parse().map_err(|_| D::Error::custom(format!("`{text}` is no address with a port")));
+    text_or_none(deserializer)?.map(parse).transpose()
 }
 
 pub(super) fn path_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {

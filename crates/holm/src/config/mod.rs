@@ -51,6 +51,10 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: String,
+    #[serde(deserialize_with = "layers::address_or_none")]
+    pub(crate) content_listen: Option<SocketAddr>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) content_url: Option<String>,
     pub(crate) roles: Vec<Role>,
     pub(crate) body_bytes_max: usize,
     pub(crate) header_timeout: Span,

@@ -73,6 +73,12 @@ fn a_wrong_value_says_what_is_right() {
     refused("[server]\ndrain_timeout = \"soon\"", &["`server.drain_timeout`", "`30s`"]);
     refused("[server]\ntls_key = \"key.pem\"", &["`server.tls_certificate`"]);
     refused("[server]\npublic_url = \"holm.example.org\"", &["`server.public_url`", "https://"]);
+    refused("[server]\ncontent_listen = \"8701\"", &["`server.content_listen`", "address"]);
+    refused("[server]\ncontent_url = \"https://x.org/c\"", &["`server.content_url`", "no path"]);
+    for own in ["http://10.0.0.7:8700", "http://localhost:80"] {
+        let text = format!("[server]\npublic_url = \"{own}\"\ncontent_url = \"{own}/\"");
+        refused(&text, &["`server.content_url`", "another port"]);
+    }
     refused("[domains]\nnameservers = [\"here\"]", &["`domains.nameservers`", "192.0.2.53"]);
     refused("[domains]\ncertificates = \"x\"", &["`domains.certificates`", "server.tls_certificate"]);
     refused("[domains.acme]\ndirectory = \"https://x.org/d\"", &["`domains.acme.directory`", "server.tls_certificate"]);

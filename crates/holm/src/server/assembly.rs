@@ -2,6 +2,7 @@
 
 use crate::config::{Config, Meter, Region};
 use crate::error::Error;
+use crate::server::addresses::Urls;
 use crate::server::dns::Dns;
 use api::App;
 use api::fleet::Fleet;
@@ -17,12 +18,12 @@ pub(crate) async fn api(
     config: &Config,
     store: &Store,
     world: &World,
-    public_url: &str,
+    urls: &Urls,
     auth: &Auth,
     fleet: Fleet,
     logs: Logs,
 ) -> Result<App, Error> {
-    let settings = api_settings(config, public_url)?;
+    let settings = api_settings(config, urls)?;
     let dns = Arc::new(Dns::open(&config.domains));
     let parts =
         api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, logs, dns };
@@ -58,10 +59,11 @@ fn outside(config: &Config) -> Option<Provider> {
     })
 }
 
-fn api_settings(config: &Config, public_url: &str) -> Result<api::Settings, Error> {
+fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
     let limits = &config.limits;
     Ok(api::Settings {
-        public_url: public_url.to_owned(),
+        public_url: urls.public.clone(),
+        content_url: urls.content.clone(),
         regions: config.placement.regions.iter().map(region).collect(),
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,

@@ -1,9 +1,9 @@
-//! The one listener's first question: the management side or the data plane?
+//! The first question of both listeners: the management side or the data plane?
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use gateway::Gateway;
+use gateway::{Gateway, Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
 use std::convert::Infallible;
@@ -18,8 +18,10 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let is_content = request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
         match &self.gateway {
-            Some(gateway) if gateway.takes(&request) => Ok(gateway.serve(request).await.map(Body::new)),
+            // The listener for content leads to nothing of the server's own.
+            Some(gateway) if is_content || gateway.takes(&request) => Ok(gateway.serve(request).await.map(Body::new)),
             _ => self.router.oneshot(request.map(Body::new)).await,
         }
     }

@@ -1,5 +1,6 @@
 //! The parts that run sandboxes and lead to them, as far as this process has them.
 
+use super::addresses::Urls;
 use super::edge::{Hosts, Local};
 use super::guard::Door;
 use crate::config::{self, Config, Role};
@@ -29,14 +30,14 @@ pub(crate) struct Sandboxes {
 }
 
 /// Opens what the roles of this process need.
-pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, public_url: &str) -> Result<Sandboxes, Error> {
+pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, urls: &Urls) -> Result<Sandboxes, Error> {
     let roles = &config.server.roles;
     if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
         return Ok(Sandboxes { fleet: Fleet::new(None, None), gateway: None, hosts: None, host: None });
     }
     let host = open_host(config.clone(), world.clone()).await?;
     let gateway = Gateway::new(gateway::Parts {
-        settings: gateway_settings(config, public_url),
+        settings: gateway_settings(config, urls),
         guard: Arc::new(Door(auth.clone())),
         machine: Arc::new(host.clone()),
         world: world.clone(),
@@ -169,12 +170,14 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
     Ok(own.with_file_name(GUEST))
 }
 
-fn gateway_settings(config: &Config, public_url: &str) -> gateway::Settings {
+fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
     let wishes = &config.gateway;
-    let own = reqwest::Url::parse(public_url).ok().and_then(|url| url.host_str().map(str::to_owned));
-    let domains = own.into_iter().chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
+    let host = |url: &String| reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let own = [&urls.public, &urls.content].into_iter().filter_map(host);
+    let domains = own.chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
     gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
+        content_url: urls.content.clone(),
         trust_forwarded: wishes.trust_forwarded,
         waiting_max: wishes.waiting_max,
         wait_timeout: wishes.wait_timeout.0,

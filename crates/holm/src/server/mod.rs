@@ -1,10 +1,11 @@
 //! The server: assembly, listening, observation and the orderly end.
 //!
-//! Order of the start: settings, log, port, store, first start, machine, API, serve. The port comes before the store so that
+//! Order of the start: settings, log, ports, store, first start, machine, API, serve. The ports come before the store so that
 //! a second server by mistake ends before it touches data; callers that come early wait in the kernel's queue.
-//! Order of the end: `/ready` says 503, the port closes, requests in flight finish, traces are sent.
+//! Order of the end: `/ready` says 503, the ports close, requests in flight finish, traces are sent.
 
 mod acme;
+mod addresses;
 pub(crate) mod assembly;
 mod callbacks;
 mod dns;
@@ -26,6 +27,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::world;
 use acme::Acme;
+use addresses::Addresses;
 use api::App;
 use auth::Auth;
 use edge::Hosts;
@@ -34,8 +36,6 @@ use jobs::logs::Logs;
 use observe::Observation;
 use probes::Probes;
 use serve::{Ending, Listener};
-use std::fs;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
@@ -43,8 +43,6 @@ use tls::{Certificates, Folder};
 use tokio_util::sync::CancellationToken;
 use types::World;
 
-/// Holds the bound address while the server runs.
-const ADDRESS_FILE: &str = "address";
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
@@ -53,15 +51,15 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let observation = Observation::start(&config).await?;
     let certificates = Certificates::open(&config.server)?;
     let listener = Listener::bind(&config.server, certificates.as_ref()).await?;
+    let addresses = Addresses::open(&config, &listener).await?;
+    let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
-    let address = listener.address()?;
-    let public_url = public_url(&config, listener.scheme(), address);
     let world = world::system();
-    first_start::greet(&config, &store, &world, &public_url).await?;
-    let auth = assembly::auth(&config, &store, &world, &public_url).await?;
+    first_start::greet(&config, &store, &world, &urls.public).await?;
+    let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let logs = assembly::logs(&config, &store);
-    let sandboxes = machine::open(&config, &auth, &world, &public_url).await?;
-    let app = assembly::api(&config, &store, &world, &public_url, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
+    let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
+    let app = assembly::api(&config, &store, &world, &urls, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &app)?;
     let ending = Ending::default();
@@ -86,10 +84,16 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
     tokio::spawn(follow_signals(ending.clone()));
-    write_address(&config, address)?;
-    tracing::info!(%address, public_url, start_ms = started.elapsed().as_millis(), "ready");
-    listener.serve(front, ending).await;
-    forget_address(&config);
+    addresses.tell(&config)?;
+    let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
+    tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
+    let content = async {
+        if let Some(content) = addresses.content {
+            content.serve(front.clone(), ending.clone()).await;
+        }
+    };
+    tokio::join!(content, listener.serve(front.clone(), ending.clone()));
+    addresses::forget(&config);
     // It ends with the draining, which is over; a failure in it was logged where it happened.
     let _ = fleet.await;
     let _ = sender.await;
@@ -116,29 +120,6 @@ fn keep_certificates(
         tokio::spawn(acme.run(hosts, ending.draining.clone()));
     }
     Ok(())
-}
-
-/// Where callers reach the server, unless it is told: on this machine.
-fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
-    match config.server.public_url.as_str() {
-        "" if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
-        "" => format!("{scheme}://{address}"),
-        told => told.trim_end_matches('/').to_owned(),
-    }
-}
-
-fn write_address(config: &Config, address: SocketAddr) -> Result<(), Error> {
-    let file = config.data.folder.join(ADDRESS_FILE);
-    let new = file.with_extension("new");
-    // Renamed, so that a reader never sees half an address.
-    let written = fs::write(&new, format!("{address}\n")).and_then(|()| fs::rename(&new, &file));
-    written.map_err(Error::io(format!("write {}", file.display())))
-}
-
-fn forget_address(config: &Config) {
-    if let Err(error) = fs::remove_file(config.data.folder.join(ADDRESS_FILE)) {
-        tracing::debug!(%error, "the address file could not be removed");
-    }
 }
 
 /// A server that nobody can ask to stop would have to be killed, so it rather ends.

@@ -4,7 +4,7 @@ use crate::config;
 use crate::error::Error;
 use crate::server::front::Front;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
-use gateway::Peer;
+use gateway::{Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -34,6 +34,7 @@ pub(crate) struct Listener {
     header_timeout: Duration,
     drain_timeout: Duration,
     places: Arc<Semaphore>,
+    site: Site,
 }
 
 impl Listener {
@@ -50,7 +51,16 @@ impl Listener {
             header_timeout: settings.header_timeout.0,
             drain_timeout: settings.drain_timeout.0,
             places: Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS))),
+            site: Site::Management,
         })
+    }
+
+    /// Another one for what workspaces serve. Both share the places for connections.
+    pub(crate) async fn for_content(&self, listen: SocketAddr) -> Result<Self, Error> {
+        let tcp = TcpListener::bind(listen).await;
+        let tcp = tcp.map_err(Error::io(format!("listen on {listen} (server.content_listen)")))?;
+        let (tls, places) = (self.tls.clone(), Arc::clone(&self.places));
+        Ok(Self { tcp, tls, places, site: Site::Content, ..*self })
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
@@ -68,7 +78,7 @@ impl Listener {
         while let Some((stream, peer, place)) = self.accept(&draining).await {
             let connection = Connection {
                 front: front.clone(),
-                peer: Peer { address: peer.ip(), secure: self.tls.is_some() },
+                peer: Peer { address: peer.ip(), secure: self.tls.is_some(), site: self.site },
                 tls: self.tls.clone(),
                 header_timeout: self.header_timeout,
                 watcher: graceful.watcher(),

@@ -18,9 +18,14 @@ END"#;
 
 /// A sandbox that echoes at port 3000.
 pub(crate) fn echoing(client: &Client, workspace: &str, name: &str) {
+    serving(client, workspace, name, ECHO);
+}
+
+/// A sandbox that answers at port 3000 as the script `/tmp/echo` does, which `write` makes.
+pub(crate) fn serving(client: &Client, workspace: &str, name: &str, write: &str) {
     client.done("POST", &format!("/v0/sandboxes?workspace={workspace}"), Some(&body(name, &json!({}))));
     let process = format!("/{workspace}/sandboxes/{name}/process");
-    let write = json!({"command": ECHO, "waitForCompletion": true});
+    let write = json!({"command": write, "waitForCompletion": true});
     assert_eq!(client.done("POST", &process, Some(&write))["exitCode"], 0);
     let serve = json!({"command": "nc -ll -p 3000 -e /bin/sh /tmp/echo", "waitForPorts": [3000], "keepAlive": true, "timeout": 0});
     client.done("POST", &process, Some(&serve));

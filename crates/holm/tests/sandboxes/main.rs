@@ -11,4 +11,5 @@ mod domains;
 mod hostile;
 mod killed;
 mod life;
+mod origins;
 mod setup;

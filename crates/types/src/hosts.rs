@@ -1,8 +1,26 @@
-//! Addresses by host name: previews and applications answer under a host of their own.
+//! Addresses of what workspaces serve: a host of its own for each preview and application, or a path where the server has
+//! no name that hosts could be below.
+//!
+//! `content_url` is where that is reached. It is never an origin of the server's own pages: a name has hosts below it,
+//! which are origins of their own, and a bare address has another port.
 
-/// The address of the host that has `label` in front of the server's own name.
-pub(crate) fn host_url(public_url: &str, label: &str) -> String {
-    let (scheme, host, port) = parts(public_url);
+const LOCALHOST: &str = "localhost";
+
+/// Whether everybody finds hosts below the host of this address: it is a name and not a bare address.
+pub fn has_hosts(url: &str) -> bool {
+    let (_, host, _) = parts(url);
+    host != LOCALHOST && ip(host).is_none()
+}
+
+/// The same scheme and host with another port.
+pub fn with_port(scheme: &str, url: &str, port: u16) -> String {
+    let (_, host, _) = parts(url);
+    format!("{scheme}://{host}:{port}")
+}
+
+/// The address of the host that has `label` in front of the name of `content_url`.
+pub fn host_url(content_url: &str, label: &str) -> String {
+    let (scheme, host, port) = parts(content_url);
     // Hosts below `localhost` work in browsers; below an IP address there are none.
     match ip(host) {
         Some(ip) if ip.is_loopback() => format!("{scheme}://{label}.localhost{port}"),
@@ -12,7 +30,7 @@ pub(crate) fn host_url(public_url: &str, label: &str) -> String {
 }
 
 /// What records of custom domains name to lead here: a host below the server's own, or its address where it has no name.
-pub(crate) fn record_target(public_url: &str, label: &str) -> String {
+pub fn record_target(public_url: &str, label: &str) -> String {
     let (_, host, _) = parts(public_url);
     match ip(host) {
         Some(ip) if ip.is_loopback() => format!("{label}.localhost"),
@@ -21,20 +39,19 @@ pub(crate) fn record_target(public_url: &str, label: &str) -> String {
     }
 }
 
-/// The address of a preview. On a server for this machine alone it is a path, because programs rarely find hosts below
-/// `localhost`; the data plane sends browsers, which do, from there to the host.
-pub(crate) fn preview_url(public_url: &str, label: &str) -> String {
-    let (scheme, host, port) = parts(public_url);
-    let is_local = host == "localhost" || ip(host).is_some_and(|ip| ip.is_loopback());
-    match is_local {
-        true => format!("{scheme}://{host}{port}/-/{label}.preview"),
-        false => host_url(public_url, &format!("{label}.preview")),
+/// The address of a preview. Without a name it is a path, also on a server for this machine alone: programs rarely find hosts
+/// below `localhost`. The data plane sends browsers, which do, from there to the host.
+pub fn preview_url(content_url: &str, label: &str) -> String {
+    let (scheme, host, port) = parts(content_url);
+    match has_hosts(content_url) {
+        true => host_url(content_url, &format!("{label}.preview")),
+        false => format!("{scheme}://{host}{port}/-/{label}.preview"),
     }
 }
 
 /// Scheme, host, and the port with its colon.
-fn parts(public_url: &str) -> (&str, &str, &str) {
-    let (scheme, rest) = public_url.split_once("://").unwrap_or(("http", public_url));
+fn parts(url: &str) -> (&str, &str, &str) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let rest = rest.trim_end_matches('/');
     let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     match rest.rfind(':').filter(|colon| is_port(&rest[colon + 1..])) {
@@ -49,7 +66,16 @@ fn ip(host: &str) -> Option<std::net::IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{host_url, preview_url, record_target};
+    use super::{has_hosts, host_url, preview_url, record_target, with_port};
+
+    #[test]
+    fn only_names_have_hosts_below_them() {
+        assert!(has_hosts("https://holm.example.com:8443/"));
+        for bare in ["http://localhost:8700", "http://127.0.0.1", "http://[2001:db8::7]:8080/", "https://10.0.0.7"] {
+            assert!(!has_hosts(bare), "{bare}");
+        }
+        assert_eq!(with_port("http", "http://[::1]:8700", 8701), "http://[::1]:8701");
+    }
 
     #[test]
     fn a_host_is_put_in_front_where_hosts_can_be() {
