@@ -262,28 +262,45 @@ fn typed<T: DeserializeOwned + JsonSchema>(value: Value, checker: &OnceLock<Chec
     })
 }
 
+/// A request whose caller is known and whose body has arrived, before anything is read into the types of its operation.
+/// Most of the checks are here, so that they are compiled for three ways to be admitted and not for every operation.
+struct Admitted<W> {
+    who: W,
+    version: ApiVersion,
+    path: Path,
+    raw: Bytes,
+    once: Option<OnceKey>,
+    parts: Parts,
+}
+
+impl<W: Who> Admitted<W> {
+    async fn read(app: &App, line: &Line, request: Request) -> Result<Self, Error> {
+        let (mut parts, body) = request.into_parts();
+        let version = headers::version(&parts.headers)?;
+        let path = path(&mut parts).await?;
+        let named = named_workspace(&path, line, parts.uri.query().unwrap_or_default());
+        let asked = Asked {
+            token: headers::bearer(&parts.headers),
+            workspace: named.as_deref().or_else(|| headers::workspace(&parts.headers)),
+        };
+        let who = W::admit(app, line.needs, &asked).await?;
+        let raw = raw_body(body, app.settings.body_max).await?;
+        let once = OnceKey::read(&parts, &raw)?;
+        Ok(Self { who, version, path, raw, once, parts })
+    }
+}
+
 impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
-    /// Checks a request in the order in which a caller can mend it: version, credentials, rights, path, query, body.
+    /// Checks a request in the order in which a caller can mend it: version, path, credentials, rights, body, query.
     pub(crate) async fn read(
         app: App,
         line: &Line,
         checker: &OnceLock<Checker>,
         request: Request,
     ) -> Result<Self, Error> {
-        let (mut parts, body) = request.into_parts();
-        let version = headers::version(&parts.headers)?;
-        let path = path(&mut parts).await?;
-        let query = parts.uri.query().unwrap_or_default();
-        let named = named_workspace(&path, line, query);
-        let asked = Asked {
-            token: headers::bearer(&parts.headers),
-            workspace: named.as_deref().or_else(|| headers::workspace(&parts.headers)),
-        };
-        let who = W::admit(&app, line.needs, &asked).await?;
-        let raw = raw_body(body, app.settings.body_max).await?;
-        let once = OnceKey::read(&parts, &raw)?;
+        let Admitted { who, version, path, raw, once, parts } = Admitted::<W>::read(&app, line, request).await?;
         let body = B::read(&raw, &path, &app.world, checker)?;
-        let query = parse_query(query)?;
+        let query = parse_query(parts.uri.query().unwrap_or_default())?;
         let if_match = headers::if_match(&parts.headers)?;
         Ok(Self { app, who, path, query, body, version, needs: line.needs, once, if_match, headers: parts.headers })
     }
@@ -330,18 +347,18 @@ pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Byt
 }
 
 fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
+    let given = given(query)?;
+    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(given.as_bytes()));
+    serde_path_to_error::deserialize(pairs)
+        .map_err(|error| Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner())))
+}
+
+/// The query without the parameters that clients send empty for "not given".
+fn given(query: &str) -> Result<String, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     if pairs.clone().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
         return Err(Error::Malformed("the query holds a NUL character".into()));
     }
-    let pairs: Vec<_> = pairs.filter(|(_, value)| !value.is_empty()).collect();
-    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(form_urlencoded::parse(
-        encoded(&pairs).as_bytes(),
-    )))
-    .map_err(|error| Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner())))
-}
-
-/// The pairs again, without those that clients send empty for "not given".
-fn encoded(pairs: &[(std::borrow::Cow<'_, str>, std::borrow::Cow<'_, str>)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    let given = pairs.filter(|(_, value)| !value.is_empty());
+    Ok(form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish())
 }

@@ -127,7 +127,9 @@ impl Error {
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Gone(_) => (StatusCode::GONE, "gone"),
             Self::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
-            Self::Quota { kind: KindName::Sandbox, .. } | Self::OverShare(_) => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
+            Self::Quota { kind: KindName::Sandbox, .. } | Self::OverShare(_) => {
+                (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED")
+            }
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
             Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
             Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),

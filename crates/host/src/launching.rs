@@ -3,8 +3,8 @@
 use crate::instances::machine_id;
 use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
-use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use admission::Refused;
+use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use images::{Config, Credentials, Image, Reference};
 use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;
