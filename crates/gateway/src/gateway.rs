@@ -124,12 +124,7 @@ impl Inner {
             Decided::Way(way) => way,
             Decided::Answer(response) => return Ok(response),
         };
-        let place = self.open.take(&way.sandbox.workspace_name, 1).map_err(Problem::Crowded)?;
-        let connection = head.extensions.remove::<Connection>();
-        if let (Some(connection), Some(caller)) = (&connection, &way.pass.caller) {
-            connection.signed_in(&caller.holder);
-        }
-        let mut lasting = Lasting::new(self, &head, from, &way);
+        let mut hold = self.hold(&mut head, from, &way)?;
         let upgrade = upgrade(&mut head);
         let over = Arc::new(AtomicBool::new(false));
         let (body, pulse) = self.outgoing(&head, body, &over)?;
@@ -141,19 +136,31 @@ impl Inner {
         let request = outgoing_request(head, &way, body);
 
         let mut timing = Timing::default();
-        let visit = self.visit(&way.sandbox, began, &mut timing).await?;
+        let answered = async {
+            let visit = self.visit(&way.sandbox, began, &mut timing).await?;
+            exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
+                if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
+            })
+        };
         let answer = tokio::select! {
             biased;
-            answer = exchange(visit, way.port, request, pulse, &mut timing) => answer,
-            () = lasting.outlived() => return Err(Refused::Unknown.into()),
+            answer = answered => answer?,
+            () = hold.lasting.outlived() => return Err(Refused::Unknown.into()),
         };
-        let answer = answer.map_err(|unanswered| {
-            if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
-        })?;
-        let hold = Hold { lasting, busy: connection.as_ref().map(Connection::begin), _place: place };
         let mut response = self.response(answer, upgrade.map(|(client, _)| client), hold)?;
         decorate(response.headers_mut(), way, timing);
         Ok(response)
+    }
+
+    /// Takes the place of a request that was let in, for as long as it goes on.
+    fn hold(self: &Arc<Self>, head: &mut Head, peer: Peer, way: &Way) -> Result<Hold, Problem> {
+        let place = self.open.take(&way.sandbox.workspace_name, 1).map_err(Problem::Crowded)?;
+        let connection = head.extensions.remove::<Connection>();
+        if let (Some(connection), Some(caller)) = (&connection, &way.pass.caller) {
+            connection.signed_in(&caller.holder);
+        }
+        let busy = connection.map(|connection| connection.begin());
+        Ok(Hold { lasting: Lasting::new(self, head, peer, way), busy, _place: place })
     }
 
     fn response(&self, answer: Answer, upgrade: Option<OnUpgrade>, hold: Hold) -> Result<Response<Body>, Problem> {
