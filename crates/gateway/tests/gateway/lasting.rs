@@ -26,7 +26,7 @@ async fn stage() -> Stage {
 
 async fn end_of(mut socket: WebSocketStream<TcpStream>) {
     let end = async { while let Some(Ok(_)) = socket.next().await {} };
-    tokio::time::timeout(PATIENCE, end).await.expect("the socket ends");
+    tokio::time::timeout(PATIENCE, end).await.unwrap();
 }
 
 #[tokio::test]
