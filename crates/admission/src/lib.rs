@@ -2,7 +2,14 @@
 //!
 //! A [`Pool`] counts one such resource. Nobody holds more than a share of it, and all together no more than there is, so
 //! the caller who takes too much is the one who is refused. Who counts as one owner is for the caller to say: a workspace,
-//! a credential, an address.
+//! a credential, an address. [`Connections`] are counted besides by whether their caller is known, and one that is not
+//! known makes room for the next. [`Recheck`] ends those that last when their caller would not be let in any more.
+
+mod connections;
+mod recheck;
+
+pub use connections::{Busy, Connection, Connections, Places};
+pub use recheck::{Recheck, Verdict};
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

@@ -8,6 +8,7 @@ use crate::fleet::Fleet;
 use crate::furnish::{as_admin, furnish};
 use crate::limits::Limits;
 use crate::settings::Settings;
+use crate::streams::Streams;
 use crate::usage;
 use auth::{Auth, Identity};
 use jobs::Queue;
@@ -45,7 +46,7 @@ pub struct Inner {
     pub(crate) cursors: CursorKey,
     pub(crate) drive_key: DriveKey,
     pub(crate) limits: Limits,
-    pub(crate) streams: Arc<tokio::sync::Semaphore>,
+    pub(crate) streams: Streams,
 }
 
 impl std::ops::Deref for App {
@@ -64,7 +65,7 @@ impl App {
         let bill = settings.bill.clone();
         store.write(move |tx| crate::bill::seed(tx, &bill)).await?;
         let limits = Limits::new(&settings, &world);
-        let streams = Arc::new(tokio::sync::Semaphore::new(settings.streams_max));
+        let streams = Streams::new(settings.streams);
         let machine = fleet.machine().map(|machine| machine.name().to_owned()).unwrap_or_default();
         let lives = usage::TaskLives { machine };
         let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);

@@ -6,11 +6,12 @@ use crate::headers;
 use crate::once::OnceKey;
 use crate::operation::{Line, Needs};
 use crate::query::NoQuery;
+use admission::Connection;
 use auth::{Identity, Member};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
-use http::HeaderMap;
 use http::request::Parts;
+use http::{Extensions, HeaderMap};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
@@ -67,6 +68,8 @@ pub(crate) trait Who: Sized + Send + 'static {
     fn admit(app: &App, needs: Needs, request: &Asked<'_>) -> impl Future<Output = Result<Self, Error>> + Send;
     /// Whose repetitions of one idempotency key belong together.
     fn realm(&self) -> String;
+    /// Who is known by credentials, if anybody.
+    fn identity(&self) -> Option<&Identity>;
 }
 
 /// What a request says of its caller.
@@ -86,13 +89,17 @@ impl Who for Anyone {
     fn realm(&self) -> String {
         "anyone".into()
     }
+
+    fn identity(&self) -> Option<&Identity> {
+        None
+    }
 }
 
 /// Who shows the credentials, counted against the rate of the key, or of the person behind a token.
 async fn identify(app: &App, asked: &Asked<'_>) -> Result<Arc<Identity>, Error> {
     let token = asked.token.ok_or(auth::Denied::Missing)?;
     let identity = app.auth.identify(token).await?;
-    app.limits.take_key(identity.key.as_ref().map_or(identity.subject.as_str(), |key| key.as_str()))?;
+    app.limits.take_key(identity.holder())?;
     Ok(identity)
 }
 
@@ -109,6 +116,10 @@ impl Who for Person {
     fn realm(&self) -> String {
         self.0.subject.as_str().to_owned()
     }
+
+    fn identity(&self) -> Option<&Identity> {
+        Some(&self.0)
+    }
 }
 
 impl Who for Member {
@@ -122,6 +133,10 @@ impl Who for Member {
 
     fn realm(&self) -> String {
         self.workspace.as_str().to_owned()
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        Some(&self.who)
     }
 }
 
@@ -284,6 +299,7 @@ impl<W: Who> Admitted<W> {
             workspace: named.as_deref().or_else(|| headers::workspace(&parts.headers)),
         };
         let who = W::admit(app, line.needs, &asked).await?;
+        note_sign_in(&parts.extensions, who.identity());
         let raw = raw_body(body, app.settings.body_max).await?;
         let once = OnceKey::read(&parts, &raw)?;
         Ok(Self { who, version, path, raw, once, parts })
@@ -311,6 +327,13 @@ impl<W, Q, B> Call<W, Q, B> {
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
         let Self { app, who, path, query: _, body, version, needs, once, if_match, headers } = self;
         Call { app, who, path, query: NoQuery {}, body, version, needs, once, if_match, headers }
+    }
+}
+
+/// Tells whoever accepted the connection that its caller is known.
+pub(crate) fn note_sign_in(extensions: &Extensions, who: Option<&Identity>) {
+    if let (Some(connection), Some(who)) = (extensions.get::<Connection>(), who) {
+        connection.signed_in(who.holder());
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Error {
     TooLarge { limit: usize },
     #[error("too many requests; try again in {retry_after_s} s")]
     TooMany { retry_after_s: u64 },
+    #[error("{0}; end some first, or try again later")]
+    Crowded(admission::Refused),
     #[error("{0}; try again later, or let it wait with `allowQueue`")]
     NoSlots(String),
     #[error(transparent)]
@@ -63,6 +65,12 @@ pub enum Error {
     NoMethod,
     #[error(transparent)]
     Store(store::Error),
+}
+
+impl From<admission::Refused> for Error {
+    fn from(refused: admission::Refused) -> Self {
+        Self::Crowded(refused)
+    }
 }
 
 impl From<Denied> for Error {
@@ -132,10 +140,14 @@ impl Error {
             }
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
             Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
-            Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),
+            Self::NoRoom(_) | Self::Crowded(admission::Refused::Total { .. }) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
+            }
             Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
-            Self::TooMany { .. } | Self::NoSlots(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::TooMany { .. } | Self::NoSlots(_) | Self::Crowded(admission::Refused::Share { .. }) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+            }
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
@@ -162,7 +174,7 @@ impl Error {
             Self::InvalidImage(unknown) => {
                 json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
             }
-            Self::NoRoom(_) | Self::NoSlots(_) => json!({"retryable": true}),
+            Self::NoRoom(_) | Self::NoSlots(_) | Self::Crowded(_) => json!({"retryable": true}),
             Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
             _ => return Map::new(),
         };
@@ -175,7 +187,7 @@ impl Error {
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::NoSlots(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
+            Self::NoSlots(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
             _ => None,
         }
     }

@@ -7,7 +7,9 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
 use std::num::NonZeroU32;
+use std::time::Duration;
 use types::World;
 
 /// The limiter's clock, so that tests decide the time.
@@ -25,10 +27,14 @@ impl Clock for WorldClock {
 struct Limiter {
     clock: WorldClock,
     keys: RateLimiter<String, DashMapStateStore<String>, WorldClock, NoOpMiddleware<Nanos>>,
+    tidied_at: Mutex<Nanos>,
 }
 
-/// Keys that are remembered; above it, those that have not asked for a while are forgotten.
+/// Keys that are remembered; above it, those that may ask as if they never had are forgotten. The others are as many as
+/// asked within the last seconds, and all of them are keys, people, workspaces and triggers that there are.
 const REMEMBERED_MAX: usize = 100_000;
+/// Looking through all keys takes a while: who has many of them must not make each request wait for it.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 impl Limiter {
     fn new(rate: Rate, world: &World) -> Self {
@@ -36,12 +42,27 @@ impl Limiter {
         let burst = NonZeroU32::new(rate.burst).unwrap_or(per_second);
         let clock = WorldClock(world.clone());
         let quota = Quota::per_second(per_second).allow_burst(burst);
-        Self { keys: RateLimiter::new(quota, DashMapStateStore::default(), clock.clone()), clock }
+        let keys = RateLimiter::new(quota, DashMapStateStore::default(), clock.clone());
+        Self { keys, clock, tidied_at: Mutex::new(Nanos::new(0)) }
+    }
+
+    /// Says whether it was time for it.
+    fn tidy(&self) -> bool {
+        let now = self.clock.now();
+        {
+            let mut tidied_at = self.tidied_at.lock();
+            if now < *tidied_at + Nanos::from(TIDY_EVERY) {
+                return false;
+            }
+            *tidied_at = now;
+        }
+        self.keys.retain_recent();
+        true
     }
 
     fn take(&self, key: &str) -> Result<(), Error> {
         if self.keys.len() > REMEMBERED_MAX {
-            self.keys.retain_recent();
+            self.tidy();
         }
         // The key is only copied when it is new to the limiter's map or refused.
         self.keys.check_key(&key.to_owned()).map_err(|refusal| {
@@ -100,5 +121,22 @@ mod tests {
         assert!(limiter.take("b").is_ok(), "another key is not concerned");
         now.fetch_add(1_000, Ordering::SeqCst);
         assert!(limiter.take("a").is_ok());
+    }
+
+    #[test]
+    fn many_keys_neither_free_who_is_refused_nor_slow_down_everybody() {
+        let now = Arc::new(AtomicI64::new(1_000_000));
+        let clock = Arc::clone(&now);
+        let world = World::new(move || Timestamp::from_ms(clock.load(Ordering::SeqCst)), |_| {});
+        let limiter = Limiter::new(Rate { per_second: 1, burst: 2 }, &world);
+        assert!(limiter.take("a").is_ok() && limiter.take("a").is_ok());
+        for key in 0..REMEMBERED_MAX + 10 {
+            limiter.take(&key.to_string()).unwrap();
+        }
+        assert!(!limiter.tidy(), "it was done by the first request above the limit, and is not done with each");
+        limiter.take("a").unwrap_err();
+        now.fetch_add(5_000, Ordering::SeqCst);
+        limiter.take("a").unwrap();
+        assert!(limiter.keys.len() < 10, "those that have not asked are forgotten");
     }
 }

@@ -1,6 +1,7 @@
 //! What the program decides about the API.
 
 use crate::catalogue::Catalogue;
+use crate::streams::StreamLimits;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::KindName;
@@ -27,8 +28,8 @@ pub struct Settings {
     /// Objects of a kind in one workspace; a kind that is not listed is not limited.
     pub quotas: BTreeMap<KindName, i64>,
     pub bill: Bill,
-    /// Change streams that may be open at once.
-    pub streams_max: usize,
+    /// Change streams, and callers who wait for the end of what a trigger started.
+    pub streams: StreamLimits,
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,

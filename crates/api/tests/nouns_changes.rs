@@ -4,7 +4,7 @@
 
 mod common;
 
-use api::Settings;
+use api::{Settings, StreamLimits};
 use axum::body::{Body, BodyDataStream};
 use common::{Cloud, settings};
 use futures_util::StreamExt;
@@ -26,8 +26,12 @@ struct Watch {
 
 impl Watch {
     async fn open(cloud: &Cloud, query: &str, last_event_id: Option<&str>) -> Self {
+        Self::open_with(cloud, &cloud.first.api_key, query, last_event_id).await
+    }
+
+    async fn open_with(cloud: &Cloud, key: &str, query: &str, last_event_id: Option<&str>) -> Self {
         let mut request = Request::builder().uri(format!("/v0/changes{query}"));
-        request = request.header("authorization", format!("Bearer {}", cloud.first.api_key));
+        request = request.header("authorization", format!("Bearer {key}"));
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
@@ -38,6 +42,11 @@ impl Watch {
             Self { body: response.into_body().into_data_stream(), text: String::new(), last: String::new() };
         assert_eq!(watch.event().await, None, "the first tells only where the stream begins");
         watch
+    }
+
+    async fn end(mut self) {
+        let end = async { while self.body.next().await.is_some() {} };
+        tokio::time::timeout(PATIENCE, end).await.expect("the stream ends");
     }
 
     /// The data of the next event; `None` when it has none.
@@ -122,12 +131,50 @@ async fn a_watcher_that_was_away_too_long_is_told_so() {
 
 #[tokio::test]
 async fn a_stream_ends_with_the_right_to_it_and_frees_its_place() {
-    let cloud = Cloud::start_with(Settings { streams_max: 1, ..settings() }).await;
+    let streams = StreamLimits { total: 3, workspace: 2, holder: 1 };
+    let cloud = Cloud::start_with(Settings { streams, ..settings() }).await;
     let watch = Watch::open(&cloud, "", None).await;
     cloud.get("/v0/changes").await.refused(429);
     drop(watch);
-    let mut watch = Watch::open(&cloud, "", None).await;
+    let watch = Watch::open(&cloud, "", None).await;
     cloud.delete("/v0/workspaces/main").await.ok();
-    let end = async { while watch.body.next().await.is_some() {} };
-    tokio::time::timeout(PATIENCE, end).await.expect("the stream ends");
+    watch.end().await;
+}
+
+/// A key of the first person: its id and value.
+async fn new_key(cloud: &Cloud) -> (String, String) {
+    let made = cloud.post("/v0/api_keys", json!({"name": "more"})).await.ok();
+    (made["id"].as_str().unwrap().to_owned(), made["apiKey"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_key_though_nothing_happens_in_its_workspace() {
+    let cloud = Cloud::start().await;
+    let (id, key) = new_key(&cloud).await;
+    cloud.post("/v0/workspaces", json!({"name": "quiet"})).await.ok();
+    let watch = Watch::open_with(&cloud, &key, "?workspace=quiet", None).await;
+    cloud.delete(&format!("/v0/api_keys/{id}")).await.ok();
+    // Sooner than the stream would look by itself, to say that it is still there.
+    tokio::time::timeout(Duration::from_secs(10), watch.end()).await.expect("soon");
+}
+
+#[tokio::test]
+async fn nobody_takes_the_streams_of_others() {
+    let streams = StreamLimits { total: 4, workspace: 3, holder: 2 };
+    let cloud = Cloud::start_with(Settings { streams, ..settings() }).await;
+    cloud.post("/v0/workspaces", json!({"name": "neighbour"})).await.ok();
+    let main = "?workspace=main";
+    let keys = [new_key(&cloud).await.1, new_key(&cloud).await.1, new_key(&cloud).await.1];
+    let open = |key: usize, query: &'static str| Watch::open_with(&cloud, &keys[key], query, None);
+    let refused = async |key: usize, query: &str, status| {
+        let bearer = format!("Bearer {}", keys[key]);
+        let headers = [("authorization", bearer.as_str())];
+        cloud.call_with(Method::GET, &format!("/v0/changes{query}"), &headers, None).await.refused(status)
+    };
+    let _one_key = [open(0, main).await, open(0, main).await];
+    assert!(refused(0, main, 429).await.contains("limit of 2"));
+    let _one_workspace = open(1, main).await;
+    assert!(refused(2, main, 429).await.contains("limit of 3"));
+    let _neighbour = open(2, "?workspace=neighbour").await;
+    refused(2, "?workspace=neighbour", 503).await;
 }

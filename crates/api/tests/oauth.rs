@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use tower::ServiceExt;
+use types::Remote;
 
 const CALLBACK: &str = "https://app.example/cb";
 const VERIFIER: &str = "a-verifier-of-forty-three-characters-or-more-0";
@@ -392,4 +393,22 @@ fn any_body_and_query_get_an_answer() {
         });
         prop_assert!(!status.is_server_error());
     });
+}
+
+#[tokio::test]
+async fn one_client_gets_its_share_of_device_codes_and_others_get_theirs() {
+    let cloud = Cloud::start().await;
+    let ask = async |last: u8| {
+        let request = Request::post("/v0/login/device").header(header::CONTENT_TYPE, "application/json");
+        let request = request.extension(Remote::of([192, 0, 2, last].into()));
+        let request = request.body(Body::from(json!({"client_id": "blaxel"}).to_string())).unwrap();
+        cloud.router.clone().oneshot(request).await.unwrap()
+    };
+    for _ in 0..auth::Limits::default().client_devices_max {
+        assert_eq!(ask(1).await.status(), StatusCode::OK);
+    }
+    let refused = ask(1).await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    assert_eq!(ask(2).await.status(), StatusCode::OK);
 }

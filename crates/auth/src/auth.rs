@@ -8,12 +8,14 @@ use crate::passwords::Passwords;
 use crate::signing::{self, KeySet};
 use crate::throttle::Throttle;
 use crate::{Denied, secrets};
+use admission::Recheck;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use store::identity::{Digest, KINDS, api_keys, grants};
 use store::{Store, Tx, feed};
+use tokio::sync::watch;
 use types::{Timestamp, World};
 
 /// Longer texts are no credentials of ours.
@@ -21,6 +23,8 @@ const CREDENTIAL_BYTES_MAX: usize = 8192;
 /// Wrong passwords for one address, and wrong user codes of one person, within [`GUESSING_WINDOW_S`].
 const GUESSES_MAX: u32 = 10;
 const GUESSING_WINDOW_S: i64 = 15 * 60;
+/// The window of device codes that one client asks for: as long as a code lives.
+const DEVICE_WINDOW_S: i64 = crate::oauth::DEVICE_LIFE_S;
 
 /// Tokens that name unknown keys make us look for new ones no more often than this.
 const KEYS_READ_EVERY_MS: i64 = 1000;
@@ -33,6 +37,24 @@ pub struct Settings {
     pub feed_poll: Duration,
     /// Where people can sign in beside their password here.
     pub outside: Option<Provider>,
+    pub limits: Limits,
+}
+
+/// What callers may do before anybody knows who they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Wrong passwords from one client within a quarter of an hour, whatever addresses they are for.
+    pub client_guesses_max: u32,
+    /// Device codes for one client within the time that a code lives.
+    pub client_devices_max: u32,
+    /// Device codes that wait for a decision. The oldest makes room for the next.
+    pub devices_max: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { client_guesses_max: 100, client_devices_max: 50, devices_max: 10_000 }
+    }
 }
 
 /// Cheap to clone.
@@ -47,6 +69,9 @@ struct Inner {
     passwords: Passwords,
     sign_ins: Throttle,
     user_codes: Throttle,
+    client_guesses: Throttle,
+    client_devices: Throttle,
+    recheck: Recheck,
     follower: tokio::task::AbortHandle,
 }
 
@@ -76,10 +101,21 @@ impl Auth {
         });
         let follow = follow(store.clone(), memory.clone(), position, settings.feed_poll);
         let follower = tokio::spawn(follow).abort_handle();
-        let throttle = || Throttle::new(world.clone(), GUESSES_MAX, GUESSING_WINDOW_S);
-        let (sign_ins, user_codes) = (throttle(), throttle());
-        let passwords = Passwords::new();
-        Ok(Self(Arc::new(Inner { store, settings, world, memory, passwords, sign_ins, user_codes, follower })))
+        let guesses = |what, failures_max| Throttle::new(what, world.clone(), failures_max, GUESSING_WINDOW_S);
+        let devices = Throttle::new("device codes", world.clone(), settings.limits.client_devices_max, DEVICE_WINDOW_S);
+        Ok(Self(Arc::new(Inner {
+            store,
+            memory,
+            passwords: Passwords::new(),
+            sign_ins: guesses("passwords of an account", GUESSES_MAX),
+            user_codes: guesses("user codes", GUESSES_MAX),
+            client_guesses: guesses("passwords from a client", settings.limits.client_guesses_max),
+            client_devices: devices,
+            recheck: Recheck::default(),
+            follower,
+            settings,
+            world,
+        })))
     }
 
     pub fn store(&self) -> &Store {
@@ -108,6 +144,27 @@ impl Auth {
 
     pub(crate) fn user_codes(&self) -> &Throttle {
         &self.0.user_codes
+    }
+
+    pub(crate) fn client_guesses(&self) -> &Throttle {
+        &self.0.client_guesses
+    }
+
+    pub(crate) fn client_devices(&self) -> &Throttle {
+        &self.0.client_devices
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.0.settings.limits
+    }
+
+    /// Tells of each change after which somebody may be refused who was let in before, also when another server made it.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.0.memory.cache.forgotten()
+    }
+
+    pub(crate) fn recheck(&self) -> &Recheck {
+        &self.0.recheck
     }
 
     pub(crate) fn keys(&self) -> Arc<KeySet> {
@@ -280,8 +337,12 @@ async fn reload_keys(store: &Store, memory: &Memory) -> Result<(), store::Error>
 impl Auth {
     /// How long the life of a test may wait for its follower.
     pub(crate) async fn for_test(store: &Store, world: &World) -> Self {
-        let settings =
-            Settings { issuer: "https://holm.example".into(), feed_poll: Duration::from_millis(10), outside: None };
+        Self::for_test_with(store, world, Limits::default()).await
+    }
+
+    pub(crate) async fn for_test_with(store: &Store, world: &World, limits: Limits) -> Self {
+        let issuer = "https://holm.example".into();
+        let settings = Settings { issuer, feed_poll: Duration::from_millis(10), outside: None, limits };
         Self::new(store.clone(), settings, world.clone()).await.unwrap()
     }
 }

@@ -5,19 +5,25 @@ use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::identity::Digest;
+use tokio::sync::watch;
 use types::Timestamp;
 
-/// Credentials that are remembered at once. Only valid ones get in, so strangers cannot fill it.
-const REMEMBERED_MAX: usize = 50_000;
+/// Credentials of one generation. Only valid ones get in, so strangers cannot fill it; somebody with many credentials
+/// drives out those that nobody has used for a generation.
+const GENERATION_MAX: usize = 25_000;
 
 #[derive(Default)]
-pub(crate) struct Cache(RwLock<Known>);
+pub(crate) struct Cache {
+    known: RwLock<Known>,
+    forgotten: watch::Sender<()>,
+}
 
 #[derive(Default)]
 struct Known {
     /// Grows whenever everything is forgotten: what was read before then must not be remembered after.
     epoch: u64,
-    entries: HashMap<Digest, Entry>,
+    young: HashMap<Digest, Entry>,
+    old: HashMap<Digest, Entry>,
 }
 
 #[derive(Clone)]
@@ -28,29 +34,78 @@ pub(crate) struct Entry {
 
 impl Cache {
     pub(crate) fn get(&self, credential: &Digest) -> Option<Entry> {
-        self.0.read().entries.get(credential).cloned()
+        {
+            let known = self.known.read();
+            match known.young.get(credential) {
+                Some(entry) => return Some(entry.clone()),
+                None if known.old.contains_key(credential) => {}
+                None => return None,
+            }
+        }
+        let mut known = self.known.write();
+        let entry = known.old.remove(credential)?;
+        known.insert(credential.clone(), entry.clone());
+        Some(entry)
     }
 
     /// To be read before the store is, and passed to [`Cache::remember`].
     pub(crate) fn epoch(&self) -> u64 {
-        self.0.read().epoch
+        self.known.read().epoch
     }
 
     pub(crate) fn remember(&self, epoch: u64, credential: Digest, entry: Entry) {
-        let mut known = self.0.write();
-        if known.epoch != epoch {
-            return;
+        let mut known = self.known.write();
+        if known.epoch == epoch {
+            known.insert(credential, entry);
         }
-        if known.entries.len() >= REMEMBERED_MAX {
-            known.entries.clear();
-        }
-        known.entries.insert(credential, entry);
     }
 
     /// Forgets everything: identities depend on each other, and changes are rare.
     pub(crate) fn forget(&self) {
-        let mut known = self.0.write();
-        known.epoch += 1;
-        known.entries.clear();
+        {
+            let mut known = self.known.write();
+            known.epoch += 1;
+            known.young.clear();
+            known.old.clear();
+        }
+        self.forgotten.send_replace(());
+    }
+
+    /// Tells of each time that everything was forgotten.
+    pub(crate) fn forgotten(&self) -> watch::Receiver<()> {
+        self.forgotten.subscribe()
+    }
+}
+
+impl Known {
+    fn insert(&mut self, credential: Digest, entry: Entry) {
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(credential, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: usize) -> Digest {
+        Digest::of(&number.to_string())
+    }
+
+    #[test]
+    fn many_credentials_of_one_do_not_drive_out_those_that_others_use() {
+        let cache = Cache::default();
+        let entry = Entry { identity: Arc::new(Identity::system()), expires_at: None };
+        cache.remember(0, Digest::of("used"), entry.clone());
+        for number in 0..3 * GENERATION_MAX {
+            cache.remember(0, digest(number), entry.clone());
+            if number % 1000 == 0 {
+                assert!(cache.get(&Digest::of("used")).is_some(), "after {number}");
+            }
+        }
+        let known = cache.known.read();
+        assert!(known.young.len() <= GENERATION_MAX && known.old.len() <= GENERATION_MAX);
     }
 }

@@ -61,6 +61,11 @@ impl Identity {
         }
     }
 
+    /// Whose requests and connections count together: the key's, or those of the person behind a token.
+    pub fn holder(&self) -> &str {
+        self.key.as_ref().map_or(self.subject.as_str(), ApiKeyId::as_str)
+    }
+
     /// Whether the credentials have all of `scopes`. Where roles count, ask [`Member::may`].
     pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
         let Grant::Token(held) = self.grant else { return Ok(()) };

@@ -31,10 +31,11 @@ mod signing;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod ticket;
 mod tokens;
 pub mod workspaces;
 
-pub use auth::{Auth, Settings};
+pub use auth::{Auth, Limits, Settings};
 pub use denied::{Blame, Denied};
 pub use error::Error;
 pub use identity::{Grant, Identity, Member, Membership};
@@ -44,3 +45,4 @@ pub use scopes::ScopeSet;
 pub use secrets::is_api_key;
 pub use store::identity::{Role, Subject};
 pub use throttle::Throttled;
+pub use ticket::Ticket;

@@ -1,23 +1,24 @@
 //! Passwords, by Argon2id.
 
+use admission::{Limits, Pool};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use types::{Problems, World};
+use types::{Problems, Remote, World};
 
 /// Hashes computed at once; each takes 19 MiB and one core.
 const AT_ONCE_MAX: usize = 2;
-/// Sign-ins that wait for their turn; more are refused.
-const WAITING_MAX: usize = 64;
+/// Sign-ins that wait for their turn, of all and of one client; more are refused.
+const WAITING: Limits = Limits { total: 64, share: 16 };
 const LENGTH_MIN: usize = 10;
 const LENGTH_MAX: usize = 256;
 
 /// Computes and compares hashes, a bounded number at once, off the threads that serve requests.
 #[derive(Clone)]
 pub(crate) struct Passwords {
-    waiting: Arc<Semaphore>,
+    waiting: Pool<Remote>,
     running: Arc<Semaphore>,
 }
 
@@ -35,18 +36,23 @@ pub(crate) fn check(password: &str) -> Result<(), Problems> {
 
 impl Passwords {
     pub(crate) fn new() -> Self {
-        Self { waiting: Arc::new(Semaphore::new(WAITING_MAX)), running: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
+        Self { waiting: Pool::new("sign-ins in a queue", WAITING), running: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
     }
 
     /// The PHC string to store.
     pub(crate) async fn hash(&self, password: String, world: &World) -> Result<String, Crowded> {
         let salt = world.random_bytes::<16>();
-        self.run(move || hash(&password, &salt)).await?.ok_or(Crowded)
+        self.run(Remote::UNKNOWN, move || hash(&password, &salt)).await?.ok_or(Crowded)
     }
 
     /// Compares; without a stored hash it takes as long and is `false`, so that addresses cannot be probed.
-    pub(crate) async fn matches(&self, password: String, stored: Option<String>) -> Result<bool, Crowded> {
-        self.run(move || match stored {
+    pub(crate) async fn matches(
+        &self,
+        from: Remote,
+        password: String,
+        stored: Option<String>,
+    ) -> Result<bool, Crowded> {
+        self.run(from, move || match stored {
             Some(stored) => verify(&password, &stored),
             None => {
                 hash(&password, &[0; 16]);
@@ -56,8 +62,12 @@ impl Passwords {
         .await
     }
 
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Crowded> {
-        let _waiting = self.waiting.clone().try_acquire_owned().map_err(|_| Crowded)?;
+    async fn run<T: Send + 'static>(
+        &self,
+        from: Remote,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Crowded> {
+        let _waiting = self.waiting.take(&from, 1).map_err(|_| Crowded)?;
         let running = self.running.clone().acquire_owned().await.map_err(|_| Crowded)?;
         // The permit moves along: a caller who hangs up must not let another hash start beside this one.
         let done = tokio::task::spawn_blocking(move || (work(), running)).await;

@@ -5,6 +5,7 @@ use crate::{Auth, Error, Throttled, invitations, passwords, people, secrets};
 use store::identity::users::{self, User};
 use store::identity::workspaces::Workspace;
 use store::identity::{Digest, sessions};
+use types::Remote;
 use types::ids::{InvitationId, UserId};
 
 /// How long a browser stays signed in.
@@ -31,11 +32,34 @@ pub struct Joining {
 
 impl Auth {
     /// Signs in with a password. The answer is the session's secret, for a cookie.
-    pub async fn sign_in(&self, email: &str, password: String) -> Result<String, SignInError> {
+    pub async fn sign_in(&self, from: Remote, email: &str, password: String) -> Result<String, SignInError> {
         // An invalid address has no account, and must not fill the memory of the throttle.
         let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
-        self.sign_ins().attempt(&email)?;
-        let wanted = email.clone();
+        let client = from.to_string();
+        // Behind a proxy on this machine that is not trusted to tell them apart, everybody comes from there.
+        if !from.is_local() {
+            self.client_guesses().attempt(&client)?;
+        }
+        let user = match self.sign_ins().attempt(&email) {
+            Ok(()) => self.check_password(from, &email, password).await,
+            Err(throttled) => Err(throttled.into()),
+        };
+        match &user {
+            Ok(_) => {
+                self.sign_ins().succeeded(&email);
+                self.client_guesses().take_back(&client);
+            }
+            Err(SignInError::Crowded(_) | SignInError::Store(_)) => {
+                self.sign_ins().take_back(&email);
+                self.client_guesses().take_back(&client);
+            }
+            Err(SignInError::Wrong | SignInError::Throttled(_)) => {}
+        }
+        Ok(self.open_session(user?).await?)
+    }
+
+    async fn check_password(&self, from: Remote, email: &str, password: String) -> Result<UserId, SignInError> {
+        let wanted = email.to_owned();
         let found = self
             .store()
             .read(move |tx| match users::find_by_email(tx, &wanted)? {
@@ -44,10 +68,8 @@ impl Auth {
             })
             .await?;
         let (stored, user) = found;
-        let right = self.passwords().matches(password, stored).await?;
-        let Some(user) = user.filter(|_| right) else { return Err(SignInError::Wrong) };
-        self.sign_ins().succeeded(&email);
-        Ok(self.open_session(user.id).await?)
+        let right = self.passwords().matches(from, password, stored).await?;
+        user.filter(|_| right).map(|user| user.id).ok_or(SignInError::Wrong)
     }
 
     /// Begins a session for somebody who has proved who they are.

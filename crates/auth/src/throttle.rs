@@ -4,53 +4,99 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use types::{Timestamp, World};
 
-/// Names that are watched at once; beyond that the longest quiet ones are forgotten.
-const WATCHED_MAX: usize = 10_000;
+/// Names that are watched at once. Names that are refused are never forgotten before their window is over. To fill all
+/// places with them takes ten attempts each, and an attempt at a password takes a hash, of which a machine computes
+/// fewer than that many within a window.
+const WATCHED_MAX: usize = 100_000;
+/// When there is no place left, so many are freed at once that looking for them is rare.
+const FREED_AT_ONCE: usize = 10_000;
 
 /// Counts failures by name; too many within the window close the door until the window has passed.
 pub(crate) struct Throttle {
+    /// What is tried, as the label of the metric.
+    what: &'static str,
     world: World,
     failures_max: u32,
     window_s: i64,
     watched: Mutex<HashMap<String, Tally>>,
 }
 
+#[derive(Clone, Copy)]
 struct Tally {
     failures: u32,
     since: Timestamp,
 }
 
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many wrong attempts; try again in {} min", wait_s.div_ceil(60))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many attempts; try again in {} min", wait_s.div_ceil(60))]
 pub struct Throttled {
     pub wait_s: u64,
 }
 
 impl Throttle {
-    pub(crate) fn new(world: World, failures_max: u32, window_s: i64) -> Self {
-        Self { world, failures_max, window_s, watched: Mutex::default() }
+    pub(crate) fn new(what: &'static str, world: World, failures_max: u32, window_s: i64) -> Self {
+        Self { what, world, failures_max, window_s, watched: Mutex::default() }
     }
 
     /// Counts an attempt before it is made, so that attempts at the same time cannot slip through together.
     pub(crate) fn attempt(&self, name: &str) -> Result<(), Throttled> {
+        let counted = self.count(name);
+        if counted.is_err() {
+            metrics::counter!("holm_auth_throttled_total", "what" => self.what).increment(1);
+        }
+        counted
+    }
+
+    fn count(&self, name: &str) -> Result<(), Throttled> {
         let now = self.world.now();
-        let ends = |tally: &Tally| tally.since.plus_s(self.window_s);
         let mut watched = self.watched.lock();
-        if watched.len() >= WATCHED_MAX && !watched.contains_key(name) {
-            watched.retain(|_, tally| ends(tally) > now);
-            if watched.len() >= WATCHED_MAX {
-                watched.clear();
-            }
+        if watched.len() >= WATCHED_MAX && !watched.contains_key(name) && !self.make_room(&mut watched, now) {
+            return Err(Throttled { wait_s: self.window_s.unsigned_abs() });
         }
         let tally = watched.entry(name.to_owned()).or_insert(Tally { failures: 0, since: now });
-        if ends(tally) <= now {
+        if self.end(tally) <= now {
             *tally = Tally { failures: 0, since: now };
         }
-        if tally.failures >= self.failures_max {
-            return Err(Throttled { wait_s: ends(tally).since(now).unsigned_abs().div_ceil(1000) });
+        if self.refuses(tally) {
+            return Err(Throttled { wait_s: self.end(tally).since(now).unsigned_abs().div_ceil(1000) });
         }
         tally.failures += 1;
         Ok(())
+    }
+
+    fn end(&self, tally: &Tally) -> Timestamp {
+        tally.since.plus_s(self.window_s)
+    }
+
+    fn refuses(&self, tally: &Tally) -> bool {
+        tally.failures >= self.failures_max
+    }
+
+    /// Forgets what is over, else the oldest of those who may still try: whoever may not stays refused, however many others
+    /// there are.
+    fn make_room(&self, watched: &mut HashMap<String, Tally>, now: Timestamp) -> bool {
+        watched.retain(|_, tally| self.end(tally) > now);
+        if watched.len() < WATCHED_MAX {
+            return true;
+        }
+        let mut free: Vec<_> = watched
+            .iter()
+            .filter(|(_, tally)| !self.refuses(tally))
+            .map(|(name, tally)| (tally.since, name.clone()))
+            .collect();
+        free.sort_unstable();
+        for (_, name) in free.iter().take(FREED_AT_ONCE) {
+            watched.remove(name);
+        }
+        !free.is_empty()
+    }
+
+    /// The attempt was not made, or is none to be counted.
+    pub(crate) fn take_back(&self, name: &str) {
+        let mut watched = self.watched.lock();
+        if let Some(tally) = watched.get_mut(name) {
+            tally.failures = tally.failures.saturating_sub(1);
+        }
     }
 
     /// The attempt was right: its failures no longer count.
@@ -67,7 +113,7 @@ mod tests {
     #[test]
     fn guessing_closes_the_door_for_a_while() {
         let (clock, world) = fixture::world();
-        let throttle = Throttle::new(world, 3, 60);
+        let throttle = Throttle::new("test", world, 3, 60);
         for _ in 0..3 {
             assert_eq!(throttle.attempt("a@holm.example"), Ok(()));
         }
@@ -80,7 +126,7 @@ mod tests {
     #[test]
     fn success_forgives_failures() {
         let (_, world) = fixture::world();
-        let throttle = Throttle::new(world, 1, 60);
+        let throttle = Throttle::new("test", world, 1, 60);
         for _ in 0..5 {
             throttle.attempt("a").unwrap();
             throttle.succeeded("a");
@@ -88,12 +134,41 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_names_is_bounded() {
+    fn what_was_not_tried_does_not_count() {
         let (_, world) = fixture::world();
-        let throttle = Throttle::new(world, 1, 60);
+        let throttle = Throttle::new("test", world, 1, 60);
+        for _ in 0..5 {
+            throttle.attempt("a").unwrap();
+            throttle.take_back("a");
+        }
+        throttle.attempt("a").unwrap();
+        throttle.attempt("a").unwrap_err();
+    }
+
+    #[test]
+    fn a_flood_of_names_is_bounded_and_frees_nobody() {
+        let (_, world) = fixture::world();
+        let throttle = Throttle::new("test", world, 2, 60);
+        for _ in 0..2 {
+            throttle.attempt("locked").unwrap();
+        }
         for name in 0..WATCHED_MAX * 2 {
             throttle.attempt(&name.to_string()).unwrap();
         }
         assert!(throttle.watched.lock().len() <= WATCHED_MAX);
+        throttle.attempt("locked").unwrap_err();
+    }
+
+    #[test]
+    fn when_all_are_refused_a_new_name_waits_and_nobody_is_freed() {
+        let (clock, world) = fixture::world();
+        let throttle = Throttle::new("test", world, 1, 60);
+        for name in 0..WATCHED_MAX {
+            throttle.attempt(&name.to_string()).unwrap();
+        }
+        throttle.attempt("new").unwrap_err();
+        throttle.attempt("0").unwrap_err();
+        clock.advance_s(60);
+        throttle.attempt("new").unwrap();
     }
 }

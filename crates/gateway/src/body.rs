@@ -1,6 +1,7 @@
 //! Bodies on their way through: nothing is gathered, each frame is handed on as it comes.
 
 use crate::keeper::Visit;
+use crate::lasting::Hold;
 use crate::wire::{Pulse, Wire};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -29,11 +30,20 @@ pub enum BodyError {
     Broken(#[source] hyper::Error),
     #[error("the workload sent nothing for too long")]
     Silent,
+    #[error("the right to the answer ended before it did")]
+    Revoked,
 }
 
 impl Body {
     pub(crate) fn own(bytes: impl Into<Bytes>) -> Self {
         Self(Answer::Own(Full::new(bytes.into())))
+    }
+
+    /// Lets the answer end with the right to it. What is over already has no need of it.
+    pub(crate) fn rest_on(&mut self, hold: Hold) {
+        if let Answer::Relayed(relay) = &mut self.0 {
+            relay.hold = Some(hold);
+        }
     }
 
     pub(crate) fn relayed(relay: Relay) -> Self {
@@ -86,11 +96,17 @@ pub(crate) struct Relay {
     pub(crate) port: u16,
     /// Behind the connection, so that it ends after it. The health question has none.
     pub(crate) visit: Option<Visit>,
+    /// Last of all: the exchange is over when it is dropped. The health question has none.
+    pub(crate) hold: Option<Hold>,
 }
 
 impl Relay {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
+        if self.hold.as_mut().is_some_and(|hold| hold.lasting.is_over(cx)) {
+            self.end();
+            return Poll::Ready(Some(Err(BodyError::Revoked)));
+        }
         // Asking the body lets the connection read more, so it is driven once before and once after.
         wire.drive(cx);
         let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
@@ -125,6 +141,7 @@ impl Relay {
     fn end(&mut self) {
         self.wire = None;
         self.visit = None;
+        self.hold = None;
     }
 
     /// Keeps the connection for the next request before the visit ends: a pause that follows must meet it there.

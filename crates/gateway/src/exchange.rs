@@ -84,7 +84,7 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return Answer::Switched { response: Response::from_parts(head, Body::own("")), wire, visit };
     }
-    let body = Body::relayed(Relay { incoming, wire: Some(wire), port, visit: Some(visit) });
+    let body = Body::relayed(Relay { incoming, wire: Some(wire), port, visit: Some(visit), hold: None });
     Answer::Whole(Response::from_parts(head, body))
 }
 
@@ -147,5 +147,5 @@ pub(crate) async fn ask_health(machine: &dyn Machine, settings: &Settings, insta
     request.headers_mut().insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
     let response = wire.send(request, None).await.ok()?;
     let (_, incoming) = response.into_parts();
-    Some(Body::relayed(Relay { incoming, wire: Some(wire), port: GUEST_PORT, visit: None }))
+    Some(Body::relayed(Relay { incoming, wire: Some(wire), port: GUEST_PORT, visit: None, hold: None }))
 }

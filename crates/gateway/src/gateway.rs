@@ -4,9 +4,10 @@ use crate::address::Address;
 use crate::body::{Body, BoxError, Outgoing};
 use crate::cookies;
 use crate::exchange::{Answer, exchange};
-use crate::guard::Guard;
+use crate::guard::{Guard, Refused};
 use crate::headers;
 use crate::keeper::{EnterError, Keeper, Visit};
+use crate::lasting::{Hold, Lasting};
 use crate::machine::Machine;
 use crate::origin::{self, Site};
 use crate::preview;
@@ -18,6 +19,7 @@ use crate::socket;
 use crate::timing::Timing;
 use crate::way::{Decided, Way, decide};
 use crate::wire::Pulse;
+use admission::{Connection, Pool, Recheck};
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, REFERRER_POLICY, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
@@ -52,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) guard: Arc<dyn Guard>,
     pub(crate) world: World,
     pub(crate) routes: Routes,
+    pub(crate) recheck: Recheck,
+    open: Pool<String>,
     keeper: Keeper,
     machine_name: String,
 }
@@ -72,7 +76,8 @@ impl Gateway {
         let machine_name = parts.machine.name().to_owned();
         let keeper = Keeper::new(Arc::clone(&settings), parts.machine);
         let (guard, world, routes) = (parts.guard, parts.world, Routes::default());
-        Self(Arc::new(Inner { settings, guard, world, routes, keeper, machine_name }))
+        let (recheck, open) = (Recheck::default(), Pool::new("open requests to sandboxes", settings.open));
+        Self(Arc::new(Inner { settings, guard, world, routes, recheck, open, keeper, machine_name }))
     }
 
     pub fn routes(&self) -> &Routes {
@@ -105,7 +110,7 @@ impl Gateway {
 }
 
 impl Inner {
-    async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, Problem>
+    async fn answer<B>(self: &Arc<Self>, request: Request<B>) -> Result<Response<Body>, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -114,10 +119,12 @@ impl Inner {
         let (mut head, body) = request.into_parts();
         check_message(&head)?;
         let peer = self.peer(&head);
-        let way = match decide(self, &head, peer.unwrap_or(Peer::UNKNOWN)).await? {
+        let from = peer.unwrap_or(Peer::UNKNOWN);
+        let way = match decide(self, &head, from).await? {
             Decided::Way(way) => way,
             Decided::Answer(response) => return Ok(response),
         };
+        let mut hold = self.hold(&mut head, from, &way)?;
         let upgrade = upgrade(&mut head);
         let over = Arc::new(AtomicBool::new(false));
         let (body, pulse) = self.outgoing(&head, body, &over)?;
@@ -129,25 +136,44 @@ impl Inner {
         let request = outgoing_request(head, &way, body);
 
         let mut timing = Timing::default();
-        let visit = self.visit(&way.sandbox, began, &mut timing).await?;
-        let answer = exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
-            if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
-        })?;
-        let mut response = self.response(answer, upgrade.map(|(client, _)| client))?;
+        let answered = async {
+            let visit = self.visit(&way.sandbox, began, &mut timing).await?;
+            exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
+                if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
+            })
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = answered => answer?,
+            () = hold.lasting.outlived() => return Err(Refused::Unknown.into()),
+        };
+        let mut response = self.response(answer, upgrade.map(|(client, _)| client), hold)?;
         decorate(response.headers_mut(), way, timing);
         Ok(response)
     }
 
-    fn response(&self, answer: Answer, upgrade: Option<OnUpgrade>) -> Result<Response<Body>, Problem> {
+    /// Takes the place of a request that was let in, for as long as it goes on.
+    fn hold(self: &Arc<Self>, head: &mut Head, peer: Peer, way: &Way) -> Result<Hold, Problem> {
+        let place = self.open.take(&way.sandbox.workspace_name, 1).map_err(Problem::Crowded)?;
+        let connection = head.extensions.remove::<Connection>();
+        if let (Some(connection), Some(caller)) = (&connection, &way.pass.caller) {
+            connection.signed_in(&caller.holder);
+        }
+        let busy = connection.map(|connection| connection.begin());
+        Ok(Hold { lasting: Lasting::new(self, head, peer, way), busy, _place: place })
+    }
+
+    fn response(&self, answer: Answer, upgrade: Option<OnUpgrade>, hold: Hold) -> Result<Response<Body>, Problem> {
         match (answer, upgrade) {
             (Answer::Whole(mut response), _) => {
                 headers::remove_hop(response.headers_mut());
                 // How the workload speaks to us is not how we speak to the caller.
                 *response.version_mut() = Version::default();
+                response.body_mut().rest_on(hold);
                 Ok(response)
             }
             (Answer::Switched { response, wire, visit }, Some(client)) => {
-                self.switch(client, wire, visit);
+                self.switch(client, wire, visit, hold);
                 Ok(switched(response))
             }
             (Answer::Switched { .. }, None) => Err(Problem::Unasked),
@@ -252,13 +278,14 @@ impl Inner {
         headers::introduce(all, way);
     }
 
-    fn switch(&self, client: OnUpgrade, wire: Box<crate::wire::Wire>, visit: Visit) {
+    fn switch(&self, client: OnUpgrade, wire: Box<crate::wire::Wire>, visit: Visit, mut hold: Hold) {
         let (keeper, settings) = (self.keeper.clone(), Arc::clone(&self.settings));
         tokio::spawn(async move {
             match (client.await, wire.into_stream().await) {
-                (Ok(client), Ok(workload)) => {
-                    socket::relay(keeper, visit, &settings, TokioIo::new(client), workload).await;
-                }
+                (Ok(client), Ok(workload)) => tokio::select! {
+                    () = socket::relay(keeper, visit, &settings, TokioIo::new(client), workload) => {}
+                    () = hold.ends() => {}
+                },
                 (Err(error), _) | (_, Err(error)) => tracing::debug!(%error, "a change of protocols failed"),
             }
         });

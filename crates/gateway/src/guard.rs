@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use tokio::sync::watch;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -9,11 +10,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Guard: Send + Sync + 'static {
     /// A workspace that does not exist is refused like one that the caller has no right to.
     fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>>;
+    /// Tells of each change after which somebody may be refused who was admitted before.
+    fn changes(&self) -> watch::Receiver<()>;
 }
 
-/// What the workload is told of a caller.
+/// What is known of a caller. The workload is told all but the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
+    /// Whose connections count together: the key, or the person behind a token.
+    pub holder: String,
     pub subject_id: String,
     pub subject_type: &'static str,
     pub auth_method: &'static str,

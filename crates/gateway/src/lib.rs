@@ -10,7 +10,8 @@
 //!                │  origin   whose origin a browser takes the answer for
 //!                ├─ keeper     held until the instance is awake, which the visit keeps so
 //!                ├─ exchange   sent over a wire; spare wires are kept while the instance is awake
-//!                └─ body       the answer as it comes; at its end the wire is spare again and the visit over
+//!                ├─ body       the answer as it comes; at its end the wire is spare again and the visit over
+//!                └─ lasting    what goes on for long ends when the request would not be let in any more
 //! ```
 //!
 //! **A request for a sandbox that sleeps or starts waits; it does not fail.** Whoever waits is counted and timed.
@@ -25,6 +26,7 @@ mod gateway;
 mod guard;
 mod headers;
 mod keeper;
+mod lasting;
 mod machine;
 mod origin;
 mod preview;

@@ -36,6 +36,8 @@ pub(crate) enum Problem {
     Unasked,
     #[error("{0}")]
     NotReady(EnterError),
+    #[error("{0}: end some requests or sockets first")]
+    Crowded(admission::Refused),
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
 }
@@ -122,6 +124,13 @@ const TOO_MANY: Page = page(
     "Wait as long as `Retry-After` says, then go on with fewer requests at a time.",
     "Do not repeat the request at once.",
 );
+const NO_CAPACITY: Page = page(
+    "NO_CAPACITY",
+    StatusCode::SERVICE_UNAVAILABLE,
+    true,
+    "Wait as long as `Retry-After` says, then try again.",
+    "Do not repeat the request at once.",
+);
 const NOT_LISTENING: Page = page(
     "PORT_NOT_LISTENING",
     StatusCode::BAD_GATEWAY,
@@ -160,6 +169,8 @@ impl Problem {
             Self::Refused(Refused::Unknown | Refused::Expired) => &BAD_CREDENTIALS,
             Self::Refused(Refused::Forbidden { .. }) => &FORBIDDEN,
             Self::Refused(Refused::TooMany { .. }) | Self::NotReady(EnterError::Crowded) => &TOO_MANY,
+            Self::Crowded(admission::Refused::Share { .. }) => &TOO_MANY,
+            Self::Crowded(admission::Refused::Total { .. }) => &NO_CAPACITY,
             Self::Refused(Refused::Broken) => &BROKEN,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,

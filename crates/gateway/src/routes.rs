@@ -6,6 +6,7 @@ use http::HeaderMap;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 use types::edge::{DomainRoute, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute};
 use types::ids::ResourceId;
 
@@ -14,6 +15,8 @@ pub struct Routes {
     table: RwLock<Table>,
     /// Requests for sandboxes that have no instance yet, by id.
     pub(crate) rooms: Rooms,
+    /// Told when a preview or a domain is another than before, or something is gone.
+    doors: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -48,15 +51,24 @@ pub(crate) enum Hosted {
 
 impl Routes {
     pub fn apply(&self, change: RouteChange) {
+        let alters_doors = !matches!(&change, RouteChange::Sandbox(_));
         let called = match &change {
             RouteChange::Sandbox(route) => Some(route.id.clone()),
             RouteChange::Gone(id) => Some(id.clone()),
             RouteChange::Preview(_) | RouteChange::Domain(_) => None,
         };
         self.table.write().apply(change);
+        if alters_doors {
+            self.doors.send_replace(());
+        }
         if let Some(id) = called {
             self.rooms.call(id.as_str());
         }
+    }
+
+    /// Tells of each change after which a preview may not lead there any more.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.doors.subscribe()
     }
 
     pub(crate) fn sandbox(&self, workspace: &str, name: &str) -> Option<Arc<SandboxRoute>> {

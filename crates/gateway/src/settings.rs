@@ -1,5 +1,6 @@
 //! Every number of the data plane, with what it is for.
 
+use admission::Limits;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
@@ -13,6 +14,9 @@ pub struct Settings {
     /// Where errors send their reader; the code follows behind `#`.
     pub docs_url: String,
 
+    /// Requests that may be under way to all sandboxes, and to those of one workspace: those that wait, whose answers still
+    /// come, and connections that changed their protocol.
+    pub open: Limits,
     /// Requests that may wait for one sandbox to start or wake; more are refused.
     pub waiting_max: usize,
     /// How long one of them waits.
@@ -62,6 +66,7 @@ impl Default for Settings {
             content_url: "http://localhost".into(),
             trust_forwarded: false,
             docs_url: "docs/edge-errors.md".into(),
+            open: Limits { total: 20_000, share: 5_000 },
             waiting_max: 1024,
             wait_timeout: Duration::from_secs(60),
             standby_delay: Some(Duration::from_secs(15)),

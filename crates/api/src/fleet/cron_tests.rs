@@ -48,7 +48,7 @@ fn settings() -> Settings {
         workspace_rate: rate,
         trigger_rate: rate,
         quotas: Default::default(),
-        streams_max: 16,
+        streams: crate::StreamLimits { total: 16, workspace: 16, holder: 16 },
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
         bill: crate::settings::Bill {
@@ -93,6 +93,7 @@ impl Servers {
                 issuer: "http://localhost:8080".into(),
                 feed_poll: Duration::from_millis(20),
                 outside: None,
+                limits: auth::Limits::default(),
             };
             let auth = Auth::new(store.clone(), outside, world.clone()).await.unwrap();
             let (fleet, dns) = (Fleet::new(None, None), Arc::new(NoDns));

@@ -1,10 +1,10 @@
 //! What programs call.
 
-use super::Body;
+use super::{Body, From};
 use crate::error::Error;
 use crate::headers;
 use auth::oauth::{Code, Fault, Params};
-use auth::{Auth, Denied};
+use auth::{Auth, Denied, Throttled};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -20,10 +20,15 @@ pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, Body(bod
     answer.map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
 }
 
-pub(super) async fn device(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn device(
+    State(auth): State<Auth>,
+    From(client): From,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
-        Ok(params) => auth.begin_device(params, authorization).await,
+        Ok(params) => auth.begin_device(client, params, authorization).await,
         Err(fault) => Err(fault),
     };
     answer.map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
@@ -72,9 +77,7 @@ fn refused(fault: Fault, by_header: bool) -> Response {
         Fault::Refused { code: Code::InvalidClient, description } if by_header => {
             (StatusCode::UNAUTHORIZED, Code::InvalidClient.name(), description)
         }
-        Fault::Refused { code: Code::TemporarilyUnavailable, description } => {
-            (StatusCode::SERVICE_UNAVAILABLE, Code::TemporarilyUnavailable.name(), description)
-        }
+        Fault::Throttled(throttled) => return slower(throttled),
         Fault::Refused { code, description } => (StatusCode::BAD_REQUEST, code.name(), description),
         Fault::Store(error) => return Error::from(error).into_response(),
     };
@@ -86,6 +89,17 @@ fn refused(fault: Fault, by_header: bool) -> Response {
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"holm\""));
     }
+    response
+}
+
+fn slower(throttled: Throttled) -> Response {
+    let message = throttled.to_string();
+    let body = json!({
+        "error": Code::SlowDown.name(), "error_description": message, "code": 429, "message": message,
+    });
+    let mut response = json_answer(&body);
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(header::RETRY_AFTER, throttled.wait_s.into());
     response
 }
 

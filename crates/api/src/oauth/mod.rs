@@ -17,8 +17,11 @@ use crate::error::Error;
 use crate::listed::Listed;
 use auth::Auth;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
+use http::request::Parts;
+use std::convert::Infallible;
+use types::Remote;
 
 /// Bytes of a token request or a form.
 const BODY_MAX: usize = 64 * 1024;
@@ -69,6 +72,17 @@ fn pages() -> Listed<Auth> {
         .post("/oauth/device", devices::decide)
         .get("/oauth/join", join::show)
         .post("/oauth/join", join::submit)
+}
+
+/// Who sent a request, as whoever accepted its connection noted.
+struct From(Remote);
+
+impl<S: Send + Sync> FromRequestParts<S> for From {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get().copied().unwrap_or(Remote::UNKNOWN)))
+    }
 }
 
 /// The body of a request, if it is not too long.

@@ -1,8 +1,8 @@
 //! Signing in and out.
 
-use super::Body;
 use super::browser::{Browser, Cookie, safe_next};
 use super::page::{self, page, see_other};
+use super::{Body, From};
 use auth::Auth;
 use auth::oauth::Params;
 use auth::sessions::SignInError;
@@ -24,7 +24,12 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
     }
 }
 
-pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn submit(
+    State(auth): State<Auth>,
+    From(client): From,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let params = match browser.form(&body) {
         Ok(params) => params,
@@ -33,7 +38,7 @@ pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(bo
     let email = params.get("email").unwrap_or_default();
     let password = params.get("password").unwrap_or_default().to_owned();
     let next = safe_next(params.get("next"));
-    let (status, text) = match auth.sign_in(email, password).await {
+    let (status, text) = match auth.sign_in(client, email, password).await {
         Ok(secret) => {
             let mut response = see_other(next);
             browser.set(&mut response, Cookie::Session, &secret);

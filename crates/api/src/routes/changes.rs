@@ -1,11 +1,11 @@
 //! The change stream of a workspace, as server-sent events: watchers need not poll.
 
-use crate::app::App;
 use crate::call::Call;
 use crate::error::Error;
 use crate::headers;
 use crate::reply::Answer;
-use auth::Member;
+use crate::streams::Place;
+use auth::{Auth, Denied, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -14,9 +14,10 @@ use http::{HeaderValue, header};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use store::feed::{self, Change, Follower};
-use tokio::sync::OwnedSemaphorePermit;
 use types::{KindName, Timestamp};
 
 /// A comment goes out this often, so that proxies keep the stream and a dead peer is noticed.
@@ -48,22 +49,11 @@ pub(crate) struct ChangeEvent {
 pub(crate) struct ChangeStream {
     follower: Follower,
     kinds: Vec<KindName>,
-    ticket: Ticket,
-    _place: OwnedSemaphorePermit,
-}
-
-/// With what the stream was asked for: it ends when that is no longer good.
-struct Ticket {
-    app: App,
-    token: String,
-    workspace: String,
-}
-
-impl Ticket {
-    async fn is_good(&self) -> bool {
-        let identity = self.app.auth.identify(&self.token).await;
-        identity.and_then(|identity| self.app.auth.enter(&identity, Some(&self.workspace))).is_ok()
-    }
+    auth: Auth,
+    /// With what the stream was asked for: it ends when that is no longer good.
+    ticket: Arc<Ticket>,
+    outlived: Pin<Box<dyn Future<Output = Denied> + Send>>,
+    _place: Place,
 }
 
 impl Answer for ChangeStream {
@@ -84,7 +74,7 @@ impl Answer for ChangeStream {
 
 pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStream, Error> {
     let kinds = kinds(call.query.kind.as_deref())?;
-    let place = call.app.streams.clone().try_acquire_owned().map_err(|_| Error::TooMany { retry_after_s: 5 })?;
+    let place = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
     let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let after = match last {
         Some(id) => Some(id.parse().map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?),
@@ -98,12 +88,11 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     };
     let after = call.app.store.read(start).await?;
     let follower = call.app.store.follow(after, call.app.settings.feed_poll).of(call.who.workspace.clone());
-    let ticket = Ticket {
-        app: call.app.clone(),
-        token: headers::bearer(&call.headers).unwrap_or_default().to_owned(),
-        workspace: call.who.workspace_name.clone(),
-    };
-    Ok(ChangeStream { follower, kinds, ticket, _place: place })
+    let token = headers::bearer(&call.headers).ok_or(Denied::Missing)?;
+    let (auth, ticket) = (call.app.auth.clone(), Arc::new(Ticket::new(token, &call.who, call.needs.scopes())));
+    let (waiting, waits_for) = (auth.clone(), Arc::clone(&ticket));
+    let outlived = Box::pin(async move { waiting.outlived(&waits_for).await });
+    Ok(ChangeStream { follower, kinds, auth, ticket, outlived, _place: place })
 }
 
 fn gone(error: store::Error) -> Error {
@@ -129,8 +118,13 @@ fn unknown_kind(name: &str) -> Error {
 /// Waits for the next events of the stream. It ends when the feed fails or has moved on too far, and when the caller
 /// lost the right to it.
 async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
-    let changes = tokio::time::timeout(KEEPALIVE, stream.follower.next()).await;
-    if !stream.ticket.is_good().await {
+    let changes = tokio::select! {
+        biased;
+        _ = &mut stream.outlived => return None,
+        changes = tokio::time::timeout(KEEPALIVE, stream.follower.next()) => changes,
+    };
+    // What has changed after the right was lost is not told, also when both were noticed together.
+    if stream.auth.still_admits(&stream.ticket).await.is_err() {
         return None;
     }
     match changes {

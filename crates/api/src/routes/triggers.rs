@@ -3,7 +3,7 @@
 //! They have addresses of their own below the workspace's, so they are asked for when no operation has taken a request.
 
 use crate::app::App;
-use crate::call::{Asked, Who, json, raw_body};
+use crate::call::{Asked, Who, json, note_sign_in, raw_body};
 use crate::engine::{Desk, Held, opened};
 use crate::error::Error;
 use crate::executions::{self, Asked as Wanted};
@@ -12,7 +12,7 @@ use crate::headers;
 use crate::operation::Needs;
 use crate::patience::Patience;
 use crate::reply::{Answer, Reply};
-use auth::{Identity, Member};
+use auth::{Denied, Identity, Member, Ticket};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode};
@@ -34,7 +34,7 @@ use types::{Kind, KindName, Scope};
 
 /// How long a caller waits for the end of an execution at most.
 const WAIT_MAX: Duration = Duration::from_secs(900);
-/// Of what waits for something, there is the most that there may be.
+/// Of the calls that wait for the end of an execution, there is the most that there may be.
 const BUSY_S: u64 = 60;
 /// What callers without a name of their own do is done in the name of the workspace.
 const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
@@ -60,20 +60,25 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     headers::version(&parts.headers)?;
     let found = look_up(&app, workspace, address).await?;
     let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
+    let (holder, ticket);
     let desk = match found {
         Some(found) if found.trigger.is_public() => {
             app.limits.take_trigger(found.workspace.id.as_str(), address)?;
+            (holder, ticket) = (format!("{workspace}/{address}"), None);
             Desk { app: app.clone(), member: as_admin(&Arc::new(Identity::system()), &found.workspace) }
         }
         // Who shows no credentials is not told whether there is something to show them for.
         _ => {
             let asked = Asked { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
-            Desk { app: app.clone(), member: Member::admit(&app, NEEDS, &asked).await? }
+            let member = Member::admit(&app, NEEDS, &asked).await?;
+            note_sign_in(&parts.extensions, member.identity());
+            holder = member.who.holder().to_owned();
+            ticket = asked.token.map(|token| Ticket::new(token, &member, NEEDS.scopes()));
+            Desk { app: app.clone(), member }
         }
     };
     let arguments = arguments(&raw_body(body, app.settings.body_max).await?)?;
-    let busy = |_| Error::TooMany { retry_after_s: BUSY_S };
-    let _place = waits.then(|| Arc::clone(&app.streams).try_acquire_owned().map_err(busy)).transpose()?;
+    let _place = waits.then(|| app.streams.take(&desk.member.workspace, &holder)).transpose()?;
     let (of, address) = (desk.clone(), address.to_owned());
     let execution = app.store.write(move |tx| begin(&of, tx, &address, arguments.clone())).await?;
     if !waits {
@@ -82,7 +87,18 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     if let Some(patience) = parts.extensions.get::<Patience>() {
         patience.ask();
     }
-    ended(&app, execution).await
+    tokio::select! {
+        answer = ended(&app, execution) => answer,
+        denied = outlived(&app, ticket.as_ref()) => Err(denied.into()),
+    }
+}
+
+/// Whoever waits with credentials waits no longer than they are good.
+async fn outlived(app: &App, ticket: Option<&Ticket>) -> Denied {
+    match ticket {
+        Some(ticket) => app.auth.outlived(ticket).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Workspace and address of a path of the inference base.

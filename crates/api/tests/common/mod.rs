@@ -8,7 +8,7 @@ pub mod machine;
 pub mod people;
 pub mod samples;
 
-use api::{App, Bill, Catalogue, Parts, Rate, Settings};
+use api::{App, Bill, Catalogue, Parts, Rate, Settings, StreamLimits};
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
@@ -112,7 +112,7 @@ pub fn settings() -> Settings {
             budgets_max: 10,
             points_max: 100_000,
         },
-        streams_max: 16,
+        streams: StreamLimits { total: 16, workspace: 16, holder: 16 },
         feed_poll: Duration::from_millis(20),
         jobs: jobs::Settings::default(),
     }
@@ -154,8 +154,12 @@ impl Cloud {
         let store = Store::open(store_settings, world.clone()).await.expect("a store");
         let first =
             first_start(&store, &world, Wishes::default()).await.expect("a first start").expect("it is the first");
-        let auth_settings =
-            auth::Settings { issuer: settings.public_url.clone(), feed_poll: settings.feed_poll, outside: None };
+        let auth_settings = auth::Settings {
+            issuer: settings.public_url.clone(),
+            feed_poll: settings.feed_poll,
+            outside: None,
+            limits: auth::Limits::default(),
+        };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let runs = machine.is_some();
         let fleet = api::fleet::Fleet::new(machine, None);

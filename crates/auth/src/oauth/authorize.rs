@@ -59,6 +59,7 @@ impl Auth {
                 challenge,
             }),
             Err(Fault::Store(error)) => Err(Wrong::Store(error)),
+            Err(Fault::Throttled(throttled)) => Err(Wrong::Show(throttled.to_string())),
             Err(Fault::Refused { code, description }) => {
                 let told = [("error", code.name()), ("error_description", description.as_str())];
                 Err(Wrong::Redirect(self.answer(redirect_uri, state.as_deref(), &told)))

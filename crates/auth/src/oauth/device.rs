@@ -8,19 +8,18 @@ use crate::{Auth, ScopeSet, Subject, Throttled, clients, secrets};
 use serde::Serialize;
 use std::fmt;
 use store::Tx;
+use store::identity::Digest;
 use store::identity::devices::{self, Decision};
 use store::identity::users::User;
-use store::identity::{self, Digest};
+use types::Remote;
 
-const LIFE_S: i64 = 600;
+pub(crate) const LIFE_S: i64 = 600;
 /// The published command line asks every three seconds and gives up when it is told to slow down.
 const INTERVAL_S: i64 = 3;
 /// Requests arrive with jitter; only what is clearly too early is refused.
 const EARLY_S: i64 = 1;
 /// What RFC 8628 adds to the interval of those who ask too often.
 const SLOWER_BY_S: i64 = 5;
-/// Device codes that wait for a decision; anybody may ask for one.
-const WAITING_MAX: i64 = 10_000;
 /// Letters that cannot be misread and spell no words; 20 to the power of 8 codes.
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const USER_CODE_CHARS: usize = 8;
@@ -63,16 +62,26 @@ pub enum DeviceError {
 
 impl Auth {
     /// A device begins: it gets a code for itself, and one for its user.
-    pub async fn begin_device(&self, params: Params, authorization: Option<&str>) -> Result<Device, Fault> {
+    pub async fn begin_device(
+        &self,
+        from: Remote,
+        params: Params,
+        authorization: Option<&str>,
+    ) -> Result<Device, Fault> {
         let credentials = Credentials::read(&params, authorization)?;
         let scopes = token::scopes(&params)?;
+        // As with passwords: behind a proxy on this machine, everybody may come from there.
+        if !from.is_local() {
+            self.client_devices().attempt(&from.to_string())?;
+        }
+        let devices_max = self.limits().devices_max;
         let device_code = secrets::new_secret(self.world(), "hd");
         let digest = Digest::of(&device_code);
         let user_code = self
             .store()
             .write(move |tx| {
                 let client = client::authenticate(tx, credentials.as_ref())?;
-                make_room(tx)?;
+                devices::make_room(tx, devices_max)?;
                 let user_code = new_user_code(tx)?;
                 let expires_at = tx.world().now().plus_s(LIFE_S);
                 let device = devices::Device {
@@ -173,19 +182,6 @@ fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
     } else {
         Fault::new(Code::AuthorizationPending, "the person has not decided yet")
     }))
-}
-
-fn make_room(tx: &mut Tx<'_>) -> Result<(), Fault> {
-    if devices::count(tx)? >= WAITING_MAX {
-        identity::sweep(tx)?;
-    }
-    if devices::count(tx)? >= WAITING_MAX {
-        return Err(Fault::new(
-            Code::TemporarilyUnavailable,
-            "too many devices are waiting; try again in some minutes",
-        ));
-    }
-    Ok(())
 }
 
 /// A code that no other device shows at the moment.

@@ -1,6 +1,6 @@
 //! What clients are told when they are refused.
 
-use crate::Denied;
+use crate::{Denied, Throttled};
 
 /// The error codes of RFC 6749 and RFC 8628.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,7 +13,6 @@ pub enum Code {
     InvalidRequest,
     InvalidScope,
     SlowDown,
-    TemporarilyUnavailable,
     UnauthorizedClient,
     UnsupportedGrantType,
     UnsupportedResponseType,
@@ -30,7 +29,6 @@ impl Code {
             Self::InvalidRequest => "invalid_request",
             Self::InvalidScope => "invalid_scope",
             Self::SlowDown => "slow_down",
-            Self::TemporarilyUnavailable => "temporarily_unavailable",
             Self::UnauthorizedClient => "unauthorized_client",
             Self::UnsupportedGrantType => "unsupported_grant_type",
             Self::UnsupportedResponseType => "unsupported_response_type",
@@ -42,6 +40,8 @@ impl Code {
 pub enum Fault {
     #[error("{}: {description}", code.name())]
     Refused { code: Code, description: String },
+    #[error(transparent)]
+    Throttled(#[from] Throttled),
     #[error("the store failed")]
     Store(#[from] store::Error),
 }

@@ -1,7 +1,7 @@
 use super::Town;
 use crate::oauth::Params;
 use crate::tokens::ACCESS_LIFE_S;
-use crate::{Auth, Blame, Denied, Role, Settings, api_keys, people, service_accounts};
+use crate::{Auth, Blame, Denied, Limits, Role, Settings, Ticket, api_keys, people, service_accounts};
 use std::time::Duration;
 use types::Scope;
 use types::ids::ServiceAccountId;
@@ -9,6 +9,8 @@ use types::ids::ServiceAccountId;
 on_both!(
     a_revoked_key_stops_at_once,
     a_revoked_key_stops_on_other_servers_too,
+    what_was_opened_with_a_key_ends_with_it_on_every_server,
+    a_ticket_is_for_one_workspace_and_one_right,
     a_key_expires_when_it_was_told_to,
     what_is_no_credential_is_unknown,
     a_new_role_counts_at_once,
@@ -47,6 +49,36 @@ async fn a_revoked_key_stops_on_other_servers_too(town: Town) {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), forgotten).await.unwrap();
+}
+
+async fn what_was_opened_with_a_key_ends_with_it_on_every_server(town: Town) {
+    let other = Auth::for_test(&town.store, &town.world).await;
+    let key = town.join("bob@holm.example", Role::Member).await;
+    let kept = Ticket::new(&town.first.api_key, &town.admin_member().await, &[]);
+    let ticket = Ticket::new(&key, &town.member(&key).await, &[]);
+    let ends = async { tokio::join!(town.auth.outlived(&ticket), other.outlived(&ticket)) };
+    let who = town.auth.identify(&key).await.unwrap();
+    let revoke = async {
+        let id = who.key.clone().unwrap();
+        let who = who.clone();
+        town.change(move |tx| api_keys::delete(tx, &who, &id)).await.unwrap();
+    };
+    let (ends, ()) = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(ends, revoke) }).await.unwrap();
+    assert!(matches!(ends, (Denied::Unknown, Denied::Unknown)), "{ends:?}");
+    town.auth.still_admits(&kept).await.unwrap();
+}
+
+async fn a_ticket_is_for_one_workspace_and_one_right(town: Town) {
+    let key = town.join("bob@holm.example", Role::Admin).await;
+    let ticket = Ticket::new(&key, &town.member(&key).await, &[Scope::PoliciesCreate]);
+    town.auth.still_admits(&ticket).await.unwrap();
+    let admin = town.admin_member().await;
+    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Member)).await.unwrap();
+    assert!(matches!(town.auth.still_admits(&ticket).await, Err(Denied::Role { .. })));
+    let admin = town.admin_member().await;
+    town.change(move |tx| people::remove(tx, &admin, "bob@holm.example")).await.unwrap();
+    assert!(matches!(town.auth.still_admits(&ticket).await, Err(Denied::NotMember { .. })));
+    assert!(!format!("{ticket:?}").contains(&key));
 }
 
 async fn a_key_expires_when_it_was_told_to(town: Town) {
@@ -92,8 +124,12 @@ async fn a_token_may_do_what_its_scopes_and_its_role_allow(town: Town) {
 async fn a_token_ends_with_its_time_its_account_and_at_other_issuers(town: Town) {
     let access = token(&town, "").await;
     let who = town.auth.identify(&access).await.unwrap();
-    let settings =
-        Settings { issuer: "https://other.example".into(), feed_poll: Duration::from_secs(1), outside: None };
+    let settings = Settings {
+        issuer: "https://other.example".into(),
+        feed_poll: Duration::from_secs(1),
+        outside: None,
+        limits: Limits::default(),
+    };
     let other = Auth::new(town.store.clone(), settings, town.world.clone()).await.unwrap();
     assert!(matches!(other.identify(&access).await, Err(Denied::Unknown)));
     let (admin, id) = (town.admin_member().await, ServiceAccountId::known(who.subject.as_str()));

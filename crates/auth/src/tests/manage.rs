@@ -3,6 +3,7 @@ use crate::setup::{Wishes, first_start};
 use crate::workspaces::{self, Change, NewWorkspace};
 use crate::{Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts, sessions};
 use proptest::prelude::*;
+use types::Remote;
 use types::ids::UserId;
 use types::wire::WorkspaceReason::{ForbiddenBlaxel, ForbiddenReserved, ForbiddenVPrefix, Taken};
 
@@ -24,7 +25,7 @@ async fn the_first_start_happens_once(town: Town) {
     let who = town.admin().await;
     assert!(who.administers(&town.first.account));
     assert_eq!(town.admin_member().await.role, Role::Admin);
-    town.auth.sign_in(&town.first.email, town.first.password.clone()).await.unwrap();
+    town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone()).await.unwrap();
     let shown = format!("{:?}", town.first);
     assert!(!shown.contains(&town.first.api_key) && !shown.contains(&town.first.password));
 }

@@ -1,12 +1,13 @@
 use super::Town;
 use crate::clients::{self, NewClient, Registered};
 use crate::oauth::{Code, DeviceError, Fault, Params, Tokens, Wrong};
-use crate::{Denied, service_accounts};
+use crate::{Auth, Denied, Limits, Throttled, service_accounts};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use store::identity::users::User;
+use types::Remote;
 use url::Url;
 
 on_both!(
@@ -26,6 +27,8 @@ on_both!(
     a_steady_device_is_never_told_to_slow_down,
     a_device_learns_of_refusal_and_expiry,
     guessing_user_codes_is_throttled,
+    a_stranger_who_takes_all_device_codes_blocks_nobody,
+    when_all_device_codes_are_taken_the_oldest_makes_room,
     secrets_never_reach_the_log,
 );
 
@@ -148,7 +151,9 @@ async fn a_bad_request_names_the_parameter(town: Town) {
     let no_code = form(&[("grant_type", "authorization_code"), ("client_id", "blaxel")]);
     assert!(refused(town.auth.token(no_code, None).await, Code::InvalidRequest).contains("`code`"));
     let scope = form(&[("client_id", "blaxel"), ("scope", "jobs:fly")]);
-    assert!(refused(town.auth.begin_device(scope, None).await, Code::InvalidScope).contains("jobs:fly"));
+    assert!(
+        refused(town.auth.begin_device(Remote::UNKNOWN, scope, None).await, Code::InvalidScope).contains("jobs:fly")
+    );
 }
 
 async fn nobody_is_sent_to_an_address_that_is_not_registered(town: Town) {
@@ -296,8 +301,11 @@ async fn poll(town: &Town, code: &str) -> Result<Tokens, Fault> {
 
 async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
     let user = town.user(&town.first.email).await;
-    let device =
-        town.auth.begin_device(form(&[("client_id", "blaxel"), ("scope", "offline_access")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel"), ("scope", "offline_access")]), None)
+        .await
+        .unwrap();
     assert_eq!(
         device.verification_uri_complete,
         format!("https://holm.example/oauth/device?user_code={}", device.user_code)
@@ -319,7 +327,7 @@ async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
 }
 
 async fn a_steady_device_is_never_told_to_slow_down(town: Town) {
-    let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
     for _ in 0..60 {
         refused(poll(&town, &device.device_code).await, Code::AuthorizationPending);
         town.clock.advance_s(device.interval);
@@ -328,12 +336,12 @@ async fn a_steady_device_is_never_told_to_slow_down(town: Town) {
 
 async fn a_device_learns_of_refusal_and_expiry(town: Town) {
     let user = town.user(&town.first.email).await;
-    let device = town.auth.begin_device(form(&[("client_id", "holm")]), None).await.unwrap();
+    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "holm")]), None).await.unwrap();
     refused(poll(&town, &device.device_code).await, Code::InvalidGrant);
-    let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
     town.auth.decide_device(&user, &device.user_code, false).await.unwrap();
     refused(poll(&town, &device.device_code).await, Code::AccessDenied);
-    let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
     town.clock.advance_s(device.expires_in);
     refused(poll(&town, &device.device_code).await, Code::ExpiredToken);
     assert!(matches!(town.auth.device(&user, &device.user_code).await, Err(DeviceError::Unknown)));
@@ -352,9 +360,44 @@ async fn guessing_user_codes_is_throttled(town: Town) {
 async fn secrets_never_reach_the_log(town: Town) {
     let (_, tokens) = town.signed_in().await;
     let params = form(&[("refresh_token", "hr_secret")]);
-    let device = town.auth.begin_device(form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
     let shown = format!("{tokens:?} {params:?} {device:?}");
     for secret in [&tokens.access_token, &tokens.refresh_token, "hr_secret", &device.device_code] {
         assert!(!shown.contains(secret));
     }
+}
+
+fn client(last: u8) -> Remote {
+    Remote::of([192, 0, 2, last].into())
+}
+
+async fn a_stranger_who_takes_all_device_codes_blocks_nobody(town: Town) {
+    let limits = Limits { client_devices_max: 3, ..Limits::default() };
+    let auth = Auth::for_test_with(&town.store, &town.world, limits).await;
+    let ask = |from| auth.begin_device(from, form(&[("client_id", "blaxel")]), None);
+    for _ in 0..3 {
+        ask(client(1)).await.unwrap();
+    }
+    assert!(matches!(ask(client(1)).await, Err(Fault::Throttled(Throttled { wait_s: 600 }))));
+    ask(client(2)).await.unwrap();
+    town.clock.advance_s(600);
+    ask(client(1)).await.unwrap();
+}
+
+async fn when_all_device_codes_are_taken_the_oldest_makes_room(town: Town) {
+    let user = town.user(&town.first.email).await;
+    let auth = Auth::for_test_with(&town.store, &town.world, Limits { devices_max: 3, ..Limits::default() }).await;
+    let mut devices = Vec::new();
+    for number in 0..4 {
+        devices.push(auth.begin_device(client(number), form(&[("client_id", "blaxel")]), None).await.unwrap());
+        town.clock.advance_s(1);
+    }
+    assert!(matches!(auth.device(&user, &devices[0].user_code).await, Err(DeviceError::Unknown)));
+    for device in &devices[1..] {
+        auth.device(&user, &device.user_code).await.unwrap();
+    }
+    // Codes that somebody has agreed to are not the first to go.
+    auth.decide_device(&user, &devices[1].user_code, true).await.unwrap();
+    auth.begin_device(client(9), form(&[("client_id", "blaxel")]), None).await.unwrap();
+    poll(&town, &devices[1].device_code).await.unwrap();
 }

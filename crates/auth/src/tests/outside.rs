@@ -1,7 +1,7 @@
 use super::Town;
 use crate::oauth::Params;
 use crate::outside::{OutsideError, Provider};
-use crate::{Auth, Role, Settings, people};
+use crate::{Auth, Limits, Role, Settings, people};
 use axum::Router;
 use axum::routing::{get, post};
 use base64::Engine;
@@ -78,6 +78,7 @@ impl Peer {
             issuer: "https://holm.example".into(),
             feed_poll: Duration::from_secs(1),
             outside: Some(provider),
+            limits: Limits::default(),
         };
         Auth::new(town.store.clone(), settings, town.world.clone()).await.unwrap()
     }

@@ -5,6 +5,7 @@
 mod errors;
 mod forward;
 mod hold;
+mod lasting;
 mod machine;
 mod origins;
 mod previews;

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 /// Echoes messages on port 7 of `box`; counts those that it got while it was paused.
-async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
+pub async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     stage.machine.listen("box", 7, listener.local_addr().unwrap());
     let while_paused = Arc::new(AtomicUsize::new(0));
@@ -34,7 +34,12 @@ async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
     while_paused
 }
 
-async fn open(stage: &Stage, host: &str, path: &str, bearer: Option<&str>) -> Result<WebSocketStream<TcpStream>, u16> {
+pub async fn open(
+    stage: &Stage,
+    host: &str,
+    path: &str,
+    bearer: Option<&str>,
+) -> Result<WebSocketStream<TcpStream>, u16> {
     let bearer = bearer.map(|bearer| ("authorization", format!("Bearer {bearer}")));
     open_with(stage, host, path, bearer.as_slice()).await
 }
@@ -57,7 +62,7 @@ async fn open_with(
     }
 }
 
-async fn exchange(socket: &mut WebSocketStream<TcpStream>, text: &str) {
+pub async fn exchange(socket: &mut WebSocketStream<TcpStream>, text: &str) {
     socket.send(Message::text(text)).await.unwrap();
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
 }

@@ -14,9 +14,10 @@ use serde_json::Value;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use types::edge::{Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
 use types::ids::{ResourceId, WorkspaceId};
 use types::parts::TextMap;
@@ -24,22 +25,34 @@ use types::{Timestamp, World};
 
 pub const KEY: &str = "key-of-acme";
 
-/// Knows one key of one workspace.
-struct OneKey;
+/// Knows one key of one workspace, until it is revoked.
+#[derive(Default)]
+struct OneKey {
+    revoked: AtomicBool,
+    changes: watch::Sender<()>,
+}
 
 impl Guard for OneKey {
     fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move {
             match (token, workspace) {
-                (KEY, "acme" | "acme-b") => {
-                    Ok(Caller { subject_id: "usr_1".into(), subject_type: "user", auth_method: "api_key" })
-                }
+                (KEY, _) if self.revoked.load(Ordering::Relaxed) => Err(Refused::Unknown),
+                (KEY, "acme" | "acme-b") => Ok(Caller {
+                    holder: "key_1".into(),
+                    subject_id: "usr_1".into(),
+                    subject_type: "user",
+                    auth_method: "api_key",
+                }),
                 (KEY, _) => Err(Refused::Forbidden { why: "not a member of this workspace".into() }),
                 ("old", _) => Err(Refused::Expired),
                 ("eager", _) => Err(Refused::TooMany { retry_after_s: 7 }),
                 _ => Err(Refused::Unknown),
             }
         })
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 }
 
@@ -51,6 +64,7 @@ pub struct Stage {
     /// Where content answers, and nothing else.
     pub content: SocketAddr,
     pub clock: Arc<AtomicI64>,
+    guard: Arc<OneKey>,
 }
 
 /// No standby unless the test is about it.
@@ -70,10 +84,17 @@ impl Stage {
         let time = Arc::clone(&clock);
         let world = World::new(move || Timestamp::from_ms(time.load(Ordering::Relaxed)), |bytes| bytes.fill(7));
         let machine = Arc::new(LoopbackMachine::default());
-        let gateway = Gateway::new(Parts { settings, guard: Arc::new(OneKey), machine: machine.clone(), world });
+        let guard = Arc::new(OneKey::default());
+        let gateway = Gateway::new(Parts { settings, guard: guard.clone(), machine: machine.clone(), world });
         let address = listen(gateway.clone(), Site::Management).await;
         let content = listen(gateway.clone(), Site::Content).await;
-        Self { gateway, machine, address, content, clock }
+        Self { gateway, machine, address, content, clock, guard }
+    }
+
+    /// The right key is right no more.
+    pub fn revoke(&self) {
+        self.guard.revoked.store(true, Ordering::Relaxed);
+        self.guard.changes.send_replace(());
     }
 
     /// A sandbox of the workspace `acme` whose instance has the same name and runs.
@@ -108,12 +129,12 @@ impl Stage {
     }
 
     /// The answer with its body still to come.
-    pub async fn begin<B>(&self, request: Request<B>) -> Response<Incoming>
+    pub fn begin<B>(&self, request: Request<B>) -> impl Future<Output = Response<Incoming>> + Send + use<B>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        begin(self.address, request).await
+        begin(self.address, request)
     }
 
     pub async fn get(&self, path: &str) -> Reply {

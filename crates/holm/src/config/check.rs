@@ -46,6 +46,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
         let key = if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
         return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
     }
+    if server.connections_signed_in >= server.connections_max {
+        return wrong("server.connections_signed_in", "must be less than server.connections_max: nobody could sign in");
+    }
     for (key, span) in [
         ("server.header_timeout", server.header_timeout),
         ("server.request_timeout", server.request_timeout),
@@ -87,7 +90,17 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("store.connections", config.store.connections as u64),
         ("store.waiting_max", config.store.waiting_max as u64),
         ("store.batch_max", config.store.batch_max as u64),
+        ("server.connections_signed_in", config.server.connections_signed_in as u64),
+        ("server.connections_key_max", config.server.connections_key_max as u64),
+        ("server.connections_client_max", config.server.connections_client_max as u64),
         ("server.streams_max", config.server.streams_max as u64),
+        ("server.streams_workspace_max", config.server.streams_workspace_max as u64),
+        ("server.streams_key_max", config.server.streams_key_max as u64),
+        ("auth.client_guesses_max", config.auth.client_guesses_max.into()),
+        ("auth.client_devices_max", config.auth.client_devices_max.into()),
+        ("auth.devices_max", config.auth.devices_max.into()),
+        ("gateway.requests_max", config.gateway.requests_max as u64),
+        ("gateway.requests_workspace_max", config.gateway.requests_workspace_max as u64),
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),

@@ -60,7 +60,12 @@ pub(crate) struct Server {
     pub(crate) header_timeout: Span,
     pub(crate) request_timeout: Span,
     pub(crate) connections_max: usize,
+    pub(crate) connections_signed_in: usize,
+    pub(crate) connections_key_max: usize,
+    pub(crate) connections_client_max: usize,
     pub(crate) streams_max: usize,
+    pub(crate) streams_workspace_max: usize,
+    pub(crate) streams_key_max: usize,
     pub(crate) drain_timeout: Span,
     #[serde(deserialize_with = "layers::path_or_none")]
     pub(crate) tls_certificate: Option<PathBuf>,
@@ -109,6 +114,9 @@ impl std::fmt::Debug for Store {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Auth {
+    pub(crate) client_guesses_max: u32,
+    pub(crate) client_devices_max: u32,
+    pub(crate) devices_max: u32,
     pub(crate) oidc_name: String,
     #[serde(deserialize_with = "layers::text_or_none")]
     pub(crate) oidc_issuer: Option<String>,
@@ -197,6 +205,8 @@ pub(crate) struct Gateway {
     pub(crate) standby: Span,
     pub(crate) wait_timeout: Span,
     pub(crate) waiting_max: usize,
+    pub(crate) requests_max: usize,
+    pub(crate) requests_workspace_max: usize,
     pub(crate) launch_grace: Span,
     pub(crate) connect_timeout: Span,
     pub(crate) answer_idle: Span,

@@ -37,8 +37,16 @@ pub(crate) fn runners(config: &Config, app: &App) -> Result<jobs::runners::Runne
 }
 
 pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {
-    let settings =
-        auth::Settings { issuer: public_url.to_owned(), feed_poll: config.store.feed_poll.0, outside: outside(config) };
+    let settings = auth::Settings {
+        issuer: public_url.to_owned(),
+        feed_poll: config.store.feed_poll.0,
+        outside: outside(config),
+        limits: auth::Limits {
+            client_guesses_max: config.auth.client_guesses_max,
+            client_devices_max: config.auth.client_devices_max,
+            devices_max: config.auth.devices_max.into(),
+        },
+    };
     let auth = Auth::new(store.clone(), settings, world.clone()).await;
     auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
 }
@@ -73,7 +81,11 @@ fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
         trigger_rate: api::Rate { per_second: limits.trigger_per_second, burst: limits.trigger_burst },
         quotas: quotas(config),
         bill: bill(&config.meter),
-        streams_max: config.server.streams_max,
+        streams: api::StreamLimits {
+            total: config.server.streams_max as u64,
+            workspace: config.server.streams_workspace_max as u64,
+            holder: config.server.streams_key_max as u64,
+        },
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(),
     })

@@ -2,6 +2,7 @@
 
 use auth::{Auth, Blame, Denied};
 use gateway::{BoxFuture, Caller, Guard, Refused};
+use tokio::sync::watch;
 use types::Scope;
 
 /// What it takes to use a sandbox.
@@ -13,6 +14,10 @@ impl Guard for Door {
     fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move { self.identify(token, workspace).await.map_err(refused) })
     }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.0.changes()
+    }
 }
 
 impl Door {
@@ -21,6 +26,7 @@ impl Door {
         let member = self.0.enter(&who, Some(workspace))?;
         member.may(&USE)?;
         Ok(Caller {
+            holder: who.holder().to_owned(),
             subject_id: who.subject.as_str().to_owned(),
             subject_type: who.subject.type_name(),
             auth_method: if who.key.is_some() { "apikey" } else { "oauth" },

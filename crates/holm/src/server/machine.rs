@@ -179,6 +179,7 @@ fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
         content_url: urls.content.clone(),
         trust_forwarded: wishes.trust_forwarded,
+        open: admission::Limits { total: wishes.requests_max as u64, share: wishes.requests_workspace_max as u64 },
         waiting_max: wishes.waiting_max,
         wait_timeout: wishes.wait_timeout.0,
         standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),

@@ -2,6 +2,7 @@
 
 use crate::config;
 use crate::error::Error;
+use crate::server::connections::{Gate, busy_until_over};
 use crate::server::front::Front;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
 use gateway::{Peer, Site};
@@ -17,12 +18,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 /// Requests that one HTTP/2 connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// Requests of one HTTP/2 connection that were taken back before they were looked at, and that were wrong: with more, the
+/// connection is ended.
+const RESETS_PENDING_MAX: usize = 20;
+const RESETS_LOCAL_MAX: usize = 256;
 /// Bytes of the headers of a request; the URL counts.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// After a failed `accept`, such as for want of file descriptors, wait before the next.
@@ -33,7 +37,7 @@ pub(crate) struct Listener {
     tls: Option<TlsAcceptor>,
     header_timeout: Duration,
     drain_timeout: Duration,
-    places: Arc<Semaphore>,
+    gate: Gate,
     site: Site,
 }
 
@@ -42,6 +46,7 @@ impl Listener {
     pub(crate) async fn bind(
         settings: &config::Server,
         certificates: Option<&Arc<Certificates>>,
+        gate: Gate,
     ) -> Result<Self, Error> {
         let tcp = TcpListener::bind(settings.listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
@@ -50,7 +55,7 @@ impl Listener {
             tls: certificates.map(Certificates::acceptor),
             header_timeout: settings.header_timeout.0,
             drain_timeout: settings.drain_timeout.0,
-            places: Arc::new(Semaphore::new(settings.connections_max.min(Semaphore::MAX_PERMITS))),
+            gate,
             site: Site::Management,
         })
     }
@@ -59,8 +64,8 @@ impl Listener {
     pub(crate) async fn for_content(&self, listen: SocketAddr) -> Result<Self, Error> {
         let tcp = TcpListener::bind(listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {listen} (server.content_listen)")))?;
-        let (tls, places) = (self.tls.clone(), Arc::clone(&self.places));
-        Ok(Self { tcp, tls, places, site: Site::Content, ..*self })
+        let (tls, gate) = (self.tls.clone(), self.gate.clone());
+        Ok(Self { tcp, tls, gate, site: Site::Content, ..*self })
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
@@ -75,19 +80,20 @@ impl Listener {
     pub(crate) async fn serve(self, front: Front, ending: Ending) {
         let Ending { draining, hurried } = ending;
         let graceful = GracefulShutdown::new();
-        while let Some((stream, peer, place)) = self.accept(&draining).await {
+        while let Some((stream, peer)) = self.accept(&draining).await {
+            // Whoever has too many connections finds this one closed.
+            let Some(taken) = self.gate.admit(peer.ip()) else { continue };
             let connection = Connection {
                 front: front.clone(),
+                gate: self.gate.clone(),
+                taken: taken.clone(),
                 peer: Peer { address: peer.ip(), secure: self.tls.is_some(), site: self.site },
                 tls: self.tls.clone(),
                 header_timeout: self.header_timeout,
                 watcher: graceful.watcher(),
                 draining: draining.clone(),
             };
-            tokio::spawn(async move {
-                connection.run(stream).await;
-                drop(place);
-            });
+            tokio::spawn(connection.run_while_welcome(stream, taken));
         }
         // Closes the socket: new connections are refused from here on.
         drop(self.tcp);
@@ -98,16 +104,12 @@ impl Listener {
         }
     }
 
-    /// The next connection, once there is room for it; `None` when draining.
-    async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    /// The next connection, however many there are: who has to make room is for the gate to say. `None` when draining.
+    async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
-            let next = async {
-                let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
-                Some((self.tcp.accept().await, place))
-            };
-            match draining.run_until_cancelled(next).await?? {
-                (Ok((stream, peer)), place) => return Some((stream, peer, place)),
-                (Err(error), _) => {
+            match draining.run_until_cancelled(self.tcp.accept()).await? {
+                Ok(accepted) => return Some(accepted),
+                Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -118,6 +120,8 @@ impl Listener {
 
 struct Connection {
     front: Front,
+    gate: Gate,
+    taken: admission::Connection,
     peer: Peer,
     tls: Option<TlsAcceptor>,
     header_timeout: Duration,
@@ -126,6 +130,22 @@ struct Connection {
 }
 
 impl Connection {
+    /// Whoever sends no whole request in time is let go, wherever it stopped: in the handshake, in the line that tells the
+    /// version, or in the headers. So is a stranger in whose place another comes. The version alone would be waited for
+    /// without end, and the headers of HTTP/2 too.
+    async fn run_while_welcome(self, stream: TcpStream, taken: admission::Connection) {
+        let first_request = self.gate.first_request;
+        let closed = |why: &'static str| {
+            metrics::counter!("holm_connections_closed_total", "why" => why).increment(1);
+            tracing::debug!(why, "a connection was closed");
+        };
+        tokio::select! {
+            () = self.run(stream) => {}
+            () = taken.silent(first_request) => closed("silent"),
+            () = taken.closing() => closed("room"),
+        }
+    }
+
     async fn run(self, stream: TcpStream) {
         // Answers are small and awaited: do not hold them back to fill packets.
         let _ = stream.set_nodelay(true);
@@ -152,15 +172,23 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .max_header_list_size(HEADER_BYTES_MAX as u32)
-            .keep_alive_interval(Some(self.header_timeout));
-        let (front, peer) = (self.front, self.peer);
+            .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+            .max_local_error_reset_streams(RESETS_LOCAL_MAX)
+            .keep_alive_interval(Some(self.header_timeout))
+            .keep_alive_timeout(self.header_timeout);
+        let Self { front, peer, gate, taken, watcher, .. } = self;
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            front.clone().answer(request)
+            let (busy, remote) = (taken.begin(), gate.remote(peer.address, request.headers()));
+            let extensions = request.extensions_mut();
+            extensions.insert(peer);
+            extensions.insert(remote);
+            extensions.insert(taken.clone());
+            let answer = front.clone().answer(request);
+            async move { answer.await.map(|response| busy_until_over(response, busy)) }
         });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         // A client that went away is its own business.
-        if let Err(error) = self.watcher.watch(connection.into_owned()).await {
+        if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(error, "connection ended early");
         }
     }

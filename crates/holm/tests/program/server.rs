@@ -1,8 +1,12 @@
 //! Starting, watching and ending a server.
 
 use crate::common::{Server, get, holm, text, write};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
+
+/// Longer than any test machine takes; it only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_first_start_introduces_itself_once() {
@@ -140,24 +144,68 @@ fn the_example_is_the_file_that_is_checked_in() {
 }
 
 #[test]
-fn a_caller_who_sends_nothing_is_let_go() {
+fn a_caller_who_sends_no_whole_request_is_let_go() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_with(folder, &[("HOLM_SERVER__HEADER_TIMEOUT", "200ms")]);
-    let mut stream = TcpStream::connect(&server.address).unwrap();
-    stream.write_all(b"GET /health HTTP/1.1\r\nX-Slow: ").unwrap();
-    let mut answer = Vec::new();
-    // Ends because the server closes; a reset is as good.
-    let _ = stream.read_to_end(&mut answer);
+    let beginnings: [&[u8]; 6] = [
+        b"",
+        b"G",
+        b"GET /health HTTP/1.1\r\nX-Slow: ",
+        // Half of what HTTP/2 begins with, the whole of it, and the settings without a request.
+        b"PRI * HTTP/2.0\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+    ];
+    for beginning in beginnings {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(beginning).unwrap();
+        // Ends because the server closes; a reset is as good.
+        if let Err(error) = stream.read_to_end(&mut Vec::new()) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{beginning:?} is waited for");
+        }
+    }
     assert!(server.get("/health").starts_with("HTTP/1.1 200"));
 }
 
+/// Asks on an open connection, which stays open. Says whether it was answered.
+fn ask(stream: &mut TcpStream, headers: &str) -> bool {
+    let request = format!("GET /v0/quotas HTTP/1.1\r\nHost: holm\r\n{headers}\r\n");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    if stream.write_all(request.as_bytes()).is_err() {
+        return false;
+    }
+    let mut answer = BufReader::new(stream);
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        match answer.read_line(&mut line) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) if line == "\r\n" => break,
+            Ok(_) => {
+                length = line
+                    .to_lowercase()
+                    .strip_prefix("content-length:")
+                    .map(|text| text.trim().parse().unwrap())
+                    .or(length)
+            }
+        }
+    }
+    answer.read_exact(&mut vec![0; length.unwrap()]).is_ok()
+}
+
 #[test]
-fn a_connection_too_many_waits_for_its_turn() {
+fn strangers_who_take_every_place_neither_shut_others_out_nor_those_who_are_signed_in() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start_with(folder, &[("HOLM_SERVER__CONNECTIONS_MAX", "1")]);
-    let holder = TcpStream::connect(&server.address).unwrap();
-    let address = server.address.clone();
-    let waiting = std::thread::spawn(move || get(&address, "/health"));
-    drop(holder);
-    assert!(waiting.join().unwrap().starts_with("HTTP/1.1 200"));
+    let settings = [("HOLM_SERVER__CONNECTIONS_MAX", "8"), ("HOLM_SERVER__CONNECTIONS_SIGNED_IN", "4")];
+    let server = Server::start_with(folder, &settings);
+    let key = format!("Authorization: Bearer {}\r\n", server.api_key());
+    let mut member = TcpStream::connect(&server.address).unwrap();
+    assert!(ask(&mut member, &key));
+    let mut stranger = TcpStream::connect(&server.address).unwrap();
+    assert!(ask(&mut stranger, ""));
+    let _crowd: Vec<_> = (0..40).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    assert!(server.get("/health").starts_with("HTTP/1.1 200"), "a newcomer is served");
+    assert!(ask(&mut member, &key), "who is signed in keeps the connection");
+    assert!(!ask(&mut stranger, ""), "the oldest idle stranger made room");
 }

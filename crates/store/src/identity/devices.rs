@@ -89,7 +89,24 @@ pub fn find_by_user_code(tx: &mut Tx<'_>, user_code: &str) -> Result<Option<Devi
     tx.find("device_codes", &sql, params![user_code])?.as_ref().map(read).transpose()
 }
 
-pub fn count(tx: &mut Tx<'_>) -> Result<i64, Error> {
+/// Makes room for one more where there may be `max` at most: what has expired goes first, then the oldest that nobody has
+/// decided on.
+pub fn make_room(tx: &mut Tx<'_>, max: i64) -> Result<(), Error> {
+    if count(tx)? < max {
+        return Ok(());
+    }
+    let now = tx.world().now();
+    tx.execute("device_codes", "DELETE FROM device_codes WHERE expires_at <= $1", params![now])?;
+    let over = count(tx)? - max + 1;
+    if over > 0 {
+        let sql = "DELETE FROM device_codes WHERE digest IN
+                   (SELECT digest FROM device_codes WHERE decision = 'waiting' ORDER BY expires_at LIMIT $1)";
+        tx.execute("device_codes", sql, params![over])?;
+    }
+    Ok(())
+}
+
+fn count(tx: &mut Tx<'_>) -> Result<i64, Error> {
     tx.find("device_codes", "SELECT count(*) FROM device_codes", params![])?.map_or(Ok(0), |row| row.int(0))
 }
 

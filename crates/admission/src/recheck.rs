@@ -1,0 +1,116 @@
+//! Connections that last: whoever was let in is looked at again, and goes when the answer would be another now.
+
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// What ends by itself, such as a token, is noticed within this time; what is changed, sooner.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Changes that come close together are looked at together.
+const GATHERING: Duration = Duration::from_millis(100);
+/// Connections that are looked at at the same time, so that a change does not bring all of them to the database at once.
+/// Those with the same credentials find them remembered.
+const LOOKS_AT_ONCE: usize = 4;
+/// A connection of which nobody could say anything for so long is not believed any more.
+const UNSURE_MAX: Duration = Duration::from_secs(60);
+
+/// What a look found.
+#[derive(Debug)]
+pub enum Verdict<E> {
+    Good,
+    /// It cannot be said now.
+    Unsure(E),
+    Refused(E),
+}
+
+/// Takes the looks of all connections of a server in turn.
+#[derive(Debug)]
+pub struct Recheck(Semaphore);
+
+impl Default for Recheck {
+    fn default() -> Self {
+        Self(Semaphore::new(LOOKS_AT_ONCE))
+    }
+}
+
+impl Recheck {
+    /// Looks now and then, and after each change, until it finds that one would be refused. Says why.
+    pub async fn until_refused<E, F: Future<Output = Verdict<E>>>(
+        &self,
+        mut changes: Vec<watch::Receiver<()>>,
+        mut look: impl FnMut() -> F,
+    ) -> E {
+        let mut unsure_since = None;
+        loop {
+            if timeout(LOOK_EVERY, any_change(&mut changes)).await.is_ok() {
+                sleep(GATHERING).await;
+                changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            }
+            let turn = self.0.acquire().await;
+            let verdict = look().await;
+            drop(turn);
+            match verdict {
+                Verdict::Good => unsure_since = None,
+                Verdict::Unsure(why) => {
+                    let since: Instant = *unsure_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > UNSURE_MAX {
+                        return why;
+                    }
+                }
+                Verdict::Refused(why) => return why,
+            }
+        }
+    }
+}
+
+async fn any_change(changes: &mut [watch::Receiver<()>]) {
+    let all = changes.iter_mut().map(|changes| {
+        Box::pin(async {
+            // Who tells of changes is gone at the end of the server only.
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        })
+    });
+    if all.len() == 0 {
+        std::future::pending::<()>().await;
+    }
+    futures_util::future::select_all(all).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_looked_at_soon_and_an_end_within_seconds() {
+        let (recheck, sender, good) = (Recheck::default(), watch::Sender::new(()), Cell::new(true));
+        let look = || async { if good.get() { Verdict::Good } else { Verdict::Refused("revoked") } };
+        let begun = Instant::now();
+        let change = async {
+            sleep(Duration::from_secs(12)).await;
+            good.set(false);
+            sender.send_replace(());
+        };
+        let (why, ()) = tokio::join!(recheck.until_refused(vec![sender.subscribe()], look), change);
+        assert_eq!((why, begun.elapsed()), ("revoked", Duration::from_secs(12) + GATHERING));
+        let begun = Instant::now();
+        recheck.until_refused(Vec::new(), look).await;
+        assert_eq!(begun.elapsed(), LOOK_EVERY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_sent_away_because_the_database_is_away_for_a_moment() {
+        let (recheck, looks, begun) = (Recheck::default(), Cell::new(0), Instant::now());
+        let look = || async {
+            looks.set(looks.get() + 1);
+            if looks.get() % 10 == 0 { Verdict::Good } else { Verdict::Unsure("away") }
+        };
+        timeout(Duration::from_secs(600), recheck.until_refused(Vec::new(), look)).await.unwrap_err();
+        let away = || async { Verdict::Unsure("away") };
+        assert_eq!(recheck.until_refused(Vec::new(), away).await, "away");
+        assert!(begun.elapsed() < Duration::from_secs(600) + 2 * UNSURE_MAX);
+    }
+}

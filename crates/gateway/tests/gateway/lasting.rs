@@ -1,0 +1,103 @@
+//! What goes on for long ends with the right to it, and leaves room for others.
+
+use crate::sockets::{echo, exchange, open};
+use crate::stage::{KEY, Stage, get, private, request, settings, token};
+use admission::Limits;
+use futures_util::StreamExt;
+use gateway::Settings;
+use http_body_util::BodyExt;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use types::Timestamp;
+use types::edge::{Opens, PreviewRoute, RouteChange};
+
+const AT: &str = "/acme/sandboxes/box/port/7/ws";
+const PREVIEW: &str = "p.preview.holm.test";
+/// Longer than any test machine takes; it only ends a test that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn stage() -> Stage {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    stage
+}
+
+async fn end_of(mut socket: WebSocketStream<TcpStream>) {
+    let end = async { while let Some(Ok(_)) = socket.next().await {} };
+    tokio::time::timeout(PATIENCE, end).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revoked_key_keeps_no_socket_no_stream_and_no_long_poll() {
+    let stage = stage().await;
+    stage.preview(PreviewRoute { opens: Opens::ToAll, ..private(7) });
+    let mut public = open(&stage, PREVIEW, "/", None).await.unwrap();
+    let mut socket = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
+    exchange(&mut socket, "mine").await;
+    let stream = stage.begin(get("/acme/sandboxes/box/endless")).await;
+    let poll = tokio::spawn(stage.begin(get("/acme/sandboxes/box/gate")));
+    stage.revoke();
+    end_of(socket).await;
+    let read = async {
+        let mut body = stream.into_body();
+        while body.frame().await.expect("the answer is cut off").is_ok() {}
+    };
+    tokio::time::timeout(PATIENCE, read).await.expect("the stream ends");
+    let answer = tokio::time::timeout(PATIENCE, poll).await.expect("the long poll is answered").unwrap();
+    assert_eq!(answer.status(), 401);
+    // Who needs no key goes on.
+    exchange(&mut public, "still here").await;
+}
+
+#[tokio::test]
+async fn a_socket_ends_with_the_token_or_the_preview_that_opened_it() {
+    let stage = stage().await;
+    let with_token = "/?bl_preview_token=secret";
+    stage.preview(private(7));
+    let revoked = open(&stage, PREVIEW, with_token, None).await.unwrap();
+    stage.preview(PreviewRoute { opens: Opens::ToTokens(vec![token("other", None)]), ..private(7) });
+    end_of(revoked).await;
+    stage.preview(private(7));
+    let deleted = open(&stage, PREVIEW, with_token, None).await.unwrap();
+    stage.gateway.routes().apply(RouteChange::Gone(private(7).id));
+    end_of(deleted).await;
+    stage.preview(PreviewRoute { opens: Opens::ToAll, ..private(7) });
+    let closed = open(&stage, PREVIEW, "/", None).await.unwrap();
+    stage.preview(private(7));
+    end_of(closed).await;
+    let end = Timestamp::from_ms(2_000_000);
+    stage.preview(PreviewRoute { opens: Opens::ToTokens(vec![token("secret", Some(end))]), ..private(7) });
+    let expired = open(&stage, PREVIEW, with_token, None).await.unwrap();
+    stage.clock.store(end.ms(), std::sync::atomic::Ordering::Relaxed);
+    end_of(expired).await;
+}
+
+#[tokio::test]
+async fn a_workspace_that_holds_its_share_leaves_the_rest_to_others() {
+    let open_max = Limits { total: 3, share: 2 };
+    let stage = Stage::start(Settings { open: open_max, ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    stage.route("acme-b", "other", crate::stage::by("box"));
+    echo(&stage).await;
+    let mut sockets = Vec::new();
+    for _ in 0..2 {
+        let mut socket = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
+        exchange(&mut socket, "held").await;
+        sockets.push(socket);
+    }
+    stage.get("/acme/sandboxes/box/x").await.problem(429, "TOO_MANY_REQUESTS");
+    stage.get("/acme-b/sandboxes/other/x").await.ok();
+    let _last = stage.begin(get("/acme-b/sandboxes/other/endless")).await;
+    stage.get("/acme-b/sandboxes/other/x").await.problem(503, "NO_CAPACITY");
+    // A stranger is told of credentials, not of places.
+    stage.send(request("GET", "127.0.0.1", "/acme/sandboxes/box/x", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    for mut socket in sockets {
+        socket.close(None).await.unwrap();
+        while socket.next().await.is_some_and(|message| message.is_ok()) {}
+    }
+    tokio::time::timeout(PATIENCE, async { while stage.get("/acme/sandboxes/box/x").await.status != 200 {} })
+        .await
+        .expect("the places are given back");
+}

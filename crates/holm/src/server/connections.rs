@@ -1,0 +1,112 @@
+//! Which connections are taken in, and whose they are.
+
+use crate::config::Config;
+use admission::{Busy, Connection, Connections, Limits, Places};
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use types::Remote;
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// One for all listeners, which share the places. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    connections: Connections<Remote>,
+    trust_forwarded: bool,
+    pub(crate) first_request: Duration,
+}
+
+impl Gate {
+    pub(crate) fn new(config: &Config) -> Self {
+        let server = &config.server;
+        let count = |count: usize| count as u64;
+        let signed_in = count(server.connections_signed_in);
+        let connections = Connections::new(Places {
+            strangers: count(server.connections_max).saturating_sub(signed_in),
+            signed_in: Limits { total: signed_in, share: count(server.connections_key_max) },
+            client: count(server.connections_client_max),
+        });
+        let trust_forwarded = config.gateway.trust_forwarded;
+        Self { connections, trust_forwarded, first_request: server.header_timeout.0 }
+    }
+
+    /// `None` when the client has too many already.
+    pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
+        let remote = Remote::of(peer);
+        // A proxy stands for everybody behind it, and what is on this machine may be one.
+        let one_client = !self.trust_forwarded && !remote.is_local();
+        let admitted = self.connections.admit(one_client.then_some(&remote));
+        admitted.inspect_err(|refused| tracing::debug!(%remote, %refused, "a connection was refused")).ok()
+    }
+
+    /// Who sent a request: the only place that decides whether a header is believed in that.
+    pub(crate) fn remote(&self, peer: IpAddr, headers: &HeaderMap) -> Remote {
+        if !self.trust_forwarded {
+            return Remote::of(peer);
+        }
+        let forwarded = headers.get_all(FORWARDED_FOR).iter().next_back();
+        Remote::behind(peer, forwarded.and_then(|list| list.to_str().ok()))
+    }
+}
+
+/// Keeps the connection busy until the answer is over.
+pub(crate) fn busy_until_over(response: Response, busy: Busy) -> Response {
+    response.map(|body| Body::new(Answer { body, _busy: busy }))
+}
+
+struct Answer {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+
+    fn gate(trust: bool) -> Gate {
+        let flags = [("gateway.trust_forwarded", trust.to_string()), ("server.connections_client_max", "2".to_owned())];
+        Gate::new(&load(None, std::iter::empty(), &flags).unwrap())
+    }
+
+    #[test]
+    fn one_client_has_a_share_and_a_proxy_has_none() {
+        let (stranger, local) = ([192, 0, 2, 7].into(), [127, 0, 0, 1].into());
+        let held = |gate: &Gate, peer| (0..5).filter_map(|_| gate.admit(peer)).collect::<Vec<_>>().len();
+        assert_eq!((held(&gate(false), stranger), held(&gate(false), local)), (2, 5));
+        assert_eq!(held(&gate(true), stranger), 5);
+    }
+
+    #[test]
+    fn a_header_is_believed_only_of_a_trusted_proxy() {
+        let mut headers = HeaderMap::new();
+        headers.append(FORWARDED_FOR, "10.9.8.7".parse().unwrap());
+        headers.append(FORWARDED_FOR, "10.9.8.7, 198.51.100.7".parse().unwrap());
+        let peer = [192, 0, 2, 7].into();
+        assert_eq!(gate(true).remote(peer, &headers).to_string(), "198.51.100.7");
+        assert_eq!(gate(false).remote(peer, &headers).to_string(), "192.0.2.7");
+    }
+}
