@@ -47,6 +47,8 @@ pub enum Error {
     TooMany { retry_after_s: u64 },
     #[error("{0}; try again later, or let it wait with `allowQueue`")]
     NoSlots(String),
+    #[error("{0}; try again when some have ended")]
+    Crowded(String),
     #[error(transparent)]
     InvalidImage(UnknownImage),
     #[error("{0}; try again later, or elsewhere")]
@@ -127,13 +129,17 @@ impl Error {
             Self::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::Gone(_) => (StatusCode::GONE, "gone"),
             Self::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
-            Self::Quota { kind: KindName::Sandbox, .. } | Self::OverShare(_) => (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED"),
+            Self::Quota { kind: KindName::Sandbox, .. } | Self::OverShare(_) => {
+                (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED")
+            }
             Self::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
             Self::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
             Self::NoRoom(_) => (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY"),
             Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
-            Self::TooMany { .. } | Self::NoSlots(_) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            Self::TooMany { .. } | Self::NoSlots(_) | Self::Crowded(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+            }
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
@@ -160,7 +166,7 @@ impl Error {
             Self::InvalidImage(unknown) => {
                 json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
             }
-            Self::NoRoom(_) | Self::NoSlots(_) => json!({"retryable": true}),
+            Self::NoRoom(_) | Self::NoSlots(_) | Self::Crowded(_) => json!({"retryable": true}),
             Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
             _ => return Map::new(),
         };
@@ -173,7 +179,7 @@ impl Error {
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::NoSlots(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
+            Self::NoSlots(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
             _ => None,
         }
     }
