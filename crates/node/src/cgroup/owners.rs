@@ -86,8 +86,8 @@ impl Owners {
 
     fn forget(&self, owner: &Owner) {
         if let Err(error) = self.remove(owner) {
-            // The last instance may not be taken apart yet. The next start of the node looks again.
-            tracing::debug!(%error, "the control group of an owner stays");
+            // The last instance may not be taken apart yet, or somebody else put something into it. The next start looks again.
+            tracing::debug!(%error, owner = owner.as_str(), "the control group of an owner stays");
         }
     }
 
@@ -106,7 +106,7 @@ impl Owners {
         for folder in self.folders() {
             for owner in listed(&folder)? {
                 if !state.members.contains_key(&owner) {
-                    self.remove(&owner)?;
+                    self.forget(&owner);
                 }
             }
         }
