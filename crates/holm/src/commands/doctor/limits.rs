@@ -84,7 +84,11 @@ fn connections(limits: &node::Limits) -> Finding {
     if full >= FULL_WISHED {
         return Finding::ok(CHECK, says);
     }
-    Finding::warn(CHECK, says, "`holm up` raises net.netfilter.nf_conntrack_max as far as the memory allows; or lower node.connections_max")
+    Finding::warn(
+        CHECK,
+        says,
+        "`holm up` raises net.netfilter.nf_conntrack_max as far as the memory allows; or lower node.connections_max",
+    )
 }
 
 fn number(file: &str) -> Option<u64> {
