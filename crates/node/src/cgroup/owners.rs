@@ -103,7 +103,7 @@ impl Owners {
     pub(super) fn remove_empty(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.empty.clear();
-        for folder in self.folders() {
+        for folder in self.folders()? {
             for owner in listed(&folder)? {
                 if !state.members.contains_key(&owner) {
                     self.forget(&owner);
@@ -114,10 +114,10 @@ impl Owners {
     }
 
     /// All where a group may have been made, also by a node that was killed before it had made the rest.
-    fn folders(&self) -> Vec<PathBuf> {
+    fn folders(&self) -> io::Result<Vec<PathBuf>> {
         match self.version {
-            Version::V1 => v1::folders(&self.node),
-            Version::V2 => vec![v2::folder(&self.node)],
+            Version::V1 => v1::folders_everywhere(&self.node),
+            Version::V2 => Ok(vec![v2::folder(&self.node)]),
         }
     }
 }
