@@ -49,6 +49,8 @@ pub enum Error {
     Crowded(admission::Refused),
     #[error("{0}; try again later, or let it wait with `allowQueue`")]
     NoSlots(String),
+    #[error("{0}; try again when some have ended")]
+    TooManyOpen(String),
     #[error(transparent)]
     InvalidImage(UnknownImage),
     #[error("{0}; try again later, or elsewhere")]
@@ -145,7 +147,7 @@ impl Error {
             }
             Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
-            Self::TooMany { .. } | Self::NoSlots(_) | Self::Crowded(admission::Refused::Share { .. }) => {
+            Self::TooMany { .. } | Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(admission::Refused::Share { .. }) => {
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
             }
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
@@ -174,7 +176,7 @@ impl Error {
             Self::InvalidImage(unknown) => {
                 json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
             }
-            Self::NoRoom(_) | Self::NoSlots(_) | Self::Crowded(_) => json!({"retryable": true}),
+            Self::NoRoom(_) | Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) => json!({"retryable": true}),
             Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
             _ => return Map::new(),
         };
@@ -187,7 +189,7 @@ impl Error {
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::NoSlots(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
+            Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
             _ => None,
         }
     }

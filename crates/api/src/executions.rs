@@ -137,6 +137,7 @@ impl From<StartError> for Error {
             StartError::Tasks { .. } | StartError::NeverFits(_) => Self::Malformed(message),
             StartError::Taken(_) => Self::Conflict(message),
             StartError::Full { .. } => Self::NoSlots(message),
+            StartError::Crowded { .. } => Self::TooManyOpen(message),
             StartError::Store(error) => error.into(),
         }
     }

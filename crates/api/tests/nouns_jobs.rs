@@ -194,6 +194,23 @@ async fn an_execution_has_at_most_so_many_tasks() {
 }
 
 #[tokio::test]
+async fn a_workspace_with_too_many_open_executions_is_told_to_wait_for_some() {
+    let mut few = impatient();
+    few.jobs.open_max = 2;
+    let cloud = Cloud::start_with(few).await;
+    cloud.post("/v0/jobs", job(json!({"image": IMAGE}))).await.ok();
+    for id in ["one", "two"] {
+        cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": id})).await.ok();
+    }
+    let refusal = cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "three"})).await;
+    assert_eq!((&refusal.body["error"], &refusal.body["retryable"]), (&json!("too_many_requests"), &json!(true)));
+    let message = refusal.refused(429);
+    assert!(message.contains("2 executions that have not ended"), "{message}");
+    cloud.delete(&format!("{EXECUTIONS}/one")).await.ok();
+    cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "three"})).await.ok();
+}
+
+#[tokio::test]
 async fn what_must_not_wait_and_never_fits_is_refused() {
     let (cloud, machine) = cloud_on(|_| Ok(How::Exited(0))).await;
     machine.close();

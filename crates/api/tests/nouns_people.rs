@@ -197,7 +197,7 @@ async fn a_key_of_ones_own_lives_as_long_as_it_was_asked_to() {
 
 #[tokio::test]
 async fn quotas_are_readable_and_refuse() {
-    let quotas = [(KindName::Sandbox, 1), (KindName::Volume, 1)].into();
+    let quotas = [(KindName::Sandbox, 1), (KindName::Volume, 1), (KindName::Preview, 1)].into();
     let cloud = Cloud::start_with(Settings { quotas, ..settings() }).await;
     let body = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
     for (path, status) in [("/v0/sandboxes", 400), ("/v0/volumes", 403)] {
@@ -208,6 +208,13 @@ async fn quotas_are_readable_and_refuse() {
         cloud.delete(&format!("{path}/one")).await.ok();
         cloud.post(path, body("two")).await.ok();
     }
+    // Of all sandboxes of the workspace together.
+    let previews = "/v0/sandboxes/two/previews";
+    let preview = |name: &str| json!({"metadata": {"name": name}, "spec": {"port": 3000, "public": true}});
+    cloud.post(previews, preview("one")).await.ok();
+    let refusal = cloud.post(previews, preview("two")).await;
+    assert_eq!(refusal.body["error"], "QUOTA_EXCEEDED");
+    refusal.refused(403);
     let quotas = cloud.get("/v0/quotas").await.ok();
     let of = |kind: &str| quotas.as_array().unwrap().iter().find(|quota| quota["kind"] == kind).unwrap();
     assert_eq!((&of("sandbox")["used"], &of("sandbox")["limit"]), (&json!(1), &json!(1)));

@@ -36,11 +36,29 @@ impl Host {
         let name = inner.reference(&launch.image)?;
         if inner.find(&launch.image)? == ImageAt::Registry {
             inner.require_open(&name)?;
-            let credentials = credentials(&launch, &name)?;
-            let pulled = inner.puller.pull(&inner.images, &name, &credentials, |_| {}).await;
-            pulled.map_err(|error| LaunchFault::Pull(format!("{name}: {}", chain(&error))))?;
+            self.pull(&launch, &name).await?;
         }
         self.on_node(move |inner| inner.start(&launch, &name)).await
+    }
+}
+
+impl Host {
+    /// Fetches an image into the room that its workspace has for images.
+    async fn pull(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
+        let inner = &self.0;
+        let credentials = credentials(launch, name)?;
+        let room = inner.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
+        let pulled = inner.puller.pull_within(&inner.images, name, &credentials, room.bytes, |_| {}).await;
+        let (image, bytes) = match pulled {
+            Ok(pulled) => pulled,
+            Err(error) => {
+                // What was fetched by now is counted for nobody, so it must not stay.
+                let host = self.clone();
+                tokio::task::spawn_blocking(move || host.tidy());
+                return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
+            }
+        };
+        inner.pulled.keep(room, &launch.workspace, image, bytes).map_err(|error| LaunchFault::Broken(chain(&error)))
     }
 }
 
@@ -164,14 +182,19 @@ impl Inner {
 /// What its owner, or everybody, has taken already.
 fn refusal(error: &CreateError) -> Option<LaunchFault> {
     match error {
-        CreateError::Refused(Refused::Share { resource, limit }) => Some(LaunchFault::OverShare(format!(
-            "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"
-        ))),
-        CreateError::Refused(Refused::Total { .. }) | CreateError::Unheard(_) => {
-            Some(LaunchFault::Full(error.to_string()))
-        }
+        CreateError::Refused(refused) => Some(over_limit(*refused)),
+        CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
         _ => None,
+    }
+}
+
+fn over_limit(refused: Refused) -> LaunchFault {
+    match refused {
+        Refused::Share { resource, limit } => LaunchFault::OverShare(format!(
+            "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"
+        )),
+        Refused::Total { .. } => LaunchFault::Full(refused.to_string()),
     }
 }
 

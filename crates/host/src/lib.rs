@@ -15,6 +15,7 @@ mod data;
 mod instances;
 mod launching;
 mod leases;
+mod pulled;
 mod registries;
 mod settings;
 mod work;
@@ -25,6 +26,7 @@ pub use settings::{OpenError, Settings};
 use images::{Puller, Store};
 use leases::Leases;
 use node::{Node, Program};
+use pulled::Pulled;
 use registries::Registries;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -40,6 +42,7 @@ struct Inner {
     images: Store,
     leases: Leases,
     puller: Puller,
+    pulled: Pulled,
     registries: Registries,
     guest: Program,
     key: work::Key,
@@ -54,6 +57,8 @@ impl Host {
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;
         let folder = settings.node.folder.clone();
+        let disk_mb = node::divided(settings.pulled_mb, settings.node.limits.share_percent);
+        let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max).map_err(OpenError::Pulled)?;
         let node = Node::open(settings.node, world.clone())?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
@@ -63,6 +68,7 @@ impl Host {
             images,
             leases,
             puller: Puller::new(http, images::Patience::default()),
+            pulled,
             registries,
             guest,
             key,
@@ -74,8 +80,19 @@ impl Host {
     /// images, it waits for the next time.
     pub fn tidy(&self) {
         match self.0.images.collect() {
-            Ok(freed) => tracing::debug!(?freed, "images were tidied"),
+            Ok(freed) => {
+                tracing::debug!(?freed, "images were tidied");
+                self.count_pulled();
+            }
             Err(error) => tracing::debug!(%error, "images could not be tidied now"),
+        }
+    }
+
+    /// Images that were removed count for nobody any more.
+    fn count_pulled(&self) {
+        match self.0.images.list() {
+            Ok(images) => self.0.pulled.keep_only(&images.iter().map(|image| image.digest).collect()),
+            Err(error) => tracing::warn!(%error, "the images that there are cannot be listed"),
         }
     }
 

@@ -10,6 +10,9 @@ pub struct Settings {
     pub guest: Vec<u8>,
     /// Hosts of registries that may be asked although they are not on the internet.
     pub registries_inside: Vec<String>,
+    /// Megabytes for the images that all workspaces have pulled, and for one image.
+    pub pulled_mb: u64,
+    pub image_mb_max: u64,
     /// Processes that one instance may have.
     pub pids_max: u32,
 }
@@ -21,6 +24,8 @@ pub enum OpenError {
     Guest(#[source] io::Error),
     #[error("what is known of the images in use cannot be read")]
     Leases(#[source] io::Error),
+    #[error("what is known of pulled images cannot be read")]
+    Pulled(#[source] io::Error),
     #[error("the key with which this machine speaks to the work on it can be neither read nor made")]
     Key(#[source] io::Error),
     #[error("no client for registries can be made")]

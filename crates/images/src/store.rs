@@ -192,9 +192,14 @@ impl Parts {
 
     /// Unpacks what an image is made of, whose blobs are all there.
     pub(crate) fn unpack(&self, image: &Digest, lease: &Lease) -> Result<(), Error> {
+        self.unpack_within(image, lease, u64::MAX).map(drop)
+    }
+
+    /// The same for an image that may have so many bytes. Says how many it has.
+    pub(crate) fn unpack_within(&self, image: &Digest, lease: &Lease, bytes_max: u64) -> Result<u64, Error> {
         let (manifest, setup) = self.documents(image)?;
         check(&manifest, &setup, self.settings.limits.layers_max)?;
-        let max = self.settings.limits.image_bytes_max;
+        let max = self.settings.limits.image_bytes_max.min(bytes_max);
         let mut bytes = 0u64;
         for (packed, layer) in manifest.layers.iter().zip(&setup.rootfs.diff_ids) {
             lease.hold(Held::Layer(*layer));
@@ -204,7 +209,7 @@ impl Parts {
                 return Err(Error::Limit { what: "bytes in all layers", max });
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 

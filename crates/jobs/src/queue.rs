@@ -80,6 +80,9 @@ pub enum StartError {
     Tasks { count: usize, max: u32 },
     #[error("the job has an execution `{0}` already")]
     Taken(String),
+    /// Until some of them have ended.
+    #[error("the workspace has {max} executions that have not ended, and no more are allowed")]
+    Crowded { max: u32 },
     /// Another time there may be room.
     #[error("there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run")]
     Full { wanted: i64, free: i64 },
@@ -138,6 +141,10 @@ impl Queue {
         };
         if executions::find(tx, &new.workspace, &new.job, &new.name)?.is_some() {
             return Err(StartError::Taken(new.name.clone()));
+        }
+        let open_max = self.0.settings.open_max;
+        if executions::count_open(tx, &new.workspace, open_max.into())? >= i64::from(open_max) {
+            return Err(StartError::Crowded { max: open_max });
         }
         if !new.may_wait {
             require_room(tx, &execution)?;

@@ -23,6 +23,8 @@ pub struct Settings {
     pub retention: Duration,
     /// Tasks of one execution.
     pub tasks_max: u32,
+    /// Executions of one workspace that have not ended.
+    pub open_max: u32,
     /// How often a machine looks for tasks that other servers made.
     pub poll: Duration,
 }
@@ -40,6 +42,7 @@ impl Default for Settings {
             lost_attempts_max: 5,
             retention: Duration::from_secs(30 * 24 * 3600),
             tasks_max: 100_000,
+            open_max: 10_000,
             poll: Duration::from_millis(500),
         }
     }
@@ -65,6 +68,7 @@ impl Settings {
             (!renews, "jobs.lease", "must be at least three times jobs.heartbeat"),
             (self.backoff_max < self.backoff_first, "jobs.backoff_max", "must not be below jobs.backoff_first"),
             (self.tasks_max == 0, "jobs.tasks_max", "must be at least 1"),
+            (self.open_max == 0, "jobs.open_max", "must be at least 1"),
             (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", "must be at least 1"),
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {

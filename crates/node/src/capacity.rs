@@ -14,8 +14,8 @@ const NOMINAL_MB: u64 = 1_024;
 const RESERVE_PART: u64 = 8;
 const MEMORY_RESERVE_MB: (u64, u64) = (256, 4_096);
 const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
-/// Of the disk that is free when the node opens, for the file systems of instances: three of four parts.
-const DISK_PARTS: (u64, u64) = (3, 4);
+/// Of the disk that is free when the node opens, the file systems of instances get one of two parts.
+const DISK_PART: u64 = 2;
 
 /// What is divided between owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl Capacity {
             Some(processes) => processes,
             None => without_reserve(processes()?, PROCESSES_RESERVE),
         };
-        let disk_mb = limits.disk_mb.map_or_else(|| free_disk_mb(folder), Ok)?;
-        let divided = |total: u64| Limits { total, share: share(total, limits.share_percent) };
+        let disk_mb = limits.disk_mb.map_or_else(|| Ok::<_, io::Error>(free_disk_mb(folder)? / DISK_PART), Ok)?;
+        let divided = |total: u64| divided(total, limits.share_percent);
         Ok(Self {
             instances: divided(limits.instances.into()),
             memory_mb: divided(memory_mb),
@@ -55,7 +55,12 @@ impl Capacity {
     }
 }
 
-/// Something is left for one owner however little there is.
+/// What all may have, and one owner of it.
+pub fn divided(total: u64, share_percent: u32) -> Limits {
+    Limits { total, share: share(total, share_percent) }
+}
+
+/// There is something for one owner however little there is.
 fn share(total: u64, percent: u32) -> u64 {
     let part = u128::from(total) * u128::from(percent) / 100;
     u64::try_from(part).unwrap_or(u64::MAX).clamp(1, total.max(1))
@@ -81,11 +86,11 @@ fn processes() -> io::Result<u64> {
     Ok(crate::cgroup::limits_of_machine("pids").fold(most, u64::min))
 }
 
-fn free_disk_mb(folder: &Path) -> io::Result<u64> {
+/// On the disk of a folder, which need not be there yet.
+pub fn free_disk_mb(folder: &Path) -> io::Result<u64> {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let disk = statvfs(existing)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize) / MIB;
-    Ok(free / DISK_PARTS.1 * DISK_PARTS.0)
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize) / MIB)
 }
 
 #[cfg(test)]

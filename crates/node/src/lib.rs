@@ -50,7 +50,7 @@ mod state;
 mod sys;
 mod watch;
 
-pub use capacity::Capacity;
+pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
 pub use error::{CreateError, Error, OpenError};
 pub use facts::{Fact, Happened};

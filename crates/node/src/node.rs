@@ -80,7 +80,7 @@ impl Node {
         let book = Arc::new(Book { journal, records, bundles, scratches, shares, sign, world });
         let groups = Groups::open(&settings.name, &settings.backend, &capacity).doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
-        let rules = Rules::write(&settings).doing("write the firewall rules")?;
+        let rules = Rules::write(&settings, capacity.memory_mb.total).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
         let found = adopt::find(&book, &groups, &boot).doing("find the instances of an earlier node")?;
 

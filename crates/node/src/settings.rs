@@ -78,8 +78,8 @@ pub struct Limits {
     pub memory_promises: u32,
     /// Processes and threads of all instances together. None: what the machine may have, less a reserve.
     pub processes: Option<u64>,
-    /// File systems of limited size, each of which needs a loop device, and their megabytes. None: three quarters of what is
-    /// free when the node opens.
+    /// File systems of limited size, each of which needs a loop device, and their megabytes. None: half of what is free
+    /// when the node opens.
     pub disks: u32,
     pub disk_mb: Option<u64>,
     /// Percent of each of the above that one owner may have.

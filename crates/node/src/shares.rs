@@ -75,9 +75,11 @@ impl Shares {
         Stake { _instance: self.instances.adopt(who, 1), _disks: disks }
     }
 
-    /// Of an instance that is awake, whatever the limits say.
+    /// Of an instance that is awake, whatever the limits say. It counts up to the share of its owner: waking is never refused, and
+    /// whoever wakes a thousand must not shut others out by it.
     pub(crate) fn adopt_promise(&self, who: &Who, memory_mb: u32) -> Promise {
-        Promise { _permit: self.promised_mb.adopt(who, memory_mb.into()) }
+        let left_mb = self.promised_mb.limits().share.saturating_sub(self.promised_mb.held_by(who));
+        Promise { _permit: self.promised_mb.adopt(who, left_mb.min(memory_mb.into())) }
     }
 }
 

@@ -212,7 +212,7 @@ impl Spec {
     fn writable_fits(&self) -> bool {
         match self.writable {
             Writable::Memory { mb } => (1..=self.memory_mb / 4 * 3).contains(&mb),
-            Writable::Disk { mb } => mb >= DISK_MB_MIN,
+            Writable::Disk { mb } => mb > 0,
         }
     }
 
@@ -257,9 +257,6 @@ impl Spec {
 /// More than any image has; the kernel takes 500.
 const LAYERS_MAX: usize = 400;
 
-/// Less is too small for a file system that holds what every instance writes.
-pub(crate) const DISK_MB_MIN: u32 = 4;
-
 const SCRATCH_MAX: usize = 16;
 /// Of the kernel.
 const PATH_BYTES_MAX: usize = 4_000;
@@ -278,7 +275,7 @@ pub enum SpecError {
     Cpu(u32),
     #[error("{0} processes: there must be at least 4")]
     Pids(u32),
-    #[error("{0:?}: there must be some, in memory at most three quarters of it, on disk at least {DISK_MB_MIN} MB")]
+    #[error("{0:?}: there must be some, and in memory at most three quarters of it")]
     Writable(Writable),
     #[error("`{0}` is not an absolute path")]
     Workdir(String),

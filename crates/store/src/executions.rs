@@ -225,6 +225,13 @@ pub fn open_of_job(tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str) -> Resul
     rows.iter().map(|row| row.text(0).map(ExecutionId::known)).collect()
 }
 
+/// How many executions of a workspace have not ended, counted up to `most`.
+pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId, most: i64) -> Result<i64, Error> {
+    let sql = "SELECT COUNT(*) FROM
+        (SELECT 1 FROM executions WHERE workspace_id = $1 AND ended_at IS NULL LIMIT $2) AS open";
+    tx.find(TABLE, sql, params![workspace, most])?.map_or(Ok(0), |row| row.int(0))
+}
+
 /// Forgets executions that ended before a time, oldest first: at most `limit` rows of one execution at once, since it may
 /// have very many tasks. Says how many rows that were.
 pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64, Error> {

@@ -104,6 +104,10 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
+        ("node.memory_promises", config.node.memory_promises.into()),
+        ("node.terminals_max", config.node.terminals_max.into()),
+        ("images.image_mb_max", config.images.image_mb_max),
+        ("node.connections_max", config.node.connections_max.into()),
         ("node.open_files_max", config.node.open_files_max),
         ("logs.task_bytes_max", config.logs.task_bytes_max),
         ("runners.attempts_max", config.runners.attempts_max.into()),
@@ -174,6 +178,9 @@ fn domains(config: &Config) -> Result<(), Wrong> {
 fn node(config: &Config) -> Result<(), Wrong> {
     if let Err(error) = config.node.subnet.parse::<node::Subnet>() {
         return wrong("node.subnet", error.to_string());
+    }
+    if !(1..=100).contains(&config.node.workspace_share_percent) {
+        return wrong("node.workspace_share_percent", "must be between 1 and 100");
     }
     match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway)) {
         (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),

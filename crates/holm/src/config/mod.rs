@@ -259,14 +259,42 @@ pub(crate) struct Node {
     pub(crate) guest: Option<PathBuf>,
     pub(crate) instances_max: u32,
     pub(crate) ready: u32,
+    pub(crate) workspace_share_percent: u32,
+    pub(crate) memory_mb: u64,
+    pub(crate) processes_max: u64,
+    pub(crate) memory_promises: u32,
+    pub(crate) disks_max: u32,
+    pub(crate) disk_mb: u64,
     pub(crate) pids_max: u32,
     pub(crate) open_files_max: u64,
+    pub(crate) terminals_max: u32,
+    pub(crate) connections_max: u32,
     pub(crate) subnet: String,
     pub(crate) first_uid: u32,
     pub(crate) egress: Egress,
     pub(crate) nameservers: Vec<IpAddr>,
     pub(crate) backend: Backend,
     pub(crate) runc: PathBuf,
+}
+
+impl Node {
+    pub(crate) fn limits(&self) -> node::Limits {
+        let told = |number: u64| Some(number).filter(|number| *number > 0);
+        node::Limits {
+            instances: self.instances_max,
+            memory_mb: told(self.memory_mb),
+            memory_promises: self.memory_promises,
+            processes: told(self.processes_max),
+            disks: self.disks_max,
+            disk_mb: told(self.disk_mb),
+            share_percent: self.workspace_share_percent,
+            terminals: self.terminals_max,
+            connections: self.connections_max,
+            seats_ready: self.ready,
+            open_files: self.open_files_max,
+            ..node::Limits::default()
+        }
+    }
 }
 
 /// The queue of tasks.
@@ -277,6 +305,7 @@ pub(crate) struct Jobs {
     pub(crate) memory_mb: u32,
     pub(crate) workspace_tasks_max: u32,
     pub(crate) tasks_max: u32,
+    pub(crate) open_max: u32,
     pub(crate) backoff_first: Span,
     pub(crate) backoff_max: Span,
     pub(crate) lost_attempts_max: u32,
@@ -299,6 +328,7 @@ impl Jobs {
             lost_attempts_max: self.lost_attempts_max,
             retention: self.retention.0,
             tasks_max: self.tasks_max,
+            open_max: self.open_max,
             poll: self.poll.0,
         }
     }
@@ -317,6 +347,8 @@ pub(crate) enum Backend {
 pub(crate) struct Images {
     #[serde(deserialize_with = "layers::path_or_none")]
     pub(crate) folder: Option<PathBuf>,
+    pub(crate) disk_mb: u64,
+    pub(crate) image_mb_max: u64,
     pub(crate) inside: Vec<String>,
 }
 

@@ -102,8 +102,23 @@ fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error
     let file = guest(config)?;
     let guest = std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
     let node = node_settings(config, &name)?;
-    let registries_inside = config.images.inside.clone();
-    Ok(host::Settings { name, node, guest, registries_inside, pids_max: config.node.pids_max })
+    Ok(host::Settings {
+        name,
+        node,
+        guest,
+        registries_inside: config.images.inside.clone(),
+        pulled_mb: pulled_mb(config)?,
+        image_mb_max: config.images.image_mb_max,
+        pids_max: config.node.pids_max,
+    })
+}
+
+/// Of the disk that is free at the start, the images that workspaces pull get one of so many parts.
+const PULLED_PART: u64 = 4;
+
+fn pulled_mb(config: &Config) -> Result<u64, Error> {
+    let free = || node::free_disk_mb(&config.images_folder()).map_err(Error::io("look for free disk".to_owned()));
+    Ok(if config.images.disk_mb > 0 { config.images.disk_mb } else { free()? / PULLED_PART })
 }
 
 fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
@@ -113,12 +128,6 @@ fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
         config::Egress::Internet => node::Egress::internet_only(),
         config::Egress::Nothing => node::Egress::Nothing,
     };
-    let limits = node::Limits {
-        instances: wishes.instances_max,
-        seats_ready: wishes.ready,
-        open_files: wishes.open_files_max,
-        ..node::Limits::default()
-    };
     Ok(node::Settings {
         folder: config.data.folder.join("node"),
         name: format!("holm-{name}"),
@@ -126,7 +135,7 @@ fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
         egress,
         nameservers: nameservers(wishes),
         first_uid: wishes.first_uid,
-        limits,
+        limits: wishes.limits(),
         backend: match wishes.backend {
             config::Backend::Direct => node::Backend::Direct,
             config::Backend::Runc => node::Backend::Runc { program: wishes.runc.clone() },

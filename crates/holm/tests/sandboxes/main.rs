@@ -8,6 +8,7 @@ mod acme;
 mod bills;
 mod dns;
 mod domains;
+mod fields;
 mod hostile;
 mod killed;
 mod life;

@@ -113,6 +113,8 @@ pub(crate) struct Client {
     http: blocking::Client,
     pub(crate) base: String,
     pub(crate) key: String,
+    /// Another one than the key's own.
+    workspace: Option<String>,
 }
 
 impl Client {
@@ -124,13 +126,25 @@ impl Client {
             http = http.tls_certs_only([identity.trusted()]);
         }
         let scheme = if identity.is_some() { "https" } else { "http" };
-        Self { http: http.build().unwrap(), base: format!("{scheme}://{address}"), key: key.to_owned() }
+        Self {
+            http: http.build().unwrap(),
+            base: format!("{scheme}://{address}"),
+            key: key.to_owned(),
+            workspace: None,
+        }
+    }
+
+    pub(crate) fn in_workspace(&self, name: &str) -> Self {
+        Self { workspace: Some(name.to_owned()), ..self.clone() }
     }
 
     /// Status and body; `None` when the connection broke.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
         let mut request = self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
         request = request.bearer_auth(&self.key).header("service-version", "2026-04-28");
+        if let Some(workspace) = &self.workspace {
+            request = request.header("x-service-workspace", workspace);
+        }
         if let Some(body) = body {
             request = request.json(body);
         }

@@ -89,7 +89,15 @@ impl Place {
             backend: Backend::Direct,
         };
         let guest = std::fs::read(guest()).unwrap();
-        let settings = host::Settings { name: "here".into(), node, guest, registries_inside: vec![], pids_max: 64 };
+        let settings = host::Settings {
+            name: "here".into(),
+            node,
+            guest,
+            registries_inside: vec![],
+            pulled_mb: 1_000,
+            image_mb_max: 1_000,
+            pids_max: 64,
+        };
         let host = Host::open(settings, store(self.data.path()), self.world.clone()).unwrap();
         let gateway = Gateway::new(Parts {
             settings: gateway::Settings { standby_delay: Some(Duration::from_millis(1)), ..Default::default() },

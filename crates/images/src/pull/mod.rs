@@ -122,6 +122,18 @@ impl Puller {
         credentials: &Credentials,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Digest, PullError> {
+        self.pull_within(store, image, credentials, u64::MAX, progress).await.map(|(digest, _)| digest)
+    }
+
+    /// As [`Puller::pull`], if the image has at most so many bytes, packed and unpacked together. Says how many it has.
+    pub async fn pull_within(
+        &self,
+        store: &Store,
+        image: &Reference,
+        credentials: &Credentials,
+        bytes_max: u64,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<(Digest, u64), PullError> {
         let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
@@ -129,6 +141,7 @@ impl Puller {
             let here = store.0.blobs.size(digest).or_else(|| store.0.blobs.partial_size(digest)).unwrap_or(0);
             progress(Progress::Layer { layer: *digest, bytes: *size, here });
         }
+        let packed = packed_bytes(&manifest, bytes_max)?;
         blob::fetch(&registry, store, &manifest.config, &lease, &progress).await?;
         refuse_early(store, &manifest).await?;
         let (from, held, told) = (&registry, &lease, &progress);
@@ -140,11 +153,20 @@ impl Puller {
         progress(Progress::Unpacking);
         let (store, image) = (store.clone(), image.clone());
         blocking(move || {
-            store.0.unpack(&digest, &lease)?;
+            let unpacked = store.0.unpack_within(&digest, &lease, bytes_max - packed)?;
             store.0.name(&image, digest)?;
-            Ok(digest)
+            Ok((digest, packed + unpacked))
         })
         .await
+    }
+}
+
+/// Of all its layers, before one of them is fetched.
+fn packed_bytes(manifest: &Manifest, max: u64) -> Result<u64, PullError> {
+    let bytes = manifest.layers.iter().fold(manifest.config.size, |sum, layer| sum.saturating_add(layer.size));
+    match bytes {
+        bytes if bytes > max => Err(Error::Limit { what: "bytes that there is room for", max }.into()),
+        bytes => Ok(bytes),
     }
 }
 

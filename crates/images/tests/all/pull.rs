@@ -255,6 +255,25 @@ async fn an_image_is_pulled_for_this_machine() {
 }
 
 #[tokio::test]
+async fn an_image_that_there_is_no_room_for_is_not_fetched() {
+    let registry = Registry::start(Fault::None, Access::Open).await;
+    let fixture = Fixture::new();
+    let image = registry.image();
+    let within = async |bytes_max: u64| {
+        puller().pull_within(&fixture.store, &image, &Credentials::None, bytes_max, |_| {}).await
+    };
+    let refused = within(10_000).await;
+    assert!(matches!(refused, Err(PullError::Store(Error::Limit { max: 10_000, .. }))), "{refused:?}");
+    assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), 0);
+    let (_, bytes) = within(10_000_000).await.unwrap();
+    // Room for what comes, and not for what it becomes.
+    let other = Fixture::new();
+    let tight = puller().pull_within(&other.store, &image, &Credentials::None, bytes - 1, |_| {}).await;
+    assert!(matches!(tight, Err(PullError::Store(Error::Limit { .. }))), "{tight:?}");
+    assert_eq!(other.store.resolve(&image).unwrap(), None);
+}
+
+#[tokio::test]
 async fn credentials_open_a_registry() {
     for access in [Access::Basic, Access::Token] {
         let registry = Registry::start(Fault::None, access).await;

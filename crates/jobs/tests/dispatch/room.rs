@@ -8,6 +8,7 @@ crate::on_both!(
     what_must_not_wait_is_refused_when_there_is_no_room,
     a_name_is_taken_once,
     an_execution_has_a_number_of_tasks,
+    a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
 );
 
@@ -54,6 +55,20 @@ async fn an_execution_has_a_number_of_tasks(stage: Stage) {
         assert!(matches!(refused, StartError::Tasks { count: told, max: 3 } if told == count));
     }
     stage.try_start(few, new("one", 3)).await.unwrap();
+}
+
+async fn a_workspace_has_a_number_of_open_executions(stage: Stage) {
+    let few = Settings { open_max: 2, ..settings() };
+    let first = stage.try_start(few.clone(), new("one", 1)).await.unwrap();
+    stage.try_start(few.clone(), new("two", 1)).await.unwrap();
+    let refused = stage.try_start(few.clone(), new("three", 1)).await;
+    assert!(matches!(refused, Err(StartError::Crowded { max: 2 })), "{refused:?}");
+    let elsewhere = jobs::NewExecution { workspace: types::ids::WorkspaceId::known("wsp_other"), ..new("three", 1) };
+    stage.try_start(few.clone(), elsewhere).await.unwrap();
+    let machine = Machine::ready("here");
+    let _program = Program::start(&stage, &machine, few.clone());
+    stage.end(&first.id).await;
+    stage.try_start(few, new("three", 1)).await.unwrap();
 }
 
 async fn tasks_share_the_memory_of_a_machine(stage: Stage) {

@@ -86,8 +86,8 @@ impl Owners {
 
     fn forget(&self, owner: &Owner) {
         if let Err(error) = self.remove(owner) {
-            // The last instance may not be taken apart yet. The next start of the node looks again.
-            tracing::debug!(%error, "the control group of an owner stays");
+            // The last instance may not be taken apart yet, or somebody else put something into it. The next start looks again.
+            tracing::debug!(%error, owner = owner.as_str(), "the control group of an owner stays");
         }
     }
 
@@ -103,10 +103,10 @@ impl Owners {
     pub(super) fn remove_empty(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.empty.clear();
-        for folder in self.folders() {
+        for folder in self.folders()? {
             for owner in listed(&folder)? {
                 if !state.members.contains_key(&owner) {
-                    self.remove(&owner)?;
+                    self.forget(&owner);
                 }
             }
         }
@@ -114,10 +114,10 @@ impl Owners {
     }
 
     /// All where a group may have been made, also by a node that was killed before it had made the rest.
-    fn folders(&self) -> Vec<PathBuf> {
+    fn folders(&self) -> io::Result<Vec<PathBuf>> {
         match self.version {
-            Version::V1 => v1::folders(&self.node),
-            Version::V2 => vec![v2::folder(&self.node)],
+            Version::V1 => v1::folders_everywhere(&self.node),
+            Version::V2 => Ok(vec![v2::folder(&self.node)]),
         }
     }
 }

@@ -40,6 +40,15 @@ pub(super) fn folders(name: &Path) -> Vec<PathBuf> {
     CONTROLLERS.iter().map(|controller| folder(controller, name)).collect()
 }
 
+/// The same in all trees, of which other programs use more than the node does.
+pub(super) fn folders_everywhere(name: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for tree in std::fs::read_dir(MOUNT)? {
+        found.extend(Some(tree?.path().join(name)).filter(|folder| folder.is_dir()));
+    }
+    Ok(found)
+}
+
 pub(super) fn prepare(name: &str, backend: &Backend, bounds: &Bounds) -> io::Result<()> {
     let name = Path::new(name);
     make_parent(name, bounds.memory_mb.total, bounds.processes.total)?;
@@ -158,10 +167,7 @@ pub(super) fn remove_everywhere(name: &Path) -> io::Result<()> {
     remove_elsewhere(name)
 }
 
-/// Removes the groups of this name in all trees, of which other programs use more than the node does.
+/// Removes the groups of this name in all trees.
 pub(super) fn remove_elsewhere(name: &Path) -> io::Result<()> {
-    for tree in std::fs::read_dir(MOUNT)? {
-        remove_folder(&tree?.path().join(name))?;
-    }
-    Ok(())
+    folders_everywhere(name)?.iter().try_for_each(|folder| remove_folder(folder))
 }

@@ -1,13 +1,17 @@
 //! The firewall rules of a node: one table for all instances, written once when the node opens. Instances come and go without
 //! touching it, because they are known by the names of their interfaces.
 
-use crate::settings::{Egress, Settings, Subnet};
+use crate::settings::{Egress, Limits, Settings, Subnet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
+const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
+/// About what the kernel needs for one, and the part of the memory that all may take.
+const CONNECTION_BYTES: u64 = 384;
+const TABLE_MEMORY_PART: u64 = 64;
 /// Interface names have at most 15 characters; a seat takes up to 8 of them.
 const PREFIX_CHARS: usize = 7;
 
@@ -30,7 +34,8 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Puts the rules in place, all at once, instead of the ones that were there.
-    pub(crate) fn write(settings: &Settings) -> io::Result<Option<Self>> {
+    /// The machine's table of connections may take a small part of `memory_mb`.
+    pub(crate) fn write(settings: &Settings, memory_mb: u64) -> io::Result<Option<Self>> {
         let Egress::Internet { closed } = &settings.egress else { return Ok(None) };
         let table = format!("holm-{}", settings.name);
         let prefix = interface_prefix(&settings.name);
@@ -38,11 +43,28 @@ impl Rules {
         if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
             std::fs::write(FORWARDING, "1")?;
         }
+        lift_connections(table_wanted(&settings.limits, memory_mb));
         Ok(Some(Self { table }))
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
         run_nft(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
+    }
+}
+
+/// The kernel's own size follows the memory of the machine loosely, and is what a few hundred instances fill.
+fn table_wanted(limits: &Limits, memory_mb: u64) -> u64 {
+    let full = u64::from(limits.instances).saturating_mul(limits.connections.into());
+    full.min((memory_mb << 20) / TABLE_MEMORY_PART / CONNECTION_BYTES)
+}
+
+fn lift_connections(wanted: u64) {
+    let now = std::fs::read_to_string(TRACKED).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+    if now.is_some_and(|now| now < wanted)
+        && let Err(error) = std::fs::write(TRACKED, wanted.to_string())
+    {
+        // Only the network that the machine was started with may change it.
+        tracing::info!(%error, wanted, "the machine's table of connections stays as large as it is");
     }
 }
 
@@ -116,4 +138,16 @@ table inet {table} {{
 }}
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_what_instances_may_have_within_a_part_of_the_memory() {
+        let limits = |instances| Limits { instances, connections: 1_000, ..Limits::default() };
+        assert_eq!(table_wanted(&limits(10), 24_000), 10_000);
+        assert_eq!(table_wanted(&limits(4_000), 24_000), 1_024_000);
+    }
 }

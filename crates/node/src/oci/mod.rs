@@ -27,9 +27,9 @@ use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -65,6 +65,8 @@ impl Bundles {
         // By its path, because reading moves the position of a descriptor, which all copies share.
         let mut from = File::open(format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(program.fd())))?;
         io::copy(&mut from, &mut to)?;
+        // The mask of this process may have taken bits away, and it is not root's only.
+        to.set_permissions(Permissions::from_mode(0o555))?;
         Ok(bundle)
     }
 

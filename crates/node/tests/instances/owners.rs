@@ -146,12 +146,14 @@ fn memory_is_promised_to_what_is_awake_and_waking_is_never_refused() {
     let node = machine.open();
     node.resume(&one.id).unwrap();
     refused(node.create(&machine.of("greedy", "four", IDLE)), "for one owner");
-    let neighbour = machine.of("neighbour", "neighbour", IDLE);
+    // All that is beyond the share of the greedy one is there for others.
+    let [neighbour, second] = ["neighbour", "second"].map(|id| machine.of("neighbour", id, IDLE));
     node.create(&neighbour).unwrap();
+    node.create(&second).unwrap();
     // What was lost with its machine comes back, whoever has its memory now.
     let lost = Spec { again: true, ..machine.of("greedy", "lost", IDLE) };
     node.create(&lost).unwrap();
-    [&one, &two, &three, &neighbour, &lost].into_iter().for_each(|spec| node.destroy(&spec.id).unwrap());
+    [&one, &two, &three, &neighbour, &second, &lost].into_iter().for_each(|spec| node.destroy(&spec.id).unwrap());
     node.create(&one).unwrap();
     node.stop(&one.id, Duration::ZERO).unwrap();
     node.create(&two).unwrap();

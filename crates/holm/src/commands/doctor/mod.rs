@@ -1,5 +1,6 @@
 //! `holm doctor`: what this machine can and cannot do, and how to mend it.
 
+mod limits;
 mod machine;
 mod place;
 
@@ -58,6 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     match args.place.load(&[]) {
         Ok(config) => {
             findings.push(Finding::ok("settings", "can be used"));
+            findings.extend(limits::look(&config));
             findings.extend(place::look(&config).await);
         }
         Err(error) => {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const WORKSPACES: [&str; 2] = ["main", "second"];
+pub(crate) const WORKSPACES: [&str; 2] = ["main", "second"];
 /// Executions that are not over at one time; more are started when some are.
 const OPEN_MAX: usize = 6;
 const TASKS_MAX: usize = 15;

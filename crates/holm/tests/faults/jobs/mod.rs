@@ -11,7 +11,7 @@ mod witness;
 use crate::setup::{Chances, Database, Place, is_long};
 use images::{Config, Overlay, Settings, Store};
 use killer::Killer;
-use load::Load;
+use load::{Load, WORKSPACES};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -52,8 +52,12 @@ fn survive(database: Database) {
 
     let _sweep = Sweep(place.data().to_owned());
     let (mut server, mut client, _) = place.start();
-    let witness = Witness::start(&machine::groups_folder(place.data()).unwrap().expect("the server has its groups"));
     let mut load = Load::prepare(&client, chances.of(0));
+    let workspaces = WORKSPACES.map(|name| {
+        client.get(&format!("/workspaces/{name}"))["id"].as_str().expect("a workspace has an id").to_owned()
+    });
+    let groups = machine::groups_folder(place.data()).unwrap().expect("the server has its groups");
+    let witness = Witness::start(&groups, &workspaces);
     let mut killer = Killer::new(place.data(), chances.of(1));
     let mut moments = chances.of(2);
     let (end, mut lives) = (Instant::now() + if is_long() { LONG } else { SHORT }, 0);

@@ -9,19 +9,22 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// A group that no instance has, so that the group around it stays while the server comes and goes.
+const KEEPER: &str = "witness.keeps";
 /// What the names of their groups begin with.
 const PREFIX: &str = "task-";
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Sees until it is asked to finish.
 pub(crate) struct Witness {
+    owners: Vec<PathBuf>,
     finish: Arc<AtomicBool>,
     thread: JoinHandle<Instances>,
 }
@@ -40,11 +43,16 @@ struct Seen {
 }
 
 impl Witness {
-    pub(crate) fn start(groups: &Path) -> Self {
+    /// Looks at the instances of these workspaces, which have none yet.
+    pub(crate) fn start(groups: &Path, workspaces: &[String]) -> Self {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
-        inotify::add_watch(&inotify, groups, WatchFlags::CREATE | WatchFlags::DELETE).unwrap();
+        let owners: Vec<_> = workspaces.iter().map(|id| groups.join(format!("owner.{id}"))).collect();
+        for owner in &owners {
+            fs::create_dir_all(owner.join(KEEPER)).unwrap();
+            inotify::add_watch(&inotify, owner, WatchFlags::CREATE | WatchFlags::DELETE).unwrap();
+        }
         let finish = Arc::new(AtomicBool::new(false));
-        let (asked, groups) = (Arc::clone(&finish), groups.to_owned());
+        let (asked, groups) = (Arc::clone(&finish), owners.clone());
         let thread = thread::spawn(move || {
             let (mut instances, mut buffer) = (Instances::default(), vec![MaybeUninit::uninit(); BUFFER_BYTES]);
             let mut reader = Reader::new(inotify, &mut buffer);
@@ -57,17 +65,21 @@ impl Witness {
                 }
             }
         });
-        Self { finish, thread }
+        Self { owners, finish, thread }
     }
 
     pub(crate) fn finish(self) -> Instances {
         self.finish.store(true, Ordering::Relaxed);
-        self.thread.join().expect("no task ran in two instances at a time")
+        let seen = self.thread.join().expect("no task ran in two instances at a time");
+        for owner in &self.owners {
+            fs::remove_dir(owner.join(KEEPER)).unwrap();
+        }
+        seen
     }
 }
 
 impl Instances {
-    fn note(&mut self, groups: &Path, event: &inotify::Event<'_>) {
+    fn note(&mut self, owners: &[PathBuf], event: &inotify::Event<'_>) {
         assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "more came and went than the kernel remembers");
         let name = event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let task = name.starts_with(PREFIX).then(|| name.rsplit_once('-')).flatten();
@@ -77,7 +89,8 @@ impl Instances {
         let seen = self.tasks.entry(task.clone()).or_default();
         if event.events().contains(ReadFlags::CREATE) {
             for earlier in &seen.present {
-                assert!(!works(&groups.join(format!("{task}-{earlier}"))), "{name} began while {earlier} was at work");
+                let mut groups = owners.iter().map(|owner| owner.join(format!("{task}-{earlier}")));
+                assert!(!groups.any(|group| works(&group)), "{name} began while {earlier} was at work");
             }
             assert!(seen.last <= number, "an earlier attempt came back: {name}");
             assert!(seen.present.insert(number), "{name} came twice");

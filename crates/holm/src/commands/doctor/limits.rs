@@ -1,0 +1,96 @@
+//! What this machine has once, and how much of it sandboxes and one workspace get by the settings.
+
+use super::Finding;
+use crate::config::{Config, Role};
+use crate::output::size;
+use std::fs::read_to_string;
+
+const MIB: u64 = 1 << 20;
+/// Of the default size. A machine with room for fewer is a machine to try things on.
+const SANDBOX_MB_DEFAULT: u64 = 4_096;
+const TERMINALS: &str = "/proc/sys/kernel/pty/max";
+const CONNECTIONS: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
+
+pub(super) fn look(config: &Config) -> Vec<Finding> {
+    if !config.server.roles.contains(&Role::Node) {
+        return Vec::new();
+    }
+    let limits = config.node.limits();
+    let capacity = match node::Capacity::of(&limits, &config.data.folder) {
+        Ok(capacity) => capacity,
+        Err(error) => {
+            return vec![Finding::warn("limits", error.to_string(), "sandboxes need /proc: mount it")];
+        }
+    };
+    vec![memory(&capacity), shares(&capacity), disks(&capacity), terminals(&limits), connections(&limits)]
+}
+
+fn memory(capacity: &node::Capacity) -> Finding {
+    const CHECK: &str = "memory limits";
+    let (all, one) = (size(capacity.memory_mb.total * MIB), size(capacity.memory_mb.share * MIB));
+    let largest = size(capacity.instance_mb * MIB);
+    let says = format!("{all} for sandboxes and tasks, {one} for one workspace, {largest} for one sandbox at most");
+    if capacity.instance_mb >= SANDBOX_MB_DEFAULT {
+        return Finding::ok(CHECK, says);
+    }
+    Finding::warn(CHECK, says, "sandboxes of the default size (4 GiB) are refused here: set `memory` when you make one")
+}
+
+fn shares(capacity: &node::Capacity) -> Finding {
+    let (instances, processes) = (capacity.instances, capacity.processes);
+    Finding::ok(
+        "workspace limits",
+        format!(
+            "one workspace has {} of {} sandboxes and tasks, {} of {} processes",
+            instances.share, instances.total, processes.share, processes.total
+        ),
+    )
+}
+
+fn disks(capacity: &node::Capacity) -> Finding {
+    let (disks, room) = (capacity.disks, capacity.disk_mb);
+    let (all, one) = (size(room.total * MIB), size(room.share * MIB));
+    Finding::ok(
+        "disk limits",
+        format!("{} disks with {all} together, {} with {one} for one workspace", disks.total, disks.share),
+    )
+}
+
+fn terminals(limits: &node::Limits) -> Finding {
+    const CHECK: &str = "terminals";
+    let all = u64::from(limits.instances) * u64::from(limits.terminals);
+    match number(TERMINALS) {
+        Some(now) => Finding::ok(CHECK, format!("{now} on this machine; `holm up` sees to it that there are {all}")),
+        None => Finding::warn(CHECK, "cannot be counted", format!("sandboxes share what there is: mount {TERMINALS}")),
+    }
+}
+
+/// The firewall's table is the machine's. Sandboxes that are full of connections are few, as a rule.
+fn connections(limits: &node::Limits) -> Finding {
+    const CHECK: &str = "connections";
+    /// So many full sandboxes should fit.
+    const FULL_WISHED: u64 = 64;
+    let Some(table) = number(CONNECTIONS) else {
+        return Finding::ok(
+            CHECK,
+            format!("{} for one sandbox; the table is made with the firewall", limits.connections),
+        );
+    };
+    let full = table / u64::from(limits.connections).max(1);
+    let says = format!(
+        "{} for one sandbox; {full} sandboxes with all of theirs fill the table of {table}",
+        limits.connections
+    );
+    if full >= FULL_WISHED {
+        return Finding::ok(CHECK, says);
+    }
+    Finding::warn(
+        CHECK,
+        says,
+        "`holm up` raises net.netfilter.nf_conntrack_max as far as the memory allows; or lower node.connections_max",
+    )
+}
+
+fn number(file: &str) -> Option<u64> {
+    read_to_string(file).ok()?.trim().parse().ok()
+}

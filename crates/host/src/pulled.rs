@@ -1,0 +1,171 @@
+//! Disk for the images that workspaces pull. Each has its share of what there is for all; what came by the command line is the
+//! operator's and counts for nobody.
+//!
+//! An image counts for the first workspace that had it pulled, until it is removed from the store. That is noted on disk,
+//! because images outlive this program. How large an image is turns out while it is pulled: meanwhile a workspace holds as much
+//! as the image may become, and its pulls take turns, so that many at once do not take more than one after the other.
+
+use admission::{Limits, Permit, Pool, Refused};
+use images::Digest;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+const MIB: u64 = 1 << 20;
+
+pub(crate) struct Pulled {
+    folder: PathBuf,
+    image_mb_max: u64,
+    pool: Pool<String>,
+    kept: Mutex<HashMap<Note, Permit<String>>>,
+    turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Note {
+    workspace: String,
+    image: Digest,
+}
+
+/// Room for one image that is being pulled.
+pub(crate) struct Room {
+    pub(crate) bytes: u64,
+    _permit: Permit<String>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Pulled {
+    /// Counts what earlier runs of this program have noted.
+    pub(crate) fn open(folder: &Path, disk_mb: Limits, image_mb_max: u64) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let pool = Pool::new("MB of pulled images", disk_mb);
+        let (kept, turns) = (Mutex::default(), Mutex::default());
+        let pulled = Self { folder: folder.to_owned(), image_mb_max, pool, kept, turns };
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let note = path.file_name().and_then(|name| Note::of_file(name.to_str()?));
+            match note.zip(fs::read_to_string(&path)?.trim().parse::<u64>().ok()) {
+                Some((note, mb)) => pulled.count(note, mb),
+                None => fs::remove_file(&path)?,
+            }
+        }
+        Ok(pulled)
+    }
+
+    /// Waits for other pulls of this workspace, then takes as much room as one image may have.
+    pub(crate) async fn begin(&self, workspace: &str) -> Result<Room, Refused> {
+        let turn = self.turn(workspace).lock_owned().await;
+        let owner = workspace.to_owned();
+        let Limits { total, share } = self.pool.limits();
+        let left = share.saturating_sub(self.pool.held_by(&owner)).min(total.saturating_sub(self.pool.held()));
+        // Where nothing is left, asking for a little tells whose limit it is.
+        let mb = left.min(self.image_mb_max).max(1);
+        let permit = self.pool.take(&owner, mb)?;
+        Ok(Room { bytes: mb * MIB, _permit: permit, _turn: turn })
+    }
+
+    fn turn(&self, workspace: &str) -> Arc<Turn<()>> {
+        let mut turns = self.turns.lock();
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        turns.entry(workspace.to_owned()).or_default().clone()
+    }
+
+    /// Notes what an image takes that has been pulled into this room.
+    pub(crate) fn keep(&self, room: Room, workspace: &str, image: Digest, bytes: u64) -> io::Result<()> {
+        let note = Note { workspace: workspace.to_owned(), image };
+        let mb = bytes.div_ceil(MIB);
+        drop(room);
+        if self.kept.lock().keys().any(|kept| kept.image == image) {
+            return Ok(());
+        }
+        fs::write(self.folder.join(note.file()), mb.to_string())?;
+        self.count(note, mb);
+        Ok(())
+    }
+
+    fn count(&self, note: Note, mb: u64) {
+        let permit = self.pool.adopt(&note.workspace, mb);
+        self.kept.lock().insert(note, permit);
+    }
+
+    /// Gives back the room of images that are not there any more.
+    pub(crate) fn keep_only(&self, images: &HashSet<Digest>) {
+        let gone: Vec<Note> = self.kept.lock().keys().filter(|note| !images.contains(&note.image)).cloned().collect();
+        for note in gone {
+            if let Err(error) = fs::remove_file(self.folder.join(note.file())) {
+                tracing::warn!(%error, image = %note.image, "the note of a pulled image could not be removed");
+            }
+            self.kept.lock().remove(&note);
+        }
+    }
+}
+
+impl Note {
+    /// No id of a workspace has a dot.
+    fn file(&self) -> String {
+        format!("{}.{}", self.workspace, self.image.to_string().replace(':', "-"))
+    }
+
+    fn of_file(name: &str) -> Option<Self> {
+        let (workspace, digest) = name.split_once('.')?;
+        Some(Self { workspace: workspace.to_owned(), image: digest.replacen('-', ":", 1).parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(number: u8) -> Digest {
+        format!("sha256:{}", format!("{number:02x}").repeat(32)).parse().unwrap()
+    }
+
+    fn open(folder: &Path) -> Pulled {
+        Pulled::open(folder, Limits { total: 100, share: 60 }, 50).unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_workspace_leaves_room_for_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let pulled = open(folder.path());
+        let room = pulled.begin("greedy").await.unwrap();
+        assert_eq!(room.bytes, 50 * MIB, "no image is larger");
+        pulled.keep(room, "greedy", digest(1), 45 * MIB).unwrap();
+        let room = pulled.begin("greedy").await.unwrap();
+        assert_eq!(room.bytes, 15 * MIB, "what is left of the share");
+        assert_eq!(pulled.begin("neighbour").await.unwrap().bytes, 40 * MIB);
+        pulled.keep(room, "greedy", digest(2), 15 * MIB).unwrap();
+        let refused = pulled.begin("greedy").await.map(|room| room.bytes);
+        assert!(matches!(refused, Err(Refused::Share { limit: 60, .. })), "{refused:?}");
+        // Another run of the program knows it, too.
+        drop(pulled);
+        let pulled = open(folder.path());
+        assert!(pulled.begin("greedy").await.is_err());
+        pulled.keep_only(&[digest(2)].into());
+        assert_eq!(pulled.begin("greedy").await.unwrap().bytes, 45 * MIB);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn pulls_of_one_workspace_take_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let pulled = open(folder.path());
+        let room = pulled.begin("one").await.unwrap();
+        let mut next = Box::pin(pulled.begin("one"));
+        assert!(futures_util::poll!(&mut next).is_pending());
+        drop(room);
+        assert_eq!(next.await.unwrap().bytes, 50 * MIB);
+    }
+
+    #[test]
+    fn what_is_no_note_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("half"), "").unwrap();
+        fs::write(folder.path().join(format!("wsp_a.{}", digest(3).to_string().replace(':', "-"))), "").unwrap();
+        open(folder.path());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
