@@ -9,6 +9,7 @@ pub mod budgets;
 pub mod cron;
 mod db;
 pub mod deliveries;
+pub mod edge_names;
 mod error;
 pub mod executions;
 pub mod feed;

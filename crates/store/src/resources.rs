@@ -213,6 +213,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
         return Err(tx.ask_for_repetition());
     }
     tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
+    if matches!(stored.kind, KindName::Sandbox | KindName::Preview | KindName::CustomDomain) {
+        crate::edge_names::give_back(tx, &stored.id)?;
+    }
     counts::add(tx, stored, stored.status_name(), -1)?;
     feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
     Ok(true)

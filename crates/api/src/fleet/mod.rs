@@ -11,6 +11,7 @@
 //! turns ([`Turns`]), so the two never start it twice. Whatever is interrupted by a kill is found again by the rows and
 //! the machine's own list of instances at the next start.
 
+pub(crate) mod adopt;
 mod chronicle;
 mod clock;
 pub(crate) mod create;
