@@ -26,6 +26,7 @@ use crate::manifest::{
     self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup,
 };
 use crate::reference::{DEFAULT_TAG, Reference};
+use crate::reuse::Reuse;
 use crate::store::{Store, check};
 
 const INDEX_DEPTH_MAX: usize = 3;
@@ -114,7 +115,8 @@ impl Puller {
         Self { http, patience }
     }
 
-    /// Pulls the image for this machine and gives it its name here. What is stored already is not asked for again.
+    /// Pulls the image for this machine and gives it its name here, for everybody. What is stored already is not asked for
+    /// again.
     pub async fn pull(
         &self,
         store: &Store,
@@ -122,6 +124,37 @@ impl Puller {
         credentials: &Credentials,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Digest, PullError> {
+        let (digest, _lease) = self.bring(store, image, credentials, Reuse::All, progress).await?;
+        let (store, image) = (store.clone(), image.clone());
+        blocking(move || store.0.name(&image, digest)).await?;
+        Ok(digest)
+    }
+
+    /// Pulls the image for somebody with these credentials, and names it for nobody else: the registry is always asked,
+    /// and the answer says what it let them have.
+    pub async fn pull_for(
+        &self,
+        store: &Store,
+        image: &Reference,
+        credentials: &Credentials,
+    ) -> Result<Digest, PullError> {
+        let (known, name) = (store.clone(), image.clone());
+        let reuse = blocking(move || Reuse::for_tenant(&known, &name)).await?;
+        let (digest, _lease) = self.bring(store, image, credentials, reuse, |_| {}).await?;
+        let (store, image) = (store.clone(), image.clone());
+        blocking(move || store.0.keep_granted(&image, digest)).await?;
+        Ok(digest)
+    }
+
+    /// Has an image in the store, unpacked. The lease keeps it there until it has a name.
+    async fn bring(
+        &self,
+        store: &Store,
+        image: &Reference,
+        credentials: &Credentials,
+        reuse: Reuse,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<(Digest, Arc<Lease>), PullError> {
         let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
@@ -129,20 +162,20 @@ impl Puller {
             let here = store.0.blobs.size(digest).or_else(|| store.0.blobs.partial_size(digest)).unwrap_or(0);
             progress(Progress::Layer { layer: *digest, bytes: *size, here });
         }
-        blob::fetch(&registry, store, &manifest.config, &lease, &progress).await?;
+        let from = blob::Source { registry: &registry, reuse: &reuse };
+        blob::fetch(from, store, &manifest.config, &lease, &progress).await?;
         refuse_early(store, &manifest).await?;
-        let (from, held, told) = (&registry, &lease, &progress);
+        let (held, told) = (&lease, &progress);
         futures_util::stream::iter(manifest.layers.clone())
             .map(|layer| async move { blob::fetch(from, store, &layer, held, told).await })
             .buffer_unordered(self.patience.layers_at_once.max(1))
             .try_collect::<()>()
             .await?;
         progress(Progress::Unpacking);
-        let (store, image) = (store.clone(), image.clone());
+        let store = store.clone();
         blocking(move || {
-            store.0.unpack(&digest, &lease)?;
-            store.0.name(&image, digest)?;
-            Ok(digest)
+            store.0.unpack_with(&digest, &lease, &reuse)?;
+            Ok((digest, lease))
         })
         .await
     }

@@ -33,6 +33,10 @@ enum Fault {
     /// The index holds nothing for this machine.
     OtherPlatform,
     TooLong,
+    /// It lists layers that it does not have.
+    NoLayers,
+    /// Its layers are not what its configuration says that they unpack to.
+    OtherLayers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +82,8 @@ impl Registry {
     }
 }
 
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
 /// An image of two layers behind an index.
 fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     let mut documents = HashMap::new();
@@ -95,9 +101,11 @@ fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     let noise: Vec<u8> = std::iter::repeat_with(&mut random).take(300_000).collect();
     let layers = [Archive::new().file("lower", noise).bytes(), Archive::new().file("upper", "2").bytes()];
     let blob = |name: &str| format!("/v2/org/{name}/blobs/");
+    let lure = Archive::new().file("lure", "3").bytes();
     let packed: Vec<_> = layers
         .iter()
-        .map(|layer| add(blob("name"), gzip(layer), "application/vnd.oci.image.layer.v1.tar+gzip"))
+        .map(|layer| if fault == Fault::OtherLayers { &lure } else { layer })
+        .map(|layer| add(blob("name"), gzip(layer), LAYER))
         .collect();
     let config = json!({
         "os": "linux", "architecture": Platform::here().architecture, "config": {"Cmd": ["run"]},
@@ -140,6 +148,9 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
     }
     let path = elsewhere.unwrap_or(&path);
     let Some((bytes, media_type)) = served.documents.get(path) else { return StatusCode::NOT_FOUND.into_response() };
+    if served.fault == Fault::NoLayers && *media_type == LAYER {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     if path.contains("/manifests/") {
         let extra: &[u8] = if served.fault == Fault::WrongManifest { b" " } else { b"" };
         return ([(header::CONTENT_TYPE, *media_type)], [bytes, extra].concat()).into_response();
@@ -252,6 +263,56 @@ async fn an_image_is_pulled_for_this_machine() {
     let before = registry.served.blob_requests.load(Ordering::Relaxed);
     puller().pull(&fixture.store, &registry.image(), &Credentials::None, |_| {}).await.unwrap();
     assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), before, "nothing was asked for twice");
+}
+
+#[tokio::test]
+async fn what_a_tenant_pulls_is_for_nobody_else() {
+    let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
+    let name = registry.image();
+    let digest = puller().pull_for(&fixture.store, &name, &password()).await.unwrap();
+    let by_digest = name.at(digest);
+    assert!(fixture.store.has(&digest));
+    for name in [&name, &by_digest] {
+        assert_eq!(fixture.store.find_public(name).unwrap(), None, "{name}");
+    }
+    assert!(fixture.store.public_names().unwrap().is_empty());
+    for name in [&name, &by_digest] {
+        let stranger = puller().pull_for(&fixture.store, name, &Credentials::None).await;
+        assert!(matches!(stranger, Err(PullError::Unauthorized)), "{name}: {stranger:?}");
+    }
+    // Whoever the repository lets in shares what is here.
+    let before = registry.served.blob_requests.load(Ordering::Relaxed);
+    assert_eq!(puller().pull_for(&fixture.store, &name, &password()).await.unwrap(), digest);
+    assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), before);
+    fixture.store.collect().unwrap();
+    assert!(fixture.store.has(&digest), "its name keeps it");
+    // The operator makes it everybody's, and no tenant takes that back.
+    puller().pull(&fixture.store, &name, &password(), |_| {}).await.unwrap();
+    puller().pull_for(&fixture.store, &name, &password()).await.unwrap();
+    for name in [&name, &by_digest] {
+        assert_eq!(fixture.store.find_public(name).unwrap(), Some(digest), "{name}");
+    }
+}
+
+/// A tenant with a registry of their own lists what others have.
+#[tokio::test]
+async fn the_digest_of_a_layer_does_not_give_the_layer() {
+    for fault in [Fault::NoLayers, Fault::OtherLayers] {
+        let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
+        let thief = Registry::start(fault, Access::Open).await;
+        puller().pull_for(&fixture.store, &registry.image(), &password()).await.unwrap();
+        let stolen = puller().pull_for(&fixture.store, &thief.image(), &Credentials::None).await;
+        match fault {
+            Fault::NoLayers => assert!(matches!(stolen, Err(PullError::NotFound)), "{stolen:?}"),
+            _ => assert!(matches!(stolen, Err(PullError::Store(Error::Digest { .. }))), "{stolen:?}"),
+        }
+        assert_eq!(fixture.store.find(&thief.image()).unwrap(), None);
+        // Honest, and from elsewhere: the same content is stored once.
+        let mirror = Registry::start(Fault::None, Access::Open).await;
+        let blobs = fixture.files("layers/trusted").len();
+        puller().pull_for(&fixture.store, &mirror.image(), &Credentials::None).await.unwrap();
+        assert_eq!(fixture.files("layers/trusted").len(), blobs);
+    }
 }
 
 #[tokio::test]
