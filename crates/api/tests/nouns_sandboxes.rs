@@ -5,7 +5,7 @@
 mod common;
 
 use api::fleet::How;
-use common::machine::{IMAGE, Pretended};
+use common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use common::{Cloud, settings};
 use http::Method;
 use serde_json::{Value, json};
@@ -300,6 +300,41 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
     assert_eq!(label("c", "a-b").as_deref(), Some("a-b-c"));
     cloud.delete("/v0/sandboxes/a?workspace=b-c").await.ok();
     assert_eq!(label("c", "a-b").as_deref(), Some("a-b-c"));
+}
+
+#[tokio::test]
+async fn an_image_that_one_workspace_was_let_have_is_no_other_ones() {
+    let machine = Arc::new(Pretended::new(|_| Ok(How::Exited(0))));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    workspace(&cloud, "team").await;
+    let box_of = |name: &str, image: &str, config: Option<&str>| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": image, "dockerConfig": config}}});
+    let came = async |workspace: &str, name: &str, config: Option<&str>| {
+        let made =
+            cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), box_of(name, PRIVATE, config)).await.ok();
+        let path = format!("/v0/sandboxes/{}?workspace={workspace}", made["metadata"]["name"].as_str().unwrap());
+        cloud.until(&path, |now| now["status"] != "DEPLOYING").await["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(came("main", "without", None).await, "FAILED");
+    assert_eq!(came("main", "with", Some(PASSWORD)).await, "DEPLOYED");
+    assert_eq!(came("main", "again", None).await, "DEPLOYED", "what a workspace was let have is its own");
+    // The machine has it by now, and the neighbour nothing of it.
+    assert_eq!(came("team", "thief", None).await, "FAILED");
+    assert_eq!(came("team", "guesser", Some("wrong")).await, "FAILED");
+    let refused = async |workspace: &str| {
+        let path = format!("/v0/sandboxes?workspace={workspace}");
+        cloud.post(&path, box_of("none", "nothing", None)).await
+    };
+    let (own, other) = (refused("main").await, refused("team").await);
+    assert_eq!((own.status.as_u16(), other.status.as_u16()), (400, 400));
+    assert_eq!(own.body["details"]["supported_images"], json!([IMAGE, PRIVATE]));
+    assert_eq!(other.body["details"]["supported_images"], json!([IMAGE]));
+    assert!(!other.body.to_string().contains(PRIVATE), "{}", other.body);
+    assert_eq!(came("team", "member", Some(PASSWORD)).await, "DEPLOYED");
+    assert_eq!(came("team", "later", None).await, "DEPLOYED");
+    // A workspace that is made again under the name of another has nothing of it.
+    cloud.delete("/v0/workspaces/team").await.ok();
+    workspace(&cloud, "team").await;
+    assert_eq!(came("team", "heir", None).await, "FAILED");
 }
 
 /// What an earlier release left: addresses that nobody noted, some of them twice.

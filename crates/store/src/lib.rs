@@ -16,6 +16,7 @@ pub mod feed;
 pub mod firings;
 pub mod idempotency;
 pub mod identity;
+pub mod image_rights;
 pub mod logs;
 mod migrations;
 pub mod prices;

@@ -254,6 +254,7 @@ pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -
     crate::executions::delete_workspace(tx, workspace)?;
     crate::deliveries::delete_workspace(tx, workspace)?;
     crate::trigger_addresses::delete_workspace(tx, workspace)?;
+    crate::image_rights::delete_workspace(tx, workspace)?;
     tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
     Ok(())
 }

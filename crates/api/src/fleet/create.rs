@@ -3,7 +3,8 @@
 //! Killed in between, there is an instance without a row, which the next start removes, or a row without an instance,
 //! which the next start launches. Nobody was told of either.
 
-use super::machine::{ImageAt, Launch, Machine};
+use super::images::{self, Usable};
+use super::machine::{Launch, Machine};
 use super::{launch, routes, rows, settle};
 use crate::addresses;
 use crate::app::App;
@@ -67,24 +68,19 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
         // What would be written there would be lost with the sandbox.
         return Err(Error::Missing(Missing::MountVolume));
     }
-    if require_image(&*machine, &wish)? == ImageAt::Registry || !wish.enabled() {
-        return Ok(None);
-    }
-    let name = wish.name().to_owned();
+    let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
     let free = move |tx: &mut Tx<'_>| {
+        let Usable::Now(granted) = images::usable(tx, &*on, &desk.member.workspace, &image)? else { return Ok(None) };
         let taken = desk.find(tx, Sandbox::NAME, &[], &name)?.is_some_and(|row| row.status != Some(Status::Terminated));
         let workspace = workspaces::find(tx, &desk.member.workspace)?.filter(|_| !taken);
-        Ok::<_, Error>(workspace)
+        Ok::<_, Error>(workspace.map(|workspace| (workspace, granted)))
     };
-    let Some(workspace) = call.app.store.read(free).await? else { return Ok(None) };
+    let Some((workspace, granted)) = call.app.store.read(free).await?.filter(|_| wish.enabled()) else {
+        return Ok(None);
+    };
     let id = ResourceId::new(&call.app.world);
-    let launch = launch::of_wish(&call.desk(), &workspace, &id, FIRST, &wish);
+    let launch = Launch { granted, ..launch::of_wish(&call.desk(), &workspace, &id, FIRST, &wish) };
     Ok(Some(Ready { machine, launch, id }))
-}
-
-/// Refuses an image that no machine could have.
-pub(crate) fn require_image(machine: &dyn Machine, wish: &Sandbox) -> Result<ImageAt, Error> {
-    machine.find_image(wish.image()).map_err(Error::InvalidImage)
 }
 
 /// Starts the instance and writes the row at the same time, and takes back the one if the other fails.

@@ -17,6 +17,7 @@ mod clock;
 pub(crate) mod create;
 mod crew;
 mod cron;
+pub(crate) mod images;
 pub(crate) mod jobs;
 mod launch;
 mod machine;
@@ -106,7 +107,7 @@ pub async fn run(app: App, ending: CancellationToken) {
 /// Runs tasks of jobs, if there is a machine for it.
 async fn run_tasks(app: &App, ending: &CancellationToken) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let crew = crew::Instances::new(machine, app.logs.clone(), app.world.clone());
+    let crew = crew::Instances::new(machine, app.store.clone(), app.logs.clone(), app.world.clone());
     let run = ::jobs::run(app.store.clone(), app.queue.clone(), Arc::new(crew), ending.clone());
     let late = async {
         ending.cancelled().await;

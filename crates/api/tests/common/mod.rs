@@ -271,6 +271,20 @@ impl Cloud {
         Answer { status: parts.status, headers: parts.headers, body, text }
     }
 
+    /// Waits until an object is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut commits = self.store.commits();
+        loop {
+            commits.mark_unchanged();
+            let now = self.get(path).await.ok();
+            if wanted(&now) {
+                return now;
+            }
+            let changed = tokio::time::timeout(Duration::from_secs(60), commits.changed());
+            changed.await.expect("it changes").expect("a store");
+        }
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         self.call(Method::GET, path, None).await
     }
