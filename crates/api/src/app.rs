@@ -100,7 +100,7 @@ impl App {
                 let member = as_admin(&Arc::new(Identity::system()), &workspace);
                 furnish(&Desk { app: app.clone(), member }, tx)?;
             }
-            Ok::<_, crate::Error>(())
+            crate::fleet::adopt::adopt(&app, tx)
         };
         self.store.write(work).await.map_err(|error| match error {
             crate::Error::Store(error) => error,

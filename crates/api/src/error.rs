@@ -147,9 +147,10 @@ impl Error {
             }
             Self::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
-            Self::TooMany { .. } | Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(admission::Refused::Share { .. }) => {
-                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
-            }
+            Self::TooMany { .. }
+            | Self::NoSlots(_)
+            | Self::TooManyOpen(_)
+            | Self::Crowded(admission::Refused::Share { .. }) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
@@ -189,7 +190,9 @@ impl Error {
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => Some(1),
+            Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => {
+                Some(1)
+            }
             _ => None,
         }
     }

@@ -4,6 +4,7 @@
 //! OpenAPI document and the checks of what callers send follow. [`engine`] does for every kind of resource what all
 //! kinds have in common; a module under [`routes`] holds what only one noun does.
 
+mod addresses;
 mod app;
 pub mod bill;
 mod call;

@@ -1,10 +1,7 @@
 //! Cost and usage, prices and budgets.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
 mod common;
 
-use common::people::Guest;
 use common::{Cloud, settings};
 use http::Method;
 use proptest::prelude::*;
@@ -22,16 +19,6 @@ fn account(cloud: &Cloud) -> String {
 
 async fn ask(cloud: &Cloud, query: &str) -> common::Answer {
     cloud.get(&format!("{}/metrics?{query}", account(cloud))).await
-}
-
-/// A member of the first workspace who administers no account.
-async fn member(cloud: &Cloud) -> Guest<'_> {
-    let guest = cloud.guest("guest@example.com").await;
-    cloud.post("/v0/users", json!({"email": guest.email, "role": "admin"})).await.ok();
-    let received = guest.get("/v0/invitations").await.ok();
-    let path = format!("/v0/invitations/{}/accept", received[0]["invitationId"].as_str().unwrap());
-    guest.call(Method::POST, &path, None).await.ok();
-    guest
 }
 
 #[tokio::test]
@@ -109,7 +96,7 @@ async fn only_admins_of_the_account_see_its_workspaces_apart() {
     let outsider = cloud.guest("outsider@example.com").await;
     let metrics = format!("{}/metrics?{WINDOW}", account(&cloud));
     outsider.get(&metrics).await.refused(404);
-    let guest = member(&cloud).await;
+    let guest = cloud.admin_of_main("guest@example.com").await;
     guest.get(&metrics).await.ok();
     guest.get(&format!("{metrics}&groupBy=resource_type")).await.ok();
     for split in ["workspace=main", "groupBy=workspace", "groupBy=resource_type,workspace"] {
@@ -161,7 +148,7 @@ async fn prices_that_cannot_be_are_refused() {
         let message = cloud.put(&path, body).await.refused(400);
         assert!(message.contains(rule), "{prices}: {message}");
     }
-    let guest = member(&cloud).await;
+    let guest = cloud.admin_of_main("guest@example.com").await;
     guest.get(&path).await.refused(403);
     guest.call(Method::PUT, &path, Some(json!({"versions": []}))).await.refused(403);
     let (stranger, _) = cloud.stranger("stranger@example.com").await;
@@ -244,7 +231,7 @@ async fn budgets_that_cannot_be_are_refused() {
     for name in ["Team", "-a", "a_b", "a.b", &"a".repeat(50)] {
         cloud.put(&format!("{all}/{name}"), json!({"amount": "1"})).await.refused(400);
     }
-    let guest = member(&cloud).await;
+    let guest = cloud.admin_of_main("guest@example.com").await;
     guest.get(&all).await.refused(403);
     guest.call(Method::PUT, &format!("{all}/team"), Some(json!({"amount": "1"}))).await.refused(403);
     let (stranger, own) = cloud.stranger("stranger@example.com").await;

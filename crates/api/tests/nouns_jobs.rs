@@ -41,23 +41,9 @@ fn impatient() -> api::Settings {
     };
     api::Settings { jobs, ..settings() }
 }
-
-/// Waits until an object is as wanted.
-async fn until(cloud: &Cloud, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let mut commits = cloud.store.commits();
-    loop {
-        commits.mark_unchanged();
-        let now = cloud.get(path).await.ok();
-        if wanted(&now) {
-            return now;
-        }
-        tokio::time::timeout(Duration::from_secs(60), commits.changed()).await.expect("it changes").expect("a store");
-    }
-}
-
 async fn end(cloud: &Cloud, id: &str) -> Value {
     let path = format!("{EXECUTIONS}/{id}");
-    until(cloud, &path, |now| matches!(now["status"].as_str(), Some("succeeded" | "failed" | "cancelled"))).await
+    cloud.until(&path, |now| matches!(now["status"].as_str(), Some("succeeded" | "failed" | "cancelled"))).await
 }
 
 #[tokio::test]
@@ -216,7 +202,7 @@ async fn what_must_not_wait_and_never_fits_is_refused() {
     machine.close();
     cloud.post("/v0/jobs", job(json!({"image": IMAGE, "memory": 1024}))).await.ok();
     cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "first"})).await.ok();
-    until(&cloud, &format!("{EXECUTIONS}/first"), |now| now["status"] == "running").await;
+    cloud.until(&format!("{EXECUTIONS}/first"), |now| now["status"] == "running").await;
     let tasks = |count: usize| json!({"tasks": vec![json!({}); count], "allowQueue": false});
     cloud.post(EXECUTIONS, tasks(17)).await.refused(400);
     cloud.post(EXECUTIONS, tasks(16)).await.refused(429);
@@ -331,7 +317,7 @@ async fn a_job_is_deployed_when_its_image_can_be_had() {
         let wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
         let made = cloud.post("/v0/jobs", wish).await.ok();
         assert_eq!(made["status"], status, "whoever makes it is told: {made}");
-        let now = until(&cloud, &format!("/v0/jobs/{name}"), |now| now["status"] != "DEPLOYING").await;
+        let now = cloud.until(&format!("/v0/jobs/{name}"), |now| now["status"] != "DEPLOYING").await;
         let last = now["events"].as_array().and_then(|events| events.last()).expect("an event");
         assert_eq!(now["status"], status);
         assert!(last["message"].as_str().is_some_and(|message| message.contains(word)), "{last}");

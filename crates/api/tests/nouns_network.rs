@@ -42,16 +42,75 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
 }
 
+/// Of whoever has proven it. To register one shows nothing, so it keeps nobody out and is told to nobody.
 #[tokio::test]
-async fn a_domain_has_one_owner_in_an_account() {
+async fn a_domain_is_of_the_workspace_that_proves_it() {
     for cloud in Cloud::on_both().await {
         two_workspaces(&cloud).await;
-        let message = cloud.post("/v0/customdomains?workspace=team", domain(json!({}))).await.refused(409);
-        assert!(message.contains("`main`"), "{message}");
         let (other, _) = cloud.stranger("other@example.com").await;
         other.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
         other.post("/v0/customdomains", domain(json!({}))).await.ok();
+        let team = "/v0/customdomains?workspace=team";
+        cloud.post(team, domain(json!({}))).await.ok();
+        let records = |made: Value| made["spec"]["txtRecords"]["_holm-challenge.example.com"].clone();
+        let own = records(cloud.get(&format!("{DOMAIN}?workspace=main")).await.ok());
+        assert_ne!(records(other.get(DOMAIN).await.ok()), own, "a record of its own for each workspace");
+
+        prove(&cloud).await;
+        let theirs = other.call(Method::POST, &format!("{DOMAIN}/verify"), None).await.ok();
+        assert_eq!(theirs["spec"]["status"], "failed", "the record of one workspace proves nothing for another");
+        other.delete(DOMAIN).await.ok();
+        let message = other.post("/v0/customdomains", domain(json!({}))).await.refused(409);
+        assert!(!message.contains("main") && message.contains("another workspace"), "{message}");
+        // Registered before, and with a record of its own: the first to be verified keeps it.
+        let registered = records(cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok());
+        let verify_team = format!("{DOMAIN}/verify?workspace=team");
+        cloud.dns.set_text("_holm-challenge.example.com", registered.as_str().unwrap_or_default());
+        let message = cloud.call(Method::POST, &verify_team, None).await.refused(409);
+        assert!(!message.contains("main"), "{message}");
+        assert_eq!(verify(&cloud).await["status"], "failed", "its record is gone");
+        assert_eq!(cloud.call(Method::POST, &verify_team, None).await.ok()["spec"]["status"], "verified");
+        cloud.delete(&format!("{DOMAIN}?workspace=team")).await.ok();
+        other.post("/v0/customdomains", domain(json!({}))).await.ok();
     }
+}
+
+#[tokio::test]
+async fn what_is_only_registered_makes_room_for_what_is_shared() {
+    let cloud = Cloud::start().await;
+    two_workspaces(&cloud).await;
+    cloud.post("/v0/customdomains?workspace=team", domain(json!({}))).await.ok();
+    prove(&cloud).await;
+    share(&cloud, "team", 200).await;
+    let copy = cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok();
+    assert_eq!(
+        (&copy["spec"]["status"], &copy["metadata"]["sharedFromWorkspace"]),
+        (&json!("verified"), &json!("main"))
+    );
+}
+
+/// A domain that went to other people takes its hosts along.
+#[tokio::test]
+async fn a_host_goes_with_its_domain() {
+    let cloud = Cloud::start().await;
+    two_workspaces(&cloud).await;
+    let preview =
+        json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "customDomain": "example.com", "prefixUrl": "web"}});
+    for workspace in ["main", "team"] {
+        let sandbox = json!({"metadata": {"name": "one"}, "spec": {}});
+        cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), sandbox).await.ok();
+    }
+    prove(&cloud).await;
+    cloud.post("/v0/sandboxes/one/previews?workspace=main", preview.clone()).await.ok();
+    cloud.dns.forget();
+    verify(&cloud).await;
+    let made = cloud.post("/v0/customdomains?workspace=team", domain(json!({}))).await.ok();
+    let record = made["spec"]["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap_or_default().to_owned();
+    cloud.dns.set_text("_holm-challenge.example.com", &record);
+    cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None).await.ok();
+    cloud.post("/v0/sandboxes/one/previews?workspace=team", preview.clone()).await.ok();
+    // The one before stays without its host, and gets it back from nobody.
+    cloud.put("/v0/sandboxes/one/previews/web?workspace=main", preview).await.refused(409);
 }
 
 /// Makes the record that proves the domain, and asks for a look at it.
@@ -125,7 +184,7 @@ async fn previews_answer_below_verified_domains_only_and_each_host_has_one() {
     cloud.post(team, preview("web", "web")).await.refused(400);
     share(&cloud, "team", 200).await;
     let message = cloud.post(team, preview("web", "web")).await.refused(409);
-    assert!(message.contains("another workspace"), "{message}");
+    assert_eq!(message, "the address `web.example.com` is taken; choose another prefix");
     cloud.post(&format!("{team}&force=true"), preview("web", "web")).await.refused(409);
     cloud.post(team, preview("other", "other")).await.ok();
     cloud.dns.forget();

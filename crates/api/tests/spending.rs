@@ -94,6 +94,38 @@ async fn an_answer_tells_what_ran_and_what_it_cost() {
 }
 
 #[tokio::test]
+async fn only_admins_of_the_account_are_told_of_workspaces_that_they_are_not_in() {
+    for cloud in Cloud::on_both().await {
+        let guest = cloud.admin_of_main("guest@example.com").await;
+        let metrics = format!("{}/metrics", account(&cloud));
+        ran(&cloud, "secret", "plans", "2026-04-10T10:30:00Z", 5).await;
+        let types = format!("{metrics}/enums/resource-types?{APRIL}");
+        assert_eq!(guest.get(&types).await.ok(), json!({"values": []}));
+        assert_eq!(cloud.get(&types).await.ok(), json!({"values": ["sandbox"]}));
+        ran(&cloud, "main", "one", "2026-04-10T10:30:00Z", 2).await;
+        let by =
+            ["resource_name", "resource_uuid", "resource_type,resource_name", "billing_dimension", "resource_type"];
+        for query in by.map(|by| format!("groupBy={by}")).into_iter().chain([String::new()]) {
+            let answer = guest.get(&format!("{metrics}?{APRIL}&{query}")).await.ok();
+            assert_eq!(answer["summary"]["totalCost"], 2.0 * HOUR, "{query}");
+            let text = answer.to_string();
+            assert!(!text.contains("secret") && !text.contains("plans"), "{query}: {text}");
+            let all = ask(&cloud, &query).await;
+            assert_eq!(all["summary"]["totalCost"], 7.0 * HOUR, "{query}: an admin sees all");
+        }
+        for query in ["resourceName=plans", "resourceUuid=id-plans"] {
+            let answer = guest.get(&format!("{metrics}?{APRIL}&{query}&groupBy=resource_name")).await.ok();
+            assert_eq!(answer["data"], json!([]), "{query}");
+        }
+        // A cursor of somebody who sees more goes on for nobody else.
+        let page = ask(&cloud, "groupBy=resource_name&limit=1").await;
+        let cursor = page["meta"]["nextCursor"].as_str().unwrap();
+        let stolen = format!("{metrics}?{APRIL}&groupBy=resource_name&limit=1&cursor={cursor}");
+        assert!(guest.get(&stolen).await.refused(400).contains("cursor"));
+    }
+}
+
+#[tokio::test]
 async fn pages_follow_their_own_question_only() {
     let cloud = Cloud::start().await;
     for number in 0..5 {

@@ -41,7 +41,16 @@ pub fn admins(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<Vec<Use
 pub fn add_admin(tx: &mut Tx<'_>, who: &Identity, id: &AccountId, email: &str) -> Result<(), Error> {
     administer(who, id)?;
     let user = users::find_by_email(tx, email)?.ok_or_else(|| Error::not_found("user", email))?;
+    if !user.is_proven() && !belongs(tx, id, &user.id)? {
+        // Somebody else may have claimed the address.
+        return Err(Error::not_found("user", email));
+    }
     Ok(accounts::add_admin(tx, id, &user.id, &who.name)?)
+}
+
+/// Whether somebody is a member of a workspace of the account.
+fn belongs(tx: &mut Tx<'_>, account: &AccountId, user: &UserId) -> Result<bool, Error> {
+    Ok(workspaces::list_of_user(tx, user)?.iter().any(|workspace| workspace.account == *account))
 }
 
 /// Takes the administration of the account from somebody; the last admin stays.

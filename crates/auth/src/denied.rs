@@ -19,6 +19,10 @@ pub enum Denied {
     NotAccountAdmin,
     #[error("only people may do this, not service accounts")]
     NotPerson,
+    #[error(
+        "nobody has proven that your address is yours; open the link of the invitation, or sign in with a provider that vouches for it"
+    )]
+    AddressUnproven,
     #[error("you administer no account; only admins of an account can create workspaces in it")]
     NoAccount,
     #[error("you belong to no workspace; create one or accept an invitation")]
@@ -51,6 +55,7 @@ impl Denied {
             | Self::Role { .. }
             | Self::NotAccountAdmin
             | Self::NotPerson
+            | Self::AddressUnproven
             | Self::NoAccount
             | Self::NotMember { .. } => Blame::Rights,
             Self::NoWorkspace | Self::ManyWorkspaces { .. } => Blame::Request,

@@ -1,6 +1,6 @@
 //! Invitations, as the invited person sees them.
 
-use crate::{Error, Identity, Role};
+use crate::{Denied, Error, Identity, Role};
 use store::Tx;
 pub use store::identity::invitations::Invitation;
 use store::identity::users::{self, User};
@@ -18,10 +18,14 @@ pub struct Received {
     pub members: Vec<String>,
 }
 
-/// The caller's own open invitations, expired ones too.
+/// The caller's own open invitations, expired ones too. None as long as nobody has proven the caller's address: they
+/// may be meant for somebody else.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
-    let email = own_email(tx, who)?;
-    let found = invitations::list_of_email(tx, &email)?;
+    let user = own(tx, who)?;
+    if !user.is_proven() {
+        return Ok(Vec::new());
+    }
+    let found = invitations::list_of_email(tx, &user.email)?;
     found.into_iter().filter_map(|invitation| received(tx, invitation).transpose()).collect()
 }
 
@@ -32,7 +36,8 @@ fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>,
     Ok(Some(Received { invitation, workspace, account_name, members }))
 }
 
-/// Accepts an invitation: `which` is its id or the name of the workspace.
+/// Accepts an invitation: `which` is its id or the name of the workspace. The id is a secret of its link, so whoever says
+/// it has proven the address for this invitation; to name the workspace is enough only for who has proven it once for all.
 pub fn accept(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<(Workspace, Role), Error> {
     let user = who.person()?.clone();
     let found = find_own(tx, who, which)?;
@@ -70,7 +75,7 @@ pub fn open(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Received, Error> {
     received(tx, invitation)?.ok_or_else(unknown)
 }
 
-/// Makes an account for an invited person, with all present invitations of that address accepted by this one.
+/// Makes an account for an invited person, who accepts this invitation with it and no other.
 /// `password` is a PHC string.
 pub(crate) fn join(tx: &mut Tx<'_>, id: &InvitationId, user: &User, password: &str) -> Result<Workspace, Error> {
     let found = open(tx, id)?;
@@ -89,12 +94,19 @@ pub fn link(issuer: &str, invitation: &Invitation) -> String {
 }
 
 fn find_own(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received, Error> {
-    let named = |found: &Received| found.invitation.id.as_str() == which || found.workspace.name == which;
-    let found = list(tx, who)?.into_iter().find(named);
+    let user = own(tx, who)?;
+    let by_link = invitations::find_by_id(tx, &InvitationId::known(which))?;
+    if let Some(invitation) = by_link.filter(|invitation| invitation.email == user.email) {
+        return received(tx, invitation)?.ok_or_else(|| Error::not_found("invitation", which));
+    }
+    if !user.is_proven() {
+        // The same whether there is such an invitation or not.
+        return Err(Denied::AddressUnproven.into());
+    }
+    let found = list(tx, who)?.into_iter().find(|found| found.workspace.name == which);
     found.ok_or_else(|| Error::not_found("invitation", which))
 }
 
-fn own_email(tx: &mut Tx<'_>, who: &Identity) -> Result<String, Error> {
-    let user = users::find(tx, who.person()?)?;
-    user.map(|user| user.email).ok_or_else(|| Error::not_found("user", who.name.as_str()))
+fn own(tx: &mut Tx<'_>, who: &Identity) -> Result<User, Error> {
+    users::find(tx, who.person()?)?.ok_or_else(|| Error::not_found("user", who.name.as_str()))
 }

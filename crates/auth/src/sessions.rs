@@ -2,7 +2,7 @@
 
 use crate::passwords::Crowded;
 use crate::{Auth, Error, Throttled, invitations, passwords, people, secrets};
-use store::identity::users::{self, User};
+use store::identity::users::{self, Address, User};
 use store::identity::workspaces::Workspace;
 use store::identity::{Digest, sessions};
 use types::Remote;
@@ -133,6 +133,10 @@ impl Auth {
         self.change(move |tx| {
             let user = users::find_by_email(tx, &email)?.ok_or_else(|| Error::not_found("user", email.as_str()))?;
             users::set_password(tx, &user.id, &hash, &by)?;
+            if !user.is_proven() {
+                // Its keys may be those of somebody who had only claimed the address.
+                return Ok(users::end_credentials(tx, &user.id)?);
+            }
             sessions::delete_of_user(tx, &user.id)?;
             Ok(store::identity::grants::delete_of_subject(tx, &crate::Subject::User(user.id))?)
         })
@@ -147,7 +151,7 @@ fn new_user(auth: &Auth, joining: Joining) -> User {
         email: String::new(),
         given_name: joining.given_name,
         family_name: joining.family_name,
-        email_verified: false,
+        address: Address::Claimed,
         created_at: auth.world().now(),
     }
 }

@@ -5,7 +5,7 @@ use crate::workspaces::{NewWorkspace, fresh};
 use crate::{Error, Role, Subject, api_keys, people};
 use std::fmt;
 use store::identity::accounts::Account;
-use store::identity::users::User;
+use store::identity::users::{Address, User};
 use store::identity::{accounts, members, users, workspaces};
 use store::{Store, Tx};
 use types::World;
@@ -87,7 +87,7 @@ fn make(tx: &mut Tx<'_>, wishes: &Wishes, email: &str, hash: &str) -> Result<(Ac
         email: email.to_owned(),
         given_name: String::new(),
         family_name: String::new(),
-        email_verified: true,
+        address: Address::Proven,
         created_at: now,
     };
     let new = NewWorkspace { name: wishes.workspace.clone(), region: wishes.region.clone(), ..NewWorkspace::default() };

@@ -24,7 +24,7 @@ pub(crate) struct Address<'r> {
 pub(crate) enum Place<'r> {
     /// `/{workspace}/sandboxes/{name}`
     Sandbox { workspace: &'r str, name: &'r str },
-    /// `sbx-{name}-{workspace}`: which hyphen parts the two, only the routes know.
+    /// `sbx-{name}-{workspace}`: whose it is, the routes know.
     Label(Cow<'r, str>),
     /// A preview by its label. `root` is the path under which it answers.
     Preview { label: Cow<'r, str>, root: &'r str },

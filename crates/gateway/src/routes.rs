@@ -24,6 +24,8 @@ struct Table {
     resources: HashMap<ResourceId, Resource>,
     /// By workspace, then by name.
     sandboxes: HashMap<String, HashMap<String, Arc<SandboxRoute>>>,
+    /// By what stands behind `sbx-` in their hosts.
+    sandbox_labels: HashMap<String, Arc<SandboxRoute>>,
     labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, Arc<Preview>>,
     domains: HashMap<String, Arc<DomainRoute>>,
@@ -82,17 +84,9 @@ impl Routes {
         }
     }
 
-    /// Both parts of `{name}-{workspace}` may hold hyphens: the one way to part them that leads to a sandbox.
+    /// Labels are given away where sandboxes are made: here nothing is taken apart.
     pub(crate) fn sandbox_by_label(&self, label: &str) -> Option<Arc<SandboxRoute>> {
-        let table = self.table.read();
-        let mut found = label.match_indices('-').filter_map(|(at, _)| {
-            let (name, workspace) = (&label[..at], &label[at + 1..]);
-            table.sandboxes.get(workspace)?.get(name)
-        });
-        match (found.next(), found.next()) {
-            (Some(route), None) => Some(Arc::clone(route)),
-            _ => None,
-        }
+        self.table.read().sandbox_labels.get(label).cloned()
     }
 
     pub(crate) fn preview(&self, label: &str) -> Option<Arc<Preview>> {
@@ -126,6 +120,9 @@ impl Table {
                 self.remove(&route.id);
                 let route = Arc::new(route);
                 self.resources.insert(route.id.clone(), Resource::Sandbox(Arc::clone(&route)));
+                if let Some(label) = &route.label {
+                    self.sandbox_labels.insert(label.clone(), Arc::clone(&route));
+                }
                 self.sandboxes
                     .entry(route.workspace_name.clone())
                     .or_default()
@@ -155,6 +152,9 @@ impl Table {
         match self.resources.remove(id) {
             None => {}
             Some(Resource::Sandbox(route)) => {
+                if let Some(label) = &route.label {
+                    remove_if(&mut self.sandbox_labels, label, |kept| kept.id == *id);
+                }
                 if let Some(names) = self.sandboxes.get_mut(&route.workspace_name) {
                     remove_if(names, &route.name, |kept| kept.id == *id);
                     if names.is_empty() {

@@ -60,6 +60,14 @@ impl Machine for Control {
         self.host.0.find(image)
     }
 
+    fn has_image(&self, digest: &str) -> bool {
+        self.host.0.has(digest)
+    }
+
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
+        Box::pin(self.host.fetch(launch))
+    }
+
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
             let serves = launch.work.is_none().then(|| launch.instance.clone());

@@ -5,7 +5,7 @@ use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
 use admission::Refused;
 use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
-use images::{Config, Credentials, Image, Reference};
+use images::{Config, Credentials, Digest, Image, Reference};
 use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -30,26 +30,21 @@ impl From<Interrupted> for LaunchFault {
 }
 
 impl Host {
-    /// Fetches the image if it is not here, and starts the instance.
+    /// Starts the instance of an image that is here.
     pub(crate) async fn launch(&self, launch: Launch) -> Result<(), LaunchFault> {
+        self.on_node(move |inner| inner.start(&launch)).await
+    }
+
+    /// Has a registry give the image of a launch to whoever has its credentials, into the room that its workspace has for
+    /// images.
+    pub(crate) async fn fetch(&self, launch: &Launch) -> Result<String, LaunchFault> {
         let inner = &self.0;
         let name = inner.reference(&launch.image)?;
-        if inner.find(&launch.image)? == ImageAt::Registry {
-            inner.require_open(&name)?;
-            self.pull(&launch, &name).await?;
-        }
-        self.on_node(move |inner| inner.start(&launch, &name)).await
-    }
-}
-
-impl Host {
-    /// Fetches an image into the room that its workspace has for images.
-    async fn pull(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
-        let inner = &self.0;
-        let credentials = credentials(launch, name)?;
+        inner.require_open(&name)?;
+        let credentials = credentials(launch.registries.as_deref(), &name)?;
         let room = inner.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
-        let pulled = inner.puller.pull_within(&inner.images, name, &credentials, room.bytes, |_| {}).await;
-        let (image, bytes) = match pulled {
+        let pulled = inner.puller.pull_for(&inner.images, &name, &credentials, room.bytes).await;
+        let (digest, bytes) = match pulled {
             Ok(pulled) => pulled,
             Err(error) => {
                 // What was fetched by now is counted for nobody, so it must not stay.
@@ -58,18 +53,20 @@ impl Host {
                 return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
             }
         };
-        inner.pulled.keep(room, &launch.workspace, image, bytes).map_err(|error| LaunchFault::Broken(chain(&error)))
+        let kept = inner.pulled.keep(room, &launch.workspace, digest, bytes);
+        kept.map_err(|error| LaunchFault::Broken(chain(&error)))?;
+        Ok(digest.to_string())
     }
 }
 
 impl Inner {
-    /// Whether an image is here. A name without a registry means an image of this machine and nothing else, so that a
-    /// slip of the pen asks nobody outside.
+    /// Whether an image is here for everybody. A name without a registry means an image of this machine and nothing else,
+    /// so that a slip of the pen asks nobody outside.
     pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
         let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
-        match self.images.find(&name) {
+        match self.images.find_public(&name) {
             Ok(Some(_)) => Ok(ImageAt::Hand),
-            Ok(None) if name.host().is_some() => Ok(ImageAt::Registry),
+            Ok(None) if name.host().is_some() => Ok(ImageAt::Registry { name: name.to_string() }),
             Ok(None) => Err(self.unknown(image)),
             Err(error) => {
                 tracing::error!(%error, image, "an image cannot be read");
@@ -93,14 +90,24 @@ impl Inner {
     }
 
     fn unknown(&self, image: &str) -> UnknownImage {
-        let listed = self.images.list().unwrap_or_default().into_iter();
-        let mut there_are: Vec<String> = listed.flat_map(|image| image.names).map(|name| name.to_string()).collect();
-        there_are.sort();
-        there_are.truncate(NAMES_MAX);
+        let listed = self.images.public_names().unwrap_or_default().into_iter();
+        let there_are = listed.take(NAMES_MAX).map(|name| name.to_string()).collect();
         UnknownImage { wanted: image.chars().take(NAMES_MAX).collect(), there_are }
     }
 
-    fn start(&self, launch: &Launch, name: &Reference) -> Result<(), LaunchFault> {
+    pub(crate) fn has(&self, digest: &str) -> bool {
+        digest.parse().is_ok_and(|digest| self.images.has(&digest))
+    }
+
+    /// The image of a launch: what the name means for everybody, else what was granted.
+    fn image_of(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
+        let name = self.reference(&launch.image)?;
+        let public = self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
+        let granted = || launch.granted.as_ref().and_then(|digest| digest.parse().ok());
+        public.or_else(granted).ok_or_else(|| self.unknown(&launch.image).into())
+    }
+
+    fn start(&self, launch: &Launch) -> Result<(), LaunchFault> {
         let id = machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
         let data_bytes = launch.work.as_ref().map_or(0, |work| work.data.len());
         if data_bytes > DATA_BYTES_MAX {
@@ -108,8 +115,7 @@ impl Inner {
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
-        let digest = self.images.find(name).map_err(|error| broken(&error))?;
-        let Some(digest) = digest else { return Err(self.unknown(&launch.image).into()) };
+        let digest = self.image_of(launch)?;
         let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
         let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
@@ -214,8 +220,8 @@ fn scratch(wanted: &Scratch) -> node::Scratch {
     node::Scratch { path: wanted.path.clone(), size_mb: wanted.size_mb, read_only: wanted.read_only }
 }
 
-fn credentials(launch: &Launch, name: &Reference) -> Result<Credentials, LaunchFault> {
-    let Some(config) = &launch.registries else { return Ok(Credentials::None) };
+fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials, LaunchFault> {
+    let Some(config) = registries else { return Ok(Credentials::None) };
     let read = Credentials::from_docker_config(config.as_bytes(), name);
     read.map_err(|_| LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned()))
 }

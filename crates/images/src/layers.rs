@@ -47,18 +47,21 @@ impl Layers {
         }
     }
 
-    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed.
+    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed: also to see whether it is this layer,
+    /// when that is not known.
     pub(crate) fn ensure(
         &self,
         layer: &Digest,
         packed: impl FnOnce() -> Result<fs::File, Error>,
+        known: bool,
         scratch: &Path,
         settings: &Settings,
     ) -> Result<u64, Error> {
         let lock = self.busy.lock().entry(*layer).or_default().clone();
         let turn = lock.lock();
         let result = match self.bytes(layer)? {
-            Some(bytes) => Ok(bytes),
+            Some(bytes) if known => Ok(bytes),
+            Some(bytes) => packed().and_then(|packed| verify(layer, packed, settings)).map(|()| bytes),
             None => {
                 let done = packed().and_then(|packed| self.unpack(layer, packed, scratch, settings));
                 disk::remove_tree(scratch)?;
@@ -78,10 +81,7 @@ impl Layers {
         fs::set_permissions(&root, open).map_err(Error::io("open up", &root))?;
         let mut hashed = Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
         let bytes = unpack::unpack(&mut hashed, &root, settings)?;
-        let found = hashed.hasher.finish();
-        if found != *layer {
-            return Err(Error::Digest { what: "unpacked layer", wanted: *layer, found });
-        }
+        hashed.require(layer)?;
         let size = scratch.join("bytes");
         fs::write(&size, bytes.to_string()).map_err(Error::io("write", &size))?;
         disk::flush_tree(scratch)?;
@@ -104,9 +104,24 @@ impl Layers {
     }
 }
 
+/// Whether a packed layer is the one that it is said to be.
+fn verify(layer: &Digest, packed: fs::File, settings: &Settings) -> Result<(), Error> {
+    let mut hashed = Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
+    std::io::copy(&mut hashed, &mut std::io::sink())?;
+    hashed.require(layer)
+}
+
 pub(crate) struct Hashed<R> {
     pub(crate) inner: R,
     pub(crate) hasher: Hasher,
+}
+
+impl<R> Hashed<R> {
+    /// Whether all that was read is this layer.
+    fn require(self, layer: &Digest) -> Result<(), Error> {
+        let found = self.hasher.finish();
+        if found == *layer { Ok(()) } else { Err(Error::Digest { what: "unpacked layer", wanted: *layer, found }) }
+    }
 }
 
 impl<R: Read> Read for Hashed<R> {

@@ -35,6 +35,7 @@ mod packing;
 mod pull;
 mod recipe;
 mod reference;
+mod reuse;
 mod settings;
 mod store;
 mod tar;

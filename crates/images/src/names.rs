@@ -18,6 +18,26 @@ pub(crate) struct Named {
     pub(crate) name: Reference,
     /// Of the manifest.
     pub(crate) image: Digest,
+    /// Names of earlier releases do not say.
+    #[serde(default)]
+    pub(crate) audience: Option<Audience>,
+}
+
+/// Who may use an image under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Audience {
+    /// What the operator made, imported or pulled.
+    Everyone,
+    /// Whoever was granted it: a tenant's pull. The name is there to keep the image.
+    Granted,
+}
+
+impl Named {
+    /// Only the operator could bring what has no registry in its name; of the rest nobody knows any more.
+    pub(crate) fn is_public(&self) -> bool {
+        self.audience.map_or(self.name.host().is_none(), |audience| audience == Audience::Everyone)
+    }
 }
 
 impl Names {
@@ -31,17 +51,17 @@ impl Names {
         self.0.join(Digest::of(name.to_string().as_bytes()).hex())
     }
 
-    pub(crate) fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
+    pub(crate) fn find(&self, name: &Reference) -> Result<Option<Named>, Error> {
         let path = self.path(name);
         match fs::read(&path) {
-            Ok(bytes) => Ok(Some(manifest::read::<Named>("name", &bytes)?.image)),
+            Ok(bytes) => manifest::read("name", &bytes).map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io("read", &path)(error)),
         }
     }
 
-    pub(crate) fn set(&self, name: &Reference, image: Digest, scratch: &Path) -> Result<(), Error> {
-        let bytes = manifest::write("name", &Named { name: name.clone(), image })?;
+    pub(crate) fn set(&self, name: &Reference, image: Digest, audience: Audience, scratch: &Path) -> Result<(), Error> {
+        let bytes = manifest::write("name", &Named { name: name.clone(), image, audience: Some(audience) })?;
         disk::write(&self.path(name), scratch, &bytes)
     }
 

@@ -57,6 +57,11 @@ impl Reference {
         }
     }
 
+    /// The name of what the repository has under a digest, whatever its tags mean.
+    pub fn at(&self, digest: Digest) -> Self {
+        Self { tag: None, digest: Some(digest), ..self.clone() }
+    }
+
     pub fn with_tag(&self, tag: &str) -> Result<Self, InvalidReference> {
         check_tag(tag)?;
         Ok(Self { tag: Some(tag.into()), digest: None, ..self.clone() })

@@ -14,9 +14,10 @@ use crate::kitchen;
 use crate::layers::Layers;
 use crate::leases::{Held, Lease, Leases};
 use crate::manifest::{self, Config, Manifest, Platform, Setup};
-use crate::names::Names;
+use crate::names::{Audience, Named, Names};
 use crate::pull::Downloads;
 use crate::reference::Reference;
+use crate::reuse::Reuse;
 use crate::settings::Settings;
 use crate::workshop::Workshop;
 
@@ -83,13 +84,33 @@ impl Store {
 
     /// Which image a name means now. Cheaper than [`Store::resolve`], for those who know the image itself already.
     pub fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
-        if let Some(digest) = self.0.names.find(name)? {
-            return Ok(Some(digest));
+        self.find_among(name, |_| true)
+    }
+
+    /// As [`Store::find`], among the images that are for everybody.
+    pub fn find_public(&self, name: &Reference) -> Result<Option<Digest>, Error> {
+        self.find_among(name, Named::is_public)
+    }
+
+    fn find_among(&self, name: &Reference, counts: impl Fn(&Named) -> bool) -> Result<Option<Digest>, Error> {
+        if let Some(named) = self.0.names.find(name)?.filter(&counts) {
+            return Ok(Some(named.image));
         }
         let Some(wanted) = name.digest() else { return Ok(None) };
         let mut names = self.0.names.list()?.into_iter();
-        let same = |named: &crate::names::Named| named.image == *wanted && named.name.repository() == name.repository();
-        Ok(names.find(same).map(|named| named.image))
+        let same = |named: &Named| named.image == *wanted && named.name.repository() == name.repository();
+        Ok(names.find(|named| same(named) && counts(named)).map(|named| named.image))
+    }
+
+    /// The names of the images that are for everybody, in their order.
+    pub fn public_names(&self) -> Result<Vec<Reference>, Error> {
+        let names = self.0.names.list()?.into_iter().filter(Named::is_public);
+        Ok(names.map(|named| named.name).filter(|name| !kitchen::is_key(name)).collect())
+    }
+
+    /// Whether an image is here, for those who were granted it by its digest.
+    pub fn has(&self, image: &Digest) -> bool {
+        self.0.blobs.size(image).is_some()
     }
 
     /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is gone already.
@@ -186,17 +207,35 @@ impl Parts {
         self.workshop.place()
     }
 
+    /// Names an image for everybody.
     pub(crate) fn name(&self, name: &Reference, image: Digest) -> Result<(), Error> {
-        self.names.set(name, image, &self.scratch())
+        self.names.set(name, image, Audience::Everyone, &self.scratch())
+    }
+
+    /// Keeps an image that a tenant has pulled, for those who are granted it. The name is that of its content: tags move,
+    /// and what one tenant was shown must not change what another runs.
+    pub(crate) fn keep_granted(&self, name: &Reference, image: Digest) -> Result<(), Error> {
+        let name = name.at(image);
+        match self.names.find(&name)? {
+            Some(_) => Ok(()),
+            None => self.names.set(&name, image, Audience::Granted, &self.scratch()),
+        }
     }
 
     /// Unpacks what an image is made of, whose blobs are all there.
     pub(crate) fn unpack(&self, image: &Digest, lease: &Lease) -> Result<(), Error> {
-        self.unpack_within(image, lease, u64::MAX).map(drop)
+        self.unpack_within(image, lease, &Reuse::All, u64::MAX).map(drop)
     }
 
-    /// The same for an image that may have so many bytes. Says how many it has.
-    pub(crate) fn unpack_within(&self, image: &Digest, lease: &Lease, bytes_max: u64) -> Result<u64, Error> {
+    /// The same for an image that may have so many bytes; says how many it has. What is unpacked already is looked at again
+    /// where `reuse` does not know it.
+    pub(crate) fn unpack_within(
+        &self,
+        image: &Digest,
+        lease: &Lease,
+        reuse: &Reuse,
+        bytes_max: u64,
+    ) -> Result<u64, Error> {
         let (manifest, setup) = self.documents(image)?;
         check(&manifest, &setup, self.settings.limits.layers_max)?;
         let max = self.settings.limits.image_bytes_max.min(bytes_max);
@@ -204,7 +243,8 @@ impl Parts {
         for (packed, layer) in manifest.layers.iter().zip(&setup.rootfs.diff_ids) {
             lease.hold(Held::Layer(*layer));
             let open = || self.blobs.open_blob(&packed.digest);
-            bytes = bytes.saturating_add(self.layers.ensure(layer, open, &self.scratch(), &self.settings)?);
+            let known = reuse.layer(&packed.digest, layer);
+            bytes = bytes.saturating_add(self.layers.ensure(layer, open, known, &self.scratch(), &self.settings)?);
             if bytes > max {
                 return Err(Error::Limit { what: "bytes in all layers", max });
             }

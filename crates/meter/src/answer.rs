@@ -60,14 +60,15 @@ pub fn spent(
     Ok(answer(tx, &question, prices, now)?.total.cost)
 }
 
-/// The types of which anything was used, by name.
+/// The types of which anything was used that a filter lets through, by name.
 pub fn resource_types(
     tx: &mut Tx<'_>,
     account: &AccountId,
     window: Window,
+    filter: Filter,
     now: Timestamp,
 ) -> Result<Vec<ResourceType>, Error> {
-    let question = Question { group_by: vec![GroupBy::ResourceType], ..Question::all(account, window) };
+    let question = Question { group_by: vec![GroupBy::ResourceType], filter, ..Question::all(account, window) };
     let answer = answer(tx, &question, &PriceBook::new(), now)?;
     let name = |key: crate::Key| key.resource_type.and_then(|name| ResourceType::parse(&name));
     Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
@@ -106,7 +107,8 @@ impl Question {
 
 impl Filter {
     fn admits(&self, class: &Class) -> bool {
-        self.workspace.as_ref().is_none_or(|workspace| *workspace == class.workspace)
+        self.within.as_ref().is_none_or(|within| within.contains(&class.workspace))
+            && self.workspace.as_ref().is_none_or(|workspace| *workspace == class.workspace)
             && self.resource_type.is_none_or(|kind| kind == class.dimension.resource_type())
             && self.dimension.is_none_or(|dimension| dimension == class.dimension)
     }

@@ -3,6 +3,7 @@
 use crate::money::{Money, Quantity};
 use crate::prices::HOUR_MS;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::{Dimension, ResourceType};
@@ -29,6 +30,8 @@ impl Window {
 /// What usage has to belong to. Nothing set: all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
+    /// Nothing of other workspaces goes into any number: these are all that the caller may know of.
+    pub within: Option<BTreeSet<String>>,
     pub workspace: Option<String>,
     pub resource_type: Option<ResourceType>,
     pub resource_name: Option<String>,

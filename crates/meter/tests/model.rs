@@ -117,6 +117,7 @@ fn question(town: &Town, rng: &mut Rng) -> Question {
     let maybe = |rng: &mut Rng, text: String| (rng.u8(..6) == 0).then_some(text);
     let uuid = ["", "res_1"][rng.usize(..2)];
     let filter = Filter {
+        within: maybe(rng, "main".into()).map(|own| [own].into()),
         workspace: maybe(rng, "main".into()),
         resource_name: maybe(rng, "name-1".into()),
         resource_uuid: maybe(rng, uuid.into()),

@@ -205,7 +205,7 @@ async fn types_are_told_that_were_used(place: Place) {
     small_town(&place).await;
     let types = async |from: i64, to: i64| {
         let (window, now) = (Window { start: at(MONDAY + from), end: at(MONDAY + to) }, place.now());
-        place.store.read(move |tx| meter::resource_types(tx, &account(), window, now)).await.unwrap()
+        place.store.read(move |tx| meter::resource_types(tx, &account(), window, Filter::default(), now)).await.unwrap()
     };
     assert_eq!(types(0, HOUR).await, [ResourceType::Sandbox, ResourceType::Volume]);
     assert_eq!(types(5000, 6000).await, [ResourceType::Sandbox]);

@@ -20,6 +20,8 @@ const ALL: &[Migration] = &[
     Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
     Migration { number: 10, name: "bill", sql: include_str!("../migrations/0010_bill.sql") },
     Migration { number: 11, name: "history", sql: include_str!("../migrations/0011_history.sql") },
+    Migration { number: 12, name: "edge names", sql: include_str!("../migrations/0012_edge_names.sql") },
+    Migration { number: 13, name: "image rights", sql: include_str!("../migrations/0013_image_rights.sql") },
 ];
 
 /// The number of the newest step.

@@ -213,6 +213,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
         return Err(tx.ask_for_repetition());
     }
     tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
+    if matches!(stored.kind, KindName::Sandbox | KindName::Preview | KindName::CustomDomain) {
+        crate::edge_names::give_back(tx, &stored.id)?;
+    }
     counts::add(tx, stored, stored.status_name(), -1)?;
     feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
     Ok(true)
@@ -251,6 +254,7 @@ pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -
     crate::executions::delete_workspace(tx, workspace)?;
     crate::deliveries::delete_workspace(tx, workspace)?;
     crate::trigger_addresses::delete_workspace(tx, workspace)?;
+    crate::image_rights::delete_workspace(tx, workspace)?;
     tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
     Ok(())
 }

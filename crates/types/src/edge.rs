@@ -26,6 +26,8 @@ pub struct SandboxRoute {
     pub workspace: WorkspaceId,
     pub workspace_name: String,
     pub name: String,
+    /// Behind `sbx-` in the name of its host. `None` when another sandbox was there first: it answers by its path alone.
+    pub label: Option<String>,
     pub serving: Serving,
 }
 
@@ -65,6 +67,39 @@ pub enum PreviewAddress {
     Label(String),
     /// A whole host name, below a custom domain.
     Host(String),
+}
+
+impl PreviewAddress {
+    /// The name that nobody else may have.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Label(label) => format!("{label}.preview"),
+            Self::Host(host) => host.clone(),
+        }
+    }
+}
+
+/// In front of the label of a sandbox.
+const SANDBOX: &str = "sbx-";
+
+/// The label of a sandbox. Both parts may hold hyphens, so that several sandboxes want the same.
+pub fn sandbox_label(name: &str, workspace: &str) -> String {
+    format!("{name}-{workspace}")
+}
+
+/// The name of a sandbox's host that nobody else may have, in front of the server's own name.
+pub fn sandbox_name(label: &str) -> String {
+    format!("{SANDBOX}{label}")
+}
+
+/// The label in such a name.
+pub fn label_of(name: &str) -> Option<&str> {
+    name.strip_prefix(SANDBOX)
+}
+
+/// What stands for all hosts below a domain, and the domain itself: only one workspace has it verified.
+pub fn domain_name(domain: &str) -> String {
+    format!("*.{domain}")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

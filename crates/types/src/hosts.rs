@@ -49,6 +49,11 @@ pub fn preview_url(content_url: &str, label: &str) -> String {
     }
 }
 
+/// `http` or `https`, as the server is reached.
+pub fn scheme(public_url: &str) -> &str {
+    parts(public_url).0
+}
+
 /// Scheme, host, and the port with its colon.
 fn parts(url: &str) -> (&str, &str, &str) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));

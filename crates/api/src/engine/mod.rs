@@ -21,6 +21,7 @@ use crate::query::{PAGE, PageSize};
 use auth::Member;
 use store::Tx;
 use store::resources::{self, Stored};
+use types::ids::ResourceId;
 use types::parts::Generation;
 use types::{Kind, KindName, World};
 
@@ -80,6 +81,7 @@ pub(crate) struct Draft<'d, K: Kind> {
     pub wish: &'d mut K,
     pub state: &'d mut K::State,
     pub old: Option<&'d K>,
+    pub id: &'d ResourceId,
     pub parents: &'d [String],
 }
 
@@ -92,6 +94,11 @@ pub(crate) trait Managed: Kind {
     /// Where an object is reached, for the kinds that are.
     fn url(_desk: &Desk, _held: &Held<Self>) -> Option<String> {
         None
+    }
+
+    /// The name of a new object's row: another than the object's for kinds of which several may have one name.
+    fn row_name(_desk: &Desk, _tx: &mut Tx<'_>, _parents: &[String], wish: &Self) -> Result<String, Error> {
+        Ok(wish.name().to_owned())
     }
 
     /// Adds to an answer what only other rows know.

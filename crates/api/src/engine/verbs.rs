@@ -86,16 +86,17 @@ pub(crate) fn create_as<K: Managed>(
     problems.into_result()?;
     desk.place(&mut wish);
     require_references(desk, tx, &wish.references(), &[])?;
-    if desk.find(tx, K::NAME, parents, wish.name())?.is_some() {
+    let name = K::row_name(desk, tx, parents, &wish)?;
+    if desk.find(tx, K::NAME, parents, &name)?.is_some() {
         return Err(exists(&wish));
     }
     require_quota::<K>(desk, tx)?;
     let mut state = wish.next_state(None, desk.world().now());
-    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, parents })?;
+    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents })?;
     K::follow(desk, tx, &wish)?;
     done(&mut state);
     let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
-    let row = new_row(desk, id, K::NAME, parents, wish.name());
+    let row = new_row(desk, id, K::NAME, parents, &name);
     let first = revisions::first(desk, &mut wish);
     let mut held = Held { row, wish, state };
     write_row(desk, &mut held)?;
@@ -162,7 +163,8 @@ pub(crate) fn replace<K: Managed>(
     let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
     let now = desk.world().now();
     let mut state = wish.next_state(Some((&old, &held.state)), now);
-    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), parents })?;
+    let id = &held.row.id;
+    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents })?;
     let kept = revisions::apply(desk, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         return Ok(Shown { object: present(desk, tx, &held, &Secrets::Masked)?, version: held.row.version });

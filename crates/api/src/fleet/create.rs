@@ -3,8 +3,10 @@
 //! Killed in between, there is an instance without a row, which the next start removes, or a row without an instance,
 //! which the next start launches. Nobody was told of either.
 
-use super::machine::{ImageAt, Launch, Machine};
+use super::images::{self, Usable};
+use super::machine::{Launch, Machine};
 use super::{launch, routes, rows, settle};
+use crate::addresses;
 use crate::app::App;
 use crate::bill::allow;
 use crate::call::{Call, Wish};
@@ -14,8 +16,8 @@ use crate::missing::Missing;
 use crate::reply::Reply;
 use crate::usage;
 use auth::Member;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use store::Tx;
 use store::identity::workspaces;
 use tracing::Instrument;
@@ -66,24 +68,19 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
         // What would be written there would be lost with the sandbox.
         return Err(Error::Missing(Missing::MountVolume));
     }
-    if require_image(&*machine, &wish)? == ImageAt::Registry || !wish.enabled() {
-        return Ok(None);
-    }
-    let name = wish.name().to_owned();
+    let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
     let free = move |tx: &mut Tx<'_>| {
+        let Usable::Now(granted) = images::usable(tx, &*on, &desk.member.workspace, &image)? else { return Ok(None) };
         let taken = desk.find(tx, Sandbox::NAME, &[], &name)?.is_some_and(|row| row.status != Some(Status::Terminated));
         let workspace = workspaces::find(tx, &desk.member.workspace)?.filter(|_| !taken);
-        Ok::<_, Error>(workspace)
+        Ok::<_, Error>(workspace.map(|workspace| (workspace, granted)))
     };
-    let Some(workspace) = call.app.store.read(free).await? else { return Ok(None) };
+    let Some((workspace, granted)) = call.app.store.read(free).await?.filter(|_| wish.enabled()) else {
+        return Ok(None);
+    };
     let id = ResourceId::new(&call.app.world);
-    let launch = launch::of_wish(&call.desk(), &workspace, &id, FIRST, &wish);
+    let launch = Launch { granted, ..launch::of_wish(&call.desk(), &workspace, &id, FIRST, &wish) };
     Ok(Some(Ready { machine, launch, id }))
-}
-
-/// Refuses an image that no machine could have.
-pub(crate) fn require_image(machine: &dyn Machine, wish: &Sandbox) -> Result<ImageAt, Error> {
-    machine.find_image(wish.image()).map_err(Error::InvalidImage)
 }
 
 /// Starts the instance and writes the row at the same time, and takes back the one if the other fails.
@@ -91,26 +88,35 @@ async fn started<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool, ready: R
     let Ready { machine, launch, id } = ready;
     let _turn = call.app.fleet.0.turns.take(&id).await;
     let _birth = call.app.fleet.0.births.begin(&id);
-    let (desk, wish, made) = (call.desk(), call.body.0.clone(), Arc::new(AtomicBool::new(false)));
+    let (desk, wish, made) = (call.desk(), call.body.0.clone(), Arc::new(Mutex::new(None)));
     let instance = launch.instance.clone();
     let (birth, mine) = ((id.clone(), machine.name().to_owned()), Arc::clone(&made));
     let write = call.once(move |tx| {
         let (sandbox, new) = row(&desk, tx, &wish, reuse, Some(&birth))?;
-        mine.store(new, Ordering::Relaxed);
+        *mine.lock() = new;
         Ok(sandbox)
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
-    let made = written.is_ok() && made.load(Ordering::Relaxed);
-    match launched {
-        Ok(()) if made => call.app.fleet.tell(routes::of_new(&call.who, &id, call.body.0.name(), &*machine, &instance)),
-        Ok(()) => settle::retire(&*machine, &instance).await,
-        Err(fault) if made => {
+    let made = made.lock().take().filter(|_| written.is_ok());
+    match (launched, made) {
+        (Ok(()), Some(New { label })) => {
+            let named = (call.body.0.name(), label);
+            call.app.fleet.tell(routes::of_new(&call.who, &id, named, &*machine, &instance));
+        }
+        (Ok(()), None) => settle::retire(&*machine, &instance).await,
+        (Err(fault), Some(_)) => {
             undo(&call.app, id).await?;
             return Err(fault.into());
         }
-        Err(_) => {}
+        (Err(_), None) => {}
     }
     written
+}
+
+/// What only a sandbox has that was made just now.
+struct New {
+    /// As in its route.
+    label: Option<String>,
 }
 
 /// The row of a new sandbox, or of the one that there is. With `birth`, its instance is being started on that machine.
@@ -120,10 +126,10 @@ fn row(
     wish: &Sandbox,
     reuse: bool,
     birth: Option<&(ResourceId, String)>,
-) -> Result<(Sandbox, bool), Error> {
+) -> Result<(Sandbox, Option<New>), Error> {
     match Held::<Sandbox>::find(desk, tx, &[], wish.name())? {
         Some(held) if reuse && lives(&held) => {
-            return engine::present(desk, tx, &held, &Secrets::Masked).map(|sandbox| (sandbox, false));
+            return engine::present(desk, tx, &held, &Secrets::Masked).map(|sandbox| (sandbox, None));
         }
         Some(held) if gone(&held) || reuse => {
             engine::remove::<Sandbox>(desk, tx, &[], wish.name())?;
@@ -131,17 +137,20 @@ fn row(
         Some(_) | None => {}
     }
     allow(tx, &desk.member.account, &desk.member.workspace_name, desk.world().now())?;
+    let id = birth.map_or_else(|| ResourceId::new(desk.world()), |(id, _)| id.clone());
     let made = match birth {
-        None => engine::create(desk, tx, &[], wish.clone()),
-        Some((id, machine)) => {
+        None => engine::create_as(desk, tx, &[], wish.clone(), id.clone(), |_| {}),
+        Some((_, machine)) => {
             let (now, generation) = (desk.world().now(), settle::generation(wish));
             let done = |state: &mut _| settle::deployed(state, machine, generation, now);
-            let instance = launch::instance(id, FIRST);
-            usage::own_instance(desk, tx, &instance, Dimension::SandboxRuntime, (wish.name(), id), machine)?;
+            let instance = launch::instance(&id, FIRST);
+            usage::own_instance(desk, tx, &instance, Dimension::SandboxRuntime, (wish.name(), &id), machine)?;
             engine::create_as(desk, tx, &[], wish.clone(), id.clone(), done)
         }
     };
-    made.map(|sandbox| (sandbox, true))
+    let sandbox = made?;
+    let label = addresses::take_label(desk, tx, &id, sandbox.name())?;
+    Ok((sandbox, Some(New { label })))
 }
 
 /// Whether a caller that asked for "this one or a new one" gets this one.

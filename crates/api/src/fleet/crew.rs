@@ -1,5 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
+use super::images;
 use super::machine::{How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd};
 use jobs::logs::{Logs, Tape};
 use jobs::{Assignment, AttemptId, Crew, Failure, Order, Outcome, Running};
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Store;
 use store::logs::Source;
 use tokio::sync::mpsc;
 use types::World;
@@ -23,6 +25,7 @@ const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
+    store: Store,
     logs: Logs,
     world: World,
     /// Attempts that were there when this program started: they are not launched again.
@@ -30,14 +33,14 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    pub(super) fn new(machine: Arc<dyn Machine>, logs: Logs, world: World) -> Self {
-        Self { machine, logs, world, found: Mutex::default() }
+    pub(super) fn new(machine: Arc<dyn Machine>, store: Store, logs: Logs, world: World) -> Self {
+        Self { machine, store, logs, world, found: Mutex::default() }
     }
 
     async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> Outcome {
         let instance = id.to_string();
         let found = self.found.lock().remove(id);
-        if !found && let Err(fault) = self.machine.launch(launch_of(&instance, id, attempt)).await {
+        if !found && let Err(fault) = self.launch(launch_of(&instance, id, attempt)).await {
             return self.nothing(not_launched(fault));
         }
         let (pieces, printed) = mpsc::channel(PIECES_MAX);
@@ -56,6 +59,11 @@ impl Instances {
                 self.nothing(Failure::Lost(fault.to_string()))
             }
         }
+    }
+
+    async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
+        images::entitle(&self.store, &*self.machine, &mut launch).await?;
+        self.machine.launch(launch).await
     }
 
     /// Waits for the end of the work. It ends itself in time; one whose program is too busy for that is given up.
@@ -143,6 +151,7 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
         again: false,
         hostname: execution.job.clone(),
         image: plan.image.clone(),
+        granted: None,
         registries: plan.registries.clone().map(|registries| registries.0),
         memory_mb: u32::try_from(execution.memory_mb).unwrap_or(u32::MAX),
         storage_mb: plan.storage_mb,

@@ -1,12 +1,13 @@
 //! Whether a job can be run: it is deployed when its image can be had here.
 
-use super::machine::{ImageAt, Machine};
+use super::images::{self, Usable};
+use super::machine::Machine;
 use super::rows;
 use crate::app::App;
 use crate::error::Error;
 use store::Tx;
 use types::Timestamp;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::Job;
 use types::kinds::job::JobRuntime;
 use types::parts::{Generation, Lifecycle, Status};
@@ -20,7 +21,7 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Job>(tx, &id)? else { return Ok(()) };
         let mut state = held.state.clone();
-        judge(&*machine, &held.wish, &mut state, world.now());
+        judge(tx, &*machine, &held.row.workspace, (&held.wish, &mut state), world.now())?;
         if state == held.state {
             return Ok(());
         }
@@ -31,28 +32,41 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
 
 /// Says of a job that is to be deployed whether this machine can run it. The answer to whoever makes or changes a job holds
 /// it already.
-pub(crate) fn judge(machine: &dyn Machine, wish: &Job, state: &mut Lifecycle, now: Timestamp) {
+pub(crate) fn judge(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    (wish, state): (&Job, &mut Lifecycle),
+    now: Timestamp,
+) -> Result<(), Error> {
     if state.status() != Some(Status::Deploying) {
-        return;
+        return Ok(());
     }
     let none = JobRuntime::default();
-    let (status, message) = verdict(machine, wish.spec.runtime.as_ref().unwrap_or(&none));
+    let (status, message) = verdict(tx, machine, workspace, wish.spec.runtime.as_ref().unwrap_or(&none))?;
     state.record(DEPLOYMENT, status, message, now);
+    Ok(())
 }
 
-fn verdict(machine: &dyn Machine, runtime: &JobRuntime) -> (Status, String) {
+fn verdict(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    runtime: &JobRuntime,
+) -> Result<(Status, String), Error> {
     let Some(image) = runtime.image.as_deref().filter(|image| !image.is_empty()) else {
-        return (Status::Failed, "it has no image: set `spec.runtime.image`".to_owned());
+        return Ok((Status::Failed, "it has no image: set `spec.runtime.image`".to_owned()));
     };
-    let place = match machine.find_image(image) {
-        Ok(ImageAt::Hand) => "its tasks run in containers",
-        Ok(ImageAt::Registry) => "its tasks run in containers; the first of them fetches the image",
-        Err(unknown) => return (Status::Failed, unknown.to_string()),
+    let place = match images::usable(tx, machine, workspace, image) {
+        Ok(Usable::Now(_)) => "its tasks run in containers",
+        Ok(Usable::Fetched) => "its tasks run in containers; the first of them fetches the image",
+        Err(Error::InvalidImage(unknown)) => return Ok((Status::Failed, unknown.to_string())),
+        Err(error) => return Err(error),
     };
-    match runtime.generation {
+    Ok(match runtime.generation {
         None | Some(Generation::Mk2) => (Status::Deployed, place.to_owned()),
         Some(Generation::Mk3) => {
             (Status::Deployed, format!("{place}: this server has no microVMs, which mk3 asks for"))
         }
-    }
+    })
 }

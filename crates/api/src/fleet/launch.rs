@@ -48,6 +48,7 @@ pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launc
         again: false,
         hostname: wish.name().to_owned(),
         image: runtime.image.clone().unwrap_or_default(),
+        granted: None,
         registries: runtime.docker_config.clone().map(|config| config.0),
         memory_mb: number(runtime.memory).unwrap_or(0),
         storage_mb: number(runtime.storage_mb),

@@ -17,8 +17,15 @@ pub trait Machine: Send + Sync + 'static {
     /// The same at every start of this program on this machine, and no other machine's.
     fn name(&self) -> &str;
 
-    /// Whether an image can be had, and how fast.
+    /// Where an image can be had.
     fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage>;
+
+    /// Whether an image that was fetched is on the machine still.
+    fn has_image(&self, digest: &str) -> bool;
+
+    /// Has a registry give the image of a launch to whoever has its credentials, into the room that its workspace has for
+    /// images. The registry is asked also when the image is on the machine. Answers its digest.
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
 
     /// Starts an instance. When this answers, requests to it are served.
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
@@ -74,16 +81,16 @@ pub trait Edge: Send + Sync + 'static {
     fn tell(&self, change: RouteChange);
 }
 
-/// How far away an image is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where an image can be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageAt {
-    /// On the machine.
+    /// On the machine, for everybody.
     Hand,
-    /// In a registry, from which it can be tried to pull it.
-    Registry,
+    /// In a registry, for those whom it lets have it. The name is the same for all spellings.
+    Registry { name: String },
 }
 
-/// No such image here, and no registry that could have it.
+/// No such image here, and no registry that could have it. Lists those that the caller may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no image `{wanted}`; there are: {}", .there_are.join(", "))]
 pub struct UnknownImage {
@@ -102,6 +109,8 @@ pub struct Launch {
     pub again: bool,
     pub hostname: String,
     pub image: String,
+    /// The digest of what the workspace was granted under this name, where the image is not for everybody.
+    pub granted: Option<String>,
     /// Credentials of registries, as the text of a client's configuration file.
     pub registries: Option<String>,
     pub memory_mb: u32,

@@ -11,11 +11,13 @@
 //! turns ([`Turns`]), so the two never start it twice. Whatever is interrupted by a kill is found again by the rows and
 //! the machine's own list of instances at the next start.
 
+pub(crate) mod adopt;
 mod chronicle;
 mod clock;
 pub(crate) mod create;
 mod crew;
 mod cron;
+pub(crate) mod images;
 pub(crate) mod jobs;
 mod launch;
 mod machine;
@@ -105,7 +107,7 @@ pub async fn run(app: App, ending: CancellationToken) {
 /// Runs tasks of jobs, if there is a machine for it.
 async fn run_tasks(app: &App, ending: &CancellationToken) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let crew = crew::Instances::new(machine, app.logs.clone(), app.world.clone());
+    let crew = crew::Instances::new(machine, app.store.clone(), app.logs.clone(), app.world.clone());
     let run = ::jobs::run(app.store.clone(), app.queue.clone(), Arc::new(crew), ending.clone());
     let late = async {
         ending.cancelled().await;

@@ -1,27 +1,26 @@
 //! Routes, as rows say them.
 
 use super::{Machine, launch, rows};
+use crate::addresses;
 use crate::app::App;
-use crate::engine::{self, Desk, Held};
+use crate::engine::{Desk, Held};
 use crate::error::Error;
-use crate::routes::previews::{unusable, wanted_label};
+use crate::routes::previews::{self, is_usable};
 use auth::Member;
 use sha2::{Digest, Sha256};
 use store::Tx;
 use store::identity::workspaces::{self};
-use store::references;
 use store::resources::{self, Query, Stored};
-use types::edge::{DomainRoute, Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
+use store::{edge_names, references};
+use types::KindName;
+use types::edge::{DomainRoute, Opens, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute, label_of};
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
-use types::{Kind, KindName};
 
 /// The port of a preview that means the sandbox API with everything behind it; see the gateway.
 const PORT_OF_LAST_RESORT: u16 = 443;
-/// A preview has few tokens: clients make one for each session.
-const TOKENS_MAX: i64 = 10_000;
 /// Previews of one workspace that are looked through.
 const PREVIEWS_MAX: i64 = 100_000;
 
@@ -45,8 +44,14 @@ fn of_sandbox(app: &App, tx: &mut Tx<'_>, held: &Held<Sandbox>) -> Result<Option
         workspace: workspace.id,
         workspace_name: workspace.name,
         name: held.row.name.clone(),
+        label: label(tx, &held.row.id)?,
         serving: serving(app, held),
     })))
+}
+
+/// What stands behind `sbx-` in the name of its host.
+fn label(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<String>, Error> {
+    Ok(edge_names::name_of(tx, id)?.as_deref().and_then(label_of).map(str::to_owned))
 }
 
 fn serving(app: &App, held: &Held<Sandbox>) -> Serving {
@@ -78,7 +83,7 @@ fn last_message(lifecycle: &Lifecycle) -> &str {
 pub(super) fn of_new(
     member: &Member,
     id: &ResourceId,
-    name: &str,
+    (name, label): (&str, Option<String>),
     machine: &dyn Machine,
     instance: &str,
 ) -> RouteChange {
@@ -87,6 +92,7 @@ pub(super) fn of_new(
         workspace: member.workspace.clone(),
         workspace_name: member.workspace_name.clone(),
         name: name.to_owned(),
+        label,
         serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_owned() },
     })
 }
@@ -100,25 +106,23 @@ fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option
     {
         return Ok(Some(RouteChange::Gone(held.row.id.clone())));
     }
+    let Some(at) = held.state.at.clone() else { return Ok(None) };
+    if !addresses::has(tx, &held.row.id, &at)? {
+        return Ok(Some(RouteChange::Gone(held.row.id.clone())));
+    }
     let opens = if spec.public == Some(true) { Opens::ToAll } else { Opens::ToTokens(tokens(&desk, tx, held)?) };
     Ok(Some(RouteChange::Preview(PreviewRoute {
         id: held.row.id.clone(),
         workspace: held.row.workspace.clone(),
         name: held.row.name.clone(),
         sandbox: sandbox.id,
-        at: address(&desk, held),
+        at,
         port: spec.port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_OF_LAST_RESORT),
         opens,
         request_headers: spec.request_headers.clone().unwrap_or_default(),
         response_headers: spec.response_headers.clone().unwrap_or_default(),
         expires_at: held.wish.expires_at(held.row.created_at),
     })))
-}
-
-/// What a preview was allowed once ends with the domain, and with the sharing of it.
-fn is_usable(desk: &Desk, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
-    let held = Held::<CustomDomain>::find(desk, tx, &[], domain)?;
-    Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))
 }
 
 /// The previews that name a domain: what happens to it happens to them.
@@ -139,26 +143,13 @@ pub(super) fn previews_below(tx: &mut Tx<'_>, workspace: &WorkspaceId, domain: &
     Ok(below)
 }
 
-fn address(desk: &Desk, held: &Held<Preview>) -> PreviewAddress {
-    let own = held.row.id.as_str().trim_start_matches("res_").to_owned();
-    match (wanted_label(desk, &held.wish), held.wish.spec.custom_domain.as_deref()) {
-        (Some(host), Some(_)) => PreviewAddress::Host(host),
-        (None, Some(domain)) => PreviewAddress::Host(format!("{own}.{domain}")),
-        (label, None) => PreviewAddress::Label(label.unwrap_or(own)),
-    }
-}
-
 fn tokens(desk: &Desk, tx: &mut Tx<'_>, preview: &Held<Preview>) -> Result<Vec<TokenRoute>, Error> {
-    let (workspace, path) = (&preview.row.workspace, preview.row.path());
-    let query = Query { limit: TOKENS_MAX, ..Query::new(workspace, PreviewToken::NAME, Some(path.as_str())) };
-    let mut routes = Vec::new();
-    for row in resources::list(tx, &query)? {
-        let token = engine::opened(desk, &Held::<PreviewToken>::read(row)?)?.spec;
-        if let Some(text) = token.token {
-            routes.push(TokenRoute { digest: Sha256::digest(text.0.as_bytes()).into(), expires_at: token.expires_at });
-        }
-    }
-    Ok(routes)
+    let place = [preview.row.parent.clone(), preview.row.name.clone()];
+    let route = |token: PreviewToken| {
+        let digest = Sha256::digest(token.spec.token?.0.as_bytes()).into();
+        Some(TokenRoute { digest, expires_at: token.spec.expires_at })
+    };
+    Ok(previews::tokens(desk, tx, &place)?.into_iter().filter_map(|(_, token)| route(token)).collect())
 }
 
 /// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no domain of its own.

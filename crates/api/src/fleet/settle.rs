@@ -1,7 +1,7 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
 use super::machine::{Launch, LaunchFault, Machine, Seen};
-use super::{jobs, launch, rows, watch};
+use super::{images, jobs, launch, rows, watch};
 use crate::app::App;
 use crate::engine::{Desk, Held};
 use crate::error::Error;
@@ -108,7 +108,12 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
     let number = held.state.launch;
     own(app, machine, &case, number).await?;
     let launch = launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
-    match machine.launch(Launch { again: lost.is_some(), ..launch }).await {
+    let mut launch = Launch { again: lost.is_some(), ..launch };
+    let launched = match images::entitle(&app.store, machine, &mut launch).await {
+        Ok(()) => machine.launch(launch).await,
+        Err(fault) => Err(fault),
+    };
+    match launched {
         Ok(()) => say_deployed(app, machine.name(), &id, number).await,
         Err(fault) => say_failed(app, &id, number, &fault).await,
     }

@@ -1,5 +1,6 @@
-//! Custom domains: one owner within an account, proofs of ownership, and shares with other workspaces.
+//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared with others.
 
+use crate::addresses;
 use crate::call::{Body, Call, Wish};
 use crate::domains::{Claim, Fault};
 use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
@@ -9,7 +10,9 @@ use crate::reply::Reply;
 use crate::usage;
 use auth::Member;
 use store::Tx;
+use store::edge_names::{self, Taken};
 use store::identity::workspaces::{self, Workspace};
+use types::edge::domain_name;
 use types::kinds::custom_domain::{DomainStatus, DomainType, State};
 use types::kinds::{Application, CustomDomain, Preview};
 use types::usage::Dimension;
@@ -40,13 +43,9 @@ impl Managed for CustomDomain {
             return refuse_copy(draft.state);
         }
         let name = draft.wish.name().to_owned();
-        for other in workspaces::list_of_account(tx, &desk.member.account)? {
-            if desk.in_workspace(&other).find(tx, KindName::CustomDomain, &[], &name)?.is_some() {
-                return Err(Error::Conflict(format!(
-                    "`{name}` is registered in the workspace `{}` of this account",
-                    other.name
-                )));
-            }
+        // Who has only registered it has shown nothing, so that is in nobody's way.
+        if edge_names::holder(tx, &domain_name(&name))?.is_some() {
+            return Err(in_use(&name));
         }
         let proof = desk.world().random_text(32);
         draft.state.txt_records = [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
@@ -114,6 +113,7 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
             let of = (held.row.name.as_str(), &held.row.id);
             usage::serve(&desk, tx, Dimension::CustomDomainTime, of, is_served(&state))?;
         }
+        keep_to_one(&desk, tx, &held, &state)?;
         for workspace in &state.shared_with {
             judge_copy(&desk, tx, &name, workspace, &state)?;
         }
@@ -121,6 +121,25 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
         engine::present(&desk, tx, &held, &Secrets::Masked)
     };
     Ok(Reply::of(&call.app.store.write(work).await?))
+}
+
+/// A verified domain is one workspace's in the whole server; one that is not any more is free.
+fn keep_to_one(desk: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, state: &State) -> Result<(), Error> {
+    if state.status != DomainStatus::Verified {
+        return Ok(edge_names::give_back(tx, &held.row.id)?);
+    }
+    let wanted = addresses::holder(desk, &held.row.id);
+    match edge_names::take(tx, &domain_name(&held.row.name), &wanted)? {
+        Taken::Own => Ok(()),
+        Taken::By(_) => Err(in_use(&held.row.name)),
+    }
+}
+
+/// Does not say whose it is.
+fn in_use(name: &str) -> Error {
+    Error::Conflict(format!(
+        "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
+    ))
 }
 
 /// Whether its time is paid for.
@@ -222,6 +241,12 @@ fn targets(desk: &Desk, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>,
 
 /// Puts a read-only copy into the target workspace.
 fn hand_over(target: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, owner: &str) -> Result<(), Error> {
+    if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
+        && own.state.shared_from_workspace.is_none()
+    {
+        // Only registered: it is verified for the workspace that shares it.
+        store::resources::delete(tx, &own.row, target.actor())?;
+    }
     let mut row = held.row.clone();
     row.id = types::ids::ResourceId::new(target.world());
     row.workspace = target.member.workspace.clone();

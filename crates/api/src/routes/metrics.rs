@@ -8,8 +8,10 @@ use crate::reply::Reply;
 use meter::{Filter, Key, Question, Window};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use store::Tx;
 use types::Timestamp;
+use types::ids::AccountId;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{AccountMetrics, GroupBy, MetricsValues, Resolution};
 
@@ -144,7 +146,14 @@ fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Er
     }
 }
 
-fn filter(asked: &MetricsQuery) -> Result<Filter, Error> {
+/// The workspaces of the account whose usage the caller may see: for its admins all, for others those that they are in.
+/// Names of resources bring the names of their workspaces with them, and sums of all tell what the others cost.
+fn within(who: &Person, account: &AccountId) -> Option<BTreeSet<String>> {
+    let own = who.0.memberships.iter().filter(|membership| membership.account == *account);
+    (!who.0.administers(account)).then(|| own.map(|membership| membership.workspace_name.clone()).collect())
+}
+
+fn filter(asked: &MetricsQuery, within: Option<BTreeSet<String>>) -> Result<Filter, Error> {
     let types = || ResourceType::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     let known_type = |name: &String| {
         ResourceType::parse(name).ok_or_else(|| Error::Malformed(format!("`resourceType` must be one of {}", types())))
@@ -154,6 +163,7 @@ fn filter(asked: &MetricsQuery) -> Result<Filter, Error> {
         Dimension::parse(name).ok_or_else(rule)
     };
     Ok(Filter {
+        within,
         workspace: asked.workspace.clone(),
         resource_type: asked.resource_type.as_ref().map(known_type).transpose()?,
         resource_name: asked.resource_name.clone(),
@@ -177,7 +187,8 @@ fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let resolution = resolution(asked.resolution.as_deref(), length_s(&window))?;
     let limit = page(asked.limit, steps(&window, resolution), call.app.settings.bill.points_max)?;
-    let (group_by, filter) = (dimensions(asked.group_by.as_deref())?, filter(asked)?);
+    let group_by = dimensions(asked.group_by.as_deref())?;
+    let filter = filter(asked, within(&call.who, &account))?;
     let splits = asked.workspace.is_some() || group_by.contains(&GroupBy::Workspace);
     if splits && !call.who.0.administers(&account) {
         return Err(auth::Denied::NotAccountAdmin.into());
@@ -215,7 +226,9 @@ pub(crate) async fn resource_types(call: Call<Person, WindowQuery>) -> Result<Re
     let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
-    let found = call.app.store.read(move |tx| meter::resource_types(tx, &account, window, now)).await?;
+    let filter = Filter { within: within(&call.who, &account), ..Filter::default() };
+    let types = move |tx: &mut Tx<'_>| meter::resource_types(tx, &account, window, filter.clone(), now);
+    let found = call.app.store.read(types).await?;
     Ok(Reply::of(&MetricsValues { values: found.iter().map(|known| known.name().to_owned()).collect() }))
 }
 

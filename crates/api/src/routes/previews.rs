@@ -1,5 +1,6 @@
 //! Previews of sandboxes, and the tokens that open private ones.
 
+use crate::addresses;
 use crate::call::{Call, Wish};
 use crate::engine::{self, Desk, Draft, Held, Managed, Paging};
 use crate::error::Error;
@@ -9,12 +10,16 @@ use auth::Member;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
-use store::identity::workspaces;
-use types::hosts::preview_url;
+use store::resources::{self, Query};
+use types::Kind;
+use types::edge::PreviewAddress;
+use types::hosts::{preview_url, scheme};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::wire::Message;
-use types::{Kind, KindName};
+
+/// A preview has few tokens: clients make one for each session.
+const TOKENS_MAX: i64 = 10_000;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Force {
@@ -27,72 +32,63 @@ pub(crate) struct Force {
 pub(crate) async fn create(call: Call<Member, Force, Wish<Preview>>) -> Result<Reply<Preview>, Error> {
     let (desk, parents, wish, force) = (call.desk(), call.path.all(), call.body.0.clone(), call.query.force.0);
     call.once(move |tx| {
-        if force {
-            for rival in rivals(&desk, tx, &wish)? {
-                engine::remove::<Preview>(&desk, tx, &rival.parents(), &rival.row.name)?;
-            }
+        if let (true, Some(at)) = (force, addresses::wanted(&desk, &wish))
+            && let Some(rival) = addresses::own_preview_at(&desk, tx, &at)?
+        {
+            engine::remove::<Preview>(&desk, tx, &rival.parents(), &rival.row.name)?;
         }
         engine::create(&desk, tx, &parents, wish.clone())
     })
     .await
 }
 
+/// Revokes the token that a caller shows, or all of a name: names may be made from a clock that two callers share.
 pub(crate) async fn revoke_token(call: Call<Member>) -> Result<Reply<Message>, Error> {
-    let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
-    call.app.store.write(move |tx| engine::remove::<PreviewToken>(&desk, tx, &parents, &name)).await?;
+    let (desk, parents, called) = (call.desk(), call.path.parents(), call.path.name().to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let tokens = tokens(&desk, tx, &parents)?;
+        let shown = |token: &PreviewToken| token.spec.token.as_ref().is_some_and(|text| text.0 == called);
+        let meant = |token: &PreviewToken| shown(token) || token.name() == called;
+        let rows: Vec<String> =
+            tokens.into_iter().filter(|(_, token)| meant(token)).map(|(held, _)| held.row.name).collect();
+        if rows.is_empty() {
+            return Err(Error::NotFound("the preview has no token of this name or value".to_owned()));
+        }
+        rows.iter().try_for_each(|row| engine::remove::<PreviewToken>(&desk, tx, &parents, row).map(drop))
+    };
+    call.app.store.write(work).await?;
     Ok(Reply::of(&Message { message: "the token opens nothing any more".into() }))
 }
 
-/// The label of the host that a preview asks for; without one it gets its own.
-pub(crate) fn wanted_label(desk: &Desk, preview: &Preview) -> Option<String> {
-    let prefix = preview.spec.prefix_url.as_deref().filter(|prefix| !prefix.is_empty())?;
-    Some(match preview.spec.custom_domain.as_deref().filter(|domain| !domain.is_empty()) {
-        Some(domain) => format!("{prefix}.{domain}"),
-        None => format!("{prefix}-{}", desk.member.workspace_name),
-    })
-}
-
-/// Previews of the workspace that have the address that this one asks for.
-fn rivals(desk: &Desk, tx: &mut Tx<'_>, wish: &Preview) -> Result<Vec<Held<Preview>>, Error> {
-    let Some(label) = wanted_label(desk, wish) else { return Ok(Vec::new()) };
-    let query = store::resources::Query {
-        workspace: &desk.member.workspace,
-        kind: KindName::Preview,
-        parent: None,
-        statuses: &[],
-        hidden_statuses: &[],
-        external_id: None,
-        text: None,
-        order: store::resources::Order::CreatedDesc,
-        after: None,
-        limit: desk.app.settings.bare_list_max,
-        from_end: false,
+/// The tokens of a preview, each as it is stored and with its secret open. `place` is the sandbox and the preview.
+pub(crate) fn tokens(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    place: &[String],
+) -> Result<Vec<(Held<PreviewToken>, PreviewToken)>, Error> {
+    let parent = place.join("/");
+    let query =
+        Query { limit: TOKENS_MAX, ..Query::new(&desk.member.workspace, PreviewToken::NAME, Some(parent.as_str())) };
+    let rows = resources::list(tx, &query)?;
+    let open = |row| {
+        let held = Held::<PreviewToken>::read(row)?;
+        engine::opened(desk, &held).map(|token| (held, token))
     };
-    let rows = store::resources::list(tx, &query)?;
-    let held = rows.into_iter().map(Held::<Preview>::read).collect::<Result<Vec<_>, _>>()?;
-    Ok(held.into_iter().filter(|held| wanted_label(desk, &held.wish).as_ref() == Some(&label)).collect())
-}
-
-/// Previews that have the address in the other workspaces that share the domain.
-fn rivals_elsewhere(desk: &Desk, tx: &mut Tx<'_>, wish: &Preview, domain: &str) -> Result<Vec<Held<Preview>>, Error> {
-    let mut found = Vec::new();
-    for other in workspaces::list_of_account(tx, &desk.member.account)? {
-        let there = desk.in_workspace(&other);
-        let shares =
-            other.id != desk.member.workspace && there.find(tx, KindName::CustomDomain, &[], domain)?.is_some();
-        if shares {
-            found.extend(rivals(&there, tx, wish)?);
-        }
-    }
-    Ok(found)
+    rows.into_iter().map(open).collect()
 }
 
 /// What keeps previews from answering below a domain of their workspace.
-pub(crate) fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> {
+fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> {
     if domain.spec.domain_type == Some(DomainType::Applications) {
         return Some("is a domain of applications");
     }
     (state.status != DomainStatus::Verified).then_some("is not verified: verify the domain first")
+}
+
+/// What a preview was allowed once ends with the domain, and with the sharing of it.
+pub(crate) fn is_usable(desk: &Desk, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
+    let held = Held::<CustomDomain>::find(desk, tx, &[], domain)?;
+    Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))
 }
 
 fn require_usable(desk: &Desk, tx: &mut Tx<'_>, domain: &str) -> Result<(), Error> {
@@ -108,13 +104,10 @@ impl Managed for Preview {
     const PAGING: Paging = Paging::Bare;
 
     fn url(desk: &Desk, held: &Held<Self>) -> Option<String> {
-        let public_url = &desk.app.settings.public_url;
-        let scheme = public_url.split_once("://").map_or("http", |(scheme, _)| scheme);
-        let own = held.row.id.as_str().trim_start_matches("res_").to_owned();
-        Some(match (wanted_label(desk, &held.wish), held.wish.spec.custom_domain.as_deref()) {
-            (Some(host), Some(_)) => format!("{scheme}://{host}"),
-            (None, Some(domain)) => format!("{scheme}://{own}.{domain}"),
-            (label, None) => preview_url(&desk.app.settings.content_url, &label.unwrap_or(own)),
+        let settings = &desk.app.settings;
+        Some(match held.state.at.as_ref()? {
+            PreviewAddress::Label(label) => preview_url(&settings.content_url, label),
+            PreviewAddress::Host(host) => format!("{}://{host}", scheme(&settings.public_url)),
         })
     }
 
@@ -124,24 +117,13 @@ impl Managed for Preview {
         if let (Some(domain), true) = (domain, moved) {
             require_usable(desk, tx, domain)?;
         }
-        let mut rivals = rivals(desk, tx, draft.wish)?;
-        if let Some(domain) = draft.wish.spec.custom_domain.as_deref() {
-            rivals.extend(rivals_elsewhere(desk, tx, draft.wish, domain)?);
-        }
-        let here = |held: &Held<Self>| held.row.workspace == desk.member.workspace;
-        let place = draft.parents.join("/");
-        let itself = |held: &Held<Self>| here(held) && held.row.name == draft.wish.name() && held.row.parent == place;
-        if let Some(rival) = rivals.iter().find(|held| !itself(held)) {
-            let way = if here(rival) { ", or send `force=true`" } else { ": it is in another workspace" };
-            return Err(Error::Conflict(format!(
-                "the preview `{}` of the sandbox `{}` has this address; choose another prefix{way}",
-                rival.row.name, rival.row.parent
-            )));
-        }
-        if let Some((name, above)) = draft.parents.split_last() {
-            let region = desk.region(Held::<Sandbox>::get(desk, tx, above, name)?.wish.spec.region.as_deref());
-            draft.state.region = Some(region).filter(|region| !region.is_empty());
-        }
+        let Some((name, above)) = draft.parents.split_last() else { return Err(Error::NoRoute) };
+        let sandbox = Held::<Sandbox>::get(desk, tx, above, name)?;
+        let region = desk.region(sandbox.wish.spec.region.as_deref());
+        draft.state.region = Some(region).filter(|region| !region.is_empty());
+        let at = addresses::of_draft(desk, draft, &sandbox.row.id);
+        addresses::claim(desk, tx, draft.id, &at, draft.wish)?;
+        draft.state.at = Some(at);
         Ok(())
     }
 }
@@ -150,4 +132,13 @@ impl Managed for PreviewToken {
     const PAGING: Paging = Paging::Bare;
     /// Who may see a preview may open it: clients read tokens back from the list.
     const SHOWS_SECRETS: bool = true;
+
+    /// Clients name tokens after their clock, and two of them may look at it within the same millisecond.
+    fn row_name(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], wish: &Self) -> Result<String, Error> {
+        Ok(match desk.find(tx, Self::NAME, parents, wish.name())? {
+            None => wish.name().to_owned(),
+            // No name has a `#`.
+            Some(_) => format!("{}#{}", wish.name(), desk.world().random_text(20)),
+        })
+    }
 }

@@ -185,10 +185,11 @@ fn app_revisions(tx: &mut store::Tx<'_>, id: &types::ids::ResourceId) -> Result<
 }
 
 impl Managed for Job {
-    fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
+    fn settle(desk: &Desk, tx: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
         if let Some(machine) = desk.app.fleet.machine() {
-            crate::fleet::jobs::judge(&**machine, draft.wish, draft.state, desk.world().now());
+            let (job, workspace) = ((&*draft.wish, &mut *draft.state), &desk.member.workspace);
+            crate::fleet::jobs::judge(tx, &**machine, workspace, job, desk.world().now())?;
         }
         Ok(())
     }

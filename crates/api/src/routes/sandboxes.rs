@@ -71,7 +71,7 @@ impl Managed for Sandbox {
         if let (Some(machine), Some(old)) = (desk.app.fleet.machine(), draft.old)
             && old.image() != draft.wish.image()
         {
-            fleet::create::require_image(&**machine, draft.wish)?;
+            fleet::images::usable(tx, &**machine, &desk.member.workspace, draft.wish.image())?;
         }
         if draft.old.is_none() {
             for volume in persistent(draft.wish) {

@@ -15,8 +15,8 @@ fn shown(person: Person, now: Timestamp) -> WorkspaceUser {
     match person {
         Person::Member { user, role, source } => WorkspaceUser {
             accepted: Some(true),
+            email_verified: Some(user.is_proven()),
             email: Some(user.email),
-            email_verified: Some(user.email_verified),
             family_name: Some(user.family_name),
             given_name: Some(user.given_name),
             role: Some(role),

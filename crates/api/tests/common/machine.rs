@@ -6,16 +6,23 @@ use api::fleet::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
 
 pub const IMAGE: &str = "holm/python:latest";
+/// In a registry that lets those have it whose configuration says [`PASSWORD`].
+pub const PRIVATE: &str = "registry.example/team/app:v1";
+pub const PASSWORD: &str = "open sesame";
+const DIGEST: &str = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef";
 
 type Script = dyn Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync;
 
 pub struct Pretended {
     script: Box<Script>,
     instances: Mutex<BTreeMap<String, Option<How>>>,
+    /// Whether the private image is on the machine.
+    fetched: AtomicBool,
     /// Whether work may end.
     gate: watch::Sender<bool>,
     pub launched: watch::Sender<Vec<Launch>>,
@@ -27,6 +34,7 @@ impl Pretended {
         Self {
             script: Box::new(script),
             instances: Mutex::default(),
+            fetched: AtomicBool::new(false),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
             retired: watch::Sender::default(),
@@ -60,12 +68,29 @@ impl Machine for Pretended {
     fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage> {
         match image {
             IMAGE => Ok(ImageAt::Hand),
+            PRIVATE => Ok(ImageAt::Registry { name: image.into() }),
             _ => Err(UnknownImage { wanted: image.into(), there_are: vec![IMAGE.into()] }),
         }
     }
 
+    fn has_image(&self, digest: &str) -> bool {
+        digest == DIGEST && self.fetched.load(Ordering::Relaxed)
+    }
+
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
+        Box::pin(async move {
+            let image = &launch.image;
+            if !launch.registries.as_ref().is_some_and(|config| config.contains(PASSWORD)) {
+                return Err(LaunchFault::Pull(format!("{image}: the registry does not let us have the image")));
+            }
+            self.fetched.store(true, Ordering::Relaxed);
+            Ok(DIGEST.into())
+        })
+    }
+
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
+            assert_eq!(launch.granted.is_some(), launch.image == PRIVATE, "{launch:?}");
             self.launched.send_modify(|launched| launched.push(launch.clone()));
             let how = (self.script)(&launch)?;
             self.instances.lock().insert(launch.instance, Some(how));

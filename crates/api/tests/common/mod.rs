@@ -8,6 +8,7 @@ pub mod machine;
 pub mod people;
 pub mod samples;
 
+use api::fleet::Edge;
 use api::{App, Bill, Catalogue, Parts, Rate, Settings, StreamLimits};
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use store::identity::workspaces;
 use store::{Store, Target, resources};
+use types::edge::{RouteChange, SandboxRoute};
 use types::parts::Status;
 use types::wire::Region;
 use types::{KindName, Timestamp, World};
@@ -54,6 +56,27 @@ pub fn test_world() -> (World, Clock) {
     (World::new(move || Timestamp::from_ms(now.0.fetch_add(1, Ordering::SeqCst)), fill), clock)
 }
 
+/// Every route that was told.
+pub struct Routes(parking_lot::Mutex<Vec<RouteChange>>);
+
+impl Edge for Routes {
+    fn tell(&self, change: RouteChange) {
+        self.0.lock().push(change);
+    }
+}
+
+impl Routes {
+    /// What was told of a sandbox last.
+    pub fn sandbox(&self, workspace: &str, name: &str) -> SandboxRoute {
+        let told = self.0.lock();
+        let found = told.iter().rev().find_map(|change| match change {
+            RouteChange::Sandbox(route) if route.workspace_name == workspace && route.name == name => Some(route),
+            _ => None,
+        });
+        found.expect("a route").clone()
+    }
+}
+
 pub struct Cloud {
     pub app: App,
     pub router: Router,
@@ -62,6 +85,8 @@ pub struct Cloud {
     pub clock: Clock,
     pub first: FirstStart,
     pub dns: Arc<Zone>,
+    /// Empty without a machine.
+    pub routes: Arc<Routes>,
     _folder: tempfile::TempDir,
     _running: Option<tokio_util::sync::DropGuard>,
 }
@@ -162,7 +187,8 @@ impl Cloud {
         };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let runs = machine.is_some();
-        let fleet = api::fleet::Fleet::new(machine, None);
+        let routes = Arc::new(Routes(parking_lot::Mutex::default()));
+        let fleet = api::fleet::Fleet::new(machine, runs.then(|| routes.clone() as Arc<dyn Edge>));
         let dns = Arc::new(Zone::default());
         let logs = Logs::start(store.clone(), jobs::logs::Settings::default());
         let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, logs, dns: dns.clone() };
@@ -173,7 +199,23 @@ impl Cloud {
             tokio::spawn(api::fleet::run(app.clone(), ending.clone()));
             ending.drop_guard()
         });
-        Self { app, router, store, auth, clock, first, dns, _folder: folder, _running }
+        Self { app, router, store, auth, clock, first, dns, routes, _folder: folder, _running }
+    }
+
+    /// The same again, as after a restart.
+    pub async fn restart(&mut self) {
+        let (world, _) = test_world();
+        let parts = Parts {
+            store: self.store.clone(),
+            auth: self.auth.clone(),
+            world,
+            settings: settings(),
+            fleet: api::fleet::Fleet::new(None, None),
+            logs: Logs::start(self.store.clone(), jobs::logs::Settings::default()),
+            dns: self.dns.clone(),
+        };
+        self.app = App::new(parts).await.expect("an app");
+        self.router = api::router(self.app.clone());
     }
 
     /// The id of a workspace.
@@ -227,6 +269,20 @@ impl Cloud {
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Answer { status: parts.status, headers: parts.headers, body, text }
+    }
+
+    /// Waits until an object is as wanted.
+    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut commits = self.store.commits();
+        loop {
+            commits.mark_unchanged();
+            let now = self.get(path).await.ok();
+            if wanted(&now) {
+                return now;
+            }
+            let changed = tokio::time::timeout(Duration::from_secs(60), commits.changed());
+            changed.await.expect("it changes").expect("a store");
+        }
     }
 
     pub async fn get(&self, path: &str) -> Answer {

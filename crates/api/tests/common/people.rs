@@ -4,10 +4,10 @@ use super::{Answer, Cloud};
 use auth::api_keys::NewKey;
 use auth::{Grant, Identity, Subject};
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Tx;
 use store::identity::accounts::{self, Account};
-use store::identity::users::{self, User};
+use store::identity::users::{self, Address, User};
 use types::ids::{AccountId, UserId};
 
 /// Somebody with a key of their own.
@@ -27,7 +27,7 @@ impl Cloud {
                 email: email.into(),
                 given_name: String::new(),
                 family_name: String::new(),
-                email_verified: true,
+                address: Address::Proven,
                 created_at: tx.world().now(),
             };
             users::create(tx, &user, None)?;
@@ -44,6 +44,16 @@ impl Cloud {
         };
         let (id, key) = self.store.write(work).await.expect("a person");
         Guest { cloud: self, email, id, key }
+    }
+
+    /// An admin of the first workspace who administers no account.
+    pub async fn admin_of_main(&self, email: &'static str) -> Guest<'_> {
+        let guest = self.guest(email).await;
+        self.post("/v0/users", json!({"email": email, "role": "admin"})).await.ok();
+        let received = guest.get("/v0/invitations").await.ok();
+        let path = format!("/v0/invitations/{}/accept", received[0]["invitationId"].as_str().expect("an id"));
+        guest.call(Method::POST, &path, None).await.ok();
+        guest
     }
 
     /// A person with an account of their own, and its id.

@@ -42,7 +42,7 @@ impl Auth {
             || json!({"sub": who.subject.as_str()}),
             |user| {
                 json!({
-                    "sub": user.id, "email": user.email, "email_verified": user.email_verified,
+                    "sub": user.id, "email": user.email, "email_verified": user.is_proven(),
                     "given_name": user.given_name, "family_name": user.family_name,
                 })
             },

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use store::Tx;
 use store::identity::invitations as invited;
-use store::identity::users::{self, User, normal_email};
+use store::identity::users::{self, Address, User, normal_email};
 use types::ids::UserId;
 use url::Url;
 use wire::Wire;
@@ -135,8 +135,8 @@ impl Auth {
     async fn admit(&self, voucher: Voucher) -> Result<UserId, OutsideError> {
         self.change(move |tx| match users::find_by_email(tx, &voucher.email)? {
             Some(user) => {
-                if !user.email_verified {
-                    users::set_email_verified(tx, &user.id)?;
+                if !user.is_proven() {
+                    users::prove_address(tx, &user.id)?;
                 }
                 Ok(user.id)
             }
@@ -158,7 +158,7 @@ fn welcome(tx: &mut Tx<'_>, voucher: &Voucher) -> Result<UserId, OutsideError> {
         email: voucher.email.clone(),
         given_name: voucher.given_name.clone(),
         family_name: voucher.family_name.clone(),
-        email_verified: true,
+        address: Address::Proven,
         created_at: now,
     };
     users::create(tx, &user, None)?;

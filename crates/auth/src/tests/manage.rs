@@ -3,6 +3,7 @@ use crate::setup::{Wishes, first_start};
 use crate::workspaces::{self, Change, NewWorkspace};
 use crate::{Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts, sessions};
 use proptest::prelude::*;
+use store::identity::users;
 use types::Remote;
 use types::ids::UserId;
 use types::wire::WorkspaceReason::{ForbiddenBlaxel, ForbiddenReserved, ForbiddenVPrefix, Taken};
@@ -14,6 +15,7 @@ on_both!(
     the_last_admins_stay,
     members_administer_nothing,
     an_invited_person_gets_in_by_accepting_only,
+    a_claimed_address_is_nobodys,
     an_invitation_expires_and_can_be_renewed_or_declined,
     a_deleted_service_account_takes_its_keys_along,
     a_deleted_workspace_takes_everything_of_it_along,
@@ -130,14 +132,42 @@ async fn an_invited_person_gets_in_by_accepting_only(town: Town) {
 
     let who = town.auth.identify(&bob).await.unwrap();
     assert!(matches!(town.auth.enter(&who, Some("second")), Err(Denied::NotMember { .. })));
+    let user = town.user("bob@holm.example").await.id;
+    town.change(move |tx| Ok(users::prove_address(tx, &user)?)).await.unwrap();
     let reader = who.clone();
     let mine = town.store.read(move |tx| invitations::list(tx, &reader)).await.unwrap();
     assert_eq!(mine[0].workspace.name, "second");
     town.change(move |tx| invitations::accept(tx, &who, "second")).await.unwrap();
-    let who = town.auth.identify(&bob).await.unwrap();
+    assert!(matches!(town.auth.identify(&bob).await, Err(Denied::Unknown)), "the key was made before the proof");
+    let who = town.identity("bob@holm.example").await;
     assert_eq!(town.auth.enter(&who, Some("second")).unwrap().role, Role::Admin);
     let again = town.change(move |tx| invitations::accept(tx, &who, "second")).await;
     assert!(matches!(again, Err(Error::NotFound { .. })));
+}
+
+/// Whoever invites an address has the link too, and may have joined with it in its owner's place.
+async fn a_claimed_address_is_nobodys(town: Town) {
+    let squatter = town.auth.identify(&town.join("bob@holm.example", Role::Member).await).await.unwrap();
+    let who = town.admin().await;
+    let new = NewWorkspace { name: "second".into(), ..NewWorkspace::default() };
+    town.change(move |tx| workspaces::create(tx, &who, new.clone())).await.unwrap();
+    let second = town.auth.enter(&town.admin().await, Some("second")).unwrap();
+    let invited = town.change(move |tx| people::invite(tx, &second, "bob@holm.example", Role::Admin)).await.unwrap();
+
+    let who = squatter.clone();
+    assert!(town.store.read(move |tx| invitations::list(tx, &who)).await.unwrap().is_empty());
+    for name in ["second", "main", "nothing"] {
+        let who = squatter.clone();
+        let accepted = town.change(move |tx| invitations::accept(tx, &who, name)).await;
+        assert!(matches!(accepted, Err(Error::Denied(Denied::AddressUnproven))), "{name}: {accepted:?}");
+        let who = squatter.clone();
+        let declined = town.change(move |tx| invitations::decline(tx, &who, name)).await;
+        assert!(matches!(declined, Err(Error::Denied(Denied::AddressUnproven))), "{name}: {declined:?}");
+    }
+    // The link of the invitation proves the address for this invitation.
+    town.change(move |tx| invitations::accept(tx, &squatter, invited.id.as_str())).await.unwrap();
+    let bob = town.identity("bob@holm.example").await;
+    assert_eq!(town.auth.enter(&bob, Some("second")).unwrap().role, Role::Admin);
 }
 
 async fn an_invitation_expires_and_can_be_renewed_or_declined(town: Town) {

@@ -92,6 +92,14 @@ impl Town {
         made.unwrap().1
     }
 
+    /// Somebody as a key that is made now would say.
+    pub(crate) async fn identity(&self, email: &str) -> Arc<Identity> {
+        let subject = crate::Subject::User(self.user(email).await.id);
+        let new = crate::api_keys::NewKey::default();
+        let made = self.change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test")).await;
+        self.auth.identify(&made.unwrap().1).await.unwrap()
+    }
+
     pub(crate) async fn member(&self, key: &str) -> Member {
         self.auth.enter(&self.auth.identify(key).await.unwrap(), None).unwrap()
     }

@@ -1,7 +1,8 @@
 use super::Town;
 use crate::oauth::Params;
 use crate::outside::{OutsideError, Provider};
-use crate::{Auth, Limits, Role, Settings, people};
+use crate::sessions::SignInError;
+use crate::{Auth, Denied, Limits, Role, Settings, people};
 use axum::Router;
 use axum::routing::{get, post};
 use base64::Engine;
@@ -11,11 +12,13 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use types::Remote;
 use url::Url;
 
 on_both!(
     a_verified_address_signs_in_who_has_an_account,
     an_invitation_lets_a_stranger_in,
+    who_proves_an_address_shuts_out_who_claimed_it,
     what_the_provider_did_not_say_for_this_sign_in_is_refused,
     an_answer_for_another_browser_or_provider_is_refused,
 );
@@ -116,7 +119,23 @@ async fn an_invitation_lets_a_stranger_in(town: Town) {
     town.change(move |tx| people::invite(tx, &member, "eve@holm.example", Role::Member)).await.unwrap();
     let session = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
     let user = auth.session(&session).await.unwrap().unwrap();
-    assert_eq!((user.given_name.as_str(), user.email_verified), ("Eve", true));
+    assert_eq!((user.given_name.as_str(), user.is_proven()), ("Eve", true));
+}
+
+async fn who_proves_an_address_shuts_out_who_claimed_it(town: Town) {
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let key = town.join("eve@holm.example", Role::Member).await;
+    let claimed = town.auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into()).await.unwrap();
+    let proven = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
+    assert!(auth.session(&proven).await.unwrap().unwrap().is_proven());
+    assert!(auth.session(&claimed).await.unwrap().is_none());
+    assert!(matches!(auth.identify(&key).await, Err(Denied::Unknown)));
+    let password = auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into()).await;
+    assert!(matches!(password, Err(SignInError::Wrong)));
+    // Once proven, it stays so, and nothing ends at the next sign-in.
+    peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
+    assert!(auth.session(&proven).await.unwrap().is_some());
 }
 
 async fn what_the_provider_did_not_say_for_this_sign_in_is_refused(town: Town) {

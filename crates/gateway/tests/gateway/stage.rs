@@ -111,6 +111,7 @@ impl Stage {
             workspace: WorkspaceId::known(workspace),
             workspace_name: workspace.into(),
             name: name.into(),
+            label: Some(types::edge::sandbox_label(name, workspace)),
             serving,
         }));
     }

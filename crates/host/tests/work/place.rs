@@ -160,6 +160,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
         instance: instance.to_owned(),
         hostname: "task".into(),
         image: image.to_owned(),
+        granted: None,
         registries: None,
         memory_mb: 64,
         storage_mb: None,

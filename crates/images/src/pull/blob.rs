@@ -11,9 +11,11 @@ use tokio::sync::{OwnedMutexGuard, mpsc};
 use super::registry::Registry;
 use super::{Progress, PullError, blocking};
 use crate::blobs::Writer;
+use crate::digest::{Digest, Hasher};
 use crate::error::Error;
 use crate::leases::{Held, Lease};
 use crate::manifest::Descriptor;
+use crate::reuse::Reuse;
 use crate::store::Store;
 
 /// Between the network and the disk.
@@ -28,8 +30,16 @@ struct Download {
     turn: OwnedMutexGuard<()>,
 }
 
+/// Where blobs come from.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'s> {
+    pub(super) registry: &'s Registry<'s>,
+    /// What need not come from there, as it is here.
+    pub(super) reuse: &'s Reuse,
+}
+
 pub(super) async fn fetch(
-    registry: &Registry<'_>,
+    Source { registry, reuse }: Source<'_>,
     store: &Store,
     blob: &Descriptor,
     lease: &Arc<Lease>,
@@ -41,9 +51,14 @@ pub(super) async fn fetch(
     }
     lease.hold(Held::Blob(blob.digest));
     let mut turn = store.0.downloads.turn(blob.digest).await;
+    if !reuse.blob(&blob.digest) && store.0.blobs.size(&blob.digest).is_some() {
+        return show(registry, blob).await;
+    }
+    // Somebody else's beginning is somebody else's content.
+    let mut begin = if reuse.blob(&blob.digest) { Begin::WhereItWasCut } else { Begin::Anew };
     let (mut attempt, mut furthest) = (0, 0);
     while store.0.blobs.size(&blob.digest).is_none() {
-        let download = open(store, blob, turn).await?;
+        let download = open(store, blob, turn, std::mem::replace(&mut begin, Begin::WhereItWasCut)).await?;
         let resumed = download.writer.size() > 0;
         let (download, outcome) = receive(registry, blob, download, progress).await?;
         if download.writer.size() >= furthest + PROGRESS_BYTES {
@@ -73,6 +88,43 @@ pub(super) async fn fetch(
     Ok(())
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    WhereItWasCut,
+    Anew,
+}
+
+/// Has the registry show a blob that is here already, and keeps nothing of it.
+async fn show(registry: &Registry<'_>, blob: &Descriptor) -> Result<(), PullError> {
+    let mut attempt = 0;
+    loop {
+        let problem = match read(registry, blob).await {
+            Ok(found) if found == blob.digest => return Ok(()),
+            Ok(found) => return Err(Error::Digest { what: "blob", wanted: blob.digest, found }.into()),
+            Err(problem) => problem,
+        };
+        attempt += 1;
+        if attempt >= registry.patience.attempts_max || !problem.may_pass() {
+            return Err(problem);
+        }
+        registry.pause(attempt, None).await;
+    }
+}
+
+/// The digest of what the registry has for a blob.
+async fn read(registry: &Registry<'_>, blob: &Descriptor) -> Result<Digest, PullError> {
+    let mut answer = registry.get(&format!("blobs/{}", blob.digest), "*/*", 0).await?;
+    let (mut hasher, mut bytes) = (Hasher::default(), 0);
+    while let Some(chunk) = registry.chunk(&mut answer).await? {
+        bytes += chunk.len() as u64;
+        if bytes > blob.size {
+            return Err(Error::Limit { what: "bytes in one blob", max: blob.size }.into());
+        }
+        hasher.update(&chunk);
+    }
+    if bytes < blob.size { Err(PullError::Cut) } else { Ok(hasher.finish()) }
+}
+
 enum Finished {
     Stored,
     Wrong { error: Error, turn: OwnedMutexGuard<()> },
@@ -94,11 +146,16 @@ async fn finish(
     .await
 }
 
-async fn open(store: &Store, blob: &Descriptor, turn: OwnedMutexGuard<()>) -> Result<Download, PullError> {
+async fn open(
+    store: &Store,
+    blob: &Descriptor,
+    turn: OwnedMutexGuard<()>,
+    begin: Begin,
+) -> Result<Download, PullError> {
     let (store, digest, size) = (store.clone(), blob.digest, blob.size);
     blocking(move || {
         let mut writer = store.0.blobs.resume(&digest, size, store.0.scratch())?;
-        if writer.size() > size {
+        if begin == Begin::Anew || writer.size() > size {
             writer.restart()?;
         }
         Ok(Download { writer, turn })

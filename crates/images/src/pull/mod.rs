@@ -26,6 +26,7 @@ use crate::manifest::{
     self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup,
 };
 use crate::reference::{DEFAULT_TAG, Reference};
+use crate::reuse::Reuse;
 use crate::store::{Store, check};
 
 const INDEX_DEPTH_MAX: usize = 3;
@@ -102,6 +103,22 @@ pub enum Progress {
     Unpacking,
 }
 
+/// What is to be pulled, and under what conditions.
+struct Wanted<'w> {
+    image: &'w Reference,
+    credentials: &'w Credentials,
+    reuse: Reuse,
+    bytes_max: u64,
+}
+
+/// An image that is in the store. The lease keeps it there until it has a name.
+struct Brought {
+    digest: Digest,
+    /// Packed and unpacked together.
+    bytes: u64,
+    _lease: Arc<Lease>,
+}
+
 /// Pulls images. Where connections may go is decided by the client that is passed in.
 #[derive(Clone, Debug)]
 pub struct Puller {
@@ -114,7 +131,8 @@ impl Puller {
         Self { http, patience }
     }
 
-    /// Pulls the image for this machine and gives it its name here. What is stored already is not asked for again.
+    /// Pulls the image for this machine and gives it its name here, for everybody. What is stored already is not asked for
+    /// again.
     pub async fn pull(
         &self,
         store: &Store,
@@ -122,18 +140,39 @@ impl Puller {
         credentials: &Credentials,
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Digest, PullError> {
-        self.pull_within(store, image, credentials, u64::MAX, progress).await.map(|(digest, _)| digest)
+        let wanted = Wanted { image, credentials, reuse: Reuse::All, bytes_max: u64::MAX };
+        let brought = self.bring(store, wanted, progress).await?;
+        let (store, image, digest) = (store.clone(), image.clone(), brought.digest);
+        blocking(move || store.0.name(&image, digest)).await?;
+        Ok(digest)
     }
 
-    /// As [`Puller::pull`], if the image has at most so many bytes, packed and unpacked together. Says how many it has.
-    pub async fn pull_within(
+    /// Pulls the image for somebody with these credentials, and names it for nobody else: the registry is always asked,
+    /// and the answer says what it let them have, and how many bytes that is, packed and unpacked together. There may be
+    /// no more than `bytes_max`.
+    pub async fn pull_for(
         &self,
         store: &Store,
         image: &Reference,
         credentials: &Credentials,
         bytes_max: u64,
-        progress: impl Fn(Progress) + Sync,
     ) -> Result<(Digest, u64), PullError> {
+        let (known, name) = (store.clone(), image.clone());
+        let reuse = blocking(move || Reuse::for_tenant(&known, &name)).await?;
+        let brought = self.bring(store, Wanted { image, credentials, reuse, bytes_max }, |_| {}).await?;
+        let (store, image, digest) = (store.clone(), image.clone(), brought.digest);
+        blocking(move || store.0.keep_granted(&image, digest)).await?;
+        Ok((digest, brought.bytes))
+    }
+
+    /// Has an image in the store, unpacked.
+    async fn bring(
+        &self,
+        store: &Store,
+        wanted: Wanted<'_>,
+        progress: impl Fn(Progress) + Sync,
+    ) -> Result<Brought, PullError> {
+        let Wanted { image, credentials, reuse, bytes_max } = wanted;
         let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
@@ -142,20 +181,20 @@ impl Puller {
             progress(Progress::Layer { layer: *digest, bytes: *size, here });
         }
         let packed = packed_bytes(&manifest, bytes_max)?;
-        blob::fetch(&registry, store, &manifest.config, &lease, &progress).await?;
+        let from = blob::Source { registry: &registry, reuse: &reuse };
+        blob::fetch(from, store, &manifest.config, &lease, &progress).await?;
         refuse_early(store, &manifest).await?;
-        let (from, held, told) = (&registry, &lease, &progress);
+        let (held, told) = (&lease, &progress);
         futures_util::stream::iter(manifest.layers.clone())
             .map(|layer| async move { blob::fetch(from, store, &layer, held, told).await })
             .buffer_unordered(self.patience.layers_at_once.max(1))
             .try_collect::<()>()
             .await?;
         progress(Progress::Unpacking);
-        let (store, image) = (store.clone(), image.clone());
+        let store = store.clone();
         blocking(move || {
-            let unpacked = store.0.unpack_within(&digest, &lease, bytes_max - packed)?;
-            store.0.name(&image, digest)?;
-            Ok((digest, packed + unpacked))
+            let unpacked = store.0.unpack_within(&digest, &lease, &reuse, bytes_max - packed)?;
+            Ok(Brought { digest, bytes: packed + unpacked, _lease: lease })
         })
         .await
     }

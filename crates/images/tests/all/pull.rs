@@ -33,6 +33,10 @@ enum Fault {
     /// The index holds nothing for this machine.
     OtherPlatform,
     TooLong,
+    /// It lists layers that it does not have.
+    NoLayers,
+    /// Its layers are not what its configuration says that they unpack to.
+    OtherLayers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +82,8 @@ impl Registry {
     }
 }
 
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+
 /// An image of two layers behind an index.
 fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     let mut documents = HashMap::new();
@@ -95,9 +101,11 @@ fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     let noise: Vec<u8> = std::iter::repeat_with(&mut random).take(300_000).collect();
     let layers = [Archive::new().file("lower", noise).bytes(), Archive::new().file("upper", "2").bytes()];
     let blob = |name: &str| format!("/v2/org/{name}/blobs/");
+    let lure = Archive::new().file("lure", "3").bytes();
     let packed: Vec<_> = layers
         .iter()
-        .map(|layer| add(blob("name"), gzip(layer), "application/vnd.oci.image.layer.v1.tar+gzip"))
+        .map(|layer| if fault == Fault::OtherLayers { &lure } else { layer })
+        .map(|layer| add(blob("name"), gzip(layer), LAYER))
         .collect();
     let config = json!({
         "os": "linux", "architecture": Platform::here().architecture, "config": {"Cmd": ["run"]},
@@ -140,6 +148,9 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
     }
     let path = elsewhere.unwrap_or(&path);
     let Some((bytes, media_type)) = served.documents.get(path) else { return StatusCode::NOT_FOUND.into_response() };
+    if served.fault == Fault::NoLayers && *media_type == LAYER {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     if path.contains("/manifests/") {
         let extra: &[u8] = if served.fault == Fault::WrongManifest { b" " } else { b"" };
         return ([(header::CONTENT_TYPE, *media_type)], [bytes, extra].concat()).into_response();
@@ -259,18 +270,71 @@ async fn an_image_that_there_is_no_room_for_is_not_fetched() {
     let registry = Registry::start(Fault::None, Access::Open).await;
     let fixture = Fixture::new();
     let image = registry.image();
-    let within = async |bytes_max: u64| {
-        puller().pull_within(&fixture.store, &image, &Credentials::None, bytes_max, |_| {}).await
-    };
+    let within = async |bytes_max: u64| puller().pull_for(&fixture.store, &image, &Credentials::None, bytes_max).await;
     let refused = within(10_000).await;
     assert!(matches!(refused, Err(PullError::Store(Error::Limit { max: 10_000, .. }))), "{refused:?}");
     assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), 0);
     let (_, bytes) = within(10_000_000).await.unwrap();
     // Room for what comes, and not for what it becomes.
     let other = Fixture::new();
-    let tight = puller().pull_within(&other.store, &image, &Credentials::None, bytes - 1, |_| {}).await;
+    let tight = puller().pull_for(&other.store, &image, &Credentials::None, bytes - 1).await;
     assert!(matches!(tight, Err(PullError::Store(Error::Limit { .. }))), "{tight:?}");
-    assert_eq!(other.store.resolve(&image).unwrap(), None);
+    assert_eq!(other.store.find(&image).unwrap(), None);
+}
+
+/// Pulls for a tenant with room for anything.
+async fn pull_for(fixture: &Fixture, image: &Reference, credentials: &Credentials) -> Result<Digest, PullError> {
+    puller().pull_for(&fixture.store, image, credentials, u64::MAX).await.map(|(digest, _)| digest)
+}
+
+#[tokio::test]
+async fn what_a_tenant_pulls_is_for_nobody_else() {
+    let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
+    let name = registry.image();
+    let digest = pull_for(&fixture, &name, &password()).await.unwrap();
+    let by_digest = name.at(digest);
+    assert!(fixture.store.has(&digest));
+    for name in [&name, &by_digest] {
+        assert_eq!(fixture.store.find_public(name).unwrap(), None, "{name}");
+    }
+    assert!(fixture.store.public_names().unwrap().is_empty());
+    for name in [&name, &by_digest] {
+        let stranger = pull_for(&fixture, name, &Credentials::None).await;
+        assert!(matches!(stranger, Err(PullError::Unauthorized)), "{name}: {stranger:?}");
+    }
+    // Whoever the repository lets in shares what is here.
+    let before = registry.served.blob_requests.load(Ordering::Relaxed);
+    assert_eq!(pull_for(&fixture, &name, &password()).await.unwrap(), digest);
+    assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), before);
+    fixture.store.collect().unwrap();
+    assert!(fixture.store.has(&digest), "its name keeps it");
+    // The operator makes it everybody's, and no tenant takes that back.
+    puller().pull(&fixture.store, &name, &password(), |_| {}).await.unwrap();
+    pull_for(&fixture, &name, &password()).await.unwrap();
+    for name in [&name, &by_digest] {
+        assert_eq!(fixture.store.find_public(name).unwrap(), Some(digest), "{name}");
+    }
+}
+
+/// A tenant with a registry of their own lists what others have.
+#[tokio::test]
+async fn the_digest_of_a_layer_does_not_give_the_layer() {
+    for fault in [Fault::NoLayers, Fault::OtherLayers] {
+        let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
+        let thief = Registry::start(fault, Access::Open).await;
+        pull_for(&fixture, &registry.image(), &password()).await.unwrap();
+        let stolen = pull_for(&fixture, &thief.image(), &Credentials::None).await;
+        match fault {
+            Fault::NoLayers => assert!(matches!(stolen, Err(PullError::NotFound)), "{stolen:?}"),
+            _ => assert!(matches!(stolen, Err(PullError::Store(Error::Digest { .. }))), "{stolen:?}"),
+        }
+        assert_eq!(fixture.store.find(&thief.image()).unwrap(), None);
+        // Honest, and from elsewhere: the same content is stored once.
+        let mirror = Registry::start(Fault::None, Access::Open).await;
+        let blobs = fixture.files("layers/trusted").len();
+        pull_for(&fixture, &mirror.image(), &Credentials::None).await.unwrap();
+        assert_eq!(fixture.files("layers/trusted").len(), blobs);
+    }
 }
 
 #[tokio::test]

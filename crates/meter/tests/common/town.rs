@@ -234,7 +234,8 @@ fn add(groups: &mut Groups, question: &Question, owner: &Owner, prices: &Listed,
 
 fn asked(question: &Question, owner: &Owner) -> bool {
     let filter = &question.filter;
-    filter.workspace.as_ref().is_none_or(|wanted| *wanted == owner.workspace)
+    filter.within.as_ref().is_none_or(|within| within.contains(&owner.workspace))
+        && filter.workspace.as_ref().is_none_or(|wanted| *wanted == owner.workspace)
         && filter.resource_type.is_none_or(|wanted| wanted == owner.dimension.resource_type())
         && filter.resource_name.as_ref().is_none_or(|wanted| *wanted == owner.name)
         && filter.resource_uuid.as_ref().is_none_or(|wanted| *wanted == owner.uuid)

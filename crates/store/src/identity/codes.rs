@@ -59,3 +59,7 @@ pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, 
     let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1 AND grant_id IS NULL";
     Ok(tx.execute("authorization_codes", sql, params![digest, grant])? == 1)
 }
+
+pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
+    tx.execute("authorization_codes", "DELETE FROM authorization_codes WHERE user_id = $1", params![user]).map(drop)
+}

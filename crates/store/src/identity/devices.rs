@@ -129,3 +129,7 @@ pub fn decide(tx: &mut Tx<'_>, digest: &Digest, decision: &Decision) -> Result<b
 pub fn delete(tx: &mut Tx<'_>, digest: &Digest) -> Result<bool, Error> {
     Ok(tx.execute("device_codes", "DELETE FROM device_codes WHERE digest = $1", params![digest])? == 1)
 }
+
+pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
+    tx.execute("device_codes", "DELETE FROM device_codes WHERE user_id = $1", params![user]).map(drop)
+}

@@ -1,10 +1,20 @@
 //! People.
 
-use super::announce;
+use super::{Subject, announce, api_keys, codes, devices, grants, sessions};
 use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
 use types::ids::UserId;
+
+/// Whether an address is the person's who gave it. Only a proven one stands for its owner: invitations and rights that
+/// name an address are not for whoever wrote it down first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address {
+    /// Somebody joined with the link of an invitation to it, which its inviter has as well.
+    Claimed,
+    /// A provider vouched for it, or the operator set it up.
+    Proven,
+}
 
 #[derive(Debug, Clone)]
 pub struct User {
@@ -13,7 +23,7 @@ pub struct User {
     pub email: String,
     pub given_name: String,
     pub family_name: String,
-    pub email_verified: bool,
+    pub address: Address,
     pub created_at: Timestamp,
 }
 
@@ -31,9 +41,15 @@ pub(super) fn read(row: &Row, at: usize) -> Result<User, Error> {
         email: row.text(at + 1)?,
         given_name: row.text(at + 2)?,
         family_name: row.text(at + 3)?,
-        email_verified: row.flag(at + 4)?,
+        address: if row.flag(at + 4)? { Address::Proven } else { Address::Claimed },
         created_at: row.time(at + 5)?,
     })
+}
+
+impl User {
+    pub fn is_proven(&self) -> bool {
+        self.address == Address::Proven
+    }
 }
 
 /// `password` is a PHC string.
@@ -48,7 +64,7 @@ pub fn create(tx: &mut Tx<'_>, user: &User, password: Option<&str>) -> Result<()
             user.email.as_str(),
             user.given_name.as_str(),
             user.family_name.as_str(),
-            user.email_verified,
+            user.address == Address::Proven,
             user.created_at,
             password
         ],
@@ -83,7 +99,21 @@ pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> R
     Ok(done)
 }
 
-pub fn set_email_verified(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
-    tx.execute("users", "UPDATE users SET email_verified = 1 WHERE id = $1", params![id])?;
+/// Hands an account whose address was only claimed to whom the address was proven to belong. All that could sign in to it
+/// before ends: whoever claimed the address may have been somebody else.
+pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
+    let sql = "UPDATE users SET email_verified = 1, password = NULL WHERE id = $1";
+    tx.execute("users", sql, params![id])?;
+    end_credentials(tx, id)?;
     announce(tx, None, "user", id.as_str(), Act::Updated, id.as_str())
+}
+
+/// Ends a person's sessions, keys and what programs were allowed.
+pub fn end_credentials(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
+    let subject = Subject::User(id.clone());
+    sessions::delete_of_user(tx, id)?;
+    grants::delete_of_subject(tx, &subject)?;
+    codes::delete_of_user(tx, id)?;
+    devices::delete_of_user(tx, id)?;
+    api_keys::delete_of_subject(tx, &subject)
 }

@@ -1,5 +1,6 @@
 //! Previews: addresses under which one port of a sandbox answers.
 
+use crate::edge::PreviewAddress;
 use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names};
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -91,6 +92,9 @@ pub struct State {
     /// The region of its sandbox.
     #[serde(default)]
     pub region: Option<String>,
+    /// Where it answers. Only previews of releases that did not note it have none, until the server has started.
+    #[serde(default)]
+    pub at: Option<PreviewAddress>,
 }
 
 impl Kind for Preview {

@@ -1,0 +1,31 @@
+//! Which images of registries a workspace may run. Machines have the content, and share it; the right to it is here, so
+//! that it holds on all servers and after all restarts.
+
+use crate::{Error, Tx, params};
+use types::ids::WorkspaceId;
+
+const TABLE: &str = "image_rights";
+
+/// Notes what a registry let a workspace have under a name.
+pub fn grant(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str, digest: &str) -> Result<(), Error> {
+    let now = tx.world().now();
+    let sql = "INSERT INTO image_rights (workspace_id, name, digest, granted_at) VALUES ($1, $2, $3, $4)
+               ON CONFLICT (workspace_id, name) DO UPDATE SET digest = excluded.digest, granted_at = excluded.granted_at";
+    tx.execute(TABLE, sql, params![workspace, name, digest, now]).map(drop)
+}
+
+/// The digest of the image that a name means for a workspace, if it may run one.
+pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<Option<String>, Error> {
+    let sql = "SELECT digest FROM image_rights WHERE workspace_id = $1 AND name = $2";
+    tx.find(TABLE, sql, params![workspace, name])?.map(|row| row.text(0)).transpose()
+}
+
+/// Names that a workspace may use, in their order.
+pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 ORDER BY name LIMIT $2";
+    tx.query(TABLE, sql, params![workspace, limit])?.iter().map(|row| row.text(0)).collect()
+}
+
+pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
+    tx.execute(TABLE, "DELETE FROM image_rights WHERE workspace_id = $1", params![workspace]).map(drop)
+}
