@@ -61,7 +61,8 @@ pub(crate) enum Files {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     Path,
-    Method,
+    /// The path takes these.
+    Method(&'static [Method]),
 }
 
 /// Finds the operation. HEAD goes where GET goes.
@@ -71,7 +72,7 @@ pub(crate) fn find(method: &Method, path: &str) -> Result<Route, Miss> {
     match route.methods() {
         None => Ok(route),
         Some(methods) if methods.contains(asked) => Ok(route),
-        Some(_) => Err(Miss::Method),
+        Some(methods) => Err(Miss::Method(methods)),
     }
 }
 
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn wrong_methods_and_paths_are_told_apart() {
-        check(Method::PATCH, "/process", Err(Miss::Method));
+        check(Method::PATCH, "/process", Err(Miss::Method(&[Method::GET, Method::POST])));
         check(Method::HEAD, "/process", Ok(Route::Processes));
         check(Method::GET, "/processes", Err(Miss::Path));
         check(Method::GET, "/process/a%2Fb/logs", Ok(Route::ProcessLogs("a/b".into())));

@@ -71,7 +71,7 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     let route = match route::find(&method, request.uri().path()) {
         Ok(route) => route,
         Err(Miss::Path) => return missing().into_response(),
-        Err(Miss::Method) => return Error::Method.into_answer().into_response(),
+        Err(Miss::Method(methods)) => return Error::Method(methods).into_answer().into_response(),
     };
     // HEAD says that the operation is there; it does not look at the target.
     if method == Method::HEAD {
