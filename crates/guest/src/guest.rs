@@ -2,7 +2,7 @@
 
 use crate::environment::{Environment, Variables};
 use crate::network::Monitors;
-use crate::processes::Processes;
+use crate::processes::{Processes, Shell};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::terminals::Terminals;
@@ -28,6 +28,8 @@ pub(crate) struct Guest {
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
     /// The socket that is served, for a program that takes the place of this one.
+    /// What runs the commands of processes.
+    pub(crate) shell: Shell,
     pub(crate) listener: OwnedFd,
     /// What this instance is for, if it is for one thing only.
     pub(crate) work: Option<Arc<Work>>,
@@ -49,6 +51,7 @@ impl Guest {
             world,
             settings,
         }
+            shell: Shell::default(),
     }
 
     /// Where this program serves.

@@ -21,6 +21,7 @@ mod ask;
 mod handover;
 mod log;
 mod routes;
+mod shell;
 mod spawn;
 mod stream;
 mod supervise;
@@ -30,6 +31,7 @@ pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
+pub(crate) use shell::Shell;
 pub(crate) use spawn::{Run, spawn};
 
 use crate::guest::Guest;
