@@ -6,7 +6,7 @@ use crate::{Host, Inner, Interrupted};
 use admission::Refused;
 use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use images::{Config, Credentials, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Medium, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +14,11 @@ use types::work::{DATA_BYTES_MAX, Orders};
 
 /// The port of the sandbox API.
 pub(crate) const GUEST_PORT: u16 = 8080;
+/// Where programs of a sandbox find its environment that do not inherit it, as published clients expect. In memory, because
+/// it holds secrets, and so large that no instance is hurt by a full one.
+const ENVIRONMENT_FOLDER: &str = "/var/secrets";
+const ENVIRONMENT_FILE: &str = "/var/secrets/bl-env";
+const ENVIRONMENT_MB: u32 = 1;
 /// Names of images that a message lists.
 const NAMES_MAX: usize = 100;
 /// Output of work that is kept in its instance for whoever follows it: so much of its memory, within these bounds.
@@ -132,7 +137,7 @@ impl Inner {
                 listen: Some(GUEST_PORT),
                 config: Some(config),
             },
-            scratch: launch.scratch.iter().map(scratch).collect(),
+            scratch: folders(launch),
         }
     }
 
@@ -146,6 +151,9 @@ impl Inner {
         let start: Vec<&String> = match image.entrypoint.is_empty() {
             true => Vec::new(),
             false => image.entrypoint.iter().chain(&image.cmd).collect(),
+        if launch.work.is_none() {
+            environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
+        }
         };
         let mut orders = json!({
             "env": environment,
@@ -187,8 +195,21 @@ fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> 
     }
 }
 
-fn scratch(wanted: &Scratch) -> node::Scratch {
-    node::Scratch { path: wanted.path.clone(), size_mb: wanted.size_mb, read_only: wanted.read_only }
+/// Those that were asked for, and for what serves one with its environment.
+fn folders(launch: &Launch) -> Vec<node::Scratch> {
+    let asked = launch.scratch.iter().map(|Scratch { path, size_mb, read_only }| node::Scratch {
+        path: path.clone(),
+        size_mb: *size_mb,
+        read_only: *read_only,
+        medium: Medium::Disk,
+    });
+    let environment = launch.work.is_none().then(|| node::Scratch {
+        path: ENVIRONMENT_FOLDER.to_owned(),
+        size_mb: ENVIRONMENT_MB,
+        read_only: false,
+        medium: Medium::Memory,
+    });
+    asked.chain(environment).collect()
 }
 
 fn credentials(launch: &Launch, name: &Reference) -> Result<Credentials, LaunchFault> {
