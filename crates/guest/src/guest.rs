@@ -1,14 +1,16 @@
 //! What all operations share.
 
 use crate::environment::{Environment, Variables};
+use crate::http::{Error, Request};
 use crate::network::Monitors;
 use crate::processes::{Processes, Shell};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
 use crate::terminals::Terminals;
-use crate::upgrade::Upgrades;
+use crate::upgrade::{ProgramWanted, Upgrades};
 use crate::work::Work;
 use parking_lot::Mutex;
+use http::HeaderValue;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -16,6 +18,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::{Timestamp, World};
+use subtle::ConstantTimeEq;
+use types::guest::SECRET_HEADER;
 
 pub(crate) struct Guest {
     pub(crate) world: World,
@@ -65,6 +69,15 @@ impl Guest {
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+    /// Refuses whoever is not the machine as if there were nothing.
+    pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
+        let shown = request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
+        match &self.settings.secret {
+            Some(secret) if shown.ct_eq(secret.as_bytes()).into() => Ok(()),
+            _ => Err(Error::NotFound("there is nothing at this path".into())),
+        }
+    }
+
         self.environment.lock().get(name)
     }
 

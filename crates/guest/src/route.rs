@@ -171,7 +171,7 @@ impl Route {
             Self::Terminal | Self::TerminalSocket | Self::Reference => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
-            Self::TunnelSettings => &[Method::PUT],
+            Self::TunnelSettings | Self::UpgradeProgram => &[Method::PUT],
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
             Self::ProcessKill(_) | Self::Tunnel | Self::Drive(_) => &[Method::DELETE],

@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{drives, environment, files, mcp, network, processes, reference, system, terminals, upgrade, work};
+use crate::{drives, environment, files, mcp, network, processes, reference, start, system, terminals, upgrade, work};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;

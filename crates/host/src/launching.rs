@@ -162,7 +162,11 @@ impl Inner {
             "disableProcessLogging": !launch.keeps_logs,
             "start": start,
         });
-        let Some(work) = &launch.work else { return orders.to_string().into_bytes() };
+        let Some(work) = &launch.work else {
+            orders["secret"] = json!(self.key.secret(id));
+            orders["environmentFile"] = json!(ENVIRONMENT_FILE);
+            return orders.to_string().into_bytes();
+        };
         orders["work"] = json!(work_orders(launch, work, self.key.secret(id), image));
         let orders = orders.to_string();
         [orders.as_bytes(), b"\n", &work.data].concat()

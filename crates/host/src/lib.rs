@@ -12,6 +12,7 @@
 
 mod control;
 mod data;
+mod guest;
 mod instances;
 mod launching;
 mod leases;
@@ -25,7 +26,9 @@ pub use settings::{OpenError, Settings};
 use images::{Puller, Store};
 use leases::Leases;
 use node::{Node, Program};
+use parking_lot::Mutex;
 use registries::Registries;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use types::World;

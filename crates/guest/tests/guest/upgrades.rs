@@ -1,6 +1,6 @@
 //! Another version in the place of the running one, with all that runs.
 
-use crate::common::Guest;
+use crate::common::{Guest, Response};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -120,5 +120,9 @@ fn an_upgrade_that_fails_changes_nothing() {
     guest.post("/upgrade", &json!({"baseUrl": "ftp://x/"})).refused(400);
     guest.post("/upgrade", &json!({"version": "../x"})).refused(400);
     assert_eq!(guest.get("/health").ok()["upgradeCount"], 0);
+    for body in ["[]", "null", "7", "\"latest\"", "[\"latest\"]", "{"] {
+        guest.send("POST", "/upgrade", &[], body.as_bytes()).refused(400);
+        assert_ne!(guest.get("/health").ok()["lastUpgrade"]["status"], "running", "{body}");
+    }
     assert_eq!(guest.get("/process/running").ok()["status"], "running");
 }

@@ -9,6 +9,7 @@ mod bills;
 mod dns;
 mod domains;
 mod hostile;
+mod inside;
 mod killed;
 mod life;
 mod origins;
