@@ -6,6 +6,7 @@ use crate::network::Monitors;
 use crate::processes::{Processes, Shell};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
+use crate::start::Start;
 use crate::terminals::Terminals;
 use crate::upgrade::{ProgramWanted, Upgrades};
 use crate::work::Work;
@@ -33,6 +34,9 @@ pub(crate) struct Guest {
     pub(crate) upgrades: Mutex<Upgrades>,
     /// The socket that is served, for a program that takes the place of this one.
     /// What runs the commands of processes.
+    pub(crate) start: Start,
+    /// The upgrade that waits for the machine's program.
+    pub(crate) program_wanted: ProgramWanted,
     pub(crate) shell: Shell,
     pub(crate) listener: OwnedFd,
     /// What this instance is for, if it is for one thing only.
@@ -52,6 +56,8 @@ impl Guest {
             reaper,
             upgrades: Mutex::default(),
             listener,
+            start: Start::default(),
+            program_wanted: ProgramWanted::default(),
             world,
             settings,
         }

@@ -17,6 +17,10 @@ pub(crate) enum Route {
     Reference,
     Health,
     Upgrade,
+    /// Where the machine puts the program that an upgrade waits for.
+    UpgradeProgram,
+    /// Where the machine learns how the start of the image went.
+    Start,
     ReloadEnvironment,
     Processes,
     Process(String),
@@ -90,6 +94,8 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["swagger"] | ["swagger", "index.html"] => Route::Reference,
         ["health"] => Route::Health,
         ["upgrade"] => Route::Upgrade,
+        ["upgrade", "program"] => Route::UpgradeProgram,
+        ["machine", "start"] => Route::Start,
         ["environment", "reload"] => Route::ReloadEnvironment,
         ["process"] => Route::Processes,
         ["process", id] => Route::Process(text(id)),
@@ -168,7 +174,7 @@ impl Route {
         Some(match self {
             Self::Welcome => return None,
             Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => &[Method::GET],
-            Self::Terminal | Self::TerminalSocket | Self::Reference => &[Method::GET],
+            Self::Terminal | Self::TerminalSocket | Self::Reference | Self::Start => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
             Self::TunnelSettings | Self::UpgradeProgram => &[Method::PUT],

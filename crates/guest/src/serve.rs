@@ -93,6 +93,11 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Welcome, _) => system::welcome(),
         (Route::Reference, _) => reference::page(),
         (Route::Upgrade, _) => upgrade::start(guest, request).await,
+        (Route::UpgradeProgram, _) => upgrade::take_program(guest, request).await,
+        (Route::Start, _) => {
+            guest.require_machine(&request)?;
+            Ok(start::failure(guest).await)
+        }
         (Route::Tunnel, _) => network::tunnel::remove(),
         (Route::TunnelSettings, _) => network::tunnel::set(request).await,
         (Route::Drives, Method::POST) => drives::mount(request).await,

@@ -100,12 +100,16 @@ impl Inner {
         let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
         let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
+        if launch.work.is_none() && !image.config.entrypoint.is_empty() {
+            self.starting.lock().insert(launch.instance.clone());
+        }
         let made = self.node.create(&self.spec(launch, id.clone(), owner, &image)).map(drop);
         match made {
             // The same launch again: an earlier run was stopped before it could say so.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
             Err(error) => {
                 self.leases.give_back(&id);
+                self.starting.lock().remove(&launch.instance);
                 Err(refusal(&error).unwrap_or_else(|| broken(&error)))
             }
         }

@@ -47,6 +47,8 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
+    /// Instances whose image starts a program by itself, from their launch until somebody watches it.
+    starting: Mutex<HashSet<String>>,
 }
 
 impl Host {
@@ -70,6 +72,7 @@ impl Host {
             guest,
             key,
             pids_max: settings.pids_max,
+            starting: Mutex::default(),
         })))
     }
 

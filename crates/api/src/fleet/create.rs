@@ -102,7 +102,10 @@ async fn started<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool, ready: R
     let (launched, written) = tokio::join!(machine.launch(launch), write);
     let made = written.is_ok() && made.load(Ordering::Relaxed);
     match launched {
-        Ok(()) if made => call.app.fleet.tell(routes::of_new(&call.who, &id, call.body.0.name(), &*machine, &instance)),
+        Ok(()) if made => {
+            call.app.fleet.tell(routes::of_new(&call.who, &id, call.body.0.name(), &*machine, &instance));
+            settle::watch_start(&call.app, machine, id, FIRST);
+        }
         Ok(()) => settle::retire(&*machine, &instance).await,
         Err(fault) if made => {
             undo(&call.app, id).await?;

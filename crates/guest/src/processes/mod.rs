@@ -242,6 +242,17 @@ impl Process {
         self.state.lock().log.end()
     }
 
+    /// How it failed, if it has ended by itself and not well.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let state = self.state.lock();
+        match state.phase {
+            _ if state.asked.is_some() => None,
+            Phase::Ended { end: End::Exited(0), .. } | Phase::Running { .. } | Phase::Restarting { .. } => None,
+            Phase::Ended { end: End::Exited(code), .. } => Some(format!("it ended with code {code}")),
+            Phase::Ended { end: End::Signalled(signal), .. } => Some(format!("it was killed by signal {signal}")),
+        }
+    }
+
     pub(crate) async fn ended(&self) {
         let mut changed = self.changed.subscribe();
         while !self.has_ended() && changed.changed().await.is_ok() {}
