@@ -10,17 +10,17 @@ use crate::start::Start;
 use crate::terminals::Terminals;
 use crate::upgrade::{ProgramWanted, Upgrades};
 use crate::work::Work;
-use parking_lot::Mutex;
 use http::HeaderValue;
+use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use types::{Timestamp, World};
 use subtle::ConstantTimeEq;
 use types::guest::SECRET_HEADER;
+use types::{Timestamp, World};
 
 pub(crate) struct Guest {
     pub(crate) world: World,
@@ -28,16 +28,16 @@ pub(crate) struct Guest {
     pub(crate) started_at: Timestamp,
     pub(crate) environment: Mutex<Environment>,
     pub(crate) processes: Processes,
+    /// What runs the commands of processes.
+    pub(crate) shell: Shell,
     pub(crate) monitors: Monitors,
     pub(crate) terminals: Terminals,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
-    /// The socket that is served, for a program that takes the place of this one.
-    /// What runs the commands of processes.
     pub(crate) start: Start,
     /// The upgrade that waits for the machine's program.
     pub(crate) program_wanted: ProgramWanted,
-    pub(crate) shell: Shell,
+    /// The socket that is served, for a program that takes the place of this one.
     pub(crate) listener: OwnedFd,
     /// What this instance is for, if it is for one thing only.
     pub(crate) work: Option<Arc<Work>>,
@@ -51,17 +51,17 @@ impl Guest {
             started_at: world.now(),
             environment: Mutex::new(Environment::new(settings.environment.clone())),
             processes: Processes::default(),
+            shell: Shell::default(),
             monitors: Monitors::default(),
             terminals: Terminals::default(),
             reaper,
             upgrades: Mutex::default(),
-            listener,
             start: Start::default(),
             program_wanted: ProgramWanted::default(),
+            listener,
             world,
             settings,
         }
-            shell: Shell::default(),
     }
 
     /// Where this program serves.
@@ -69,12 +69,6 @@ impl Guest {
         TcpListener::from(self.listener.try_clone()?).local_addr()
     }
 
-    /// The environment that a process started now gets.
-    pub(crate) fn environment(&self) -> Arc<Variables> {
-        self.environment.lock().all()
-    }
-
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
     /// Refuses whoever is not the machine as if there were nothing.
     pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
         let shown = request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -84,6 +78,12 @@ impl Guest {
         }
     }
 
+    /// The environment that a process started now gets.
+    pub(crate) fn environment(&self) -> Arc<Variables> {
+        self.environment.lock().all()
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         self.environment.lock().get(name)
     }
 

@@ -151,13 +151,13 @@ impl Inner {
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        if launch.work.is_none() {
+            environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
+        }
         let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
         let start: Vec<&String> = match image.entrypoint.is_empty() {
             true => Vec::new(),
             false => image.entrypoint.iter().chain(&image.cmd).collect(),
-        if launch.work.is_none() {
-            environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
-        }
         };
         let mut orders = json!({
             "env": environment,
