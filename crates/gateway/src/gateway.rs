@@ -3,7 +3,7 @@
 use crate::address::Address;
 use crate::body::{Body, BoxError, Outgoing};
 use crate::cookies;
-use crate::exchange::{Answer, exchange};
+use crate::exchange::{Answer, GUEST_PORT, exchange};
 use crate::guard::{Guard, Refused};
 use crate::headers;
 use crate::keeper::{EnterError, Keeper, Visit};
@@ -136,11 +136,18 @@ impl Inner {
         let request = outgoing_request(head, &way, body);
 
         let mut timing = Timing::default();
+        let upgrades = is_guest_upgrade(&request, way.port);
         let answered = async {
             let visit = self.visit(&way.sandbox, began, &mut timing).await?;
-            exchange(visit, way.port, request, pulse, &mut timing).await.map_err(|unanswered| {
+            let instance = upgrades.then(|| visit.instance().to_owned());
+            let answer = exchange(visit, way.port, request, pulse, &mut timing).await;
+            let mut answer = answer.map_err(|unanswered| {
                 if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
-            })
+            })?;
+            if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
+                self.keeper.give_what_it_wants(&instance, response.headers_mut()).await;
+            }
+            Ok::<_, Problem>(answer)
         };
         let answer = tokio::select! {
             biased;
@@ -295,6 +302,12 @@ impl Inner {
 impl Peer {
     const UNKNOWN: Self =
         Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), secure: false, site: Site::Management };
+}
+
+/// Whether the guest is asked to put a newer program in its place.
+fn is_guest_upgrade(request: &Request<Outgoing>, port: u16) -> bool {
+    let path = request.uri().path();
+    port == GUEST_PORT && request.method() == Method::POST && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
 }
 
 /// What this edge and a workload could read in two ways is read by neither.

@@ -12,6 +12,8 @@ pub trait Machine: Send + Sync + 'static {
     /// Stops all of its processes where they are.
     fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
     fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
+    /// Hands an instance that asked for it the first program that this server has.
+    fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>>;
     /// Takes the memory of a paused instance; it comes back when it is touched.
     fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
 }

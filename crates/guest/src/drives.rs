@@ -29,7 +29,7 @@ pub(crate) async fn mount(mut request: Request) -> Result<Answer, Error> {
 }
 
 pub(crate) fn unmount(path: &PathArgument) -> Result<Answer, Error> {
-    Err(Error::Internal(format!(
+    Err(Error::NotFound(format!(
         "no drive is mounted at /{}",
         String::from_utf8_lossy(path.0.trim_ascii()).trim_start_matches('/')
     )))

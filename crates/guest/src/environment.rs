@@ -2,12 +2,15 @@
 
 use crate::guest::Guest;
 use crate::http::{Answer, Error};
+use crate::settings::User;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{ErrorKind, Read};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,9 +75,43 @@ impl Environment {
     }
 }
 
+/// Writes the environment where programs find it that do not inherit it. What cannot be written is left out, and the log of
+/// this program says why: the folder has a size of its own, which an environment may exceed.
+pub(crate) fn write_file(guest: &Guest) {
+    let Some(path) = &guest.settings.environment_file else { return };
+    if let Err(error) = replace_file(path, &pairs(&guest.environment()), guest.settings.user.as_ref()) {
+        let _ = writeln!(io::stderr(), "holm-guest: {} cannot be written: {error}", path.display());
+    }
+}
+
+/// Names and values, each ended by a zero byte, which neither can hold.
+fn pairs(variables: &Variables) -> Vec<u8> {
+    variables
+        .iter()
+        .flat_map(|(name, value)| [name.as_bytes(), b"\0", value.as_bytes(), b"\0"])
+        .flatten()
+        .copied()
+        .collect()
+}
+
+/// Whole or not at all, and only for whom processes run as: it holds secrets.
+fn replace_file(path: &Path, content: &[u8], user: Option<&User>) -> io::Result<()> {
+    let fresh = path.with_extension("new");
+    let write = || {
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(content)?;
+        if let Some(user) = user {
+            std::os::unix::fs::fchown(&file, Some(user.uid), Some(user.gid))?;
+        }
+        fs::rename(&fresh, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&fresh)))
+}
+
 pub(crate) fn reload(guest: &Guest) -> Result<Answer, Error> {
     let document = read(&guest.settings.metadata)?;
     let Renewal { applied, removed } = guest.environment.lock().renew(document.environment);
+    write_file(guest);
     Answer::json(&json!({"generation": document.generation, "applied": applied, "removed": removed}))
 }
 

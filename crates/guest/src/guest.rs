@@ -1,13 +1,16 @@
 //! What all operations share.
 
 use crate::environment::{Environment, Variables};
+use crate::http::{Error, Request};
 use crate::network::Monitors;
-use crate::processes::Processes;
+use crate::processes::{Processes, Shell};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
+use crate::start::Start;
 use crate::terminals::Terminals;
-use crate::upgrade::Upgrades;
+use crate::upgrade::{ProgramWanted, Upgrades};
 use crate::work::Work;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::io;
@@ -15,6 +18,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use types::guest::SECRET_HEADER;
 use types::{Timestamp, World};
 
 pub(crate) struct Guest {
@@ -23,10 +28,15 @@ pub(crate) struct Guest {
     pub(crate) started_at: Timestamp,
     pub(crate) environment: Mutex<Environment>,
     pub(crate) processes: Processes,
+    /// What runs the commands of processes.
+    pub(crate) shell: Shell,
     pub(crate) monitors: Monitors,
     pub(crate) terminals: Terminals,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
+    pub(crate) start: Start,
+    /// The upgrade that waits for the machine's program.
+    pub(crate) program_wanted: ProgramWanted,
     /// The socket that is served, for a program that takes the place of this one.
     pub(crate) listener: OwnedFd,
     /// What this instance is for, if it is for one thing only.
@@ -41,10 +51,13 @@ impl Guest {
             started_at: world.now(),
             environment: Mutex::new(Environment::new(settings.environment.clone())),
             processes: Processes::default(),
+            shell: Shell::default(),
             monitors: Monitors::default(),
             terminals: Terminals::default(),
             reaper,
             upgrades: Mutex::default(),
+            start: Start::default(),
+            program_wanted: ProgramWanted::default(),
             listener,
             world,
             settings,
@@ -54,6 +67,15 @@ impl Guest {
     /// Where this program serves.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         TcpListener::from(self.listener.try_clone()?).local_addr()
+    }
+
+    /// Refuses whoever is not the machine as if there were nothing.
+    pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
+        let shown = request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
+        match &self.settings.secret {
+            Some(secret) if shown.ct_eq(secret.as_bytes()).into() => Ok(()),
+            _ => Err(Error::NotFound("there is nothing at this path".into())),
+        }
     }
 
     /// The environment that a process started now gets.

@@ -116,8 +116,7 @@ impl Request {
     }
 
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
-        let bytes = self.bytes(JSON_BODY_BYTES_MAX).await?;
-        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
+        object_in(&self.bytes(JSON_BODY_BYTES_MAX).await?)
     }
 
     /// Like `json`, for operations whose body may be left out.
@@ -126,13 +125,21 @@ impl Request {
         if bytes.trim_ascii().is_empty() {
             return Ok(T::default());
         }
-        serde_json::from_slice(&bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
+        object_in(&bytes)
     }
 
     /// The connection itself, for protocols that replace HTTP on it.
     pub(crate) fn take_upgrade(&mut self) -> Option<OnUpgrade> {
         self.upgrade.take()
     }
+}
+
+/// Reads a JSON object. A list would be read as one too, its items as the members in their order.
+fn object_in<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+        return Err(Error::BadRequest("the body must be a JSON object, such as `{}`".into()));
+    }
+    serde_json::from_slice(bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
 }
 
 pub(crate) struct Answer {
@@ -222,8 +229,10 @@ pub(crate) enum Error {
     BadRequest(String),
     #[error("{0}")]
     NotFound(String),
-    #[error("this path does not serve that method")]
-    Method,
+    #[error("{0}")]
+    Conflict(String),
+    #[error("this path serves {}", allowed(.0))]
+    Method(&'static [Method]),
     #[error("the body is larger than {limit} bytes")]
     TooLarge { limit: usize },
     #[error("the range cannot be served: the file has {length} bytes")]
@@ -241,7 +250,8 @@ impl Error {
         match self {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Range { .. } => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -253,12 +263,24 @@ impl Error {
     pub(crate) fn into_answer(self) -> Answer {
         let body = serde_json::json!({"error": self.to_string()}).to_string();
         let answer = Answer::new(self.status(), "application/json; charset=utf-8", body);
-        match self {
-            Self::Range { length } => match HeaderValue::from_str(&format!("bytes */{length}")) {
-                Ok(value) => answer.with_value(header::CONTENT_RANGE, value),
-                Err(_) => answer,
-            },
-            _ => answer,
+        let (name, value) = match self {
+            Self::Range { length } => (header::CONTENT_RANGE, format!("bytes */{length}")),
+            Self::Method(methods) => (header::ALLOW, allowed(methods)),
+            _ => return answer,
+        };
+        match HeaderValue::from_str(&value) {
+            Ok(value) => answer.with_value(name, value),
+            Err(_) => answer,
         }
     }
+}
+
+/// The methods that a path takes. HEAD goes where GET goes, and OPTIONS everywhere.
+fn allowed(methods: &[Method]) -> String {
+    let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if methods.contains(&Method::GET) {
+        names.push("HEAD");
+    }
+    names.push("OPTIONS");
+    names.join(", ")
 }

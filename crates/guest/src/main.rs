@@ -21,6 +21,7 @@ mod route;
 mod serve;
 mod settings;
 mod shutdown;
+mod start;
 mod system;
 mod terminals;
 mod upgrade;
@@ -99,7 +100,10 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         }
         match state {
             Some(state) => state.resume(&guest).map_err(Error::Start)?,
-            None => start_image(&guest),
+            None => {
+                environment::write_file(&guest);
+                start::start(&guest);
+            }
         }
         let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
         tokio::select! {
@@ -122,14 +126,6 @@ async fn serve_work(
     tokio::spawn(work::run(guest.clone(), work.clone()));
     serve::run(guest.clone(), listener).await;
     Ok(())
-}
-
-/// Starts what the image starts by itself. Without it the sandbox still serves, and the log says why.
-fn start_image(guest: &Arc<Guest>) {
-    let Some(plan) = processes::Plan::of_image(guest, &guest.settings.start) else { return };
-    if let Err(error) = guest.processes.start(guest, plan) {
-        let _ = writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
-    }
 }
 
 /// Opens the socket that the command line asks for. The address is printed, so that port 0 can be asked for.

@@ -17,6 +17,10 @@ pub(crate) enum Route {
     Reference,
     Health,
     Upgrade,
+    /// Where the machine puts the program that an upgrade waits for.
+    UpgradeProgram,
+    /// Where the machine learns how the start of the image went.
+    Start,
     ReloadEnvironment,
     Processes,
     Process(String),
@@ -61,7 +65,8 @@ pub(crate) enum Files {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     Path,
-    Method,
+    /// The path takes these.
+    Method(&'static [Method]),
 }
 
 /// Finds the operation. HEAD goes where GET goes.
@@ -71,7 +76,7 @@ pub(crate) fn find(method: &Method, path: &str) -> Result<Route, Miss> {
     match route.methods() {
         None => Ok(route),
         Some(methods) if methods.contains(asked) => Ok(route),
-        Some(_) => Err(Miss::Method),
+        Some(methods) => Err(Miss::Method(methods)),
     }
 }
 
@@ -89,6 +94,8 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["swagger"] | ["swagger", "index.html"] => Route::Reference,
         ["health"] => Route::Health,
         ["upgrade"] => Route::Upgrade,
+        ["upgrade", "program"] => Route::UpgradeProgram,
+        ["machine", "start"] => Route::Start,
         ["environment", "reload"] => Route::ReloadEnvironment,
         ["process"] => Route::Processes,
         ["process", id] => Route::Process(text(id)),
@@ -167,10 +174,10 @@ impl Route {
         Some(match self {
             Self::Welcome => return None,
             Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => &[Method::GET],
-            Self::Terminal | Self::TerminalSocket | Self::Reference => &[Method::GET],
+            Self::Terminal | Self::TerminalSocket | Self::Reference | Self::Start => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
-            Self::TunnelSettings => &[Method::PUT],
+            Self::TunnelSettings | Self::UpgradeProgram => &[Method::PUT],
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
             Self::ProcessKill(_) | Self::Tunnel | Self::Drive(_) => &[Method::DELETE],
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn wrong_methods_and_paths_are_told_apart() {
-        check(Method::PATCH, "/process", Err(Miss::Method));
+        check(Method::PATCH, "/process", Err(Miss::Method(&[Method::GET, Method::POST])));
         check(Method::HEAD, "/process", Ok(Route::Processes));
         check(Method::GET, "/processes", Err(Miss::Path));
         check(Method::GET, "/process/a%2Fb/logs", Ok(Route::ProcessLogs("a/b".into())));

@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{drives, environment, files, mcp, network, processes, reference, system, terminals, upgrade, work};
+use crate::{drives, environment, files, mcp, network, processes, reference, start, system, terminals, upgrade, work};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -71,7 +71,7 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     let route = match route::find(&method, request.uri().path()) {
         Ok(route) => route,
         Err(Miss::Path) => return missing().into_response(),
-        Err(Miss::Method) => return Error::Method.into_answer().into_response(),
+        Err(Miss::Method(methods)) => return Error::Method(methods).into_answer().into_response(),
     };
     // HEAD says that the operation is there; it does not look at the target.
     if method == Method::HEAD {
@@ -93,6 +93,11 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Welcome, _) => system::welcome(),
         (Route::Reference, _) => reference::page(),
         (Route::Upgrade, _) => upgrade::start(guest, request).await,
+        (Route::UpgradeProgram, _) => upgrade::take_program(guest, request).await,
+        (Route::Start, _) => {
+            guest.require_machine(&request)?;
+            Ok(start::failure(guest).await)
+        }
         (Route::Tunnel, _) => network::tunnel::remove(),
         (Route::TunnelSettings, _) => network::tunnel::set(request).await,
         (Route::Drives, Method::POST) => drives::mount(request).await,

@@ -24,6 +24,8 @@ pub(crate) struct Given {
     disable_process_logging: bool,
     metadata: Option<PathBuf>,
     start: Vec<String>,
+    secret: Option<String>,
+    environment_file: Option<PathBuf>,
     work: Option<Orders>,
     /// What the work may fetch.
     #[serde(skip)]
@@ -41,6 +43,10 @@ pub(crate) struct Settings {
     pub(crate) terminal_disabled: bool,
     /// What the image starts by itself: a program and its arguments, or nothing.
     pub(crate) start: Vec<String>,
+    /// What the machine shows when it hands over something. Without it there is no machine that would.
+    pub(crate) secret: Option<String>,
+    /// Where programs that do not inherit the environment find it.
+    pub(crate) environment_file: Option<PathBuf>,
     /// The one thing that this instance is for.
     pub(crate) work: Option<WantedWork>,
     /// The document that `POST /environment/reload` reads.
@@ -111,6 +117,8 @@ impl Settings {
             process_logging_disabled: given.disable_process_logging || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
             terminal_disabled: on("DISABLE_TERMINAL"),
             start: given.start.clone(),
+            secret: given.secret.clone().filter(|secret| !secret.is_empty()),
+            environment_file: given.environment_file.clone(),
             work,
             metadata: given
                 .metadata

@@ -2,7 +2,8 @@
 //!
 //! `POST /upgrade` answers at once. Then `{baseUrl}/{version}/holm-guest-{architecture}` is fetched, asked for its version,
 //! and put in the place of this program, with all that runs. Without `baseUrl` the variable `HOLM_GUEST_UPGRADE_URL` is
-//! taken. `GET /health` tells how it goes; an upgrade that fails changes nothing else.
+//! taken, and without either the machine hands over the program that it has: see `types::guest`. `GET /health` tells how
+//! it goes; an upgrade that fails changes nothing else.
 
 use crate::guest::Guest;
 use crate::handover;
@@ -10,8 +11,10 @@ use crate::http::{Answer, Error, Request};
 use crate::outside;
 use crate::reaper::{End, Started};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Body as HttpBody;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,10 +25,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 const DOWNLOAD_WAIT: Duration = Duration::from_secs(300);
+/// The machine comes as soon as it has seen the answer; it may be stopped in between.
+const MACHINE_WAIT: Duration = Duration::from_secs(60);
 const VERSION_WAIT: Duration = Duration::from_secs(10);
 const VERSION_CHARS_MAX: usize = 64;
 const LATEST: &str = "latest";
@@ -95,6 +101,36 @@ impl Upgrades {
     }
 }
 
+/// Where a program comes from.
+enum Source {
+    /// `{version}/holm-guest-{architecture}` is below it.
+    Address(String),
+    Machine(oneshot::Receiver<Fetched>),
+    Nowhere,
+}
+
+/// A program in a folder of its own, which goes if the program does not take over.
+struct Fetched {
+    directory: tempfile::TempDir,
+    bytes: u64,
+}
+
+/// The upgrade that waits for a program from the machine, if one does.
+#[derive(Default)]
+pub(crate) struct ProgramWanted(Mutex<Option<oneshot::Sender<Fetched>>>);
+
+impl ProgramWanted {
+    fn begin(&self) -> oneshot::Receiver<Fetched> {
+        let (sender, receiver) = oneshot::channel();
+        *self.0.lock() = Some(sender);
+        receiver
+    }
+
+    fn end(&self) -> Option<oneshot::Sender<Fetched>> {
+        self.0.lock().take()
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("there is no address to fetch it from: give `baseUrl`, or set HOLM_GUEST_UPGRADE_URL")]
@@ -107,6 +143,8 @@ enum Failure {
     Body(#[from] hyper::Error),
     #[error("failed to fetch it: it did not come in time")]
     Late,
+    #[error("the server did not hand over all of it")]
+    NotHandedOver,
     #[error("what was fetched has more than {PROGRAM_BYTES_MAX} bytes")]
     TooLarge,
     #[error("failed to store or run what was fetched: {0}")]
@@ -133,15 +171,24 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
         return Err(Error::BadRequest("`baseUrl` is not an address of HTTP or HTTPS".into()));
     }
     let answer = json!({"message": "Upgrade started", "version": version, "baseUrl": base.clone().unwrap_or_default()});
+    let answer = Answer::json(&answer)?;
     begin(guest, &version)?;
-    tokio::spawn(run(guest.clone(), version, base));
-    Answer::json(&answer)
+    let source = match (base, &guest.settings.secret) {
+        (Some(base), _) => Source::Address(base),
+        // Before the answer, which has the machine come.
+        (None, Some(_)) => Source::Machine(guest.program_wanted.begin()),
+        (None, None) => Source::Nowhere,
+    };
+    let wants = matches!(source, Source::Machine(_));
+    tokio::spawn(run(guest.clone(), version, source));
+    let name = HeaderName::from_static(types::guest::WANTS_HEADER);
+    Ok(if wants { answer.with(name, types::guest::WANTS_PROGRAM) } else { answer })
 }
 
 fn begin(guest: &Guest, version: &str) -> Result<(), Error> {
     let mut upgrades = guest.upgrades.lock();
     if upgrades.last.status == Status::Running {
-        return Err(Error::Internal("an upgrade is under way".into()));
+        return Err(Error::Conflict("an upgrade is under way: `GET /health` tells how it goes".into()));
     }
     upgrades.last = Upgrade {
         status: Status::Running,
@@ -153,8 +200,8 @@ fn begin(guest: &Guest, version: &str) -> Result<(), Error> {
     Ok(())
 }
 
-async fn run(guest: Arc<Guest>, version: String, base: Option<String>) {
-    let Err(failure) = upgrade(&guest, &version, base).await;
+async fn run(guest: Arc<Guest>, version: String, source: Source) {
+    let Err(failure) = upgrade(&guest, &version, source).await;
     note(&guest, |last| {
         last.status = Status::Failed;
         last.error = Some(failure.to_string());
@@ -165,21 +212,25 @@ fn note(guest: &Guest, change: impl FnOnce(&mut Upgrade)) {
     change(&mut guest.upgrades.lock().last);
 }
 
-async fn upgrade(guest: &Guest, version: &str, base: Option<String>) -> Result<std::convert::Infallible, Failure> {
-    let base = base.ok_or(Failure::NoAddress)?;
-    let url = format!("{}/{version}/holm-guest-{}", base.trim_end_matches('/'), std::env::consts::ARCH);
-    note(guest, |last| {
-        last.step = Step::Download;
-        last.download_url = Some(url.clone());
-    });
-    // Only this program may look into it, so nobody changes what was checked. It goes if it is not taken.
-    let directory = tempfile::Builder::new().prefix("holm-guest-").tempdir()?;
-    let path = directory.path().join("holm-guest");
-    let bytes = timeout(DOWNLOAD_WAIT, fetch(&url, &path)).await.map_err(|_| Failure::Late)??;
+async fn upgrade(guest: &Guest, version: &str, source: Source) -> Result<std::convert::Infallible, Failure> {
+    note(guest, |last| last.step = Step::Download);
+    let fetched = match source {
+        Source::Nowhere => return Err(Failure::NoAddress),
+        Source::Address(base) => {
+            let url = format!("{}/{version}/holm-guest-{}", base.trim_end_matches('/'), std::env::consts::ARCH);
+            note(guest, |last| last.download_url = Some(url.clone()));
+            timeout(DOWNLOAD_WAIT, fetch(&url)).await.map_err(|_| Failure::Late)??
+        }
+        Source::Machine(program) => {
+            let program = timeout(MACHINE_WAIT, program).await;
+            program.map_err(|_| Failure::Late)?.map_err(|_| Failure::NotHandedOver)?
+        }
+    };
     note(guest, |last| {
         last.step = Step::Validate;
-        last.bytes_downloaded = Some(bytes);
+        last.bytes_downloaded = Some(fetched.bytes);
     });
+    let path = fetched.path();
     let found = ask_version(guest, &path).await?;
     let wrong = |why: String| Err(Failure::Wrong(why));
     match found.strip_prefix("holm-guest ").and_then(|rest| rest.split_once(' ')) {
@@ -201,16 +252,53 @@ async fn upgrade(guest: &Guest, version: &str, base: Option<String>) -> Result<s
     Err(handover::replace(guest, &path, upgrades).await.into())
 }
 
-/// Fetches a program into a file that can be run, and answers its size.
-async fn fetch(url: &str, path: &Path) -> Result<u64, Failure> {
+/// Fetches a program.
+async fn fetch(url: &str) -> Result<Fetched, Failure> {
     let request = http::Request::get(url).body(Full::<Bytes>::default()).map_err(|_| outside::Error::Address)?;
     let response = outside::send(request).await?;
     if response.status() != StatusCode::OK {
         return Err(Failure::Status(response.status()));
     }
-    let mut file = File::create_new(path)?;
+    Fetched::read(response.into_body()).await
+}
+
+/// Takes the program that an upgrade waits for, from the machine and nobody else.
+pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answer, Error> {
+    guest.require_machine(&request)?;
+    let wanted = guest.program_wanted.end();
+    let wanted = wanted.ok_or_else(|| Error::Conflict("no upgrade waits for a program".into()))?;
+    let fetched = Fetched::read(request.into_body()).await.map_err(|failure| Error::BadRequest(failure.to_string()))?;
+    // An upgrade that was late has been given up, and its program goes.
+    let _ = wanted.send(fetched);
+    Ok(Answer::empty(StatusCode::NO_CONTENT))
+}
+
+impl Fetched {
+    /// Keeps what comes in a file that can be run. Only this program may look into its folder, so nobody changes what was
+    /// checked.
+    async fn read<B>(mut body: B) -> Result<Self, Failure>
+    where
+        B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
+    {
+        let directory = tempfile::Builder::new().prefix("holm-guest-").tempdir()?;
+        let mut fetched = Self { directory, bytes: 0 };
+        let mut file = File::create_new(fetched.path())?;
+        fetched.bytes = copy(&mut body, &mut file).await?;
+        file.set_permissions(Permissions::from_mode(0o700))?;
+        Ok(fetched)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("holm-guest")
+    }
+}
+
+/// Answers how many bytes there were.
+async fn copy<B>(body: &mut B, file: &mut File) -> Result<u64, Failure>
+where
+    B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
+{
     let mut bytes = 0;
-    let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         bytes += data.len() as u64;
@@ -219,7 +307,6 @@ async fn fetch(url: &str, path: &Path) -> Result<u64, Failure> {
         }
         file.write_all(&data)?;
     }
-    file.set_permissions(Permissions::from_mode(0o700))?;
     Ok(bytes)
 }
 

@@ -81,6 +81,7 @@ impl Machine for Control {
 
     fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
         self.keeper.forget(instance);
+        self.host.0.starting.lock().remove(instance);
         Box::pin(async move {
             let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
             self.host
@@ -139,6 +140,10 @@ impl Machine for Control {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(self.host.attend(instance, from, printed))
+    }
+
+    fn start_failure<'a>(&'a self, instance: &'a str) -> Wait<'a, Option<String>> {
+        Box::pin(self.host.start_failure(instance))
     }
 
     fn interrupt<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {

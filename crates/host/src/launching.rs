@@ -6,7 +6,7 @@ use crate::{Host, Inner, Interrupted};
 use admission::Refused;
 use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Medium, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +14,11 @@ use types::work::{DATA_BYTES_MAX, Orders};
 
 /// The port of the sandbox API.
 pub(crate) const GUEST_PORT: u16 = 8080;
+/// Where programs of a sandbox find its environment that do not inherit it, as published clients expect. In memory, because
+/// it holds secrets, and so large that no instance is hurt by a full one.
+const ENVIRONMENT_FOLDER: &str = "/var/secrets";
+const ENVIRONMENT_FILE: &str = "/var/secrets/bl-env";
+const ENVIRONMENT_MB: u32 = 1;
 /// Names of images that a message lists.
 const NAMES_MAX: usize = 100;
 /// Output of work that is kept in its instance for whoever follows it: so much of its memory, within these bounds.
@@ -119,12 +124,16 @@ impl Inner {
         let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
         let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
+        if launch.work.is_none() && !image.config.entrypoint.is_empty() {
+            self.starting.lock().insert(launch.instance.clone());
+        }
         let made = self.node.create(&self.spec(launch, id.clone(), owner, &image)).map(drop);
         match made {
             // The same launch again: an earlier run was stopped before it could say so.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
             Err(error) => {
                 self.leases.give_back(&id);
+                self.starting.lock().remove(&launch.instance);
                 Err(refusal(&error).unwrap_or_else(|| broken(&error)))
             }
         }
@@ -156,7 +165,7 @@ impl Inner {
                 listen: Some(GUEST_PORT),
                 config: Some(config),
             },
-            scratch: launch.scratch.iter().map(scratch).collect(),
+            scratch: folders(launch),
         }
     }
 
@@ -166,6 +175,9 @@ impl Inner {
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        if launch.work.is_none() {
+            environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
+        }
         let workdir = if image.workdir.is_empty() { "/" } else { image.workdir.as_str() };
         let start: Vec<&String> = match image.entrypoint.is_empty() {
             true => Vec::new(),
@@ -178,7 +190,11 @@ impl Inner {
             "disableProcessLogging": !launch.keeps_logs,
             "start": start,
         });
-        let Some(work) = &launch.work else { return orders.to_string().into_bytes() };
+        let Some(work) = &launch.work else {
+            orders["secret"] = json!(self.key.secret(id));
+            orders["environmentFile"] = json!(ENVIRONMENT_FILE);
+            return orders.to_string().into_bytes();
+        };
         orders["work"] = json!(work_orders(launch, work, self.key.secret(id), image));
         let orders = orders.to_string();
         [orders.as_bytes(), b"\n", &work.data].concat()
@@ -216,8 +232,21 @@ fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> 
     }
 }
 
-fn scratch(wanted: &Scratch) -> node::Scratch {
-    node::Scratch { path: wanted.path.clone(), size_mb: wanted.size_mb, read_only: wanted.read_only }
+/// Those that were asked for, and for what serves one with its environment.
+fn folders(launch: &Launch) -> Vec<node::Scratch> {
+    let asked = launch.scratch.iter().map(|Scratch { path, size_mb, read_only }| node::Scratch {
+        path: path.clone(),
+        size_mb: *size_mb,
+        read_only: *read_only,
+        medium: Medium::Disk,
+    });
+    let environment = launch.work.is_none().then(|| node::Scratch {
+        path: ENVIRONMENT_FOLDER.to_owned(),
+        size_mb: ENVIRONMENT_MB,
+        read_only: false,
+        medium: Medium::Memory,
+    });
+    asked.chain(environment).collect()
 }
 
 fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials, LaunchFault> {

@@ -12,6 +12,7 @@
 
 mod control;
 mod data;
+mod guest;
 mod instances;
 mod launching;
 mod leases;
@@ -26,8 +27,10 @@ pub use settings::{OpenError, Settings};
 use images::{Puller, Store};
 use leases::Leases;
 use node::{Node, Program};
+use parking_lot::Mutex;
 use pulled::Pulled;
 use registries::Registries;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use types::World;
@@ -47,6 +50,8 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
+    /// Instances whose image starts a program by itself, from their launch until somebody watches it.
+    starting: Mutex<HashSet<String>>,
 }
 
 impl Host {
@@ -73,6 +78,7 @@ impl Host {
             guest,
             key,
             pids_max: settings.pids_max,
+            starting: Mutex::default(),
         })))
     }
 

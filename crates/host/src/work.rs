@@ -4,17 +4,14 @@
 //! and the name of the instance: nothing has to be kept for each, and the next run of this program knows it again.
 
 use crate::instances::{how_it_ended, machine_id};
-use crate::launching::{GUEST_PORT, chain};
+use crate::launching::chain;
 use crate::{Host, Interrupted};
 use api::fleet::{How, MachineFault, Printed, Stream, WorkEnd};
 use bytes::Bytes;
-use gateway::Machine as _;
 use hmac::{Hmac, KeyInit, Mac};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use node::{Error, Exit, Id, State};
 use sha2::Sha256;
 use std::fmt::Write as _;
@@ -152,19 +149,8 @@ impl Host {
     }
 
     async fn ask(&self, id: &Id, method: Method, path: &str) -> Result<Response<Incoming>, String> {
-        let stream = self.connect(id.as_str(), GUEST_PORT).await.map_err(|error| chain(&error))?;
-        let (mut sender, connection) =
-            http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|error| chain(&error))?;
-        // It ends with the exchange, whose error is the one that counts.
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "work")
-            .header(SECRET_HEADER, self.0.key.secret(id))
-            .body(Empty::new())
-            .map_err(|error| chain(&error))?;
-        sender.send_request(request).await.map_err(|error| chain(&error))
+        let request = Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id));
+        self.ask_guest(id, request, Empty::<Bytes>::new()).await.map_err(|error| chain(&error))
     }
 
     /// What the instance says of its work, in the light of what the machine knows. That the kernel killed for want of memory

@@ -23,7 +23,10 @@ struct Source {
 /// In an order in which each comes after what it begins with.
 const SOURCES: [Source; 8] = [
     Source { recipe: include_str!("../recipes/debian.toml"), files: &[] },
-    Source { recipe: include_str!("../recipes/base.toml"), files: &[] },
+    Source {
+        recipe: include_str!("../recipes/base/recipe.toml"),
+        files: &[("apk", include_bytes!("../recipes/base/apk"))],
+    },
     Source { recipe: include_str!("../recipes/node.toml"), files: &[] },
     Source { recipe: include_str!("../recipes/py-app.toml"), files: &[] },
     Source { recipe: include_str!("../recipes/ts-app.toml"), files: &[] },

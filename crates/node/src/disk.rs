@@ -57,6 +57,21 @@ pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> i
     Ok(mount)
 }
 
+/// Makes an empty folder in memory, with a limit. Nothing in it can be run.
+pub(crate) fn make_memory_folder(size_mb: u32, root: u32) -> io::Result<OwnedFd> {
+    let owner = root.to_string();
+    let options = [
+        ("size", format!("{size_mb}m")),
+        ("nr_inodes", (u64::from(size_mb) * FILES_PER_MB).to_string()),
+        ("mode", "0755".to_owned()),
+        ("uid", owner.clone()),
+        ("gid", owner),
+    ];
+    let attributes =
+        MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    make_tmpfs(&options, attributes)
+}
+
 pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, files: &[(&str, String)]) -> io::Result<()> {
     for folder in ["upper", "work"] {
         make_owned_folder(layer, folder, root)?;

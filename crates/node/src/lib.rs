@@ -59,5 +59,5 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use probe::{Finding, probe};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
-pub use spec::{FirstProcess, Id, Owner, Program, Scratch, Spec, SpecError, User, Writable};
+pub use spec::{FirstProcess, Id, Medium, Owner, Program, Scratch, Spec, SpecError, User, Writable};
 pub use state::{Exit, State};

@@ -14,7 +14,7 @@ use crate::records::{Record, StartedBy};
 use crate::seats::Seat;
 use crate::settings::Backend;
 use crate::shares::{Promise, Stake};
-use crate::spec::{Spec, Writable, sealed};
+use crate::spec::{Medium, Spec, Writable, sealed};
 use crate::state::State;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::fmt::Write as _;
@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
-    if node.settings.backend != Backend::Direct && !spec.scratch.is_empty() {
+    let on_disk = spec.scratch.iter().any(|scratch| scratch.medium == Medium::Disk);
+    if node.settings.backend != Backend::Direct && on_disk {
         return Err(CreateError::NoScratch);
     }
     // First of all, so that whoever takes too much costs the machine nothing.
@@ -47,11 +48,8 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat, admitted: (Stake, Promise)) -> 
     let membership = node.groups.join(&spec.owner).doing("join the control groups of its owner")?;
     let group = node.groups.make(spec).doing("make its control groups")?;
     let disk = writable(node, spec, &seat).doing("make its writable layer")?;
-    let made = |scratch| book.scratches.make(scratch, seat.root);
-    let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
-    let scratch = scratch.doing("make its folders of limited size")?;
     let started = match &node.settings.backend {
-        Backend::Direct => start(node, spec, &seat, &group, &disk, scratch)?,
+        Backend::Direct => start(node, spec, &seat, &group, &disk)?,
         Backend::Runc { program } => start_by_tool(node, spec, &seat, &disk, program)?,
     };
     record.process = Some(Identity::of(started.pid).doing("identify its process")?);
@@ -106,14 +104,10 @@ fn writable(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<OwnedFd> {
     }
 }
 
-fn start(
-    node: &Node,
-    spec: &Spec,
-    seat: &Seat,
-    group: &Group,
-    disk: &OwnedFd,
-    scratch: Vec<OwnedFd>,
-) -> Result<Started, CreateError> {
+fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> Result<Started, CreateError> {
+    let made = |scratch| node.book.scratches.make(scratch, seat.root);
+    let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
+    let scratch = scratch.doing("make its folders of limited size")?;
     let mut fds = descriptors(node, spec, seat, group, disk).doing("prepare what it inherits")?;
     fds.scratch = scratch.into_iter().map(keep).collect::<Result<_, _>>().doing("prepare what it inherits")?;
     let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();

@@ -6,7 +6,7 @@
 //! with a quota, because most machines have none.
 
 use crate::disk;
-use crate::spec::Scratch;
+use crate::spec::{Medium, Scratch};
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,8 +45,13 @@ impl Scratches {
 
     /// A file system that is attached nowhere yet, and belongs to the root of the instance.
     pub(crate) fn make(&self, scratch: &Scratch, root: u32) -> io::Result<OwnedFd> {
-        let mount = self.make_file_system(scratch.size_mb, root)?;
-        chmodat(&mount, ".", FOLDER, AtFlags::empty())?;
+        let mount = match scratch.medium {
+            Medium::Disk => self.make_file_system(scratch.size_mb, root)?,
+            Medium::Memory => disk::make_memory_folder(scratch.size_mb, root)?,
+        };
+        if scratch.medium == Medium::Disk {
+            chmodat(&mount, ".", FOLDER, AtFlags::empty())?;
+        }
         if scratch.read_only {
             sys::make_read_only(mount.as_fd())?;
         }
@@ -77,7 +82,7 @@ impl Scratches {
 /// Makes one that nobody uses.
 pub(crate) fn try_out(root: u32) -> io::Result<String> {
     let scratches = Scratches { folder: std::env::temp_dir() };
-    scratches.make(&Scratch { path: "/".to_owned(), size_mb: 1, read_only: true }, root)?;
+    scratches.make(&Scratch { path: "/".to_owned(), size_mb: 1, read_only: true, medium: Medium::Disk }, root)?;
     Ok("can be made".to_owned())
 }
 

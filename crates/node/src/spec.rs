@@ -91,6 +91,11 @@ impl Program {
         Ok(Self(Arc::new(sealed("program", bytes)?)))
     }
 
+    /// Reads some of it, from a position on. Nothing is left at its end.
+    pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        Ok(rustix::io::pread(&*self.0, buffer, position)?)
+    }
+
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.0
     }
@@ -163,6 +168,16 @@ pub struct Scratch {
     pub path: String,
     pub size_mb: u32,
     pub read_only: bool,
+    pub medium: Medium,
+}
+
+/// What holds the files of a [`Scratch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// The disk of the machine.
+    Disk,
+    /// Memory of the instance, for what must not reach a disk.
+    Memory,
 }
 
 impl Scratch {
@@ -222,7 +237,8 @@ impl Spec {
             Writable::Memory { .. } => None,
             Writable::Disk { mb } => Some(mb),
         };
-        layer.into_iter().chain(self.scratch.iter().map(|scratch| scratch.size_mb))
+        let on_disk = self.scratch.iter().filter(|scratch| scratch.medium == Medium::Disk);
+        layer.into_iter().chain(on_disk.map(|scratch| scratch.size_mb))
     }
 
     /// Folders beside each other, each in a place that can be one.
@@ -318,7 +334,8 @@ mod tests {
     #[test]
     fn folders_are_beside_each_other_in_places_that_can_be_one() {
         let fits = |paths: &[&str]| {
-            let scratch = |path: &&str| Scratch { path: (*path).to_owned(), size_mb: 1, read_only: false };
+            let scratch =
+                |path: &&str| Scratch { path: (*path).to_owned(), size_mb: 1, read_only: false, medium: Medium::Disk };
             let first = FirstProcess {
                 program: Program::new(b"").unwrap(),
                 arguments: vec![],

@@ -7,6 +7,7 @@
 pub mod browser;
 pub mod edge;
 pub mod error;
+pub mod guest;
 pub mod hosts;
 pub mod ids;
 pub mod kind;
@@ -17,6 +18,7 @@ mod remote;
 pub mod schema;
 pub mod scope;
 pub mod time;
+
 pub mod usage;
 pub mod version;
 pub mod wire;

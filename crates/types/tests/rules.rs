@@ -89,7 +89,9 @@ fn variables_are_named_once_and_not_like_the_platforms() {
     let envs = |envs: Value| json!({"runtime": {"envs": envs}});
     check_spec::<Agent>(envs(json!([{"name": "A", "value": ""}, {"name": "a_1"}])), &[]);
     check_spec::<Agent>(envs(json!([{"name": "A"}, {"name": "A"}])), &["spec.runtime.envs[1].name"]);
-    for name in ["", "1A", "A-B", "PORT", "BL_WORKSPACE", "BL_AGENT_X_SERVICE_NAME"] {
+    check_spec::<Agent>(envs(json!([{"name": "PORT", "value": "3000"}])), &[]);
+    check_spec::<Sandbox>(envs(json!([{"name": "PORT", "value": "3000"}])), &["spec.runtime.envs[0].name"]);
+    for name in ["", "1A", "A-B", "HOST", "BL_WORKSPACE", "BL_AGENT_X_SERVICE_NAME"] {
         check_spec::<Agent>(envs(json!([{"name": name}])), &["spec.runtime.envs[0].name"]);
     }
     check_spec::<Job>(envs(json!([{"name": "A", "value": "a\u{0}"}])), &["spec.runtime.envs[0].value"]);
@@ -223,16 +225,16 @@ fn jobs_have_only_ephemeral_volumes_and_a_share_of_memory_as_disk() {
 }
 
 #[test]
-fn sandboxes_get_defaults_and_keep_reserved_ports_free() {
+fn sandboxes_get_defaults_and_declare_any_port() {
     let sandbox: Sandbox = made(json!({"runtime": {"ttl": ""}, "triggers": null}));
     let runtime = sandbox.spec.runtime.unwrap();
     assert_eq!((runtime.image.as_deref(), runtime.memory), (Some("blaxel/base-image:latest"), Some(4096)));
     assert_eq!(runtime.ttl, None);
     for port in [80, 443, 8080] {
-        check_spec::<Sandbox>(json!({"runtime": {"ports": [{"target": port}]}}), &["spec.runtime.ports[0].target"]);
+        check_spec::<Sandbox>(json!({"runtime": {"ports": [{"target": port}]}}), &[]);
     }
     check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "enabled"}}}), &[]);
-    check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "yes"}}}), &["spec.runtime.extraArgs"]);
+    check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "yes"}}}), &["spec.runtime.extraArgs.tun"]);
     check_spec::<Sandbox>(json!({"runtime": {"ttl": "soon"}}), &["spec.runtime.ttl"]);
     check_spec::<Sandbox>(json!({"runtime": {"expires": "soon"}}), &["spec.runtime.expires"]);
 }
@@ -274,10 +276,10 @@ fn sandbox_volumes_are_fixed_and_at_most_one_persists() {
 }
 
 #[test]
-fn a_proxy_is_decided_at_creation() {
+fn a_proxy_is_turned_on_and_off_in_place() {
     let proxy = json!({"network": {"proxy": {}}});
-    check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &["spec.network.proxy"]);
-    check_change::<Sandbox>(json!({}), proxy, &["spec.network.proxy"]);
+    check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &[]);
+    check_change::<Sandbox>(json!({}), proxy, &[]);
     let routing =
         |headers: Value| json!({"network": {"proxy": {"routing": [{"destinations": ["*"], "headers": headers}]}}});
     check_spec::<Sandbox>(routing(json!({"X-A": "{{SECRET:a}}"})), &[]);

@@ -102,6 +102,7 @@ async fn started<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool, ready: R
         (Ok(()), Some(New { label })) => {
             let named = (call.body.0.name(), label);
             call.app.fleet.tell(routes::of_new(&call.who, &id, named, &*machine, &instance));
+            settle::watch_start(&call.app, machine, id, FIRST);
         }
         (Ok(()), None) => settle::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {

@@ -37,6 +37,12 @@ pub trait Machine: Send + Sync + 'static {
     /// Puts an instance to sleep, whoever uses it.
     fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
 
+    /// Waits until the program that the image of an instance starts by itself has failed, and says how, if it does soon after
+    /// the launch. To be asked once after each.
+    fn start_failure<'a>(&'a self, _instance: &'a str) -> Wait<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
     /// The instances there are, also those that have ended by themselves.
     fn instances(&self) -> Vec<Seen>;
 

@@ -19,6 +19,7 @@ use types::usage::Dimension;
 use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
+const ENTRYPOINT: &str = "entrypoint";
 /// The database was away, most likely.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -75,7 +76,7 @@ async fn act(app: &App, machine: &Arc<dyn Machine>, id: &ResourceId, case: Case)
             }
             Ok(())
         }
-        Wanted::Instance(number) => ensure(app, &**machine, case, number).await,
+        Wanted::Instance(number) => ensure(app, machine, case, number).await,
     }
 }
 
@@ -96,7 +97,8 @@ async fn read(app: &App, id: &ResourceId) -> Result<Option<Case>, Error> {
 }
 
 /// Sees to it that the instance of this launch runs, and that the row says how that went.
-async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Result<(), Error> {
+async fn ensure(app: &App, shared: &Arc<dyn Machine>, case: Case, number: u32) -> Result<(), Error> {
+    let machine = &**shared;
     let id = case.held.row.id.clone();
     retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
@@ -114,7 +116,11 @@ async fn ensure(app: &App, machine: &dyn Machine, case: Case, number: u32) -> Re
         Err(fault) => Err(fault),
     };
     match launched {
-        Ok(()) => say_deployed(app, machine.name(), &id, number).await,
+        Ok(()) => {
+            say_deployed(app, machine.name(), &id, number).await?;
+            watch_start(app, Arc::clone(shared), id, number);
+            Ok(())
+        }
         Err(fault) => say_failed(app, &id, number, &fault).await,
     }
 }
@@ -163,6 +169,26 @@ async fn say_deployed(app: &App, machine: &str, id: &ResourceId, number: u32) ->
         true
     });
     done.await.map(drop)
+}
+
+/// Notes among the events of a sandbox that the program of its image failed at its start. The sandbox serves all the same.
+/// If this server is stopped in between, nothing is noted.
+pub(super) fn watch_start(app: &App, machine: Arc<dyn Machine>, id: ResourceId, number: u32) {
+    let app = app.clone();
+    tokio::spawn(async move {
+        let Some(why) = machine.start_failure(&launch::instance(&id, number)).await else { return };
+        let message = format!("the program that the image starts has failed: {why}");
+        let noted = change(&app, &id, number, move |_, state, now| match state.lifecycle.status() {
+            Some(status @ Status::Deployed) => {
+                state.lifecycle.record(ENTRYPOINT, status, &*message, now);
+                true
+            }
+            _ => false,
+        });
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "a failed start of an image's program could not be noted");
+        }
+    });
 }
 
 async fn say_failed(app: &App, id: &ResourceId, number: u32, fault: &LaunchFault) -> Result<(), Error> {

@@ -18,6 +18,8 @@ pub struct LoopbackMachine {
     pub connects: AtomicUsize,
     /// How many of the next wakes fail.
     pub failing: AtomicUsize,
+    /// Who was handed the program of this server.
+    pub given: Mutex<Vec<String>>,
 }
 
 impl LoopbackMachine {
@@ -78,6 +80,13 @@ impl Machine for LoopbackMachine {
             // Whoever waits for the same wake gets a chance to come.
             tokio::task::yield_now().await;
             self.paused.send_modify(|paused| assert!(paused.remove(instance), "woken twice"));
+            Ok(())
+        })
+    }
+
+    fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            self.given.lock().push(instance.to_owned());
             Ok(())
         })
     }

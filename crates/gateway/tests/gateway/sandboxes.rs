@@ -146,3 +146,18 @@ async fn a_route_that_is_gone_leads_nowhere() {
     stage.gateway.routes().apply(RouteChange::Gone(ResourceId::known("acme/box")));
     stage.send(get("/acme/sandboxes/box/")).await.problem(404, "WORKLOAD_NOT_FOUND");
 }
+
+#[tokio::test]
+async fn a_guest_that_wants_a_newer_program_gets_it_and_nobody_else_does() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080, 3000]).await;
+    let given = || stage.machine.given.lock().clone();
+    let ask = async |method: &str, path: &str| stage.send(request(method, "holm", path, &[KEY])).await;
+    let answer = ask("POST", "/acme/sandboxes/box/upgrade").await;
+    assert_eq!(given().len(), 1, "before the caller hears of it");
+    assert!(answer.headers.get(types::guest::WANTS_HEADER).is_none());
+    // Neither a program of the tenant on another port, nor another request to the guest.
+    ask("POST", "/acme/sandboxes/box/port/3000/upgrade").await;
+    ask("GET", "/acme/sandboxes/box/upgrade").await;
+    assert_eq!(given().len(), 1);
+}

@@ -94,6 +94,12 @@ impl Workload {
                 self.gate.acquire().await.unwrap().forget();
                 text("open")
             }
+            "/upgrade" => {
+                let mut response = text("started");
+                let wanted = HeaderValue::from_static(types::guest::WANTS_PROGRAM);
+                response.headers_mut().insert(types::guest::WANTS_HEADER, wanted);
+                response
+            }
             "/endless" => Response::new(Endless.boxed_unsync()),
             "/nothing" => {
                 let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());

@@ -266,9 +266,9 @@ fn choose(folder: &Path, mut named: Vec<NamedPart>) -> Result<Vec<PathBuf>, Erro
     let file = |part: &NamedPart| {
         let number = part.part_number;
         let etag = part.etag.trim_matches('"');
-        let known = there.get(&number).ok_or_else(|| Error::Internal(format!("part {number} was not uploaded")))?;
+        let known = there.get(&number).ok_or_else(|| Error::BadRequest(format!("part {number} was not uploaded")))?;
         if !known.etag.eq_ignore_ascii_case(etag) {
-            return Err(Error::Internal(format!("part {number} has the etag {}, not the named one", known.etag)));
+            return Err(Error::BadRequest(format!("part {number} has the etag {}, not the named one", known.etag)));
         }
         Ok(place_of(folder, number).join(&known.etag))
     };

@@ -59,12 +59,6 @@ impl Wait {
     }
 }
 
-/// Where the shell is. Its path is looked up here because a program that is named by its path is started without a copy
-/// of this one.
-fn shell(environment: &Variables) -> OsString {
-    find_program("sh", environment).map_or_else(|| "sh".into(), OsString::from)
-}
-
 /// All that a start, and each restart, needs to know.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -126,7 +120,7 @@ impl Plan {
     }
 }
 
-fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
+pub(super) fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
     let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
@@ -172,7 +166,7 @@ impl Ask {
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
             max_restarts: self.max_restarts.unwrap_or(if self.restart_on_failure == Some(true) { -1 } else { 0 }),
             life,
-            program: of_guest("SHELL").unwrap_or_else(|| shell(&environment)),
+            program: of_guest("SHELL").unwrap_or_else(|| guest.shell.path(&environment)),
             arguments,
             environment,
             own_environment: own,

@@ -21,6 +21,7 @@ mod ask;
 mod handover;
 mod log;
 mod routes;
+mod shell;
 mod spawn;
 mod stream;
 mod supervise;
@@ -30,6 +31,7 @@ pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
+pub(crate) use shell::Shell;
 pub(crate) use spawn::{Run, spawn};
 
 use crate::guest::Guest;
@@ -238,6 +240,17 @@ impl Process {
     /// The position after all output so far.
     fn output_end(&self) -> u64 {
         self.state.lock().log.end()
+    }
+
+    /// How it failed, if it has ended by itself and not well.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let state = self.state.lock();
+        match state.phase {
+            _ if state.asked.is_some() => None,
+            Phase::Ended { end: End::Exited(0), .. } | Phase::Running { .. } | Phase::Restarting { .. } => None,
+            Phase::Ended { end: End::Exited(code), .. } => Some(format!("it ended with code {code}")),
+            Phase::Ended { end: End::Signalled(signal), .. } => Some(format!("it was killed by signal {signal}")),
+        }
     }
 
     pub(crate) async fn ended(&self) {

@@ -15,20 +15,20 @@ const BATCH_BYTES: usize = FRAME_BYTES_MAX;
 pub(crate) fn answer(work: &Arc<Work>, path: &str, request: &Request) -> Option<Result<Answer, Error>> {
     if same(path, &work.data_path) {
         let data = Answer::new(StatusCode::OK, "application/json", work.data.clone());
-        return Some(allowed(request, &Method::GET).map(|()| data));
+        return Some(allowed(request, &[Method::GET]).map(|()| data));
     }
     if !work.is_machine(request) {
         return None;
     }
     match path {
-        PATH => Some(allowed(request, &Method::GET).and_then(|()| follow(work, request))),
-        INTERRUPT_PATH => Some(allowed(request, &Method::POST).map(|()| interrupt(work))),
+        PATH => Some(allowed(request, &[Method::GET]).and_then(|()| follow(work, request))),
+        INTERRUPT_PATH => Some(allowed(request, &[Method::POST]).map(|()| interrupt(work))),
         _ => None,
     }
 }
 
-fn allowed(request: &Request, method: &Method) -> Result<(), Error> {
-    if request.method == *method { Ok(()) } else { Err(Error::Method) }
+fn allowed(request: &Request, methods: &'static [Method]) -> Result<(), Error> {
+    if methods.contains(&request.method) { Ok(()) } else { Err(Error::Method(methods)) }
 }
 
 /// In a time that tells nothing of where they differ.

@@ -256,3 +256,16 @@ fn output_without_end_is_bounded_and_the_others_are_served() {
     guest.until("/process/endless", lost);
     assert_eq!(guest.run("echo hi")["stdout"], "hi\n");
 }
+
+#[test]
+fn commands_are_written_as_for_the_shells_of_other_images() {
+    let guest = Guest::start();
+    let command = "source /etc/profile; function f() { echo \"f $1\"; }; if [[ a == a* && -n x ]]; then f yes; fi";
+    let process = guest.run(command);
+    assert_eq!((&process["stdout"], &process["exitCode"]), (&json!("f yes\n"), &json!(0)), "{process}");
+    // The image's own programs, not those of the shell.
+    assert_eq!(
+        guest.run("command -v ls grep")["stdout"].as_str().unwrap().lines().filter(|at| at.starts_with('/')).count(),
+        2
+    );
+}

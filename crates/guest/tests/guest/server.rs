@@ -101,3 +101,41 @@ fn the_starter_hands_over_socket_and_settings() {
     let socket = std::fs::read_link(format!("/proc/{}/fd/3", guest.pid())).unwrap();
     assert!(!open.contains(socket.to_str().unwrap()), "{open}");
 }
+
+#[test]
+fn a_refused_method_says_which_are_taken() {
+    let guest = Guest::start();
+    for (method, path, allowed) in [
+        ("PATCH", "/process", "GET, POST, HEAD, OPTIONS"),
+        ("GET", "/upgrade", "POST, OPTIONS"),
+        ("POST", "/filesystem/tmp", "GET, PUT, DELETE, HEAD, OPTIONS"),
+        ("DELETE", "/health", "GET, HEAD, OPTIONS"),
+        ("GET", "/mcp", "POST, OPTIONS"),
+    ] {
+        let response = guest.send(method, path, &[], b"");
+        assert_eq!(response.header("allow"), Some(allowed), "{method} {path}");
+        assert!(response.refused(405).contains(allowed));
+    }
+}
+
+#[test]
+fn the_environment_is_in_a_file_for_those_who_do_not_inherit_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, document) = (directory.path().join("bl-env"), directory.path().join("document"));
+    let settings = directory.path().join("settings");
+    let given = json!({"env": {"COLOUR": "red", "EMPTY": "", "PATH": std::env::var("PATH").unwrap()},
+                       "environmentFile": file, "metadata": document});
+    std::fs::write(&settings, given.to_string()).unwrap();
+    let guest = Guest::start_handed_over(&std::net::TcpListener::bind("127.0.0.1:0").unwrap(), &settings, directory);
+    guest.get("/health").ok();
+    let written = || String::from_utf8(std::fs::read(&file).unwrap()).unwrap();
+    for pair in ["COLOUR\0red\0", "EMPTY\0\0"] {
+        assert!(written().contains(pair), "{:?}", written());
+    }
+    assert_eq!(written().matches('\0').count() % 2, 0);
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&file).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::write(&document, json!({"environment": {"COLOUR": "blue"}}).to_string()).unwrap();
+    guest.send("POST", "/environment/reload", &[], b"").ok();
+    assert!(written().contains("COLOUR\0blue\0"), "{:?}", written());
+}

@@ -1,10 +1,11 @@
 //! Another version in the place of the running one, with all that runs.
 
-use crate::common::Guest;
+use crate::common::{Guest, Response};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
+use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_PATH, WANTS_HEADER, WANTS_PROGRAM};
 
 /// Gives the same answer to one request, and answers what was asked for.
 fn serve_once(status: &'static str, body: Vec<u8>) -> (String, JoinHandle<String>) {
@@ -119,6 +120,77 @@ fn an_upgrade_that_fails_changes_nothing() {
     assert!(outcome(&configured)["lastUpgrade"]["error"].as_str().unwrap().contains("cannot be reached"));
     guest.post("/upgrade", &json!({"baseUrl": "ftp://x/"})).refused(400);
     guest.post("/upgrade", &json!({"version": "../x"})).refused(400);
+    for body in ["[]", "null", "7", "\"latest\"", "[\"latest\"]", "{"] {
+        guest.send("POST", "/upgrade", &[], body.as_bytes()).refused(400);
+        assert_ne!(guest.get("/health").ok()["lastUpgrade"]["status"], "running", "{body}");
+    }
     assert_eq!(guest.get("/health").ok()["upgradeCount"], 0);
     assert_eq!(guest.get("/process/running").ok()["status"], "running");
+}
+
+/// A guest of a machine, which shows this secret.
+fn of_machine(secret: &str) -> Guest {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = directory.path().join("settings");
+    let given = json!({"secret": secret, "workdir": directory.path(), "env": {"PATH": std::env::var("PATH").unwrap()}});
+    std::fs::write(&settings, given.to_string()).unwrap();
+    Guest::start_handed_over(&TcpListener::bind("127.0.0.1:0").unwrap(), &settings, directory)
+}
+
+fn hand_over(guest: &Guest, secret: &str, program: &[u8]) -> Response {
+    guest.send("PUT", PROGRAM_PATH, &[(SECRET_HEADER, secret)], program)
+}
+
+#[test]
+fn the_machine_hands_over_its_own_program_to_those_who_name_no_other() {
+    let guest = of_machine("s3cret");
+    // Small ones: whoever is refused is refused before the end.
+    hand_over(&guest, "s3cret", b"early").refused(409);
+    let begun = guest.send("POST", "/upgrade", &[], b"");
+    assert_eq!((begun.status, begun.header(WANTS_HEADER)), (200, Some(WANTS_PROGRAM)));
+    // One at a time.
+    guest.post("/upgrade", &json!({})).refused(409);
+    // Who is not the machine hands over nothing, and does not disturb.
+    for wrong in ["", "s3cre", "s3cretx", "other"] {
+        hand_over(&guest, wrong, b"#!/bin/sh\nexit 1\n").refused(404);
+    }
+    guest.send("PUT", PROGRAM_PATH, &[], b"anybody").refused(404);
+    assert_eq!(guest.get("/health").ok()["lastUpgrade"]["step"], "download");
+    assert_eq!(hand_over(&guest, "s3cret", &program()).status, 204);
+    let health = outcome(&guest);
+    assert_eq!(
+        (&health["lastUpgrade"]["status"], &health["upgradeCount"]),
+        (&json!("completed"), &json!(1)),
+        "{health}"
+    );
+    assert_eq!(health["lastUpgrade"]["bytesDownloaded"], program().len());
+    // The program that took over knows the machine as well; what is no program changes nothing.
+    guest.post("/upgrade", &json!({})).ok();
+    assert_eq!(hand_over(&guest, "s3cret", b"no program").status, 204);
+    let last = outcome(&guest)["lastUpgrade"].clone();
+    assert!(last["error"].as_str().unwrap().contains("cannot be run"), "{last}");
+    guest.post("/upgrade", &json!({"version": "9.9.9"})).ok();
+    hand_over(&guest, "s3cret", &program());
+    let last = outcome(&guest)["lastUpgrade"].clone();
+    assert!(last["error"].as_str().unwrap().contains("it is version"), "{last}");
+}
+
+#[test]
+fn the_machine_is_told_that_the_program_of_the_image_failed() {
+    let told = |start: Value| {
+        let directory = tempfile::tempdir().unwrap();
+        let settings = directory.path().join("settings");
+        let given = json!({"secret": "s3cret", "workdir": directory.path(), "start": start});
+        std::fs::write(&settings, given.to_string()).unwrap();
+        let guest = Guest::start_handed_over(&TcpListener::bind("127.0.0.1:0").unwrap(), &settings, directory);
+        guest.get(START_PATH).refused(404);
+        let answer = guest.send("GET", START_PATH, &[(SECRET_HEADER, "s3cret")], b"");
+        (answer.status, answer.text())
+    };
+    assert_eq!(told(json!(["/bin/sh", "-c", "exit 3"])), (200, "it ended with code 3".to_owned()));
+    assert_eq!(told(json!(["/bin/sh", "-c", "kill -9 $$"])), (200, "it was killed by signal 9".to_owned()));
+    let (status, why) = told(json!(["/nothing/here"]));
+    assert!(status == 200 && why.contains("failed to start"), "{why}");
+    assert_eq!(told(json!(["/bin/true"])), (204, String::new()));
+    assert_eq!(told(json!([])), (204, String::new()));
 }

@@ -10,6 +10,7 @@ mod dns;
 mod domains;
 mod fields;
 mod hostile;
+mod inside;
 mod killed;
 mod life;
 mod origins;

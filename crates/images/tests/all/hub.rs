@@ -35,7 +35,11 @@ ask "{\"code\": \"1\", \"context_id\": \"$id\"}"; says 'no such context'
 /// What must work inside of each image.
 const CHECKS: [(&str, &str); 8] = [
     ("holm/debian", "git --version && python3 -m venv /tmp/venv && curl --version && ip -V && jq --version"),
-    ("holm/base", "node --version && npm --version && npx --version"),
+    (
+        "holm/base",
+        "node --version && npm --version && npx --version && apk add --no-cache sqlite py3-requests && sqlite3 --version && \
+         ash -c 'source /etc/profile; function f() { [[ $1 == a ]] && type ls; }; f a' | grep /bin/ls",
+    ),
     ("holm/node", "pnpm --version && yarn --version"),
     ("holm/py-app", "python3 -c 'import fastapi, uvicorn' && uv --version"),
     ("holm/ts-app", "echo 'const a: number = 1; console.log(a)' >/tmp/a.ts && tsc --version && tsx /tmp/a.ts"),

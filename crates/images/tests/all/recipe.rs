@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use images::{Kitchen, Recipe, RecipeError};
@@ -79,4 +80,50 @@ fn a_tool_that_is_not_there_is_an_error() {
     let kitchen = Kitchen { mmdebstrap: "/missing".into(), ..Kitchen::new("bookworm") };
     let error = Fixture::new().store.make(&recipe(), &kitchen, |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::Start { .. }), "{error:?}");
+}
+
+/// What the front of apt asks of apt.
+fn asked_of_apt(folder: &Path, arguments: &str) -> String {
+    let asked = folder.join("asked");
+    for tool in ["apt-get", "apt-cache", "dpkg-query"] {
+        let said = format!("#!/bin/sh\necho {tool} \"$@\" >> {}\n", asked.display());
+        fs::write(folder.join(tool), said).unwrap();
+        fs::set_permissions(folder.join(tool), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::write(&asked, "").unwrap();
+    let front = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/base/apk");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("/bin/sh");
+    command.arg(front).args(arguments.split(' ')).env("PATH", path).env("APK_FRONT_GROUPS", folder.join("groups"));
+    assert!(command.status().unwrap().success(), "{arguments}");
+    fs::read_to_string(asked).unwrap()
+}
+
+#[test]
+fn packages_are_asked_for_by_the_names_of_another_distribution() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = |arguments: &str| asked_of_apt(folder.path(), arguments);
+    let installs = |names: &str| format!("apt-get -q update\napt-get -qy --no-install-recommends install {names}\n");
+    assert_eq!(
+        asked("add -U --no-cache build-base python3-dev py3-pip"),
+        installs("build-essential python3-dev python3-pip")
+    );
+    assert_eq!(asked("--update-cache add git=2.43-r0 curl bash libc6-compat"), installs("git curl bash"));
+    assert_eq!(asked("add -U libc6-compat"), "", "there is nothing to do");
+    assert_eq!(asked("update"), "apt-get -q update\n");
+    let group = asked("add -U --virtual .build-deps gcc musl-dev postgresql-dev");
+    assert_eq!(group, installs("gcc libc6-dev libpq-dev"));
+    let removed = "apt-get -qy --autoremove remove gcc libc6-dev libpq-dev jq\n";
+    assert_eq!(asked("del .build-deps jq"), removed);
+    assert_eq!(asked("del jq"), "apt-get -qy --autoremove remove jq\n");
+    assert!(asked("info -e git").starts_with("dpkg-query -W"));
+}
+
+#[test]
+fn the_images_of_applications_leave_the_first_start_to_their_user() {
+    for name in ["holm/nextjs", "holm/vite"] {
+        let recipe = Recipe::of(&reference(name)).unwrap().unwrap();
+        // A server of the image's own would hold the port and the lock of the one that is asked for.
+        assert!(recipe.config.entrypoint.is_none_or(|words| words.is_empty()), "{name}");
+    }
 }

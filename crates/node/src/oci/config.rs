@@ -4,7 +4,7 @@ use super::seccomp;
 use crate::launch::plan::{CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE};
 use crate::launch::tool::ROOT_FOLDER;
 use crate::seats::IDS_PER_INSTANCE;
-use crate::spec::{Spec, User};
+use crate::spec::{Medium, Spec, User};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -85,19 +85,25 @@ fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
     let max = format!("max={}", prepared.terminals);
     let terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &max];
     let mount = |kind: &str, at: &str, options: &[&str]| json!({ "type": kind, "source": kind, "destination": at, "options": options });
-    json!([
+    let mut mounts = vec![
         mount("proc", "/proc", &["nosuid", "noexec", "nodev"]),
         mount("tmpfs", "/dev", &["nosuid", "mode=0755", "size=64k"]),
         mount("devpts", "/dev/pts", &terminals),
         mount("tmpfs", "/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", &size]),
         mount("mqueue", "/dev/mqueue", &["nosuid", "noexec", "nodev"]),
-        {
+        json!({
             "type": "bind",
             "source": prepared.program,
             "destination": program_inside(spec),
             "options": ["bind", "ro", "nosuid", "nodev"],
-        },
-    ])
+        }),
+    ];
+    // Those on disk are refused before; the node has no file system to hand over.
+    for scratch in spec.scratch.iter().filter(|scratch| scratch.medium == Medium::Memory) {
+        let (size, access) = (format!("size={}m", scratch.size_mb), if scratch.read_only { "ro" } else { "rw" });
+        mounts.push(mount("tmpfs", &scratch.path, &["nosuid", "noexec", "nodev", "mode=0755", &size, access]));
+    }
+    Value::Array(mounts)
 }
 
 /// The groups have these limits already; a program that sets its own must not widen them.

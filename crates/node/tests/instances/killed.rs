@@ -70,7 +70,8 @@ fn make_without_end(machine: &Machine, node: &Node) {
             spec.writable = node::Writable::Disk { mb: 10 };
         }
         if round % 5 == 0 && machine.settings.backend == Backend::Direct {
-            spec.scratch = vec![node::Scratch { path: "/data".into(), size_mb: 4, read_only: false }];
+            spec.scratch =
+                vec![node::Scratch { path: "/data".into(), size_mb: 4, read_only: false, medium: node::Medium::Disk }];
         }
         node.create(&spec).unwrap();
         if round % 3 == 0 {

@@ -82,7 +82,8 @@ fn many_instances_leave_no_trace() {
             spec.writable = Writable::Disk { mb: 10 };
         }
         if round % 10 == 0 && machine.settings.backend == Backend::Direct {
-            spec.scratch = vec![Scratch { path: "/data".into(), size_mb: 4, read_only: false }];
+            spec.scratch =
+                vec![Scratch { path: "/data".into(), size_mb: 4, read_only: false, medium: node::Medium::Disk }];
         }
         node.create(&spec).unwrap();
         if round % 3 == 0 {

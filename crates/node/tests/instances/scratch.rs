@@ -1,11 +1,11 @@
 //! Folders of limited size: empty, held to their size, and gone with their instance.
 
 use crate::machine::{BACKEND, Machine, PATIENCE, await_that, run};
-use node::{CreateError, Exit, Scratch, Spec, User, Writable};
+use node::{CreateError, Exit, Medium, Scratch, Spec, User, Writable};
 use std::path::PathBuf;
 
 fn scratch(path: &str, size_mb: u32) -> Scratch {
-    Scratch { path: path.into(), size_mb, read_only: false }
+    Scratch { path: path.into(), size_mb, read_only: false, medium: Medium::Disk }
 }
 
 fn with(machine: &Machine, script: &str, scratch: Vec<Scratch>) -> Spec {
@@ -112,4 +112,17 @@ fn another_program_cannot_make_them_and_says_so() {
     let node = machine.open();
     let refused = node.create(&with(&machine, "true", vec![scratch("/data", 1)]));
     assert!(matches!(refused, Err(CreateError::NoScratch)));
+}
+
+#[test]
+fn a_folder_in_memory_is_held_to_its_size_too() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let script = "grep ' /var/secrets ' /proc/mounts | grep -c 'tmpfs.*nosuid,nodev,noexec'; \
+                  head -c 500000 /dev/zero > /var/secrets/x && echo kept; \
+                  head -c 2000000 /dev/zero > /var/secrets/x || echo full; stat -c '%u %a' /var/secrets";
+    let folder = Scratch { medium: Medium::Memory, ..scratch("/var/secrets", 1) };
+    let (_, text) = run(&node, &with(&machine, script, vec![folder]));
+    let said: Vec<_> = text.lines().filter(|line| !line.contains(':')).collect();
+    assert_eq!(said, ["1", "kept", "full", "0 755"], "{text}");
 }

@@ -1,0 +1,42 @@
+//! The program that the image starts by itself, and how the machine learns that it failed.
+
+use crate::guest::Guest;
+use crate::http::Answer;
+use crate::processes::{Plan, Process};
+use http::StatusCode;
+use std::io::Write;
+use std::sync::{Arc, OnceLock};
+use tokio::time::timeout;
+use types::guest::START_WATCH;
+
+/// What became of the start, if there was one: the process, or why there is none.
+#[derive(Default)]
+pub(crate) struct Start(OnceLock<Result<Arc<Process>, String>>);
+
+/// Starts what the image starts by itself. Without it the sandbox still serves, and the machine is told why.
+pub(crate) fn start(guest: &Arc<Guest>) {
+    let Some(plan) = Plan::of_image(guest, &guest.settings.start) else { return };
+    let started = guest.processes.start(guest, plan).map_err(|error| error.to_string());
+    if let Err(error) = &started {
+        let _ = writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
+    }
+    // Nothing else starts it.
+    let _ = guest.start.0.set(started);
+}
+
+/// Answers as soon as the program has failed, or when it did not in time.
+pub(crate) async fn failure(guest: &Guest) -> Answer {
+    let failure = match guest.start.0.get() {
+        None => None,
+        Some(Err(why)) => Some(why.clone()),
+        Some(Ok(process)) => {
+            // One that goes on has not failed.
+            let _ = timeout(START_WATCH, process.ended()).await;
+            process.failure()
+        }
+    };
+    match failure {
+        Some(why) => Answer::new(StatusCode::OK, "text/plain; charset=utf-8", why),
+        None => Answer::empty(StatusCode::NO_CONTENT),
+    }
+}

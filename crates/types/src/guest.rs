@@ -1,0 +1,29 @@
+//! What a machine and the first program of an instance say to each other beside the work that an instance may be for.
+//!
+//! A program that is to be replaced by the one that the server has:
+//!
+//! ```text
+//! caller ── POST /upgrade ──▶ program ── answer with WANTS_HEADER ──▶ gateway ── tells the machine
+//!                             program ◀── PUT PROGRAM_PATH, with the secret of the instance ── machine
+//! ```
+//!
+//! So the program comes over the way on which the instance is served, and nothing in it needs a way out. Whatever runs in the
+//! instance could dial the same socket, so the machine shows a secret.
+
+use std::time::Duration;
+
+/// In an answer: the program waits for a newer one. The gateway takes it out.
+pub const WANTS_HEADER: &str = "x-holm-wants";
+/// Its value.
+pub const WANTS_PROGRAM: &str = "guest-program";
+/// Where the machine puts the program.
+pub const PROGRAM_PATH: &str = "/upgrade/program";
+/// Where the machine learns why the program failed that the image starts by itself. The answer is a text, or empty when it
+/// did not fail within [`START_WATCH`].
+pub const START_PATH: &str = "/machine/start";
+/// So soon after its start a program of the image is watched for its failure.
+pub const START_WATCH: Duration = Duration::from_secs(60);
+/// Bytes of the text.
+pub const START_FAILURE_BYTES_MAX: usize = 4 << 10;
+/// The header that carries the secret of the instance.
+pub const SECRET_HEADER: &str = "x-holm-machine";
