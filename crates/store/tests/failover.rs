@@ -1,5 +1,5 @@
 //! A standby takes the place of the database's server, without the last that was written.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 
