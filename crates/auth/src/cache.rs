@@ -44,7 +44,7 @@ impl Cache {
         }
         let mut known = self.known.write();
         let entry = known.old.remove(credential)?;
-        known.insert(credential.clone(), entry.clone());
+        known.insert(*credential, entry.clone());
         Some(entry)
     }
 
