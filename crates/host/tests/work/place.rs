@@ -50,6 +50,10 @@ impl Guard for Nobody {
     fn admit<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async { Err(Refused::Unknown) })
     }
+
+    fn changes(&self) -> tokio::sync::watch::Receiver<()> {
+        tokio::sync::watch::Sender::new(()).subscribe()
+    }
 }
 
 fn world() -> World {
