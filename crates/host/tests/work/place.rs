@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use types::{Timestamp, World};
 
 /// Its entry point is a shell that takes a script as its argument.
@@ -51,8 +51,8 @@ impl Guard for Nobody {
         Box::pin(async { Err(Refused::Unknown) })
     }
 
-    fn changes(&self) -> tokio::sync::watch::Receiver<()> {
-        tokio::sync::watch::Sender::new(()).subscribe()
+    fn changes(&self) -> watch::Receiver<()> {
+        watch::Sender::new(()).subscribe()
     }
 }
 
