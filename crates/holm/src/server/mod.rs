@@ -51,6 +51,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let started = Instant::now();
     process::prepare();
     let observation = Observation::start(&config).await?;
+    config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let certificates = Certificates::open(&config.server)?;
     let listener = Listener::bind(&config.server, certificates.as_ref(), Gate::new(&config)).await?;
     let addresses = Addresses::open(&config, &listener).await?;
