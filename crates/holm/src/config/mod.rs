@@ -433,6 +433,7 @@ pub(crate) struct Catalogue {
 pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) level: String,
+    pub(crate) refusals_per_second: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -19,6 +19,7 @@ mod machine;
 mod observe;
 mod probes;
 mod process;
+mod refusals;
 mod serve;
 pub(crate) mod setup;
 mod tls;
@@ -37,6 +38,7 @@ use front::Front;
 use jobs::logs::Logs;
 use observe::Observation;
 use probes::Probes;
+use refusals::Refusals;
 use serve::{Ending, Listener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +75,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         request_timeout: config.server.request_timeout.0,
     };
     let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
-    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone() };
+    let refusals = Refusals::new(&config.log, config.gateway.trust_forwarded);
+    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone(), refusals };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }

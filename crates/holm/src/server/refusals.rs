@@ -1,0 +1,159 @@
+//! The log of what was refused for want of credentials, rights or room, and of workloads that did not answer.
+//!
+//! Its target is `refusals`, so that `log.level` chooses: `info,refusals=warn` leaves out what callers did, and
+//! `info,refusals=off` all of it. Strangers can cause such lines, so there is a limit to them.
+
+use crate::config::Log;
+use gateway::Peer;
+use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use parking_lot::Mutex;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use types::error::Refusal;
+
+const TARGET: &str = "refusals";
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REQUEST_ID: &str = "x-request-id";
+/// These paths hold no secret and tell what was wanted; of others, the name of the operation is told.
+const PLAIN_PATHS: [&str; 3] = ["/oauth/", "/v0/oauth/", "/login/"];
+
+#[derive(Clone)]
+pub(crate) struct Refusals {
+    lines: Arc<Mutex<Lines>>,
+    started: Instant,
+    trust_forwarded: bool,
+}
+
+/// What of a request is needed when it turns out to be refused.
+pub(crate) struct Seen {
+    from: Option<IpAddr>,
+    method: Method,
+    uri: Uri,
+}
+
+impl Refusals {
+    pub(crate) fn new(log: &Log, trust_forwarded: bool) -> Self {
+        let lines = Lines { per_second: log.refusals_per_second, second: 0, written: 0, left_out: 0 };
+        Self { lines: Arc::new(Mutex::new(lines)), started: Instant::now(), trust_forwarded }
+    }
+
+    pub(crate) fn see<B>(&self, request: &Request<B>) -> Seen {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
+        let forwarded = self.trust_forwarded.then(|| forwarded(request.headers())).flatten();
+        Seen { from: forwarded.or(peer), method: request.method().clone(), uri: request.uri().clone() }
+    }
+
+    pub(crate) fn log<B>(&self, seen: &Seen, response: &Response<B>) {
+        let Some(refusal) = response.extensions().get::<Refusal>() else { return };
+        let Admitted { line, left_out } = self.lines.lock().admit(self.started.elapsed().as_secs());
+        if left_out > 0 {
+            tracing::warn!(target: TARGET, left_out, "more was refused than is logged (log.refusals_per_second)");
+        }
+        if !line {
+            return;
+        }
+        let status = response.status();
+        let from = seen.from.map(tracing::field::display);
+        let method = seen.method.as_str();
+        let operation = refusal.operation.as_deref().or_else(|| plain(seen.uri.path()));
+        let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        let (reason, status_code) = (refusal.reason, status.as_u16());
+        // Its text may hold what a caller chose: as a field it is quoted, so that it cannot begin a line of its own.
+        let message = refusal.message.as_str();
+        if status.is_server_error() {
+            tracing::warn!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "failed");
+        } else {
+            tracing::info!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "refused");
+        }
+    }
+}
+
+/// The address that the proxy in front has added, behind those that callers may have made up.
+fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
+    headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
+}
+
+fn plain(path: &str) -> Option<&str> {
+    PLAIN_PATHS.iter().any(|start| path.starts_with(start)).then_some(path)
+}
+
+/// Counts the lines of each second.
+#[derive(Debug)]
+struct Lines {
+    per_second: u32,
+    second: u64,
+    written: u32,
+    left_out: u64,
+}
+
+struct Admitted {
+    line: bool,
+    /// Of seconds that are over.
+    left_out: u64,
+}
+
+impl Lines {
+    fn admit(&mut self, second: u64) -> Admitted {
+        let mut left_out = 0;
+        if second != self.second {
+            (self.second, self.written) = (second, 0);
+            left_out = std::mem::take(&mut self.left_out);
+        }
+        let line = self.written < self.per_second;
+        if line {
+            self.written += 1;
+        } else {
+            self.left_out += 1;
+        }
+        Admitted { line, left_out }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_the_address_that_the_proxy_saw_is_believed() {
+        let from = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(FORWARDED_FOR, value.parse().unwrap());
+            }
+            forwarded(&headers).map(|address| address.to_string())
+        };
+        assert_eq!(from(&["10.0.0.1, 192.0.2.7"]).as_deref(), Some("192.0.2.7"));
+        assert_eq!(from(&["10.0.0.1", "2001:db8::1"]).as_deref(), Some("2001:db8::1"));
+        assert_eq!(from(&["192.0.2.7, somebody"]), None);
+    }
+
+    #[test]
+    fn paths_that_may_hold_secrets_are_not_told() {
+        assert_eq!(plain("/oauth/sign-in"), Some("/oauth/sign-in"));
+        assert_eq!(plain("/v0/sandboxes/box/previews/main/tokens/value"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_written_or_counted_and_no_second_has_too_many(
+            steps in proptest::collection::vec(0_u64..3, 1..200), per_second in 0_u32..5
+        ) {
+            let mut lines = Lines { per_second, second: 0, written: 0, left_out: 0 };
+            let (mut now, mut written, mut left_out, mut this_second) = (0, 0, 0, 0);
+            for step in &steps {
+                if *step > 0 {
+                    this_second = 0;
+                }
+                now += step;
+                let admitted = lines.admit(now);
+                left_out += admitted.left_out;
+                this_second += u32::from(admitted.line);
+                written += u64::from(admitted.line);
+                prop_assert!(this_second <= per_second);
+            }
+            prop_assert_eq!(written + left_out + lines.left_out, steps.len() as u64);
+        }
+    }
+}
