@@ -24,6 +24,7 @@ mod serve;
 pub(crate) mod setup;
 mod tls;
 
+use crate::commands::up::Greeting;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -49,7 +50,7 @@ use types::World;
 
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 
-pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
+pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Error> {
     let started = Instant::now();
     process::prepare();
     let observation = Observation::start(&config).await?;
@@ -60,7 +61,7 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
     let world = world::system();
-    first_start::greet(&config, &store, &world, &urls.public).await?;
+    first_start::greet(&config, &store, &world, &addresses, greeting).await?;
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
