@@ -194,6 +194,7 @@ impl Error {
             Self::Refused(_)
             | Self::Spent { .. }
             | Self::Quota { .. }
+            | Self::OverShare(_)
             | Self::TooLarge { .. }
             | Self::TooMany { .. }
             | Self::NoSlots(_) => true,
