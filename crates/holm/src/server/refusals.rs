@@ -18,6 +18,9 @@ const REQUEST_ID: &str = "x-request-id";
 /// These paths hold no secret and tell what was wanted; of others, the name of the operation is told.
 const PLAIN_PATHS: [&str; 3] = ["/oauth/", "/v0/oauth/", "/login/"];
 
+/// Bytes of a text that may be as long as its caller likes.
+const TEXT_BYTES_MAX: usize = 256;
+
 #[derive(Clone)]
 pub(crate) struct Refusals {
     lines: Arc<Mutex<Lines>>,
@@ -56,11 +59,11 @@ impl Refusals {
         let status = response.status();
         let from = seen.from.map(tracing::field::display);
         let method = seen.method.as_str();
-        let operation = refusal.operation.as_deref().or_else(|| plain(seen.uri.path()));
+        let operation = refusal.operation.as_deref().or_else(|| plain(seen.uri.path())).map(short);
         let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         let (reason, status_code) = (refusal.reason, status.as_u16());
         // Its text may hold what a caller chose: as a field it is quoted, so that it cannot begin a line of its own.
-        let message = refusal.message.as_str();
+        let message = short(&refusal.message);
         if status.is_server_error() {
             tracing::warn!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "failed");
         } else {
@@ -76,6 +79,12 @@ fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
 
 fn plain(path: &str) -> Option<&str> {
     PLAIN_PATHS.iter().any(|start| path.starts_with(start)).then_some(path)
+}
+
+fn short(text: &str) -> &str {
+    let ends = text.char_indices().map(|(at, character)| at + character.len_utf8());
+    let end = ends.take_while(|end| *end <= TEXT_BYTES_MAX).last();
+    &text[..end.unwrap_or_default()]
 }
 
 /// Counts the lines of each second.
@@ -136,6 +145,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_text_is_cut_to_its_start(text in "\\PC{0,400}") {
+            let cut = short(&text);
+            prop_assert!(text.starts_with(cut) && cut.len() <= TEXT_BYTES_MAX);
+            prop_assert!(cut.len() == text.len() || cut.len() + 4 > TEXT_BYTES_MAX);
+        }
+
         #[test]
         fn every_line_is_written_or_counted_and_no_second_has_too_many(
             steps in proptest::collection::vec(0_u64..3, 1..200), per_second in 0_u32..5
