@@ -189,17 +189,13 @@ impl Error {
 
     /// What the log is told. Other mistakes of callers are their own business, and what broke inside is logged with its cause.
     fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
-        let refuses = match self {
-            Self::Denied(_) => status.is_client_error(),
-            Self::Refused(_)
-            | Self::Spent { .. }
-            | Self::Quota { .. }
-            | Self::OverShare(_)
-            | Self::TooLarge { .. }
-            | Self::TooMany { .. }
-            | Self::NoSlots(_) => true,
-            _ => false,
-        };
+        let refuses = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        let refuses = refuses.contains(&status) || matches!(self, Self::Quota { .. } | Self::OverShare(_));
         refuses.then(|| Refusal::new(name, self.message()))
     }
 

@@ -1,6 +1,6 @@
 //! The first question of both listeners: the management side or the data plane?
 
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Seen};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -21,7 +21,7 @@ pub(crate) struct Front {
 impl Front {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let is_content = request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
-        let seen = self.refusals.see(&request);
+        let seen = Seen::of(&request);
         let response = match &self.gateway {
             // The listener for content leads to nothing of the server's own.
             Some(gateway) if is_content || gateway.takes(&request) => gateway.serve(request).await.map(Body::new),

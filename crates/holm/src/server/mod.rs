@@ -76,7 +76,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         request_timeout: config.server.request_timeout.0,
     };
     let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
-    let refusals = Refusals::new(&config.log, config.gateway.trust_forwarded);
+    let refusals = Refusals::new(&config.log);
     let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone(), refusals };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;

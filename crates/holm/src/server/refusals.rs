@@ -4,16 +4,14 @@
 //! `info,refusals=off` all of it. Strangers can cause such lines, so there is a limit to them.
 
 use crate::config::Log;
-use gateway::Peer;
-use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use http::{Method, Request, Response, Uri};
 use parking_lot::Mutex;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use types::Remote;
 use types::error::Refusal;
 
 const TARGET: &str = "refusals";
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID: &str = "x-request-id";
 /// These paths hold no secret and tell what was wanted; of others, the name of the operation is told.
 const PLAIN_PATHS: [&str; 3] = ["/oauth/", "/v0/oauth/", "/login/"];
@@ -25,26 +23,26 @@ const TEXT_BYTES_MAX: usize = 256;
 pub(crate) struct Refusals {
     lines: Arc<Mutex<Lines>>,
     started: Instant,
-    trust_forwarded: bool,
 }
 
 /// What of a request is needed when it turns out to be refused.
 pub(crate) struct Seen {
-    from: Option<IpAddr>,
+    from: Option<Remote>,
     method: Method,
     uri: Uri,
 }
 
-impl Refusals {
-    pub(crate) fn new(log: &Log, trust_forwarded: bool) -> Self {
-        let lines = Lines { per_second: log.refusals_per_second, second: 0, written: 0, left_out: 0 };
-        Self { lines: Arc::new(Mutex::new(lines)), started: Instant::now(), trust_forwarded }
+impl Seen {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        let from = request.extensions().get::<Remote>().copied();
+        Self { from, method: request.method().clone(), uri: request.uri().clone() }
     }
+}
 
-    pub(crate) fn see<B>(&self, request: &Request<B>) -> Seen {
-        let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
-        let forwarded = self.trust_forwarded.then(|| forwarded(request.headers())).flatten();
-        Seen { from: forwarded.or(peer), method: request.method().clone(), uri: request.uri().clone() }
+impl Refusals {
+    pub(crate) fn new(log: &Log) -> Self {
+        let lines = Lines { per_second: log.refusals_per_second, second: 0, written: 0, left_out: 0 };
+        Self { lines: Arc::new(Mutex::new(lines)), started: Instant::now() }
     }
 
     pub(crate) fn log<B>(&self, seen: &Seen, response: &Response<B>) {
@@ -70,11 +68,6 @@ impl Refusals {
             tracing::info!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "refused");
         }
     }
-}
-
-/// The address that the proxy in front has added, behind those that callers may have made up.
-fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
-    headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim().parse().ok()
 }
 
 fn plain(path: &str) -> Option<&str> {
@@ -123,20 +116,6 @@ impl Lines {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn only_the_address_that_the_proxy_saw_is_believed() {
-        let from = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(FORWARDED_FOR, value.parse().unwrap());
-            }
-            forwarded(&headers).map(|address| address.to_string())
-        };
-        assert_eq!(from(&["10.0.0.1, 192.0.2.7"]).as_deref(), Some("192.0.2.7"));
-        assert_eq!(from(&["10.0.0.1", "2001:db8::1"]).as_deref(), Some("2001:db8::1"));
-        assert_eq!(from(&["192.0.2.7, somebody"]), None);
-    }
 
     #[test]
     fn paths_that_may_hold_secrets_are_not_told() {
