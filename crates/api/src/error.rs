@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
-use types::error::ErrorBody;
+use types::error::{ErrorBody, Refusal};
 use types::version::UnknownVersion;
 use types::{KindName, Problems};
 
@@ -187,6 +187,18 @@ impl Error {
         }
     }
 
+    /// What the log is told. Other mistakes of callers are their own business, and what broke inside is logged with its cause.
+    fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
+        let refuses = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        let refuses = refuses.contains(&status) || matches!(self, Self::Quota { .. } | Self::OverShare(_));
+        refuses.then(|| Refusal::new(name, self.message()))
+    }
+
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
@@ -232,6 +244,9 @@ impl IntoResponse for Error {
         };
         let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
         *response.status_mut() = status;
+        if let Some(refusal) = self.refusal(status, name) {
+            response.extensions_mut().insert(refusal);
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after_s() {

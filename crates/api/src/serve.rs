@@ -15,6 +15,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
+use types::error::Refusal;
 
 const PREFIXES: [(Base, &[&str]); 2] = [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
 
@@ -87,6 +88,9 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
     let mut response = (operation.run)(app.clone(), request).instrument(span.clone()).await;
     if routed && response.status().is_success() {
         fleet::told(&app).await;
+    }
+    if let Some(refusal) = response.extensions_mut().get_mut::<Refusal>() {
+        refusal.operation = Some(operation.line.id.clone());
     }
     let status = response.status().as_u16();
     let seconds = started.elapsed().as_secs_f64();

@@ -37,6 +37,19 @@ pub fn create_of_service_account(
 }
 
 pub(crate) fn create_for(tx: &mut Tx<'_>, subject: Subject, new: NewKey, by: &str) -> Result<(ApiKey, String), Error> {
+    let value = secrets::new_api_key(tx.world());
+    let key = create_with(tx, subject, new, by, &value)?;
+    Ok((key, value))
+}
+
+/// Makes a key of a value that was drawn before.
+pub(crate) fn create_with(
+    tx: &mut Tx<'_>,
+    subject: Subject,
+    new: NewKey,
+    by: &str,
+    value: &str,
+) -> Result<ApiKey, Error> {
     let now = tx.world().now();
     let expires_in = new.expires_in.filter(|text| !text.is_empty());
     let life_s = expires_in.as_deref().map(duration::parse_s).transpose();
@@ -44,10 +57,9 @@ pub(crate) fn create_for(tx: &mut Tx<'_>, subject: Subject, new: NewKey, by: &st
     if api_keys::list(tx, &subject)?.len() >= PER_SUBJECT_MAX {
         return Err(Error::TooMany { what: "API keys", limit: PER_SUBJECT_MAX });
     }
-    let value = secrets::new_api_key(tx.world());
     let key = ApiKey {
         id: ApiKeyId::new(tx.world()),
-        digest: Digest::of(&value),
+        digest: Digest::of(value),
         name: new.name,
         subject,
         expires_in,
@@ -56,7 +68,7 @@ pub(crate) fn create_for(tx: &mut Tx<'_>, subject: Subject, new: NewKey, by: &st
         created_by: by.to_owned(),
     };
     api_keys::create(tx, &key)?;
-    Ok((key, value))
+    Ok(key)
 }
 
 /// The caller's own keys.

@@ -2,11 +2,11 @@
 
 use crate::passwords::Passwords;
 use crate::workspaces::{NewWorkspace, fresh};
-use crate::{Error, Role, Subject, api_keys, people};
+use crate::{Error, Role, Subject, api_keys, people, secrets};
 use std::fmt;
 use store::identity::accounts::Account;
 use store::identity::users::{Address, User};
-use store::identity::{accounts, members, users, workspaces};
+use store::identity::{self, Digest, accounts, members, users, workspaces};
 use store::{Store, Tx};
 use types::World;
 use types::ids::{AccountId, UserId};
@@ -33,7 +33,8 @@ impl Default for Wishes {
     }
 }
 
-/// What was made, to be shown once.
+/// What a first start makes, to be shown once.
+#[derive(Clone)]
 pub struct FirstStart {
     pub account: AccountId,
     pub email: String,
@@ -48,43 +49,71 @@ impl fmt::Debug for FirstStart {
     }
 }
 
-/// Makes an account, its admin, a workspace and an API key, unless there is an account: then `None`.
-/// All of it is one transaction, so a crash leaves all or nothing.
-pub async fn first_start(store: &Store, world: &World, wishes: Wishes) -> Result<Option<FirstStart>, Error> {
+/// All that a first start will make, drawn before anything is made: so it can be put into a safe place first.
+#[derive(Clone)]
+pub struct Plan {
+    pub first: FirstStart,
+    wishes: Wishes,
+    hash: String,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan").field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+/// Plans an account, its admin, a workspace and an API key, unless there is an account: then `None`.
+pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option<Plan>, Error> {
     if store.read(accounts::any).await? {
         return Ok(None);
     }
     let email = people::check_email(&wishes.email)?;
     let password = world.random_text(20);
     let hash = Passwords::new().hash(password.clone(), world).await?;
+    let (account, workspace) = (AccountId::new(world), wishes.workspace.clone());
+    let api_key = secrets::new_api_key(world);
+    Ok(Some(Plan { first: FirstStart { account, email, password, workspace, api_key }, wishes, hash }))
+}
+
+/// Makes what was planned, in one transaction, so that a crash leaves all or nothing. `false`: another server was faster.
+pub async fn carry_out(store: &Store, plan: &Plan) -> Result<bool, Error> {
+    let plan = plan.clone();
     let made = store
         .write(move |tx| {
             if accounts::any(tx)? {
-                return Ok(None);
+                return Ok(false);
             }
-            let (account, api_key) = make(tx, &wishes, &email, &hash)?;
-            let (email, password, workspace) = (email.clone(), password.clone(), wishes.workspace.clone());
-            Ok(Some(FirstStart { account, email, password, workspace, api_key }))
+            make(tx, &plan)?;
+            Ok(true)
         })
         .await;
     match made {
-        // Another server was faster.
-        Err(Error::Store(store::Error::Duplicate { .. })) => Ok(None),
+        Err(Error::Store(store::Error::Duplicate { .. })) => Ok(false),
         made => made,
     }
 }
 
-fn make(tx: &mut Tx<'_>, wishes: &Wishes, email: &str, hash: &str) -> Result<(AccountId, String), Error> {
-    let (world, now) = (tx.world().clone(), tx.world().now());
-    let account = Account {
-        id: AccountId::new(&world),
-        name: wishes.account.clone(),
-        plan: wishes.plan.clone(),
-        created_at: now,
-    };
+/// Plans and makes, for those who keep what was made no safer than in memory.
+pub async fn first_start(store: &Store, world: &World, wishes: Wishes) -> Result<Option<FirstStart>, Error> {
+    let Some(plan) = plan(store, world, wishes).await? else { return Ok(None) };
+    Ok(carry_out(store, &plan).await?.then_some(plan.first))
+}
+
+/// Whether a key is one of this server's: what was planned by a start that was cut off may have been made or not.
+pub async fn knows_key(store: &Store, value: &str) -> Result<bool, Error> {
+    let digest = Digest::of(value);
+    Ok(store.read(move |tx| identity::api_keys::find_by_digest(tx, &digest)).await?.is_some())
+}
+
+fn make(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), Error> {
+    let Plan { first, wishes, hash } = plan;
+    let (world, now, email) = (tx.world().clone(), tx.world().now(), &first.email);
+    let account =
+        Account { id: first.account.clone(), name: wishes.account.clone(), plan: wishes.plan.clone(), created_at: now };
     let user = User {
         id: UserId::new(&world),
-        email: email.to_owned(),
+        email: email.clone(),
         given_name: String::new(),
         family_name: String::new(),
         address: Address::Proven,
@@ -98,6 +127,6 @@ fn make(tx: &mut Tx<'_>, wishes: &Wishes, email: &str, hash: &str) -> Result<(Ac
     workspaces::create(tx, &workspace)?;
     members::add(tx, &workspace.id, &user.id, Role::Admin, None, email)?;
     let key = api_keys::NewKey { name: "first".into(), expires_in: None };
-    let (_, value) = api_keys::create_for(tx, Subject::User(user.id), key, email)?;
-    Ok((account.id, value))
+    api_keys::create_with(tx, Subject::User(user.id), key, email, &first.api_key)?;
+    Ok(())
 }

@@ -10,6 +10,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 use types::Timestamp;
+use types::error::Refusal;
 
 /// Seconds after which a caller may try again, where nothing better is known.
 const RETRY_AFTER_S: u64 = 1;
@@ -205,6 +206,9 @@ impl Problem {
         }});
         let mut response = Response::new(Body::own(body.to_string()));
         *response.status_mut() = status;
+        if refuses_or_fails(status) {
+            response.extensions_mut().insert(Refusal::new(code, self.to_string()));
+        }
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(headers::SOURCE, HeaderValue::from_static("platform"));
@@ -216,4 +220,11 @@ impl Problem {
         }
         response
     }
+}
+
+/// What the log is told of: addresses that lead nowhere are the callers' own business.
+fn refuses_or_fails(status: StatusCode) -> bool {
+    let refuses =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS];
+    status.is_server_error() || refuses.contains(&status)
 }

@@ -6,8 +6,16 @@ use std::io;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    /// The words of the command line make no sense, whatever there is.
     #[error("{0}")]
     Usage(String),
+    /// They do, but what they name is not there.
+    #[error("{0}")]
+    Absent(String),
+    #[error("{0}")]
+    Taken(String),
+    #[error("{0}")]
+    NoCredentials(String),
     #[error(transparent)]
     Settings(#[from] config::Error),
     #[error("{place}: {message}")]
@@ -44,7 +52,9 @@ impl Error {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Settings(_) | Self::ContextFile { .. } => Exit::Settings,
-            Self::NotSignedIn => Exit::SignIn,
+            Self::NotSignedIn | Self::NoCredentials(_) => Exit::SignIn,
+            Self::Absent(_) => Exit::NotFound,
+            Self::Taken(_) => Exit::Conflict,
             Self::Answer { status, .. } => Exit::of_status(*status),
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::NotHolm { .. } | Self::NotServed(_) => Exit::Server,

@@ -1,4 +1,4 @@
-//! How a command ends. Scripts rely on the numbers: docs/command-line.md lists them.
+//! How a command ends. Scripts rely on the numbers: docs/command-line.md lists them. Each means one thing.
 
 use std::process::ExitCode;
 
@@ -29,14 +29,11 @@ pub(crate) enum Exit {
     Refused = 11,
     /// Too many requests; try again later.
     Throttled = 12,
-    /// What was waited for was cancelled. Told by [`CANCELLED`], which means something else of other commands.
-    Cancelled,
+    /// What was waited for was cancelled.
+    Cancelled = 13,
     /// Somebody did not want to wait any longer.
     Interrupted = 130,
 }
-
-/// The number of [`Exit::Cancelled`]: `holm run` counts 0, 1, 2.
-const CANCELLED: u8 = 2;
 
 impl Exit {
     pub(crate) fn of_status(status: http::StatusCode) -> Self {
@@ -54,9 +51,6 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Cancelled => Self::from(CANCELLED),
-            other => Self::from(other as u8),
-        }
+        Self::from(exit as u8)
     }
 }

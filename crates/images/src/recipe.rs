@@ -256,6 +256,27 @@ mod tests {
         assert!(Recipe::of(&"blaxel/unheard-of".parse().unwrap()).unwrap().is_none());
     }
 
+    /// Whoever copies an example from the documents has its image, or has just made it.
+    #[test]
+    fn images_that_the_documents_use_are_there() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+        let mut seen = 0;
+        for page in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let text = fs::read_to_string(&page).unwrap();
+            for (at, found) in text.match_indices("image").filter(|_| page.extension().is_some_and(|end| end == "md")) {
+                let value = text[at + found.len()..].trim_start_matches(['"', ':', ' ', '=']);
+                let name = value.split(|c| !is_part(c)).next().unwrap_or_default();
+                if ["holm/", "blaxel/"].iter().any(|start| name.starts_with(start)) {
+                    let recipe = Recipe::of(&name.parse().unwrap()).unwrap();
+                    assert!(recipe.is_some(), "{} names {name}", page.display());
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 0);
+    }
+
     #[test]
     fn names_that_are_no_packages_are_refused() {
         for name in ["", "-o", "a,b", "a b", "A", "$(x)"] {

@@ -58,6 +58,7 @@ pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use probe::{Finding, probe};
+pub use seats::IDS_PER_INSTANCE;
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use spec::{FirstProcess, Id, Medium, Owner, Program, Scratch, Spec, SpecError, User, Writable};
 pub use state::{Exit, State};

@@ -16,29 +16,40 @@ pub struct Finding {
     pub what: &'static str,
     /// Without it, no instance can be made.
     pub needed: bool,
+    /// What to do where it is missing, if an instance can be made without it.
+    pub help: &'static str,
     pub works: bool,
     pub detail: String,
 }
 
 /// Tries the parts of an instance, one by one. Leaves nothing behind.
 pub fn probe() -> Vec<Finding> {
-    let try_out = |what, needed, result: io::Result<String>| match result {
-        Ok(detail) => Finding { what, needed, works: true, detail },
-        Err(error) => Finding { what, needed, works: false, detail: error.to_string() },
+    let finding = |what, help: Option<&'static str>, result: io::Result<String>| {
+        let (works, detail) = result.map_or_else(|error| (false, error.to_string()), |detail| (true, detail));
+        Finding { what, needed: help.is_none(), help: help.unwrap_or_default(), works, detail }
     };
+    let need = |what, result| finding(what, None, result);
+    let try_out = |what, help, result| finding(what, Some(help), result);
     let made = |result: io::Result<_>| result.map(|_: rustix::fd::OwnedFd| "can be made".to_owned());
     vec![
-        try_out("control groups", true, control_groups()),
-        try_out("user namespaces", true, made(make_users(PROBE_ROOT))),
-        try_out("network namespaces", true, network_namespace()),
-        try_out("devices", true, made(disk::make_devices())),
-        try_out("layers with shifted owners", true, shifted_layer()),
-        try_out("firewall (nft)", false, firewall()),
-        try_out("folders of limited size (mkfs.ext4, loop devices)", false, scratch::try_out(PROBE_ROOT)),
-        try_out("another program to start instances (runc)", false, runc()),
-        try_out("memory that can be written out (swap)", false, swap()),
+        need("control groups", control_groups()),
+        need("user namespaces", made(make_users(PROBE_ROOT))),
+        need("network namespaces", network_namespace()),
+        need("devices", made(disk::make_devices())),
+        need("layers with shifted owners", shifted_layer()),
+        try_out("firewall (nft)", FIREWALL_HELP, firewall()),
+        try_out("folders of limited size (mkfs.ext4, loop devices)", FOLDERS_HELP, scratch::try_out(PROBE_ROOT)),
+        try_out("another program to start instances (runc)", RUNC_HELP, runc()),
+        try_out("memory that can be written out (swap)", SWAP_HELP, swap()),
     ]
 }
+
+const FIREWALL_HELP: &str = "apt-get install nftables";
+const FOLDERS_HELP: &str =
+    "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
+const RUNC_HELP: &str = "apt-get install runc, if `node.backend` is to be \"runc\"";
+const SWAP_HELP: &str = "sandboxes that sleep keep their memory without it: make a swap file with fallocate -l 8G /swapfile, \
+     chmod 600 /swapfile, mkswap /swapfile and swapon /swapfile, and name it in /etc/fstab";
 
 /// Ids far above those of anybody, for a namespace that nothing runs in.
 const PROBE_ROOT: u32 = 4_000_000_000;
@@ -77,4 +88,18 @@ fn runc() -> io::Result<String> {
 fn swap() -> io::Result<String> {
     let areas = read_to_string("/proc/swaps")?.lines().count().saturating_sub(1);
     if areas == 0 { Err(io::Error::other("there is no swap")) } else { Ok(format!("{areas} areas")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_can_be_done_without_says_what_brings_it() {
+        for finding in probe() {
+            assert_eq!(finding.needed, finding.help.is_empty(), "{finding:?}");
+        }
+        let swap = probe().into_iter().find(|finding| finding.what.contains("swap")).unwrap();
+        assert!(swap.help.contains("mkswap"), "{swap:?}");
+    }
 }

@@ -15,7 +15,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub(crate) const IDS_PER_INSTANCE: u32 = 65_536;
+/// User ids of one instance, from the one that its root has outside.
+pub const IDS_PER_INSTANCE: u32 = 65_536;
 /// Numbers that are tried when the kernel still holds the network of the one before.
 const TRIES: usize = 16;
 

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::json;
+use types::error::Refusal;
 
 pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
     let authorization = authorization(&headers);
@@ -73,6 +74,12 @@ fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
 
 /// With status 401 only where the standard insists: for clients that tried the `Authorization` header.
 fn refused(fault: Fault, by_header: bool) -> Response {
+    // A device that asks again and again whether its person has confirmed is not refused.
+    let waits = |code| matches!(code, Code::AuthorizationPending | Code::SlowDown);
+    let told = match &fault {
+        Fault::Refused { code, description } if !waits(*code) => Some(Refusal::new(code.name(), description.clone())),
+        _ => None,
+    };
     let (status, error, description) = match fault {
         Fault::Refused { code: Code::InvalidClient, description } if by_header => {
             (StatusCode::UNAUTHORIZED, Code::InvalidClient.name(), description)
@@ -86,6 +93,9 @@ fn refused(fault: Fault, by_header: bool) -> Response {
     });
     let mut response = json_answer(&body);
     *response.status_mut() = status;
+    if let Some(refusal) = told {
+        response.extensions_mut().insert(refusal);
+    }
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"holm\""));
     }

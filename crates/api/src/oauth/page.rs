@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use maud::{DOCTYPE, Markup, html};
+use types::error::Refusal;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -40,8 +41,21 @@ pub(super) fn page_leading_to(
     };
     let mut response = guarded(Response::new(Body::from(markup.into_string())), destination);
     *response.status_mut() = status;
+    if let Some(reason) = reason(status) {
+        response.extensions_mut().insert(Refusal::new(reason, title));
+    }
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response
+}
+
+/// The name under which the log is told of a refused page. Other pages are none of its business.
+fn reason(status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::UNAUTHORIZED => Some("unauthorized"),
+        StatusCode::FORBIDDEN => Some("forbidden"),
+        StatusCode::TOO_MANY_REQUESTS => Some("too_many_requests"),
+        _ => None,
+    }
 }
 
 /// Something is wrong, and what to do about it.

@@ -67,7 +67,8 @@ impl Contexts {
                 Some(PathBuf::from(folder).join(below).join("config.yaml"))
             })
             .ok_or_else(|| {
-                Error::Usage("neither HOME nor XDG_CONFIG_HOME is set, so there is no place for credentials".into())
+                let message = "neither HOME nor XDG_CONFIG_HOME is set, so there is no place for credentials".into();
+                Error::ContextFile { place: "holm/config.yaml".into(), message }
             })
     }
 

@@ -80,7 +80,7 @@ pub(crate) async fn wait_for_device(
             _ => return Err(refused(status, &answer)),
         }
     }
-    Err(Error::Usage("the code has expired; run `holm login` again".into()))
+    Err(Error::NoCredentials("the code has expired; run `holm login` again".into()))
 }
 
 pub(crate) async fn renew(

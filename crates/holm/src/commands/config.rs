@@ -11,21 +11,23 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     #[command(subcommand)]
     act: Act,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
     /// Prints the commented file with every setting and its default
     Example,
-    /// Says whether the settings can be used
-    Check(Place),
+    /// Says whether the settings can be used, and what in them is most likely a mistake
+    Check,
 }
 
 /// Where the settings are.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Place {
     /// File of settings; ./holm.toml or /etc/holm/holm.toml otherwise, if there is one
-    #[arg(short, long, env = "HOLM_CONFIG", value_name = "FILE")]
+    #[arg(short, long, global = true, env = "HOLM_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -41,8 +43,11 @@ impl Place {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     match &args.act {
         Act::Example => term::say_part(config::EXAMPLE),
-        Act::Check(place) => {
-            place.load(&[])?;
+        Act::Check => {
+            let config = args.place.load(&[])?;
+            for warning in &config.warnings {
+                term::note(format!("{} {warning}", term::styled_note(Style::Warning, "warning:")));
+            }
             term::say(term::styled(Style::Good, "the settings can be used"));
         }
     }

@@ -15,6 +15,8 @@ use reqwest::Method;
 pub(crate) struct Args {
     #[command(subcommand)]
     act: Act,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -22,12 +24,12 @@ enum Act {
     /// Makes a new key and brings all secrets under it
     ///
     /// A running server does it itself. Keep a copy of the key file: without it no secret can be read.
-    Rotate(Place),
+    Rotate,
 }
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
-    let Act::Rotate(place) = args.act;
-    let config = place.load(&[])?;
+    let Act::Rotate = args.act;
+    let config = args.place.load(&[])?;
     setup::must_have_keys(&config)?;
     let spinner = progress::spinner("sealing secrets with the new key");
     let rotated = rotate(&config, choice).await;

@@ -54,7 +54,7 @@ async fn credentials(args: &Args, server: &str) -> Result<Credentials, Error> {
     if args.client_credentials {
         let pair = secret("HOLM_CLIENT_CREDENTIALS", "ID:SECRET")?;
         return sign_in::decode_pair(&pair)
-            .ok_or_else(|| Error::Usage("client credentials are `ID:SECRET`, plain or in base64".into()));
+            .ok_or_else(|| Error::NoCredentials("client credentials are `ID:SECRET`, plain or in base64".into()));
     }
     let (http, base) = (client::http_client()?, client::base(server)?);
     let device = sign_in::start_device(&http, &base).await?;
@@ -79,7 +79,7 @@ fn secret(variable: &str, what: &str) -> Result<String, Error> {
     std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
     let value = line.trim();
     if value.is_empty() {
-        return Err(Error::Usage(format!("no {what} was given: set {variable} or write it to standard input")));
+        return Err(Error::NoCredentials(format!("no {what} was given: set {variable} or write it to standard input")));
     }
     Ok(value.to_owned())
 }
@@ -90,10 +90,10 @@ async fn choose_workspace(wanted: Option<String>, client: &mut Client) -> Result
     match (wanted, names.as_slice()) {
         (Some(wanted), _) if names.contains(&wanted.as_str()) => Ok(wanted),
         (Some(wanted), _) => {
-            Err(Error::Usage(format!("you have no workspace `{wanted}`; yours: {}", names.join(", "))))
+            Err(Error::Absent(format!("you have no workspace `{wanted}`; yours: {}", names.join(", "))))
         }
         (None, [only]) => Ok((*only).to_owned()),
-        (None, []) => Err(Error::Usage("you are in no workspace yet; ask an admin to invite you".into())),
+        (None, []) => Err(Error::Absent("you are in no workspace yet; ask an admin to invite you".into())),
         (None, [..]) => ask_workspace(&names),
     }
 }
@@ -114,5 +114,5 @@ fn ask_workspace(names: &[&str]) -> Result<String, Error> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
     let chosen = line.trim().parse::<usize>().ok().and_then(|number| names.get(number.checked_sub(1)?));
-    chosen.map(|name| (*name).to_owned()).ok_or_else(|| Error::Usage("that is none of the numbers".into()))
+    chosen.map(|name| (*name).to_owned()).ok_or_else(|| Error::Absent("that is none of the numbers".into()))
 }

@@ -24,6 +24,16 @@ pub(crate) struct Args {
     /// Where callers reach this server
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// Print the address, and at the first start the key, as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// For whom it is printed what the server is reached by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    Text,
+    Json,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
@@ -36,7 +46,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
         config.server.roles = args.roles;
     }
     served(&config.server.roles)?;
-    server::run(config).await
+    let greeting = if args.json { Greeting::Json } else { Greeting::Text };
+    server::run(config, greeting).await
 }
 
 /// A process that only seems to serve is worse than one that does not start.

@@ -13,6 +13,8 @@ use std::io::BufRead;
 pub(crate) struct Args {
     #[command(subcommand)]
     act: Act,
+    #[command(flatten)]
+    place: Place,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -25,8 +27,6 @@ enum Act {
         /// Read the password from standard input instead
         #[arg(long)]
         stdin: bool,
-        #[command(flatten)]
-        place: Place,
     },
 }
 
@@ -36,8 +36,8 @@ const LENGTH: usize = 20;
 const ACTOR: &str = "holm user password";
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let Act::Password { email, stdin, place } = args.act;
-    let config = place.load(&[])?;
+    let Act::Password { email, stdin } = args.act;
+    let config = args.place.load(&[])?;
     setup::must_have_keys(&config)?;
     let world = world::system();
     let store = setup::open_store(&config).await?;

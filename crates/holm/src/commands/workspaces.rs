@@ -32,7 +32,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     };
     if !login::names(&answer).any(|known| known == name) {
         let known: Vec<_> = login::names(&answer).collect();
-        return Err(Error::Usage(format!("you have no workspace `{name}`; yours: {}", known.join(", "))));
+        return Err(Error::Absent(format!("you have no workspace `{name}`; yours: {}", known.join(", "))));
     }
     let mut contexts = Contexts::load()?;
     let context = contexts.current_mut().ok_or(Error::NotSignedIn)?;

@@ -1,6 +1,6 @@
 //! What the types of the settings cannot say.
 
-use super::{Config, Role};
+use super::{Config, Node, Role};
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -9,6 +9,8 @@ pub(super) struct Wrong {
     pub(super) key: &'static str,
     pub(super) message: String,
 }
+
+const REGIONS: &str = "placement.regions";
 
 fn wrong(key: &'static str, message: impl Into<String>) -> Result<(), Wrong> {
     Err(Wrong { key, message: message.into() })
@@ -182,10 +184,33 @@ fn node(config: &Config) -> Result<(), Wrong> {
     if !(1..=100).contains(&config.node.workspace_share_percent) {
         return wrong("node.workspace_share_percent", "must be between 1 and 100");
     }
+    user_ids(&config.node)?;
     match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway)) {
         (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),
         _ => Ok(()),
     }
+}
+
+/// The kernel knows ids below 2^32, of which the last means none; those below the first instance's are of this machine.
+fn user_ids(node: &Node) -> Result<(), Wrong> {
+    const KEY: &str = "node.first_uid";
+    let each = u64::from(node::IDS_PER_INSTANCE);
+    let first = u64::from(node.first_uid);
+    if first < each {
+        return wrong(KEY, format!("must be at least {each}: ids below belong to the users of this machine"));
+    }
+    let instances = u64::from(node.instances_max) + u64::from(node.ready);
+    let room = (u64::from(u32::MAX) - first) / each;
+    if instances > room {
+        return wrong(
+            KEY,
+            format!(
+                "is {first}, which leaves ids for {room} sandboxes of {each} each below 2^32; node.instances_max and \
+                 node.ready ask for {instances}: lower one of the three"
+            ),
+        );
+    }
+    Ok(())
 }
 
 fn runners(config: &Config) -> Result<(), Wrong> {
@@ -201,21 +226,46 @@ fn runners(config: &Config) -> Result<(), Wrong> {
 }
 
 fn regions(config: &Config) -> Result<(), Wrong> {
-    const KEY: &str = "placement.regions";
     let regions = &config.placement.regions;
     if regions.is_empty() {
-        return wrong(KEY, "is empty: name at least one region");
+        return wrong(REGIONS, "is empty: name at least one region");
     }
     for (at, region) in regions.iter().enumerate() {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if region.name.is_empty() || !region.name.chars().all(plain) {
-            return wrong(KEY, format!("has the name `{}`: use lower-case letters, digits and hyphens", region.name));
+            return wrong(
+                REGIONS,
+                format!("has the name `{}`: use lower-case letters, digits and hyphens", region.name),
+            );
         }
         if regions.iter().take(at).any(|other| other.name == region.name) {
-            return wrong(KEY, format!("has `{}` twice", region.name));
+            return wrong(REGIONS, format!("has `{}` twice", region.name));
         }
     }
     Ok(())
+}
+
+/// What can be used, but is most likely a mistake.
+pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
+    let regions = config.placement.regions.iter().filter(|region| is_elsewhere(&region.name));
+    let message = |name: &str| {
+        format!(
+            "has `{name}`, which looks like a region of the hosted service: published clients with HTTP/2 send requests \
+             for such regions, with their credentials, there and not here; choose a name of your own, such as `berlin`"
+        )
+    };
+    regions.map(|region| Wrong { key: REGIONS, message: message(&region.name) }).collect()
+}
+
+/// `auto`, or of the form of `us-pdx-1`.
+fn is_elsewhere(region: &str) -> bool {
+    let letters = |part: &str, count| part.len() == count && part.bytes().all(|byte| byte.is_ascii_lowercase());
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match region.split('-').collect::<Vec<_>>().as_slice() {
+        ["auto"] => true,
+        [area, city, number] => letters(area, 2) && letters(city, 3) && is_number(number),
+        _ => false,
+    }
 }
 
 fn observability(config: &Config) -> Result<(), Wrong> {

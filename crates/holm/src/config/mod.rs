@@ -44,6 +44,9 @@ pub(crate) struct Config {
     pub(crate) logs: Logs,
     pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
+    /// What can be used, but is most likely a mistake: for `holm config check`, `holm doctor` and the log.
+    #[serde(skip)]
+    pub(crate) warnings: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -430,6 +433,7 @@ pub(crate) struct Catalogue {
 pub(crate) struct Log {
     pub(crate) format: LogFormat,
     pub(crate) level: String,
+    pub(crate) refusals_per_second: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -492,8 +496,10 @@ pub(crate) fn load(
     for (key, value) in flags {
         layers.lay_flag(key, value)?;
     }
-    let config = layers.read()?;
-    check::check(&config).map_err(|wrong| layers.wrong(wrong.key, wrong.message))?;
+    let mut config = layers.read()?;
+    let named = |wrong: check::Wrong| layers.wrong(wrong.key, wrong.message);
+    check::check(&config).map_err(named)?;
+    config.warnings = check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();
     Ok(config)
 }
 

@@ -95,6 +95,37 @@ fn a_wrong_value_says_what_is_right() {
 }
 
 #[test]
+fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
+    let node = |first_uid: u64, instances_max: u32| {
+        load_text(&format!("[node]\nfirst_uid = {first_uid}\ninstances_max = {instances_max}\nready = 32"))
+    };
+    assert!(node(1_000_000_000, 4000).is_ok() && node(65_536, 65_502).is_ok());
+    // The last of 4,032 times 65,536 ids is the last but one of all.
+    let last = u64::from(u32::MAX) - 4032 * 65_536;
+    assert!(node(last, 4000).is_ok());
+    for (first_uid, instances_max) in [(last + 1, 4000), (4_294_967_295, 1), (65_536, 65_503), (65_536, u32::MAX)] {
+        let message = node(first_uid, instances_max).unwrap_err().to_string();
+        assert!(message.contains("`node.first_uid`") && message.contains("2^32"), "{message}");
+    }
+    refused("[node]\nfirst_uid = 1000", &["`node.first_uid`", "65536"]);
+}
+
+#[test]
+fn regions_that_look_like_those_of_the_hosted_service_are_doubted() {
+    let doubted = |name: &str| {
+        let config = load_text(&format!("[placement]\nregions = [{{ name = \"{name}\" }}]")).unwrap();
+        config.warnings.iter().any(|warning| warning.contains(&format!("`{name}`")))
+    };
+    for name in ["us-pdx-1", "us-was-1", "eu-lon-1", "eu-fra-1", "auto"] {
+        assert!(doubted(name), "{name}");
+    }
+    for name in ["local", "berlin", "rack-7", "eu-berlin-1", "de-ber", "automatic"] {
+        assert!(!doubted(name), "{name}");
+    }
+    assert!(load_text("").unwrap().warnings.is_empty());
+}
+
+#[test]
 fn secrets_of_the_settings_are_not_shown() {
     let config = load_text("[store]\nurl = \"postgres://u:hush@h/d\"").unwrap();
     assert!(!format!("{config:?}").contains("hush"));

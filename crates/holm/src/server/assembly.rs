@@ -137,3 +137,23 @@ fn region(region: &Region) -> types::wire::Region {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The page has the file's shape in an example; nothing else says it to an operator.
+    #[test]
+    fn the_catalogue_of_the_documents_can_be_read() {
+        let page = include_str!("../../../../docs/configuration.md");
+        let (_, section) = page.split_once("## The catalogue").unwrap();
+        let example = section.split("```").nth(1).and_then(|block| block.strip_prefix("yaml")).unwrap();
+        let catalogue: api::Catalogue = serde_norway::from_str(example).unwrap();
+        assert_eq!(catalogue.templates[0].name.as_deref(), Some("starter"));
+        assert_eq!(catalogue.sandboxes[0].memory, Some(4096));
+        assert_eq!(catalogue.servers[0].name.as_deref(), Some("search"));
+        assert!(catalogue.changelog.len() == 1 && catalogue.features["reports"]);
+        assert_eq!(catalogue.public_ips["local"].ipv4_cidrs.as_deref(), Some(["192.0.2.0/28".to_owned()].as_slice()));
+        // A part that was added is not described yet.
+        let parts: std::collections::BTreeMap<String, serde_json::Value> = serde_norway::from_str(example).unwrap();
+        assert_eq!(parts.len(), 6);
+    }
+}

@@ -1,13 +1,62 @@
-//! The greeting: what a person needs to begin, shown once, on standard output and nowhere else.
+//! The greeting: what a person or a program needs to begin, on standard output, and at the first start also in a file that
+//! only the owner of the data folder can read. It is nowhere else.
+//!
+//! The file comes first, under a name of its own for as long as nothing is made; then one transaction makes what it says;
+//! then the file gets its name. So whoever kills the server in between loses no key: the next start finds either nothing
+//! made, and begins anew, or a file whose key works, and gives it its name.
 
+use super::addresses::Addresses;
+use crate::commands::up::Greeting;
 use crate::config::Config;
 use crate::error::Error;
 use crate::term::{self, Style};
 use auth::setup::{self, FirstStart, Wishes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use store::Store;
 use types::World;
 
-pub(crate) async fn greet(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<(), Error> {
+const FILE: &str = "first-start.json";
+
+/// What the first start made, for programs: in the file, and in the line of `holm up --json`.
+#[derive(Serialize, Deserialize)]
+struct Made {
+    account: String,
+    workspace: String,
+    email: String,
+    password: String,
+    api_key: String,
+}
+
+pub(crate) async fn greet(
+    config: &Config,
+    store: &Store,
+    world: &World,
+    addresses: &Addresses,
+    greeting: Greeting,
+) -> Result<(), Error> {
+    let (file, urls) = (Kept::of(&config.data.folder), &addresses.urls);
+    let made = make(config, store, world, &file).await?;
+    match (greeting, made) {
+        (Greeting::Text, Some(made)) => introduce(&made, &urls.public, &file.path),
+        (Greeting::Text, None) => {
+            let url = &urls.public;
+            term::say(format!("Holm serves {url} (sign in: `holm login --server {url}`)"));
+        }
+        (Greeting::Json, made) => {
+            let (url, content_url, address) = (&urls.public, &urls.content, addresses.own);
+            term::say(json!({"url": url, "content_url": content_url, "address": address, "first_start": made}));
+        }
+    }
+    Ok(())
+}
+
+/// What was made, if it was this start that made it.
+async fn make(config: &Config, store: &Store, world: &World, file: &Kept) -> Result<Option<Made>, Error> {
     let wishes = Wishes {
         email: config.first_start.admin_email.clone(),
         account: config.first_start.account.clone(),
@@ -15,27 +64,106 @@ pub(crate) async fn greet(config: &Config, store: &Store, world: &World, public_
         region: config.placement.regions.first().map(|region| region.name.clone()),
         ..Wishes::default()
     };
-    let first = setup::first_start(store, world, wishes).await;
-    let first =
-        first.map_err(|error| Error::Start { act: "set up the first account".into(), message: error.to_string() })?;
-    match first {
-        Some(first) => introduce(&first, public_url),
-        None => term::say(format!("Holm serves {public_url} (sign in: `holm login --server {public_url}`)")),
+    let failed =
+        |error: auth::Error| Error::Start { act: "set up the first account".into(), message: error.to_string() };
+    let Some(plan) = setup::plan(store, world, wishes).await.map_err(failed)? else {
+        settle(store, file).await.map_err(failed)?;
+        return Ok(None);
+    };
+    let made = Made::of(&plan.first);
+    file.prepare(&made)?;
+    if setup::carry_out(store, &plan).await.map_err(failed)? {
+        file.confirm()?;
+        return Ok(Some(made));
+    }
+    file.discard();
+    Ok(None)
+}
+
+/// Decides what becomes of the file of a start that was cut off.
+async fn settle(store: &Store, file: &Kept) -> Result<(), auth::Error> {
+    let Some(made) = file.prepared() else { return Ok(()) };
+    if !setup::knows_key(store, &made.api_key).await? {
+        file.discard();
+    } else if let Err(error) = file.confirm() {
+        tracing::warn!(%error, "what the first start made stays under another name; it is renamed at the next start");
     }
     Ok(())
 }
 
-fn introduce(first: &FirstStart, public_url: &str) {
+impl Made {
+    fn of(first: &FirstStart) -> Self {
+        Self {
+            account: first.account.to_string(),
+            workspace: first.workspace.clone(),
+            email: first.email.clone(),
+            password: first.password.clone(),
+            api_key: first.api_key.clone(),
+        }
+    }
+}
+
+/// The file, under its name and under the one that it has before anything is made.
+struct Kept {
+    path: PathBuf,
+    new: PathBuf,
+}
+
+impl Kept {
+    fn of(folder: &Path) -> Self {
+        let path = folder.join(FILE);
+        let new = path.with_extension("json.new");
+        Self { path, new }
+    }
+
+    fn prepare(&self, made: &Made) -> Result<(), Error> {
+        let write = || -> io::Result<()> {
+            // Another start's may be there, with rights of its own.
+            self.remove()?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.new)?;
+            serde_json::to_writer_pretty(&mut file, made)?;
+            file.write_all(b"\n")?;
+            file.sync_all()
+        };
+        write().map_err(Error::io(format!("write {}", self.new.display())))
+    }
+
+    fn prepared(&self) -> Option<Made> {
+        serde_json::from_slice(&fs::read(&self.new).ok()?).ok()
+    }
+
+    fn confirm(&self) -> Result<(), Error> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let renamed = fs::rename(&self.new, &self.path).and_then(|()| File::open(folder)?.sync_all());
+        renamed.map_err(Error::io(format!("write {}", self.path.display())))
+    }
+
+    fn discard(&self) {
+        if let Err(error) = self.remove() {
+            tracing::warn!(%error, file = %self.new.display(), "a file without use could not be removed");
+        }
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.new) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+}
+
+fn introduce(made: &Made, public_url: &str, file: &Path) {
     let bold = |text: &str| term::styled(Style::Bold, text);
     term::say(format!("{} {public_url}\n", bold("Holm serves")));
     term::say("This is shown once. Keep it in a safe place.\n");
-    term::say(format!("  account    {}", first.account));
-    term::say(format!("  workspace  {}", first.workspace));
-    term::say(format!("  sign in    {}  {}", first.email, first.password));
-    term::say(format!("  API key    {}\n", first.api_key));
+    term::say(format!("  account    {}", made.account));
+    term::say(format!("  workspace  {}", made.workspace));
+    term::say(format!("  sign in    {}  {}", made.email, made.password));
+    term::say(format!("  API key    {}\n", made.api_key));
+    term::say(format!("{} has the same, for your eyes only. Remove it when you have kept it.\n", file.display()));
     term::say(bold("With the published TypeScript client"));
     term::say(format!("  export BL_API_URL={public_url}/v0 BL_RUN_URL={public_url} BL_DISABLE_H2=1"));
-    term::say(format!("  export BL_WORKSPACE={} BL_API_KEY={}", first.workspace, first.api_key));
+    term::say(format!("  export BL_WORKSPACE={} BL_API_KEY={}", made.workspace, made.api_key));
     term::say(format!("  {TRY_IT}\n"));
     term::say(bold("With the command line"));
     term::say("  holm get sandboxes            (it reads the same variables)\n");

@@ -1,5 +1,6 @@
 //! The first question of both listeners: the management side or the data plane?
 
+use super::refusals::{Refusals, Seen};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -14,15 +15,19 @@ use tower::ServiceExt;
 pub(crate) struct Front {
     pub(crate) router: Router,
     pub(crate) gateway: Option<Gateway>,
+    pub(crate) refusals: Refusals,
 }
 
 impl Front {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let is_content = request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
-        match &self.gateway {
+        let seen = Seen::of(&request);
+        let response = match &self.gateway {
             // The listener for content leads to nothing of the server's own.
-            Some(gateway) if is_content || gateway.takes(&request) => Ok(gateway.serve(request).await.map(Body::new)),
-            _ => self.router.oneshot(request.map(Body::new)).await,
-        }
+            Some(gateway) if is_content || gateway.takes(&request) => gateway.serve(request).await.map(Body::new),
+            _ => self.router.oneshot(request.map(Body::new)).await?,
+        };
+        self.refusals.log(&seen, &response);
+        Ok(response)
     }
 }

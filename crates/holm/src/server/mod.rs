@@ -19,10 +19,12 @@ mod machine;
 mod observe;
 mod probes;
 mod process;
+mod refusals;
 mod serve;
 pub(crate) mod setup;
 mod tls;
 
+use crate::commands::up::Greeting;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -37,6 +39,7 @@ use front::Front;
 use jobs::logs::Logs;
 use observe::Observation;
 use probes::Probes;
+use refusals::Refusals;
 use serve::{Ending, Listener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,17 +50,18 @@ use types::World;
 
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 
-pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
+pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Error> {
     let started = Instant::now();
     process::prepare();
     let observation = Observation::start(&config).await?;
+    config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let certificates = Certificates::open(&config.server)?;
     let listener = Listener::bind(&config.server, certificates.as_ref(), Gate::new(&config)).await?;
     let addresses = Addresses::open(&config, &listener).await?;
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
     let world = world::system();
-    first_start::greet(&config, &store, &world, &urls.public).await?;
+    first_start::greet(&config, &store, &world, &addresses, greeting).await?;
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
@@ -72,7 +76,8 @@ pub(crate) async fn run(config: Config) -> Result<Exit, Error> {
         request_timeout: config.server.request_timeout.0,
     };
     let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
-    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone() };
+    let refusals = Refusals::new(&config.log);
+    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone(), refusals };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }

@@ -61,7 +61,7 @@ fn an_execution_is_cancelled_and_whoever_waits_is_told() {
         let text = said(&holm(&client, &["cancel", "job", "slow", id]), 0);
         assert!(text.contains(&format!("executions/{id} cancel")), "{text}");
     }
-    let text = said(&waiting.join().unwrap(), 2);
+    let text = said(&waiting.join().unwrap(), 13);
     assert!(text.contains("cancelled: "), "{text}");
     assert_eq!(status(&client.ended("slow", "one")), "cancelled");
     said(&holm(&client, &["cancel", "job", "slow", "three"]), 6);

@@ -125,7 +125,7 @@ fn a_key_is_remembered_for_its_owner_only() {
     let run = |arguments: &[&str]| holm(home).args(arguments).output().unwrap();
     assert!(text(&run(&["workspaces"]), 0).contains("in use: main"));
     text(&run(&["workspaces", "main"]), 0);
-    text(&run(&["workspaces", "elsewhere"]), 2);
+    text(&run(&["workspaces", "elsewhere"]), 6);
     assert_eq!(text(&run(&["token"]), 0).trim(), server.api_key());
     text(&run(&["logout"]), 0);
     text(&run(&["get", "sandboxes"]), 4);

@@ -36,9 +36,17 @@ impl Server {
     }
 
     pub(crate) fn start_with(folder: TempDir, settings: &[(&str, &str)]) -> Self {
+        Self::start_as(folder, &[], settings)
+    }
+
+    pub(crate) fn start_as(folder: TempDir, flags: &[&str], settings: &[(&str, &str)]) -> Self {
         let greeting = File::create(folder.path().join("greeting")).unwrap();
         let mut command = holm(folder.path());
-        command.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]).stdout(greeting).stderr(Stdio::piped());
+        command
+            .args(["up", "--data", "data", "--listen", "127.0.0.1:0"])
+            .args(flags)
+            .stdout(greeting)
+            .stderr(Stdio::piped());
         command.envs(settings.iter().copied());
         let mut process = command.spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());

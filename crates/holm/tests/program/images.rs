@@ -45,7 +45,7 @@ fn images_are_imported_made_listed_and_removed() {
     let recipe = recipe.to_str().unwrap();
     assert!(image(home, &["make", recipe], 0).contains("own/greeter: made in"));
     assert!(image(home, &["make", recipe], 0).contains("own/greeter: nothing has changed"));
-    image(home, &["make", "holm/unheard-of"], 2);
+    image(home, &["make", "holm/unheard-of"], 6);
 
     let list = image(home, &["list"], 0);
     assert!(list.contains("own/greeter:latest") && list.contains("tiny:latest") && !list.contains("recipe-"), "{list}");

@@ -96,7 +96,7 @@ fn usage_is_shown_and_exported() {
     let written = fs::read_to_string(server.folder.path().join("all.csv")).unwrap();
     let expect = "2025-01-10T22:00:00.000Z,main,sandbox,box,id-box,sandbox_compute_runtime_gbs,7200,0.0828";
     assert_eq!(written.lines().nth(1), Some(expect));
-    assert!(text(&usage(&server, &key, &["export", "all.csv"]), 2).contains("exists already"));
+    assert!(text(&usage(&server, &key, &["export", "all.csv"]), 7).contains("exists already"));
     assert!(text(&usage(&server, &key, &["export", "all.xls"]), 2).contains("--format"));
     assert!(text(&usage(&server, &key, &["export", "all.parquet"]), 0).contains("2 rows"));
     let parquet = fs::read(server.folder.path().join("all.parquet")).unwrap();

@@ -90,7 +90,10 @@ async fn apply(document: &Document, client: &mut Client) -> Result<(), Error> {
     let (outcome, object) = match target.kind.write {
         Write::Append => (Outcome::Created, create(&target, document, client).await?),
         Write::CreateOnly | Write::Upsert => write_named(&target, document, client).await?,
-        Write::Never => return Err(Error::Usage(format!("{} cannot be applied", target.kind.name()))),
+        Write::Never => {
+            let message = format!("{} cannot be applied", target.kind.name());
+            return Err(Error::Document { place: document.to_string(), message });
+        }
     };
     let style = if outcome == Outcome::Created { Style::Good } else { Style::Dim };
     term::say(format!("{document} {}", term::styled(style, outcome)));

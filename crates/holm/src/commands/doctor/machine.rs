@@ -23,14 +23,14 @@ pub(super) fn look() -> Vec<Finding> {
 /// What the node itself finds when it tries.
 fn instances() -> Vec<Finding> {
     let found = node::probe().into_iter();
-    let remedy = |needed| match (needed, rustix::process::geteuid().is_root()) {
+    let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root()) {
         (true, true) => "sandboxes need it: use a newer kernel, or serve without them: `holm up --role api`",
         (true, false) => "sandboxes need it, and root to make it: run as root, or `holm up --role api`",
-        (false, _) => "install the package, or do without what needs it: see docs/sandboxes.md",
+        (false, _) => found.help,
     };
     let finding = |found: node::Finding| match found.works {
         true => Finding::ok(found.what, found.detail),
-        false => Finding::warn(found.what, found.detail, remedy(found.needed)),
+        false => Finding::warn(found.what, found.detail.clone(), remedy(&found)),
     };
     found.map(finding).collect()
 }

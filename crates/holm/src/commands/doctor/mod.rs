@@ -5,6 +5,7 @@ mod machine;
 mod place;
 
 use crate::commands::config::Place;
+use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let mut findings = machine::look();
     match args.place.load(&[]) {
         Ok(config) => {
-            findings.push(Finding::ok("settings", "can be used"));
+            findings.push(settings(&config));
             findings.extend(limits::look(&config));
             findings.extend(place::look(&config).await);
         }
@@ -77,6 +78,13 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     }
     let failed = findings.iter().any(|finding| finding.health == Health::Fail);
     Ok(if failed { Exit::Unhealthy } else { Exit::Success })
+}
+
+fn settings(config: &Config) -> Finding {
+    if config.warnings.is_empty() {
+        return Finding::ok("settings", "can be used");
+    }
+    Finding::warn("settings", config.warnings.join("; "), "change the setting, then run `holm config check`")
 }
 
 fn show(finding: &Finding) {

@@ -52,7 +52,7 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
 
 fn unknown(name: &str) -> Error {
     let known: Vec<_> = Recipe::all().unwrap_or_default().iter().map(|recipe| recipe.name.path().to_owned()).collect();
-    Error::Usage(format!("there is no recipe `{name}`; there are {}, and files ending in .toml", known.join(", ")))
+    Error::Absent(format!("there is no recipe `{name}`; there are {}, and files ending in .toml", known.join(", ")))
 }
 
 fn make(recipe: &Recipe, kitchen: &Kitchen, store: &Store) -> Result<(), Error> {

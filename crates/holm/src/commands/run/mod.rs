@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Executes a job
 ///
 /// Prints the id of the execution. On a terminal, and with --wait, it stays until the execution has ended and shows how
-/// far it is; the exit code then is 0 when it succeeded, 1 when it failed and 2 when it was cancelled.
+/// far it is; the exit code then is 0 when it succeeded, 1 when it failed and 13 when it was cancelled.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to run: job

@@ -37,7 +37,7 @@ pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String
     let all: Vec<_> = accounts.iter().filter_map(id).collect();
     match (own.as_slice(), all.as_slice()) {
         ([only], _) | ([], [only]) => Ok(only.clone()),
-        (_, []) => Err(Error::Usage("you belong to no account whose usage could be shown".into())),
+        (_, []) => Err(Error::Absent("you belong to no account whose usage could be shown".into())),
         (_, several) => Err(Error::Usage(format!("name one of your accounts with --account: {}", several.join(", ")))),
     }
 }

@@ -95,7 +95,7 @@ impl Args {
 
 fn part_of(file: &Path) -> Result<PathBuf, Error> {
     if file.exists() {
-        return Err(Error::Usage(format!("{} exists already: name a new file", file.display())));
+        return Err(Error::Taken(format!("{} exists already: name a new file", file.display())));
     }
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".part");
