@@ -1,5 +1,6 @@
 //! Bodies on their way through: nothing is gathered, each frame is handed on as it comes.
 
+use crate::headers;
 use crate::keeper::Visit;
 use crate::lasting::Hold;
 use crate::wire::{Pulse, Wire};
@@ -224,8 +225,12 @@ impl HttpBody for Outgoing {
 
 impl Streamed {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.pulse.beat();
+        // Some servers put trailers among the headers.
+        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut()) {
+            headers::remove_ours(trailers, None);
+        }
         if let (Some((left, over)), Some(Ok(frame))) = (&mut self.left, &frame) {
             let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
             match left.checked_sub(bytes) {

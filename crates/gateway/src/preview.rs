@@ -187,3 +187,7 @@ pub(crate) fn tokens(opens: &Opens) -> Option<&[TokenRoute]> {
         Opens::ToTokens(tokens) => Some(tokens),
     }
 }
+
+#[cfg(test)]
+#[path = "preview_tests.rs"]
+mod tests;

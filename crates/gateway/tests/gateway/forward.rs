@@ -66,14 +66,17 @@ async fn trailers_pass_both_ways() {
     stage.sandbox("box", &[8080]).await;
     let (sender, frames) = mpsc::channel(2);
     sender.send(Frame::data("data".into())).await.unwrap();
-    let trailers = [("x-sum", "7")].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let forged = [("x-blaxel-subject-id", "root"), ("x_blaxel_subject_id", "root")];
+    let trailers =
+        [("x-sum", "7"), forged[0], forged[1]].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     sender.send(Frame::trailers(trailers.into_iter().collect())).await.unwrap();
     drop(sender);
     let mut request = post("/acme/sandboxes/box/echo", frames);
-    request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
+    request.headers_mut().insert("trailer", "x-sum, x-blaxel-subject-id, x_blaxel_subject_id".parse().unwrap());
     request.headers_mut().insert("te", "trailers".parse().unwrap());
     let answer = stage.begin(request).await.into_body().collect().await.unwrap();
     assert_eq!(answer.trailers().unwrap()["x-sum"], "7");
+    assert_eq!(answer.trailers().unwrap().len(), 1, "what only the edge says is no trailer");
     assert_eq!(answer.to_bytes(), "data");
 }
 

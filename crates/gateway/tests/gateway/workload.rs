@@ -87,7 +87,9 @@ impl Workload {
             }
             "/echo" => {
                 let mut response = Response::new(request.into_body().boxed_unsync());
-                response.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+                response
+                    .headers_mut()
+                    .insert("trailer", HeaderValue::from_static("x-sum, x-blaxel-subject-id, x_blaxel_subject_id"));
                 response
             }
             "/gate" => {

@@ -5,7 +5,7 @@ use crate::setup::{Client, Place, eventually};
 use reqwest::blocking::{Client as Http, Response};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 const COOKIES: &str = "holm_session=hush; __Host-holm_session=hush; holm_form=hush; app=1";
 
@@ -94,9 +94,9 @@ fn a_server_with_a_name_has_its_content_at_hosts_below_it() {
     place.clear(server, &client);
 }
 
-/// Answers with a page that tries what a page of the same origin could do, and shows what came of it.
+/// Answers with a page that tries what a page of the same origin could do, and tells what came of it.
 const CURIOUS: &str = r#"cat > /tmp/page <<'END'
-<!doctype html><title>curious</title><body>not yet<script>
+<!doctype html><title>curious</title><script>
 const tried = async (what) => { try { return String(await what()) } catch (error) { return error.name } };
 (async () => {
   document.cookie;
@@ -109,25 +109,46 @@ const tried = async (what) => { try { return String(await what()) } catch (error
   document.cookie = "app=1; path=/";
   found.cookies = document.cookie;
   return found;
-})().catch((error) => ({ refused: error.name })).then((found) => { document.body.textContent = "found " + JSON.stringify(found) });
+})().catch((error) => ({ refused: error.name })).then((found) => fetch("told?" + encodeURIComponent(JSON.stringify(found)), { mode: "no-cors" }));
 </script>
 END
 cat > /tmp/echo <<'END'
+read -r first; echo "$first" >> /tmp/asked
 while read -r line; do [ "$line" = "$(printf '\r')" ] && break; done
 printf 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\nContent-Length: %s\r\n\r\n' "$(wc -c < /tmp/page)"
 cat /tmp/page
 END"#;
 
-/// What a real browser makes of the page at an address; `holm.test` is this machine to it.
-fn browse(url: &str) -> Value {
+/// Ended when dropped, also where a test fails.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the page at an address has told from a real browser, to which `holm.test` is this machine.
+fn browse(client: &Client, url: &str) -> Value {
     let profile = tempfile::tempdir().unwrap();
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]);
-    chromium.args(["--host-resolver-rules=MAP holm.test 127.0.0.1", "--virtual-time-budget=10000", "--dump-dom"]);
-    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
-    let shown = String::from_utf8(chromium.output().expect("chromium").stdout).unwrap();
-    let found = shown.split_once("found ").and_then(|(_, rest)| rest.split_once("</body>"));
-    serde_json::from_str(found.unwrap_or_else(|| panic!("{url}: {shown}")).0).unwrap()
+    chromium.args(["--host-resolver-rules=MAP holm.test 127.0.0.1", "--remote-debugging-port=0"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(url).stderr(Stdio::null());
+    client.run("box", "rm -f /tmp/asked; touch /tmp/asked");
+    let browser = Browser(chromium.spawn().expect("chromium"));
+    let mut told = None;
+    eventually("the page has told", || {
+        let asked = client.run("box", "cat /tmp/asked");
+        told = asked.split_once("told?").and_then(|(_, rest)| Some(rest.split_once(' ')?.0.to_owned()));
+        told.is_some()
+    });
+    drop(browser);
+    let told = format!("http://told/?it={}", told.unwrap());
+    let told = reqwest::Url::parse(&told).unwrap();
+    serde_json::from_str(&told.query_pairs().next().unwrap().1).unwrap()
 }
 
 #[test]
@@ -140,10 +161,10 @@ fn a_real_browser_gives_a_page_by_path_no_origin() {
     let path = url.strip_prefix(&content).unwrap();
     let content_port = content.rsplit(':').next().unwrap();
 
-    let by_path = browse(&format!("http://holm.test:{content_port}{path}/"));
+    let by_path = browse(&client, &format!("http://holm.test:{content_port}{path}/"));
     assert_eq!(by_path, json!({"refused": "SecurityError"}), "its document has no cookies");
     // This machine's browsers go on to a host that is the page's own: nothing is missing there but what is ours.
-    let by_host = browse(&format!("{url}/"));
+    let by_host = browse(&client, &format!("{url}/"));
     let wanted = json!({
         "origin": format!("http://{}.localhost:{content_port}", path.trim_start_matches("/-/")),
         "storage": "0", "worker": "SecurityError", "pages": "TypeError", "cookies": "app=1",

@@ -1,0 +1,45 @@
+use super::*;
+use crate::address::{Address, Place};
+use http::{Request, Uri};
+use proptest::prelude::*;
+use url::Url;
+
+fn path() -> impl Strategy<Value = String> {
+    let odd = ["", ".", "..", "%2e%2e", "%2F", "\\", "evil.example", "@evil.example", ":80", "a", "a.preview", "-"];
+    let piece = prop_oneof![proptest::sample::select(odd.to_vec()).prop_map(str::to_owned), "[!-~&&[^#?]]{0,6}"];
+    (proptest::collection::vec(piece, 0..5), "(\\?[!-~&&[^#]]{0,6}|)")
+        .prop_map(|(pieces, query)| format!("/{}{query}", pieces.join("/")))
+}
+
+fn head(path: &str) -> Option<Parts> {
+    let uri: Uri = path.parse().ok()?;
+    Some(Request::get(uri).header(HOST, "p.preview.holm.test").body(()).ok()?.into_parts().0)
+}
+
+/// Where a browser goes from the page at `base`.
+fn goes_to(response: &Response<Body>, base: &str) -> Url {
+    Url::parse(base).unwrap().join(response.headers()[LOCATION].to_str().unwrap()).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn an_address_without_its_token_is_of_the_same_preview(path in path()) {
+        let Some(head) = head(&path) else { return Ok(()) };
+        let base = "http://p.preview.holm.test/";
+        let response = without_token(&head, HeaderValue::from_static("a=b")).unwrap();
+        prop_assert_eq!(goes_to(&response, base).origin(), Url::parse(base).unwrap().origin());
+    }
+
+    #[test]
+    fn a_preview_that_is_elsewhere_is_where_content_is(label in "[!-~&&[^#?/]]{0,12}", rest in path()) {
+        let Some(head) = head(&format!("/-/{label}.preview{rest}")) else { return Ok(()) };
+        let no_headers = HeaderMap::new();
+        let Ok(Some(Address { place: Place::Preview { label, .. }, rest })) =
+            Address::parse(&head.uri, &no_headers, &[], |_| false) else { return Ok(()) };
+        for (content, host) in [("http://10.0.0.7:8701", "10.0.0.7".to_owned()), ("https://c.example", format!("{label}.preview.c.example"))] {
+            let to = goes_to(&to_content(&head, content, &label, rest).unwrap(), "http://holm.test:8700/");
+            prop_assert_eq!(to.host_str().unwrap(), host.to_lowercase());
+            prop_assert_eq!(to.port_or_known_default(), Url::parse(content).unwrap().port_or_known_default());
+        }
+    }
+}
