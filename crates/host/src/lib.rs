@@ -88,17 +88,10 @@ impl Host {
         match self.0.images.collect() {
             Ok(freed) => {
                 tracing::debug!(?freed, "images were tidied");
-                self.count_pulled();
+                // Images that were removed count for nobody any more, and those that only a workspace has do.
+                self.0.pulled.keep_only(|image| self.0.images.has(image));
             }
             Err(error) => tracing::debug!(%error, "images could not be tidied now"),
-        }
-    }
-
-    /// Images that were removed count for nobody any more.
-    fn count_pulled(&self) {
-        match self.0.images.list() {
-            Ok(images) => self.0.pulled.keep_only(&images.iter().map(|image| image.digest).collect()),
-            Err(error) => tracing::warn!(%error, "the images that there are cannot be listed"),
         }
     }
 

@@ -8,7 +8,7 @@
 use admission::{Limits, Permit, Pool, Refused};
 use images::Digest;
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -92,8 +92,8 @@ impl Pulled {
     }
 
     /// Gives back the room of images that are not there any more.
-    pub(crate) fn keep_only(&self, images: &HashSet<Digest>) {
-        let gone: Vec<Note> = self.kept.lock().keys().filter(|note| !images.contains(&note.image)).cloned().collect();
+    pub(crate) fn keep_only(&self, is_here: impl Fn(&Digest) -> bool) {
+        let gone: Vec<Note> = self.kept.lock().keys().filter(|note| !is_here(&note.image)).cloned().collect();
         for note in gone {
             if let Err(error) = fs::remove_file(self.folder.join(note.file())) {
                 tracing::warn!(%error, image = %note.image, "the note of a pulled image could not be removed");
@@ -144,7 +144,7 @@ mod tests {
         drop(pulled);
         let pulled = open(folder.path());
         assert!(pulled.begin("greedy").await.is_err());
-        pulled.keep_only(&[digest(2)].into());
+        pulled.keep_only(|image| *image == digest(2));
         assert_eq!(pulled.begin("greedy").await.unwrap().bytes, 45 * MIB);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -31,10 +31,11 @@ fn small() -> Machine {
 
 #[track_caller]
 fn refused(made: Result<node::View, CreateError>, why: &str) {
-    match made {
-        Err(CreateError::Refused(refused)) if refused.to_string().contains(why) => {}
-        other => panic!("{other:?} is no refusal for {why}"),
-    }
+    let said = match made {
+        Err(CreateError::Refused(refused)) => refused.to_string(),
+        other => format!("no refusal, but {other:?}"),
+    };
+    assert!(said.contains(why), "{said}, and not {why}");
 }
 
 #[test]
