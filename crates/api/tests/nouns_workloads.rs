@@ -213,7 +213,7 @@ async fn an_application_keeps_its_last_five_revisions() {
     let images: Vec<_> = revisions.as_array().unwrap().iter().map(|kept| kept["image"].as_str().unwrap()).collect();
     assert_eq!(images, ["app/shop:7", "app/shop:6", "app/shop:5", "app/shop:4", "app/shop:3"]);
     let shown = cloud.get("/v0/applications/shop").await.ok();
-    assert_eq!(shown["metadata"]["url"], "http://app-shop-main.localhost:8080");
+    assert_eq!(shown["metadata"]["url"], "http://app-shop-main.localhost:8081");
 }
 
 #[tokio::test]
