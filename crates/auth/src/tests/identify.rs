@@ -171,6 +171,8 @@ async fn the_workspace_is_the_named_one_or_the_only_one(town: Town) {
     assert_eq!(town.auth.enter(&who, None).unwrap().workspace_name, "main");
     assert!(matches!(town.auth.enter(&who, Some("elsewhere")), Err(Denied::NotMember { .. })));
     let new = crate::workspaces::NewWorkspace { name: "second".into(), ..Default::default() };
+    // Workspaces are listed in the order in which they were made.
+    town.clock.advance_s(1);
     town.change(move |tx| crate::workspaces::create(tx, &who, new.clone())).await.unwrap();
     let who = town.admin().await;
     assert!(

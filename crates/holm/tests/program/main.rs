@@ -7,6 +7,8 @@ mod command_line;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod first_steps;
 #[cfg(test)]
 mod images;
