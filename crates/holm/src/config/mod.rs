@@ -5,6 +5,7 @@
 
 mod check;
 mod layers;
+mod machine;
 
 use crate::duration::Span;
 use clap::ValueEnum;
@@ -14,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub(crate) use layers::Layers;
+pub(crate) use machine::{Backend, Egress, Images, Node};
 
 /// The commented file with every key and its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
@@ -255,51 +257,6 @@ impl TryFrom<String> for NameServer {
     }
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Node {
-    #[serde(deserialize_with = "layers::path_or_none")]
-    pub(crate) guest: Option<PathBuf>,
-    pub(crate) instances_max: u32,
-    pub(crate) ready: u32,
-    pub(crate) workspace_share_percent: u32,
-    pub(crate) memory_mb: u64,
-    pub(crate) processes_max: u64,
-    pub(crate) memory_promises: u32,
-    pub(crate) disks_max: u32,
-    pub(crate) disk_mb: u64,
-    pub(crate) pids_max: u32,
-    pub(crate) open_files_max: u64,
-    pub(crate) terminals_max: u32,
-    pub(crate) connections_max: u32,
-    pub(crate) subnet: String,
-    pub(crate) first_uid: u32,
-    pub(crate) egress: Egress,
-    pub(crate) nameservers: Vec<IpAddr>,
-    pub(crate) backend: Backend,
-    pub(crate) runc: PathBuf,
-}
-
-impl Node {
-    pub(crate) fn limits(&self) -> node::Limits {
-        let told = |number: u64| Some(number).filter(|number| *number > 0);
-        node::Limits {
-            instances: self.instances_max,
-            memory_mb: told(self.memory_mb),
-            memory_promises: self.memory_promises,
-            processes: told(self.processes_max),
-            disks: self.disks_max,
-            disk_mb: told(self.disk_mb),
-            share_percent: self.workspace_share_percent,
-            terminals: self.terminals_max,
-            connections: self.connections_max,
-            seats_ready: self.ready,
-            open_files: self.open_files_max,
-            ..node::Limits::default()
-        }
-    }
-}
-
 /// The queue of tasks.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -334,31 +291,6 @@ impl Jobs {
             open_max: self.open_max,
             poll: self.poll.0,
         }
-    }
-}
-
-/// Who starts instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    Direct,
-    Runc,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Images {
-    #[serde(deserialize_with = "layers::path_or_none")]
-    pub(crate) folder: Option<PathBuf>,
-    pub(crate) disk_mb: u64,
-    pub(crate) image_mb_max: u64,
-    pub(crate) inside: Vec<String>,
-}
-
-impl Images {
-    /// Of the store that the server and the command line share: both must unpack layers for the same overlays.
-    pub(crate) fn settings() -> images::Settings {
-        images::Settings { overlay: images::Overlay::User, ..images::Settings::default() }
     }
 }
 
@@ -399,14 +331,6 @@ impl Runners {
             ..jobs::runners::Settings::default()
         }
     }
-}
-
-/// What instances may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Egress {
-    Internet,
-    Nothing,
 }
 
 #[derive(Debug, Clone, Deserialize)]
