@@ -1,0 +1,130 @@
+//! The first check of what callers send: against the very schema that is published.
+
+use super::generator;
+use crate::Problems;
+use jsonschema::Validator;
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+/// Checks bodies of one type. Building one costs milliseconds: make it once at start.
+#[derive(Debug)]
+pub struct Checker(Validator);
+
+impl Checker {
+    #[expect(clippy::expect_used, reason = "a schema that we derive is valid or no request could be served")]
+    pub fn of<T: JsonSchema>() -> Self {
+        let mut generator = generator();
+        let root = generator.subschema_for::<T>();
+        let mut definitions = Value::Object(generator.take_definitions(true));
+        relax(&mut definitions);
+        let mut schema = root.to_value();
+        relax(&mut schema);
+        if let Value::Object(members) = &mut schema {
+            members.insert("components".into(), Value::Object(Map::from_iter([("schemas".into(), definitions)])));
+        }
+        // What a time is, one parser says.
+        let is_time = |text: &str| text.parse::<crate::Timestamp>().is_ok();
+        let options = jsonschema::options().should_validate_formats(true).with_format("date-time", is_time);
+        let validator = options.build(&schema);
+        Self(validator.expect("derived schema compiles"))
+    }
+
+    pub fn check(&self, body: &Value) -> Result<(), Problems> {
+        let mut problems = Problems::default();
+        for error in self.0.iter_errors(body) {
+            report(&error, &mut problems);
+        }
+        problems.into_result()
+    }
+}
+
+/// Read-only members are ignored when they are sent, whatever they hold.
+fn relax(schema: &mut Value) {
+    match schema {
+        Value::Object(members) if members.get("readOnly") == Some(&Value::Bool(true)) => *schema = Value::Bool(true),
+        Value::Object(members) => members.values_mut().for_each(relax),
+        Value::Array(items) => items.iter_mut().for_each(relax),
+        _ => {}
+    }
+    if let Value::Object(members) = schema {
+        let loose: Vec<String> = match members.get("properties") {
+            Some(Value::Object(properties)) => properties
+                .iter()
+                .filter(|(_, rule)| **rule == Value::Bool(true))
+                .map(|(name, _)| name.clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        if let Some(Value::Array(required)) = members.get_mut("required") {
+            required.retain(|name| name.as_str().is_none_or(|name| !loose.iter().any(|member| member == name)));
+        }
+    }
+}
+
+/// A member that may be null and is wrong fails as a choice; what is wrong is in the branch that is not "or null".
+fn report(error: &ValidationError<'_>, problems: &mut Problems) {
+    if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
+        let telling: Vec<_> = context.iter().filter(|branch| !branch.iter().all(is_null_branch)).collect();
+        if let [branch] = telling[..] {
+            return branch.iter().for_each(|error| report(error, problems));
+        }
+    }
+    problems.add(field(error), rule(error));
+}
+
+/// The path of the wrong member as a caller writes it: `spec.runtime.envs[0].name`.
+fn field(error: &ValidationError<'_>) -> String {
+    let mut path = String::new();
+    for step in error.instance_path().as_str().split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        match step.parse::<usize>() {
+            Ok(index) => path.push_str(&format!("[{index}]")),
+            Err(_) if path.is_empty() => path.push_str(&step),
+            Err(_) => path.push_str(&format!(".{step}")),
+        }
+    }
+    if let ValidationErrorKind::Required { property } = error.kind() {
+        let gap = if path.is_empty() { "" } else { "." };
+        path.push_str(&format!("{gap}{}", property.as_str().unwrap_or_default()));
+    }
+    let path: String = path.chars().take(200).collect();
+    if path.is_empty() { "body".into() } else { path }
+}
+
+/// The broken rule in words that continue "`field` …". Never repeats the value: it may be a secret.
+fn rule(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as Rule;
+    match error.kind() {
+        Rule::Required { .. } => "is required".into(),
+        Rule::Minimum { limit } => format!("must be at least {limit}"),
+        Rule::Maximum { limit } => format!("must be at most {limit}"),
+        Rule::MinLength { limit } => format!("must have at least {limit} characters"),
+        Rule::MaxLength { limit } => format!("must have at most {limit} characters"),
+        Rule::MinItems { limit } => format!("must have at least {limit} items"),
+        Rule::MaxItems { limit } => format!("must have at most {limit} items"),
+        Rule::MaxProperties { limit } => format!("must have at most {limit} members"),
+        Rule::PropertyNames { error } => format!("has a member whose name {}", rule(error)),
+        Rule::Pattern { pattern } => format!("must match {pattern}"),
+        Rule::Enum { options } => format!("must be one of {}", listed(options)),
+        Rule::Constant { expected_value } => format!("must be {expected_value}"),
+        Rule::Format { format } => format!("must be a {format}"),
+        Rule::Type { kind: TypeKind::Single(kind) } => format!("must be of type {kind}"),
+        Rule::Type { kind: TypeKind::Multiple(kinds) } => {
+            let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            format!("must be of type {}", kinds.join(" or "))
+        }
+        Rule::AnyOf { .. } | Rule::OneOfNotValid { .. } => "matches none of the forms that are allowed".into(),
+        _ => "does not have the form that the schema asks for".into(),
+    }
+}
+
+fn is_null_branch(error: &ValidationError<'_>) -> bool {
+    matches!(error.kind(), ValidationErrorKind::Type { kind: TypeKind::Single(kind) } if kind.to_string() == "null")
+}
+
+fn listed(options: &Value) -> String {
+    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    let names: Vec<String> = options.iter().filter(|option| !option.is_null()).map(ToString::to_string).collect();
+    names.join(", ")
+}
