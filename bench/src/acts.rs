@@ -72,20 +72,31 @@ impl Caller for Manager {
 
     async fn call(&mut self, act: Act) -> anyhow::Result<()> {
         match act {
-            Act::Make { object } => self.http.ask("POST", "/v0/sandboxes", &body(object, 0)).await.map(drop),
-            Act::Put { object, value } => {
-                self.http.ask("PUT", &format!("/v0/sandboxes/{}", name(object)), &body(object, value)).await.map(drop)
+            Act::Make { object } => {
+                self.http.ask("POST", "/v0/sandboxes", &body(object, 0)).await.map(drop)
             }
-            Act::Get { object } => self.http.ask("GET", &format!("/v0/sandboxes/{}", name(object)), "").await.map(drop),
-            Act::List { query } => {
-                self.http.ask("GET", &format!("/v0/sandboxes?{}", self.lists[query]), "").await.map(drop)
+            Act::Put { object, value } => self
+                .http
+                .ask("PUT", &format!("/v0/sandboxes/{}", name(object)), &body(object, value))
+                .await
+                .map(drop),
+            Act::Get { object } => {
+                self.http.ask("GET", &format!("/v0/sandboxes/{}", name(object)), "").await.map(drop)
             }
+            Act::List { query } => self
+                .http
+                .ask("GET", &format!("/v0/sandboxes?{}", self.lists[query]), "")
+                .await
+                .map(drop),
         }
     }
 }
 
 /// Makes the objects, spread over all callers.
-pub(crate) async fn fill<C: Caller<Act = Act>>(callers: &mut [C], objects: usize) -> anyhow::Result<f64> {
+pub(crate) async fn fill<C: Caller<Act = Act>>(
+    callers: &mut [C],
+    objects: usize,
+) -> anyhow::Result<f64> {
     let (start, count) = (Instant::now(), callers.len());
     let each = callers.iter_mut().enumerate().map(|(first, caller)| async move {
         for object in (first..objects).step_by(count) {

@@ -32,7 +32,11 @@ const MIB: f64 = 1024.0 * 1024.0;
 /// Measures the named parts, or all.
 pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     for part in parts {
-        ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`; there are: {}", PARTS.join(", "));
+        ensure!(
+            PARTS.contains(&part.as_str()),
+            "there is no part `{part}`; there are: {}",
+            PARTS.join(", ")
+        );
     }
     measure(|part| parts.is_empty() || parts.iter().any(|chosen| chosen == part)).await
 }
@@ -42,12 +46,17 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     open_to_the_database_user(place.path())?;
     let program = program::build()?;
     let mut report = Report::default();
-    println!("Closed loop: each connection sends its next request when the last one is answered. 1 s to warm up,");
+    println!(
+        "Closed loop: each connection sends its next request when the last one is answered. 1 s to warm up,"
+    );
     println!(
         "then 4 s; all in turns, {REPETITIONS} times, and the median of each, over {OBJECTS} objects. Server and callers share the machine."
     );
     machine::describe(place.path());
-    println!("etcd       {}", machine::said("etcd", &["--version"]).lines().next().unwrap_or_default());
+    println!(
+        "etcd       {}",
+        machine::said("etcd", &["--version"]).lines().next().unwrap_or_default()
+    );
 
     let cluster = if chosen("postgres") { Some(Cluster::start(place.path())?) } else { None };
     let mut servers = Vec::new();
@@ -59,7 +68,8 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         servers.push(Server::start(&program, place.path(), "postgres", Some(cluster.url()))?);
     }
     let etcd = if chosen("etcd") { Some(Etcd::start(place.path())?) } else { None };
-    let etcd_contender = etcd.iter().map(|etcd| Contender { name: "etcd", way: Way::Etcd(etcd.address.clone()) });
+    let etcd_contender =
+        etcd.iter().map(|etcd| Contender { name: "etcd", way: Way::Etcd(etcd.address.clone()) });
     let contenders: Vec<_> = servers.iter().map(Server::contender).chain(etcd_contender).collect();
     race(&mut report, &contenders).await?;
     for server in servers {
@@ -133,9 +143,10 @@ impl Contender {
         let mut made = Vec::new();
         for _ in 0..connections {
             made.push(match &self.way {
-                Way::Holm(origin) => {
-                    Connection::Holm(Manager { http: Http1::connect(origin).await?, lists: Rc::default() })
-                }
+                Way::Holm(origin) => Connection::Holm(Manager {
+                    http: Http1::connect(origin).await?,
+                    lists: Rc::default(),
+                }),
                 Way::Etcd(address) => Connection::Etcd(Grpc::connect(address).await?),
             });
         }
@@ -143,11 +154,19 @@ impl Contender {
     }
 
     /// Adds what was seen of one of ours; what was seen of a peer goes beside both of ours.
-    fn tell(&self, report: &mut Report, metric: impl Fn(&str) -> String, value: f64, unit: &'static str) {
+    fn tell(
+        &self,
+        report: &mut Report,
+        metric: impl Fn(&str) -> String,
+        value: f64,
+        unit: &'static str,
+    ) {
         match self.way {
             Way::Holm(_) => report.add(metric(self.name), value, unit),
             Way::Etcd(_) => {
-                DATABASES.iter().for_each(|database| report.set_peer(&metric(database), self.name, value));
+                DATABASES
+                    .iter()
+                    .for_each(|database| report.set_peer(&metric(database), self.name, value));
             }
         }
     }
@@ -157,20 +176,33 @@ impl Contender {
 async fn race(report: &mut Report, contenders: &[Contender]) -> anyhow::Result<()> {
     for contender in contenders {
         let filled = acts::fill(&mut contender.connect(CONNECTIONS_MAX).await?, OBJECTS).await?;
-        contender.tell(report, |database| format!("create_rps_{database}_c{CONNECTIONS_MAX}"), filled, "1/s");
+        contender.tell(
+            report,
+            |database| format!("create_rps_{database}_c{CONNECTIONS_MAX}"),
+            filled,
+            "1/s",
+        );
     }
     for (mix, name) in MIXES {
         for connections in CONNECTIONS {
             let mut seen = vec![Vec::new(); contenders.len()];
             for _ in 0..REPETITIONS {
                 for (contender, seen) in contenders.iter().zip(&mut seen) {
-                    seen.push(load::measure(&mut contender.connect(connections).await?, || mix.next(OBJECTS)).await?);
+                    seen.push(
+                        load::measure(&mut contender.connect(connections).await?, || {
+                            mix.next(OBJECTS)
+                        })
+                        .await?,
+                    );
                 }
             }
             for (contender, seen) in contenders.iter().zip(&seen) {
                 let Seen { rps, p50_us, p99_us } = load::medians(seen);
-                for (what, value, unit) in [("rps", rps, "1/s"), ("p50_us", p50_us, "us"), ("p99_us", p99_us, "us")] {
-                    let metric = |database: &str| format!("{name}_{what}_{database}_c{connections}");
+                for (what, value, unit) in
+                    [("rps", rps, "1/s"), ("p50_us", p50_us, "us"), ("p99_us", p99_us, "us")]
+                {
+                    let metric =
+                        |database: &str| format!("{name}_{what}_{database}_c{connections}");
                     contender.tell(report, metric, value, unit);
                 }
             }
@@ -190,7 +222,12 @@ struct Server {
 }
 
 impl Server {
-    fn start(program: &Path, place: &Path, database: &'static str, url: Option<String>) -> anyhow::Result<Self> {
+    fn start(
+        program: &Path,
+        place: &Path,
+        database: &'static str,
+        url: Option<String>,
+    ) -> anyhow::Result<Self> {
         let data = tempfile::Builder::new().prefix("holm").tempdir_in(place)?;
         let process = start(program, data.path(), url.clone()).run()?;
         let key = process.key.as_deref().context("the first start shows a key")?;
@@ -220,7 +257,11 @@ impl Server {
             report.add(format!("list_{name}_p99_ms_{database}"), seen.p99_us / 1e3, "ms");
         }
         tokio::time::sleep(REST).await;
-        report.add(format!("rss_idle_mib_{database}"), self.process.resident_bytes()? as f64 / MIB, "MiB");
+        report.add(
+            format!("rss_idle_mib_{database}"),
+            self.process.resident_bytes()? as f64 / MIB,
+            "MiB",
+        );
         drop(self.process);
         let start = start(&self.program, self.data.path(), self.url);
         report.add(format!("start_ms_{database}"), starts(&start, &self.origin).await?, "ms");
@@ -232,8 +273,13 @@ impl Server {
 async fn lists(caller: &mut Http1) -> anyhow::Result<(Vec<&'static str>, Vec<String>)> {
     let mut cursor = String::new();
     for _ in 0..PAGES_TO_THE_MIDDLE {
-        let page =
-            caller.ask("GET", &format!("/v0/sandboxes?limit={PAGE_MAX}&sort=name:asc&cursor={cursor}"), "").await?;
+        let page = caller
+            .ask(
+                "GET",
+                &format!("/v0/sandboxes?limit={PAGE_MAX}&sort=name:asc&cursor={cursor}"),
+                "",
+            )
+            .await?;
         let page: serde_json::Value = serde_json::from_slice(page)?;
         cursor = page["meta"]["nextCursor"].as_str().context("a page without a cursor")?.to_owned();
     }
@@ -258,7 +304,10 @@ async fn starts(start: &Start<'_>, origin: &Origin) -> anyhow::Result<f64> {
         let begun = Instant::now();
         let server = start.run()?;
         let origin = Rc::new(Origin { address: server.address.clone(), ..origin.clone() });
-        Http1::connect(&origin).await?.ask("GET", &format!("/v0/sandboxes/{}", acts::name(0)), "").await?;
+        Http1::connect(&origin)
+            .await?
+            .ask("GET", &format!("/v0/sandboxes/{}", acts::name(0)), "")
+            .await?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);

@@ -113,7 +113,8 @@ impl Cloud {
         Ok(testing::machine::groups(self.data.path())?)
     }
 
-    /// How many sandboxes sleep. A connection of its own, since the server closes those that are idle for long.
+    /// How many sandboxes sleep. A connection of its own, since the server closes those that are
+    /// idle for long.
     pub(crate) async fn asleep(&self) -> anyhow::Result<usize> {
         let states = self.client().await?.states().await?;
         Ok(states.iter().filter(|(_, state)| state == "STANDBY").count())
@@ -121,7 +122,8 @@ impl Cloud {
 
     /// Deletes all sandboxes at once, and waits until nothing runs for them any more.
     pub(crate) async fn clear(&self) -> anyhow::Result<()> {
-        let names: Vec<String> = self.client().await?.states().await?.into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> =
+            self.client().await?.states().await?.into_iter().map(|(name, _)| name).collect();
         let mut clients = self.clients(REMOVERS).await?;
         let each = clients.iter_mut().enumerate().map(|(first, client)| {
             let mine = names.iter().skip(first).step_by(REMOVERS);
@@ -134,7 +136,10 @@ impl Cloud {
         });
         try_join_all(each).await?;
         // An instance ends after its sandbox is no longer listed.
-        wait_for(Duration::from_secs(60), "instances are left", async || Ok(self.instances()?.is_empty())).await
+        wait_for(Duration::from_secs(60), "instances are left", async || {
+            Ok(self.instances()?.is_empty())
+        })
+        .await
     }
 
     async fn end(mut self) -> anyhow::Result<()> {
@@ -169,14 +174,20 @@ pub(crate) fn inside(name: &str, path: &str) -> String {
 }
 
 impl Client {
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<Value> {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         Ok(serde_json::from_slice(self.http.ask(method, path, &body).await?)?)
     }
 
     pub(crate) async fn make(&mut self, name: &str) -> anyhow::Result<()> {
         let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": MEMORY_MB});
-        let wish = json!({"metadata": {"name": name}, "spec": {"region": "local", "runtime": runtime}});
+        let wish =
+            json!({"metadata": {"name": name}, "spec": {"region": "local", "runtime": runtime}});
         self.http.ask("POST", "/v0/sandboxes", &wish.to_string()).await.map(drop)
     }
 
@@ -187,14 +198,22 @@ impl Client {
     /// Runs a command to its end and gives what it wrote; any exit code but 0 is an error.
     pub(crate) async fn run(&mut self, name: &str, command: &str) -> anyhow::Result<String> {
         let order = json!({"command": command, "waitForCompletion": true}).to_string();
-        let process: Value = serde_json::from_slice(self.http.ask("POST", &inside(name, "/process"), &order).await?)?;
+        let process: Value = serde_json::from_slice(
+            self.http.ask("POST", &inside(name, "/process"), &order).await?,
+        )?;
         ensure!(process["exitCode"] == 0, "`{command}` ended with {process}");
         Ok(process["stdout"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Starts a command that goes on.
-    pub(crate) async fn begin(&mut self, name: &str, command: &str, port: u16) -> anyhow::Result<()> {
-        let order = json!({"command": command, "keepAlive": true, "waitForPorts": [port]}).to_string();
+    pub(crate) async fn begin(
+        &mut self,
+        name: &str,
+        command: &str,
+        port: u16,
+    ) -> anyhow::Result<()> {
+        let order =
+            json!({"command": command, "keepAlive": true, "waitForPorts": [port]}).to_string();
         self.http.ask("POST", &inside(name, "/process"), &order).await.map(drop)
     }
 
@@ -203,13 +222,20 @@ impl Client {
         self.http.ask("GET", &inside(name, "/process"), "").await.map(drop)
     }
 
-    pub(crate) async fn write(&mut self, name: &str, path: &str, form: &Form) -> anyhow::Result<()> {
+    pub(crate) async fn write(
+        &mut self,
+        name: &str,
+        path: &str,
+        form: &Form,
+    ) -> anyhow::Result<()> {
         let at = inside(name, &format!("/filesystem/{path}"));
         self.http.send("PUT", &at, &Form::content_type(), &form.0).await.map(drop)
     }
 
     pub(crate) async fn read(&mut self, name: &str, path: &str) -> anyhow::Result<&[u8]> {
-        self.http.send("GET", &inside(name, &format!("/filesystem/{path}?download=true")), JSON, b"").await
+        self.http
+            .send("GET", &inside(name, &format!("/filesystem/{path}?download=true")), JSON, b"")
+            .await
     }
 
     /// All sandboxes with whether they run or sleep. Asking does not wake them.
@@ -220,7 +246,11 @@ impl Client {
             let page: Value = serde_json::from_slice(self.http.ask("GET", &path, "").await?)?;
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let listed = page["data"].as_array().context("a page without data")?;
-            all.extend(listed.iter().map(|sandbox| (text(&sandbox["metadata"]["name"]), text(&sandbox["state"]))));
+            all.extend(
+                listed
+                    .iter()
+                    .map(|sandbox| (text(&sandbox["metadata"]["name"]), text(&sandbox["state"]))),
+            );
             match page["meta"]["nextCursor"].as_str() {
                 Some(next) if !next.is_empty() => cursor = next.to_owned(),
                 _ => return Ok(all),
@@ -230,7 +260,8 @@ impl Client {
 
     /// The value of one line of the server's metrics.
     pub(crate) async fn metric(&mut self, name: &str) -> anyhow::Result<f64> {
-        let text = String::from_utf8_lossy(self.http.ask("GET", "/metrics", "").await?).into_owned();
+        let text =
+            String::from_utf8_lossy(self.http.ask("GET", "/metrics", "").await?).into_owned();
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
         Ok(value.unwrap_or_default())
     }

@@ -1,4 +1,5 @@
-//! Many sandboxes on one machine: what one that sleeps costs, and how long until all are awake again.
+//! Many sandboxes on one machine: what one that sleeps costs, and how long until all are awake
+//! again.
 
 use crate::cloud::{Client, Cloud, IMAGE, wait_for, with_cloud};
 use crate::machine;
@@ -43,7 +44,8 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
     let made = make_all(&mut cloud.clients(MAKERS).await?).await;
     report.add("make_all_s", begun.elapsed().as_secs_f64(), "s");
     let patience = Duration::from_secs(120);
-    wait_for(patience, "not all sandboxes sleep", async || Ok(cloud.asleep().await? > made)).await?;
+    wait_for(patience, "not all sandboxes sleep", async || Ok(cloud.asleep().await? > made))
+        .await?;
     tokio::time::sleep(REST).await;
     let asleep = Memory::now(cloud)?;
     let each = |now: f64, then: f64| (now - then) / made as f64 / MIB;
@@ -110,12 +112,22 @@ impl Memory {
         let mut groups = 0.0;
         for instance in cloud.instances()? {
             let files = ["memory.usage_in_bytes", "memory.current"].map(|file| instance.join(file));
-            let usage = files.iter().find_map(|file| fs::read_to_string(file).ok()).context("a group without usage")?;
+            let usage = files
+                .iter()
+                .find_map(|file| fs::read_to_string(file).ok())
+                .context("a group without usage")?;
             groups += usage.trim().parse::<f64>()?;
         }
         let machine = fs::read_to_string("/proc/meminfo")?;
-        let line = machine.lines().find_map(|line| line.strip_prefix("MemAvailable:")).context("no MemAvailable")?;
+        let line = machine
+            .lines()
+            .find_map(|line| line.strip_prefix("MemAvailable:"))
+            .context("no MemAvailable")?;
         let available_kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(Self { groups, available: available_kib * 1024.0, server: cloud.process().resident_bytes()? as f64 })
+        Ok(Self {
+            groups,
+            available: available_kib * 1024.0,
+            server: cloud.process().resident_bytes()? as f64,
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! A caller of etcd over its own protocol, gRPC, written out by hand so that it costs as little as the other caller.
+//! A caller of etcd over its own protocol, gRPC, written out by hand so that it costs as little as
+//! the other caller.
 
 use crate::acts::{Act, body, name};
 use crate::load::Caller;
@@ -58,7 +59,8 @@ fn framed(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// A field of bytes as Protocol Buffers write it. `number` is below 16, so that its tag is one byte.
+/// A field of bytes as Protocol Buffers write it. `number` is below 16, so that its tag is one
+/// byte.
 fn field(message: &mut Vec<u8>, number: u8, value: &[u8]) {
     message.push(number << 3 | 2);
     let mut length = value.len();

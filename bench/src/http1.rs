@@ -1,4 +1,5 @@
-//! A caller over HTTP/1.1 that costs next to nothing itself: it writes prepared bytes and looks for the end of answers.
+//! A caller over HTTP/1.1 that costs next to nothing itself: it writes prepared bytes and looks for
+//! the end of answers.
 
 use anyhow::{Context as _, bail, ensure};
 use std::rc::Rc;
@@ -33,7 +34,12 @@ impl Http1 {
     }
 
     /// Sends one request with a body of JSON or none, and gives the body of its answer.
-    pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> anyhow::Result<&[u8]> {
+    pub(crate) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> anyhow::Result<&[u8]> {
         self.send(method, path, JSON, body.as_bytes()).await
     }
 
@@ -57,24 +63,34 @@ impl Http1 {
         }
         let (status, body) = self.receive().await.with_context(|| format!("{method} {path}"))?;
         let answer = &self.received[body];
-        ensure!(status == "200", "{method} {path} answered {status}: {}", String::from_utf8_lossy(answer));
+        ensure!(
+            status == "200",
+            "{method} {path} answered {status}: {}",
+            String::from_utf8_lossy(answer)
+        );
         Ok(answer)
     }
 
     /// Reads one answer: its status, and where its body is.
     async fn receive(&mut self) -> anyhow::Result<(String, std::ops::Range<usize>)> {
         self.received.clear();
-        let start = self.receive_until(|received| find(received, b"\r\n\r\n").map(|at| at + 4)).await?;
+        let start =
+            self.receive_until(|received| find(received, b"\r\n\r\n").map(|at| at + 4)).await?;
         let head = std::str::from_utf8(&self.received[..start])?;
         let status = head.get(9..12).context("no status")?.to_owned();
         let length = content_length(head)?;
         let missing = (start + length).saturating_sub(self.received.len());
         self.received.reserve(missing);
-        let end = self.receive_until(|received| (received.len() >= start + length).then_some(start + length)).await?;
+        let end = self
+            .receive_until(|received| (received.len() >= start + length).then_some(start + length))
+            .await?;
         Ok((status, start..end))
     }
 
-    async fn receive_until(&mut self, done: impl Fn(&[u8]) -> Option<usize>) -> anyhow::Result<usize> {
+    async fn receive_until(
+        &mut self,
+        done: impl Fn(&[u8]) -> Option<usize>,
+    ) -> anyhow::Result<usize> {
         loop {
             if let Some(at) = done(&self.received) {
                 return Ok(at);

@@ -27,7 +27,10 @@ const REPETITION: Duration = Duration::from_secs(4);
 pub(crate) const SECONDS: f64 = (WARM_UP.as_secs() + REPETITION.as_secs()) as f64;
 
 /// Warms up and measures once; `next` says what to do next.
-pub(crate) async fn measure<C: Caller>(callers: &mut [C], next: impl Fn() -> C::Act) -> anyhow::Result<Seen> {
+pub(crate) async fn measure<C: Caller>(
+    callers: &mut [C],
+    next: impl Fn() -> C::Act,
+) -> anyhow::Result<Seen> {
     repeat(callers, &next, WARM_UP).await?;
     repeat(callers, &next, REPETITION).await
 }
@@ -42,7 +45,11 @@ pub(crate) fn medians(seen: &[Seen]) -> Seen {
     Seen { rps: median(|s| s.rps), p50_us: median(|s| s.p50_us), p99_us: median(|s| s.p99_us) }
 }
 
-async fn repeat<C: Caller>(callers: &mut [C], next: &impl Fn() -> C::Act, time: Duration) -> anyhow::Result<Seen> {
+async fn repeat<C: Caller>(
+    callers: &mut [C],
+    next: &impl Fn() -> C::Act,
+    time: Duration,
+) -> anyhow::Result<Seen> {
     let start = Instant::now();
     let each = callers.iter_mut().map(|caller| closed_loop(caller, next, start + time));
     let waits = try_join_all(each).await?;

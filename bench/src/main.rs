@@ -1,7 +1,12 @@
-//! Measurements of what users wait and pay for, beside what else they could take: `make bench NAME=api`.
+//! Measurements of what users wait and pay for, beside what else they could take: `make bench
+//! NAME=api`.
 //!
 //! `cargo run --release -p bench -- api sqlite` measures one part alone, for those who work on it.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "people read what is measured, as it goes")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "people read what is measured, as it goes"
+)]
 
 mod acts;
 mod api;

@@ -21,19 +21,29 @@ pub(crate) struct Root {
 
 impl Root {
     pub(crate) fn mount(folder: &Path, image: &str) -> anyhow::Result<Self> {
-        let settings = images::Settings { overlay: images::Overlay::User, ..images::Settings::default() };
+        let settings =
+            images::Settings { overlay: images::Overlay::User, ..images::Settings::default() };
         let store = images::Store::open(folder, settings)?;
-        let image = store.resolve(&image.parse()?)?.with_context(|| format!("there is no image {image}"))?;
+        let image = store
+            .resolve(&image.parse()?)?
+            .with_context(|| format!("there is no image {image}"))?;
         let place = tempfile::Builder::new().prefix("holm-bench-root-").tempdir()?;
         for part in ["upper", "work", "root"] {
             fs::create_dir(place.path().join(part))?;
         }
         // The uppermost comes first.
-        let layers: Vec<_> = image.layers.iter().rev().map(|layer| layer.to_string_lossy()).collect();
+        let layers: Vec<_> =
+            image.layers.iter().rev().map(|layer| layer.to_string_lossy()).collect();
         let at = place.path().display();
-        let options = format!("lowerdir={},upperdir={at}/upper,workdir={at}/work,userxattr", layers.join(":"));
+        let options = format!(
+            "lowerdir={},upperdir={at}/upper,workdir={at}/work,userxattr",
+            layers.join(":")
+        );
         let root = Self { place };
-        say("mount", &["-t", "overlay", "-o", &options, "holm-bench", &root.path().to_string_lossy()])?;
+        say(
+            "mount",
+            &["-t", "overlay", "-o", &options, "holm-bench", &root.path().to_string_lossy()],
+        )?;
         Ok(root)
     }
 
@@ -58,7 +68,8 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    pub(crate) const ALL: [Self; 4] = [Self::Bwrap, Self::RuncRun, Self::PodmanRun, Self::PodmanExec];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Bwrap, Self::RuncRun, Self::PodmanRun, Self::PodmanExec];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -88,7 +99,11 @@ pub(crate) struct Peers {
 
 impl Peers {
     pub(crate) fn prepare(root: Root) -> anyhow::Result<Self> {
-        Ok(Self { root, place: tempfile::Builder::new().prefix("holm-bench-peers-").tempdir()?, runs: 0 })
+        Ok(Self {
+            root,
+            place: tempfile::Builder::new().prefix("holm-bench-peers-").tempdir()?,
+            runs: 0,
+        })
     }
 
     /// Makes what one of them needs before it is measured.
@@ -104,7 +119,8 @@ impl Peers {
         }
     }
 
-    /// Runs a command once. For a new container, until the first byte of its output; inside of one that runs, to its end.
+    /// Runs a command once. For a new container, until the first byte of its output; inside of one
+    /// that runs, to its end.
     pub(crate) fn measure(&mut self, peer: Peer) -> anyhow::Result<Duration> {
         self.runs += 1;
         let mut command = match peer {
@@ -136,13 +152,19 @@ impl Peers {
     fn runc(&self) -> Command {
         let mut command = Command::new("runc");
         command.arg("--root").arg(self.place.path().join("runc"));
-        command.args(["run", "--bundle"]).arg(self.place.path()).arg(format!("{EXEC_NAME}-{}", self.runs));
+        command
+            .args(["run", "--bundle"])
+            .arg(self.place.path())
+            .arg(format!("{EXEC_NAME}-{}", self.runs));
         command
     }
 
     pub(crate) fn bwrap(&self, act: &[&str]) -> Command {
         let mut command = Command::new("bwrap");
-        command.args(["--unshare-all", "--die-with-parent", "--bind"]).arg(self.root.path()).arg("/");
+        command
+            .args(["--unshare-all", "--die-with-parent", "--bind"])
+            .arg(self.root.path())
+            .arg("/");
         command.args(["--proc", "/proc", "--dev", "/dev"]).args(act);
         command
     }
@@ -159,14 +181,27 @@ impl Peers {
         for (option, folder) in [("--root", "storage"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
             command.arg(option).arg(self.place.path().join(folder));
         }
-        command.args(["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]);
+        command.args([
+            "--runtime",
+            "runc",
+            "--cgroup-manager",
+            "cgroupfs",
+            "--events-backend",
+            "none",
+        ]);
         command
     }
 
-    /// No network spares it the making of one. The limits are those that a root without CAP_SYS_RESOURCE may set.
+    /// No network spares it the making of one. The limits are those that a root without
+    /// CAP_SYS_RESOURCE may set.
     fn podman_options(&self) -> Vec<String> {
-        let options = ["--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096", "--rootfs"];
-        options.into_iter().map(str::to_owned).chain([self.root.path().to_string_lossy().into_owned()]).collect()
+        let options =
+            ["--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096", "--rootfs"];
+        options
+            .into_iter()
+            .map(str::to_owned)
+            .chain([self.root.path().to_string_lossy().into_owned()])
+            .collect()
     }
 }
 
@@ -174,14 +209,18 @@ impl Drop for Peers {
     fn drop(&mut self) {
         // Fails only when it was never made.
         let _ = finish(self.podman().args(["rm", "--force", "--time", "0", EXEC_NAME]));
-        let _ = say("umount", &["--lazy", &self.place.path().join("storage/overlay").to_string_lossy()]);
+        let _ = say(
+            "umount",
+            &["--lazy", &self.place.path().join("storage/overlay").to_string_lossy()],
+        );
     }
 }
 
 /// The time until a command writes its first byte. Its end is waited for, and not counted.
 fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
     let begun = Instant::now();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let mut byte = [0];
     let output = child.stdout.as_mut().context("no output")?;
     let read = output.read(&mut byte)?;

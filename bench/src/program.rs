@@ -11,11 +11,13 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
     if let Some(program) = std::env::var_os("HOLM_PROGRAM") {
         return Ok(program.into());
     }
-    cargo(&["build", "--release", "--locked", "--quiet", "--package", "holm"]).context("Holm could not be built")?;
+    cargo(&["build", "--release", "--locked", "--quiet", "--package", "holm"])
+        .context("Holm could not be built")?;
     Ok(beside()?.join("holm"))
 }
 
-/// Builds the server that runs inside of a sandbox to be reached. It must need nothing of the image.
+/// Builds the server that runs inside of a sandbox to be reached. It must need nothing of the
+/// image.
 pub(crate) fn build_workload() -> anyhow::Result<PathBuf> {
     let arguments = ["rustc", "--release", "--locked", "--quiet", "--package", "workload", "--"];
     cargo(&[arguments.as_slice(), &["-C", "target-feature=+crt-static"]].concat())
@@ -42,14 +44,18 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Those that the settings name, else those that `tools/sandbox-parts` makes: the first time takes minutes.
+    /// Those that the settings name, else those that `tools/sandbox-parts` makes: the first time
+    /// takes minutes.
     pub(crate) fn find(program: &Path, image: &str) -> anyhow::Result<Self> {
         let named = |setting| std::env::var_os(setting).map(PathBuf::from);
-        if let (Some(guest), Some(images)) = (named("HOLM_NODE__GUEST"), named("HOLM_IMAGES__FOLDER")) {
+        if let (Some(guest), Some(images)) =
+            (named("HOLM_NODE__GUEST"), named("HOLM_IMAGES__FOLDER"))
+        {
             return Ok(Self { guest, images });
         }
         let root = Path::new(ROOT).canonicalize()?;
-        let made = Command::new(root.join("tools/sandbox-parts")).arg(program).arg(image).status()?;
+        let made =
+            Command::new(root.join("tools/sandbox-parts")).arg(program).arg(image).status()?;
         ensure!(made.success(), "what sandboxes need could not be made");
         Ok(Self { guest: root.join("target/holm-guest"), images: root.join("target/images") })
     }

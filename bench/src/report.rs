@@ -35,11 +35,21 @@ impl Report {
         let metric = metric.into();
         // While it runs, so that a long measurement shows where it is.
         eprintln!("{metric}: {} {unit}", shown(value));
-        self.lines.push(Line { metric, value: rounded(value), unit, peer: None, peer_value: None, goal: None });
+        self.lines.push(Line {
+            metric,
+            value: rounded(value),
+            unit,
+            peer: None,
+            peer_value: None,
+            goal: None,
+        });
     }
 
     pub(crate) fn set_goal(&mut self, metric: &str, goal: Goal) {
-        self.lines.iter_mut().filter(|line| line.metric == metric).for_each(|line| line.goal = Some(goal));
+        self.lines
+            .iter_mut()
+            .filter(|line| line.metric == metric)
+            .for_each(|line| line.goal = Some(goal));
     }
 
     /// Adds the usual and the worst of many times, as `NAME_p50_ms` and `NAME_p99_ms`.
@@ -60,7 +70,11 @@ impl Report {
     pub(crate) fn set_peer(&mut self, metric: &str, peer: &str, value: f64) {
         let Some(at) = self.lines.iter().rposition(|line| line.metric == metric) else { return };
         eprintln!("{metric}, {peer}: {} {}", shown(value), self.lines[at].unit);
-        let line = Line { peer: Some(peer.to_owned()), peer_value: Some(rounded(value)), ..self.lines[at].clone() };
+        let line = Line {
+            peer: Some(peer.to_owned()),
+            peer_value: Some(rounded(value)),
+            ..self.lines[at].clone()
+        };
         match self.lines[at].peer {
             None => self.lines[at] = line,
             Some(_) => self.lines.insert(at + 1, line),
@@ -71,14 +85,19 @@ impl Report {
     pub(crate) fn finish(&self, name: &str) -> anyhow::Result<()> {
         self.print();
         self.notes.iter().for_each(|note| println!("{note}"));
-        println!("load after the measurement: {}\n\n{}", machine::load(), self.save(name)?.display());
+        println!(
+            "load after the measurement: {}\n\n{}",
+            machine::load(),
+            self.save(name)?.display()
+        );
         Ok(())
     }
 
     /// Repeats a metric under a second name, with all that is known of it.
     pub(crate) fn alias(&mut self, metric: &str, name: &str) {
         if let Some(line) = self.lines.iter().find(|line| line.metric == metric) {
-            let line = Line { metric: name.to_owned(), peer: line.peer.clone(), goal: None, ..*line };
+            let line =
+                Line { metric: name.to_owned(), peer: line.peer.clone(), goal: None, ..*line };
             self.lines.insert(0, line);
         }
     }

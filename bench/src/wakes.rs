@@ -1,5 +1,5 @@
-//! The first call after a sleep never fails: many thousand wakes, under callers that come at any moment, also while their
-//! sandbox is just falling asleep.
+//! The first call after a sleep never fails: many thousand wakes, under callers that come at any
+//! moment, also while their sandbox is just falling asleep.
 
 use crate::cloud::{Client, Cloud, IMAGE, with_cloud};
 use crate::machine;
@@ -47,7 +47,10 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
     }
     let tally = Tally::default();
     let mut callers = cloud.clients(SANDBOXES * CALLERS).await?;
-    let all = callers.iter_mut().enumerate().map(|(number, caller)| call(caller, name(number % SANDBOXES), &tally));
+    let all = callers
+        .iter_mut()
+        .enumerate()
+        .map(|(number, caller)| call(caller, name(number % SANDBOXES), &tally));
     let begun = Instant::now();
     let counted = async {
         let wakes = count(&mut counter).await;
@@ -89,7 +92,9 @@ async fn call(caller: &mut Client, name: String, tally: &Tally) {
         let begun = Instant::now();
         match caller.run(&name, &format!("/bin/echo {word}")).await {
             Ok(output) if output.trim() == word => tally.times.borrow_mut().since(begun),
-            Ok(output) => tally.failures.borrow_mut().push(format!("{name}: {output:?} instead of {word}")),
+            Ok(output) => {
+                tally.failures.borrow_mut().push(format!("{name}: {output:?} instead of {word}"))
+            }
             Err(error) => tally.failures.borrow_mut().push(format!("{name}: {error:#}")),
         }
     }

@@ -1,5 +1,6 @@
-//! Links one function more than the code names. The standard library starts processes without copying this one only if
-//! the C library can set their directory; in a static program that function is there only if somebody asks for it.
+//! Links one function more than the code names. The standard library starts processes without
+//! copying this one only if the C library can set their directory; in a static program that
+//! function is there only if somebody asks for it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,8 +1,10 @@
-//! The way to a port in a sandbox, beside nginx as a plain proxy to the same port of the same sandbox.
+//! The way to a port in a sandbox, beside nginx as a plain proxy to the same port of the same
+//! sandbox.
 //!
-//! The machine does not reach the addresses of sandboxes, by design: Holm makes its sockets inside the sandbox's network and
-//! uses them from outside. nginx gets the same: it runs in that network and is given a listening socket from outside. So
-//! do the direct callers. All three reach the workload over the same loopback interface.
+//! The machine does not reach the addresses of sandboxes, by design: Holm makes its sockets inside
+//! the sandbox's network and uses them from outside. nginx gets the same: it runs in that network
+//! and is given a listening socket from outside. So do the direct callers. All three reach the
+//! workload over the same loopback interface.
 
 mod network;
 mod nginx;
@@ -148,9 +150,10 @@ async fn race(mut ways: [Way; 3]) -> anyhow::Result<Report> {
         }
     }
     let [direct, nginx, holm] = ways.each_ref().map(Way::medians);
-    for (metric, of) in
-        [("added_p50_us", (|seen| seen.p50_us) as fn(&Seen) -> f64), ("added_p99_us", |seen| seen.p99_us)]
-    {
+    for (metric, of) in [
+        ("added_p50_us", (|seen| seen.p50_us) as fn(&Seen) -> f64),
+        ("added_p99_us", |seen| seen.p99_us),
+    ] {
         report.add(metric, of(&holm[0]) - of(&direct[0]), "us");
         report.set_peer(metric, "nginx", of(&nginx[0]) - of(&direct[0]));
     }
@@ -170,14 +173,20 @@ async fn race(mut ways: [Way; 3]) -> anyhow::Result<Report> {
 
 /// What a process and its children that live have used of the processors.
 fn processor_seconds(process: u32) -> anyhow::Result<f64> {
-    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let children =
+        fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let all = children.split_whitespace().filter_map(|id| id.parse().ok()).chain([process]);
     let mut ticks = 0;
     for id in all {
         let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
         // The name before it may hold anything but this.
         let rest = stat.rsplit_once(')').context("a process without a name")?.1;
-        ticks += rest.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();
+        ticks += rest
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse::<u64>().ok())
+            .sum::<u64>();
     }
     Ok(ticks as f64 / TICKS_PER_SECOND)
 }

@@ -18,7 +18,12 @@ impl Network {
         let groups = cloud.instances()?.into_iter();
         let ids = groups.filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
         let process = ids.filter_map(|ids| ids.split_whitespace().next().map(str::to_owned)).next();
-        Ok(Self { file: format!("/proc/{}/ns/net", process.context("no process of the sandbox is to be seen")?) })
+        Ok(Self {
+            file: format!(
+                "/proc/{}/ns/net",
+                process.context("no process of the sandbox is to be seen")?
+            ),
+        })
     }
 
     /// A connection to the sandbox's own loopback address. A thread enters, connects and ends.
@@ -28,7 +33,8 @@ impl Network {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
             anyhow::Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?)
         });
-        let stream = connected.join().map_err(|_| anyhow!("the thread that connects has failed"))??;
+        let stream =
+            connected.join().map_err(|_| anyhow!("the thread that connects has failed"))??;
         stream.set_nonblocking(true)?;
         Ok(tokio::net::TcpStream::from_std(stream)?)
     }

@@ -1,4 +1,5 @@
-//! nginx as a plain proxy, tuned for that: a worker for each core, kept connections on both sides, no log.
+//! nginx as a plain proxy, tuned for that: a worker for each core, kept connections on both sides,
+//! no log.
 
 use super::network::Network;
 use anyhow::{Context as _, ensure};
@@ -25,7 +26,8 @@ impl Nginx {
         fcntl_setfd(&listener, FdFlags::empty())?;
         let file = folder.path().join("nginx.conf");
         fs::write(&file, configuration(&address, port))?;
-        // A socket that is named in NGINX is taken over where the configuration asks for one of its address.
+        // A socket that is named in NGINX is taken over where the configuration asks for one of its
+        // address.
         let process = Command::new("nsenter")
             .arg(format!("--net={}", network.file))
             .args(["setpriv", "--pdeathsig=TERM", "--", "nginx", "-p"])

@@ -31,7 +31,11 @@ impl Job {
     }
 
     /// Starts an execution and gives its id.
-    pub(crate) async fn start(&self, client: &mut Client, tasks: &[Value]) -> anyhow::Result<String> {
+    pub(crate) async fn start(
+        &self,
+        client: &mut Client,
+        tasks: &[Value],
+    ) -> anyhow::Result<String> {
         let started = client.ask("POST", &self.path, &json!({"tasks": tasks})).await?;
         Ok(started["executionId"].as_str().context("an execution has an id")?.to_owned())
     }
@@ -41,8 +45,15 @@ impl Job {
         let id = self.start(client, &vec![json!({}); tasks]).await?;
         let ended = self.ended(client, &id).await?;
         let stats = &ended["stats"];
-        ensure!(ended["status"] == "succeeded" && stats["success"] == tasks, "{}: {stats}", ended["status"]);
-        ensure!(stats["retried"].as_i64().unwrap_or_default() == 0, "some were tried again: {stats}");
+        ensure!(
+            ended["status"] == "succeeded" && stats["success"] == tasks,
+            "{}: {stats}",
+            ended["status"]
+        );
+        ensure!(
+            stats["retried"].as_i64().unwrap_or_default() == 0,
+            "some were tried again: {stats}"
+        );
         Ok(())
     }
 
@@ -53,7 +64,8 @@ impl Job {
         let accepted = time(&ended["metadata"]["createdAt"])?;
         let started = time(&page["data"][0]["metadata"]["startedAt"])?;
         let over = time(&ended["metadata"]["completedAt"])?;
-        let span = |until: Timestamp| u64::try_from(until.since(accepted)).map(Duration::from_millis);
+        let span =
+            |until: Timestamp| u64::try_from(until.since(accepted)).map(Duration::from_millis);
         Ok(Times { until_started: span(started)?, until_ended: span(over)? })
     }
 

@@ -1,5 +1,6 @@
-//! Batch jobs: ten thousand tasks through the public API, each in an instance of its own and recorded durably; how soon a
-//! task starts; and what the queue itself can do. Beside programs that run as many commands.
+//! Batch jobs: ten thousand tasks through the public API, each in an instance of its own and
+//! recorded durably; how soon a task starts; and what the queue itself can do. Beside programs that
+//! run as many commands.
 
 mod batch;
 mod noop;
@@ -37,13 +38,20 @@ const DISPATCH_GOAL_MS: f64 = 10.0;
 /// Measures the named parts, or all.
 pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     for part in parts {
-        ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`; there are: {}", PARTS.join(", "));
+        ensure!(
+            PARTS.contains(&part.as_str()),
+            "there is no part `{part}`; there are: {}",
+            PARTS.join(", ")
+        );
     }
     let chosen = |part: &str| parts.is_empty() || parts.iter().any(|chosen| chosen == part);
     println!(
         "{TASKS} tasks of /bin/true by one execution, each in an instance of its own; {REPETITIONS} times in turns with the"
     );
-    println!("peers, and the median. Then {SINGLE} executions of one task, {} ms apart.", PAUSE.as_millis());
+    println!(
+        "peers, and the median. Then {SINGLE} executions of one task, {} ms apart.",
+        PAUSE.as_millis()
+    );
     let place = tempfile::Builder::new().prefix("holm-bench-jobs-").tempdir()?;
     machine::describe(place.path());
     let mut report = Report::default();
@@ -55,7 +63,8 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         let cluster = Cluster::start(&std::env::temp_dir())?;
         println!("postgres   {}", cluster.version()?);
         let setting = setting(place.path(), Some(cluster.url()))?;
-        with_setting(setting, async |cloud| on_postgres(cloud, &cluster, &mut report).await).await?;
+        with_setting(setting, async |cloud| on_postgres(cloud, &cluster, &mut report).await)
+            .await?;
     }
     if chosen("noop") {
         idle(place.path(), &mut report)?;
@@ -171,7 +180,8 @@ impl Seen {
     }
 }
 
-/// How long it takes from the moment in which an execution is accepted until its only task has started, and until it is over.
+/// How long it takes from the moment in which an execution is accepted until its only task has
+/// started, and until it is over.
 async fn singles(job: &Job, client: &mut Client, report: &mut Report) -> anyhow::Result<()> {
     let (mut starts, mut ends) = (Samples::default(), Samples::default());
     for _ in 0..SINGLE {

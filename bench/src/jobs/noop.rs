@@ -1,4 +1,5 @@
-//! The durable queue alone: the real engine on the real database, with a crew whose tasks succeed at once.
+//! The durable queue alone: the real engine on the real database, with a crew whose tasks succeed
+//! at once.
 
 use anyhow::{Context as _, ensure};
 use jobs::{Assignment, AttemptId, Crew, NewExecution, Outcome, Plan, Queue, Running, Settings};
@@ -30,9 +31,15 @@ pub(crate) fn rate(target: Target, keys: &Path) -> anyhow::Result<f64> {
 
 async fn measure(settings: store::Settings) -> anyhow::Result<f64> {
     let store = Store::open(settings, world()).await?;
-    let queue = Queue::new(Settings { slots: SLOTS, memory_mb: SLOTS, ..Settings::default() }, Vec::new());
+    let queue =
+        Queue::new(Settings { slots: SLOTS, memory_mb: SLOTS, ..Settings::default() }, Vec::new());
     let ending = CancellationToken::new();
-    let running = tokio::spawn(jobs::run(store.clone(), queue.clone(), Arc::new(Idle(world())), ending.clone()));
+    let running = tokio::spawn(jobs::run(
+        store.clone(),
+        queue.clone(),
+        Arc::new(Idle(world())),
+        ending.clone(),
+    ));
     run(&store, &queue, WARM_UP).await?;
     let begun = Instant::now();
     run(&store, &queue, TASKS).await?;
@@ -63,7 +70,10 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let of = id.clone();
-        let found = store.read(move |tx| executions::find_by_id(tx, &of)).await?.context("the execution is there")?;
+        let found = store
+            .read(move |tx| executions::find_by_id(tx, &of))
+            .await?
+            .context("the execution is there")?;
         if found.ended_at.is_some() {
             ensure!(found.phase == Phase::Succeeded, "{:?}", found.counts);
             return Ok(());

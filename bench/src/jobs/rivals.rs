@@ -1,4 +1,5 @@
-//! What else runs many commands: programs that start one after the other in isolation, and a queue on PostgreSQL.
+//! What else runs many commands: programs that start one after the other in isolation, and a queue
+//! on PostgreSQL.
 
 use crate::peers::{Peers, finish, python_with};
 use anyhow::{Context as _, ensure};
@@ -58,13 +59,20 @@ impl Rival {
                 let bwrap = peers.bwrap(&TASK);
                 let mut parallel = Command::new("parallel");
                 parallel.args(["--will-cite", "--halt", "now,fail=1", "--max-args", "0"]);
-                parallel.arg(format!("--jobs={WORKERS}")).arg(bwrap.get_program()).args(bwrap.get_args()).arg(":::");
+                parallel
+                    .arg(format!("--jobs={WORKERS}"))
+                    .arg(bwrap.get_program())
+                    .args(bwrap.get_args())
+                    .arg(":::");
                 finish(parallel.args((0..runs).map(|run| run.to_string())))
             }
             Self::Podman => thread::scope(|scope| {
-                let worker = || (0..runs / WORKERS).try_for_each(|_| finish(&mut peers.podman_run(&TASK)));
+                let worker =
+                    || (0..runs / WORKERS).try_for_each(|_| finish(&mut peers.podman_run(&TASK)));
                 let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
-                workers.into_iter().try_for_each(|worker| worker.join().ok().context("a worker gave up")?)
+                workers
+                    .into_iter()
+                    .try_for_each(|worker| worker.join().ok().context("a worker gave up")?)
             }),
         }
     }
@@ -100,10 +108,20 @@ impl Venv {
             Work::Nothing => ("20000", "nothing"),
         };
         let mut command = Command::new(&self.python);
-        command.args(["-c", SCRIPT, &database.replacen("postgres:", "postgresql:", 1), tasks, word]);
+        command.args([
+            "-c",
+            SCRIPT,
+            &database.replacen("postgres:", "postgresql:", 1),
+            tasks,
+            word,
+        ]);
         let ended = command.stdin(Stdio::null()).output()?;
         let wrong = String::from_utf8_lossy(&ended.stderr);
-        ensure!(ended.status.success(), "{VENV_NAME}: {}", wrong.trim().lines().last().unwrap_or_default());
+        ensure!(
+            ended.status.success(),
+            "{VENV_NAME}: {}",
+            wrong.trim().lines().last().unwrap_or_default()
+        );
         Ok(String::from_utf8(ended.stdout)?.trim().parse()?)
     }
 }

@@ -81,12 +81,24 @@ impl Town {
         for resources in self.resources.chunks(1000) {
             let wanted: Vec<_> = resources
                 .iter()
-                .map(|resource| (resource.workspace, resource.dimension, resource.name.clone(), resource.uuid.clone()))
+                .map(|resource| {
+                    (
+                        resource.workspace,
+                        resource.dimension,
+                        resource.name.clone(),
+                        resource.uuid.clone(),
+                    )
+                })
                 .collect();
             series.extend(
                 store
                     .write(move |tx| {
-                        let find = |(workspace, dimension, name, uuid): &(&str, Dimension, String, String)| {
+                        let find = |(workspace, dimension, name, uuid): &(
+                            &str,
+                            Dimension,
+                            String,
+                            String,
+                        )| {
                             let class = usage::class(tx, &account(), workspace, *dimension)?;
                             Ok::<_, Error>((class, usage::find_series(tx, class, name, uuid)?))
                         };
@@ -112,11 +124,17 @@ impl Town {
 
     /// The same rows as files, for peers.
     pub(crate) fn write_files(&self, folder: &Path) -> anyhow::Result<()> {
-        let create = |name: &str| File::create(folder.join(name)).map(BufWriter::new).context("the rows are written");
+        let create = |name: &str| {
+            File::create(folder.join(name)).map(BufWriter::new).context("the rows are written")
+        };
         let mut file = create("series.csv")?;
         for (number, resource) in self.resources.iter().enumerate() {
             let Resource { workspace, dimension, name, uuid, .. } = resource;
-            writeln!(file, "{number},{workspace},{},{name},{uuid},{dimension}", dimension.resource_type())?;
+            writeln!(
+                file,
+                "{number},{workspace},{},{name},{uuid},{dimension}",
+                dimension.resource_type()
+            )?;
         }
         file.flush()?;
         let mut file = create("hours.csv")?;

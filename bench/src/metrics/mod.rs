@@ -1,5 +1,5 @@
-//! Usage: questions over ten million hours, and facts as fast as they can be kept, on both databases. Beside them the same
-//! hours in DuckDB and as plain rows in PostgreSQL.
+//! Usage: questions over ten million hours, and facts as fast as they can be kept, on both
+//! databases. Beside them the same hours in DuckDB and as plain rows in PostgreSQL.
 
 mod facts;
 mod hours;
@@ -27,16 +27,28 @@ const ROUNDS_OF_ROWS: usize = 3;
 /// Measures the named parts, or all.
 pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     for part in parts {
-        ensure!(PARTS.contains(&part.as_str()), "there is no part `{part}`; there are: {}", PARTS.join(", "));
+        ensure!(
+            PARTS.contains(&part.as_str()),
+            "there is no part `{part}`; there are: {}",
+            PARTS.join(", ")
+        );
     }
     let chosen = |part: &str| parts.is_empty() || parts.iter().any(|chosen| chosen == part);
     let place = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
     crate::api::open_to_the_database_user(place.path())?;
     let town = Town::new();
     machine::describe(place.path());
-    println!("hours      {} of {} resources in 4 workspaces, a year", town.count(), hours::RESOURCES);
+    println!(
+        "hours      {} of {} resources in 4 workspaces, a year",
+        town.count(),
+        hours::RESOURCES
+    );
     let mut report = Report::default();
-    let cluster = if chosen("postgres") || chosen("rows") { Some(Cluster::start(place.path())?) } else { None };
+    let cluster = if chosen("postgres") || chosen("rows") {
+        Some(Cluster::start(place.path())?)
+    } else {
+        None
+    };
     let mut stores = Vec::new();
     if chosen("sqlite") {
         let file = place.path().join("holm.db");
@@ -44,13 +56,18 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     }
     if let Some(cluster) = cluster.as_ref().filter(|_| chosen("postgres")) {
         println!("postgres   {}", cluster.version()?);
-        stores.push(("postgres", open(place.path(), Target::Postgres { url: cluster.url() }).await?));
+        stores
+            .push(("postgres", open(place.path(), Target::Postgres { url: cluster.url() }).await?));
     }
     for (name, store) in &stores {
         facts::measure(&mut report, store, name).await?;
         let begun = Instant::now();
         town.fill(store).await?;
-        report.add(format!("hours_per_s_{name}"), town.count() as f64 / begun.elapsed().as_secs_f64(), "1/s");
+        report.add(
+            format!("hours_per_s_{name}"),
+            town.count() as f64 / begun.elapsed().as_secs_f64(),
+            "1/s",
+        );
     }
     let mut peers = Vec::new();
     if chosen("duckdb") || chosen("rows") {

@@ -1,8 +1,10 @@
-//! The same rows where one would put them otherwise: in DuckDB, sorted by time, and in PostgreSQL, with an index by time.
-//! One row for each hour of a resource, with all that it is grouped by in it.
+//! The same rows where one would put them otherwise: in DuckDB, sorted by time, and in PostgreSQL,
+//! with an index by time. One row for each hour of a resource, with all that it is grouped by in
+//! it.
 //!
-//! They compute one page: the sums of the groups by step, in order. The sum over all groups, which an answer has too, is
-//! left out, and so is the way of the rows to the caller: the result stays in the database.
+//! They compute one page: the sums of the groups by step, in order. The sum over all groups, which
+//! an answer has too, is left out, and so is the way of the rows to the caller: the result stays in
+//! the database.
 
 use super::hours::{BEGIN, END};
 use super::shapes::Shape;
@@ -16,7 +18,8 @@ use std::time::Duration;
 use testing::Cluster;
 use types::wire::Resolution;
 
-/// A program that runs one statement for each line that it reads, and answers with the time that it took in ms.
+/// A program that runs one statement for each line that it reads, and answers with the time that it
+/// took in ms.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     process: Child,
@@ -30,8 +33,10 @@ const POSTGRES: &str = include_str!("postgres.py");
 impl Peer {
     /// DuckDB of PyPI, with its defaults, in a file.
     pub(crate) fn duckdb(folder: &Path) -> anyhow::Result<Self> {
-        let python = python_with("duckdb-venv", &["duckdb"]).context("DuckDB cannot be had from PyPI")?;
-        let mut peer = Self::start("duckdb", Command::new(python).arg("-c").arg(DUCKDB).arg(folder))?;
+        let python =
+            python_with("duckdb-venv", &["duckdb"]).context("DuckDB cannot be had from PyPI")?;
+        let mut peer =
+            Self::start("duckdb", Command::new(python).arg("-c").arg(DUCKDB).arg(folder))?;
         peer.run(&load("read_csv('series.csv', names=['series','workspace','resource_type','resource_name','resource_uuid','billing_dimension'])",
             "read_csv('hours.csv', names=['series','hour','amount'])"))?;
         Ok(peer)
@@ -54,8 +59,11 @@ impl Peer {
     }
 
     fn start(name: &'static str, command: &mut Command) -> anyhow::Result<Self> {
-        let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("a peer does not start")?;
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("a peer does not start")?;
         let questions = process.stdin.take().context("a peer listens")?;
         let answers = BufReader::new(process.stdout.take().context("a peer answers")?);
         Ok(Self { name, process, questions, answers })
@@ -97,7 +105,10 @@ fn sql(shape: &Shape) -> String {
     if by.iter().any(|by| ["resource_name", "resource_uuid"].contains(by)) {
         // What an answer fills in as well.
         by.extend(
-            ["workspace", "resource_type"].into_iter().filter(|implied| !by.contains(implied)).collect::<Vec<_>>(),
+            ["workspace", "resource_type"]
+                .into_iter()
+                .filter(|implied| !by.contains(implied))
+                .collect::<Vec<_>>(),
         );
     }
     let hours = match shape.resolution {

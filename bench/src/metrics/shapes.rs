@@ -40,8 +40,18 @@ impl Shape {
             goal: group_by.len() == 3 && days == 90,
         };
         vec![
-            shape("90d_workspace_type_dimension", 90, Daily, &[Workspace, ResourceType, BillingDimension]),
-            shape("90d_workspace_name_dimension", 90, Daily, &[Workspace, ResourceName, BillingDimension]),
+            shape(
+                "90d_workspace_type_dimension",
+                90,
+                Daily,
+                &[Workspace, ResourceType, BillingDimension],
+            ),
+            shape(
+                "90d_workspace_name_dimension",
+                90,
+                Daily,
+                &[Workspace, ResourceName, BillingDimension],
+            ),
             shape("90d_type_name_uuid", 90, Daily, &[ResourceType, ResourceName, ResourceUuid]),
             shape("90d_name", 90, Daily, &[ResourceName]),
             Self {
@@ -86,7 +96,11 @@ impl Shape {
         let answer = store.read(move |tx| meter::answer(tx, &asked, &prices, now)).await?;
         let text = serde_json::to_vec(&answer.wire(&question, None))?;
         let took = begun.elapsed();
-        ensure!(answer.total.cost > meter::Money::ZERO && !text.is_empty(), "nothing was answered to {}", self.name);
+        ensure!(
+            answer.total.cost > meter::Money::ZERO && !text.is_empty(),
+            "nothing was answered to {}",
+            self.name
+        );
         Ok(took)
     }
 }
@@ -96,7 +110,11 @@ fn prices() -> anyhow::Result<PriceBook> {
     let mut book = PriceBook::new();
     for dimension in Dimension::ALL {
         book.set(*dimension, Timestamp::from_ms(0), "0.0000115".parse()?);
-        book.set(*dimension, Timestamp::from_ms((hours::END - 30 * 24 + 7) * HOUR_MS), "0.0000125".parse()?);
+        book.set(
+            *dimension,
+            Timestamp::from_ms((hours::END - 30 * 24 + 7) * HOUR_MS),
+            "0.0000125".parse()?,
+        );
     }
     Ok(book)
 }
@@ -116,7 +134,8 @@ impl Times {
 
     pub(crate) fn tell(&self, report: &mut Report, shapes: &[Shape]) -> anyhow::Result<()> {
         for name in ["query"].into_iter().chain(shapes.iter().map(|shape| shape.name)) {
-            for percent in [50, 99].into_iter().filter(|percent| *percent == 50 || name == "query") {
+            for percent in [50, 99].into_iter().filter(|percent| *percent == 50 || name == "query")
+            {
                 for ours in ["sqlite", "postgres"] {
                     let Some(times) = self.0.get(&(ours, name)) else { continue };
                     let metric = format!("{name}_p{percent}_ms_{ours}");

@@ -9,10 +9,16 @@ use std::path::Path;
 use std::time::Instant;
 
 const PATH: &str = "/tmp/file";
-const SIZES: [(&str, usize, usize); 3] = [("1kib", 1 << 10, 100), ("1mib", 1 << 20, 50), ("100mib", 100 << 20, 5)];
+const SIZES: [(&str, usize, usize); 3] =
+    [("1kib", 1 << 10, 100), ("1mib", 1 << 20, 50), ("100mib", 100 << 20, 5)];
 const PEER: &str = "on the machine";
 
-pub(crate) async fn measure(report: &mut Report, client: &mut Client, name: &str, place: &Path) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    report: &mut Report,
+    client: &mut Client,
+    name: &str,
+    place: &Path,
+) -> anyhow::Result<()> {
     for (size, bytes, rounds) in SIZES {
         let file: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(bytes).collect();
         let form = Form::new(&file);
@@ -46,7 +52,9 @@ pub(crate) async fn measure(report: &mut Report, client: &mut Client, name: &str
     Ok(())
 }
 
-async fn timed(act: impl AsyncFnOnce() -> anyhow::Result<()>) -> anyhow::Result<std::time::Duration> {
+async fn timed(
+    act: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<std::time::Duration> {
     let begun = Instant::now();
     act().await?;
     Ok(begun.elapsed())

@@ -1,4 +1,5 @@
-//! Sandboxes as a client sees them: made, used, woken, a hundred at once, and their files; beside what else runs a command.
+//! Sandboxes as a client sees them: made, used, woken, a hundred at once, and their files; beside
+//! what else runs a command.
 
 mod files;
 
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 300;
 const WARM_UP: usize = 10;
-/// Between two acts of a round. Without it one act would profit of what the kernel has just done for the other.
+/// Between two acts of a round. Without it one act would profit of what the kernel has just done
+/// for the other.
 const PAUSE: Duration = Duration::from_millis(30);
 /// How soon sandboxes sleep here; the measurement waits for that each time.
 const STANDBY: Duration = Duration::from_secs(1);
@@ -25,10 +27,18 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     println!(
         "One caller over one kept connection, with an API key, on the same machine; {ROUNDS} rounds in turns with"
     );
-    println!("the peers, {} ms between any two acts. Image {IMAGE}, 2048 MB of memory.", PAUSE.as_millis());
+    println!(
+        "the peers, {} ms between any two acts. Image {IMAGE}, 2048 MB of memory.",
+        PAUSE.as_millis()
+    );
     machine::describe(&std::env::temp_dir());
-    for (program, argument) in [("runc", "--version"), ("bwrap", "--version"), ("podman", "--version")] {
-        println!("{program:<10} {}", machine::said(program, &[argument]).lines().next().unwrap_or_default());
+    for (program, argument) in
+        [("runc", "--version"), ("bwrap", "--version"), ("podman", "--version")]
+    {
+        println!(
+            "{program:<10} {}",
+            machine::said(program, &[argument]).lines().next().unwrap_or_default()
+        );
     }
     let mut report = with_cloud(STANDBY, measure).await?;
     let goals = [
@@ -92,7 +102,9 @@ async fn rounds(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
             seen = Seen::default();
         }
         one_round(client, &format!("round-{round}"), &mut seen).await?;
-        for contender in able.iter_mut().filter(|able| round >= WARM_UP && round % able.peer.every() == 0) {
+        for contender in
+            able.iter_mut().filter(|able| round >= WARM_UP && round % able.peer.every() == 0)
+        {
             tokio::time::sleep(PAUSE).await;
             match peers.measure(contender.peer) {
                 Ok(time) => contender.times.add(time),
@@ -108,10 +120,18 @@ async fn rounds(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
     for Contender { peer, times, failures } in &able {
         let metric = if *peer == Peer::PodmanExec { "mk2_exec" } else { "mk2_create" };
         for percent in [50, 99] {
-            report.set_peer(&format!("{metric}_p{percent}_ms"), peer.name(), times.percentile_ms(percent)?);
+            report.set_peer(
+                &format!("{metric}_p{percent}_ms"),
+                peer.name(),
+                times.percentile_ms(percent)?,
+            );
         }
         if let Some(last) = failures.last() {
-            report.note(format!("{} failed {} times of itself: {last:#}", peer.name(), failures.len()));
+            report.note(format!(
+                "{} failed {} times of itself: {last:#}",
+                peer.name(),
+                failures.len()
+            ));
         }
     }
     Ok(())
@@ -139,7 +159,8 @@ async fn one_round(client: &mut Client, name: &str, seen: &mut Seen) -> anyhow::
     Ok(())
 }
 
-/// Lets many sandboxes fall asleep and wakes one after the other: half by a plain request, half by a command.
+/// Lets many sandboxes fall asleep and wakes one after the other: half by a plain request, half by
+/// a command.
 async fn nights(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyhow::Result<()> {
     let names: Vec<String> = (0..SLEEPERS).map(|number| format!("sleeper-{number}")).collect();
     for name in &names {
@@ -147,8 +168,10 @@ async fn nights(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
     }
     let (mut wake, mut wake_exec) = (Samples::default(), Samples::default());
     for night in 0..NIGHTS {
-        wait_for(Duration::from_secs(30), "not all sandboxes sleep", async || Ok(cloud.asleep().await? == SLEEPERS))
-            .await?;
+        wait_for(Duration::from_secs(30), "not all sandboxes sleep", async || {
+            Ok(cloud.asleep().await? == SLEEPERS)
+        })
+        .await?;
         for (number, name) in names.iter().enumerate() {
             tokio::time::sleep(PAUSE).await;
             let begun = Instant::now();

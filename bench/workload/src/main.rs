@@ -1,5 +1,6 @@
-//! What is reached in a sandbox when the way to it is measured: `workload PORT` answers every request without a body with
-//! the same 1,024 bytes. One thread for each connection, so that it costs next to nothing itself.
+//! What is reached in a sandbox when the way to it is measured: `workload PORT` answers every
+//! request without a body with the same 1,024 bytes. One thread for each connection, so that it
+//! costs next to nothing itself.
 //!
 //! A crate of its own without dependencies: it is built static, to run in any image.
 
@@ -15,7 +16,10 @@ fn main() -> io::Result<()> {
     let port = std::env::args().nth(1).and_then(|port| port.parse().ok());
     let port = port.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "which port?"))?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n{}", "x".repeat(BODY_BYTES));
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n{}",
+        "x".repeat(BODY_BYTES)
+    );
     let answer: &'static [u8] = answer.leak().as_bytes();
     for stream in listener.incoming() {
         let stream = stream?;

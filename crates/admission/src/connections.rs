@@ -7,10 +7,11 @@
 //!                       └────────────────┴──→ told to close, for the next one
 //! ```
 //!
-//! Whoever has not shown valid credentials is a stranger. Strangers have places of their own, and a newcomer always gets one:
-//! when all are taken, the stranger who has been idle longest makes room, else the one who has been busy longest. Those
-//! who are signed in have the other places, which no stranger takes. A holder of credentials who has more connections than
-//! the share keeps the rest of them as a stranger.
+//! Whoever has not shown valid credentials is a stranger. Strangers have places of their own, and a
+//! newcomer always gets one: when all are taken, the stranger who has been idle longest makes room,
+//! else the one who has been busy longest. Those who are signed in have the other places, which no
+//! stranger takes. A holder of credentials who has more connections than the share keeps the rest
+//! of them as a stranger.
 
 use crate::{Limits, Permit, Pool, Refused};
 use parking_lot::Mutex;
@@ -65,21 +66,28 @@ impl<C: Eq + Hash + Clone + Send + Sync + 'static> Connections<C> {
     pub fn new(places: Places) -> Self {
         let Places { strangers, signed_in, client } = places;
         // All together are bounded by the places.
-        let clients = Pool::new("connections of clients", Limits { total: u64::MAX, share: client });
+        let clients =
+            Pool::new("connections of clients", Limits { total: u64::MAX, share: client });
         let holders = Pool::new("connections that are signed in", signed_in);
         let book = Book { strangers_max: strangers.max(1), holders, strangers: Mutex::default() };
         Self { clients, book: Arc::new(book) }
     }
 
-    /// Takes a connection in. `client` is `None` where one address stands for many, such as that of a proxy. Only a client
-    /// who has too many is refused.
+    /// Takes a connection in. `client` is `None` where one address stands for many, such as that of
+    /// a proxy. Only a client who has too many is refused.
     pub fn admit(&self, client: Option<&C>) -> Result<Connection, Refused> {
         let permit = client.map(|client| self.clients.take(client, 1)).transpose()?;
         let closing = CancellationToken::new();
         let order = self.book.enter(&closing);
-        let state = Mutex::new(State { requests: 0, began: false, standing: Standing::Stranger { order } });
+        let state =
+            Mutex::new(State { requests: 0, began: false, standing: Standing::Stranger { order } });
         let permit: Option<Box<dyn Held>> = permit.map(|permit| Box::new(permit) as _);
-        Ok(Connection(Arc::new(Inner { book: Arc::clone(&self.book), closing, state, _client: permit })))
+        Ok(Connection(Arc::new(Inner {
+            book: Arc::clone(&self.book),
+            closing,
+            state,
+            _client: permit,
+        })))
     }
 }
 
@@ -130,11 +138,13 @@ impl Strangers {
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     fn publish(&self) {
-        metrics::gauge!("holm_admission_held", "resource" => "connections of strangers").set(self.count() as f64);
+        metrics::gauge!("holm_admission_held", "resource" => "connections of strangers")
+            .set(self.count() as f64);
     }
 }
 
-/// One connection, which counts as long as a clone of this is there: what a request turned it into may outlive the request.
+/// One connection, which counts as long as a clone of this is there: what a request turned it into
+/// may outlive the request.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 

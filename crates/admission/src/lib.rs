@@ -1,9 +1,10 @@
 //! Divides what a server has once (memory, networks, connections, streams) among those who use it.
 //!
-//! A [`Pool`] counts one such resource. Nobody holds more than a share of it, and all together no more than there is, so
-//! the caller who takes too much is the one who is refused. Who counts as one owner is for the caller to say: a workspace,
-//! a credential, an address. [`Connections`] are counted besides by whether their caller is known, and one that is not
-//! known makes room for the next. [`Recheck`] ends those that last when their caller would not be let in any more.
+//! A [`Pool`] counts one such resource. Nobody holds more than a share of it, and all together no
+//! more than there is, so the caller who takes too much is the one who is refused. Who counts as
+//! one owner is for the caller to say: a workspace, a credential, an address. [`Connections`] are
+//! counted besides by whether their caller is known, and one that is not known makes room for the
+//! next. [`Recheck`] ends those that last when their caller would not be let in any more.
 
 mod connections;
 mod recheck;
@@ -74,7 +75,8 @@ impl<K: Eq + Hash + Clone> Pool<K> {
         Ok(self.hand_out(&mut held, owner, amount))
     }
 
-    /// Counts what an owner has already, also beyond the limits: what runs is not undone by counting it.
+    /// Counts what an owner has already, also beyond the limits: what runs is not undone by
+    /// counting it.
     pub fn adopt(&self, owner: &K, amount: u64) -> Permit<K> {
         self.hand_out(&mut self.inner.held.lock(), owner, amount)
     }
@@ -126,7 +128,10 @@ impl<K> Clone for Pool<K> {
 
 impl<K> fmt::Debug for Pool<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("resource", &self.inner.resource).field("limits", &self.inner.limits).finish()
+        f.debug_struct("Pool")
+            .field("resource", &self.inner.resource)
+            .field("limits", &self.inner.limits)
+            .finish()
     }
 }
 
@@ -140,7 +145,10 @@ pub struct Permit<K: Eq + Hash> {
 
 impl<K: Eq + Hash> fmt::Debug for Permit<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("resource", &self.pool.resource).field("amount", &self.amount).finish()
+        f.debug_struct("Permit")
+            .field("resource", &self.pool.resource)
+            .field("amount", &self.amount)
+            .finish()
     }
 }
 

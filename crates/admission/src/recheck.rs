@@ -1,4 +1,5 @@
-//! Connections that last: whoever was let in is looked at again, and goes when the answer would be another now.
+//! Connections that last: whoever was let in is looked at again, and goes when the answer would be
+//! another now.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Changes that come close together are looked at together.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Connections that are looked at at the same time, so that a change does not bring all of them to the database at once.
-/// Those with the same credentials find them remembered.
+/// Connections that are looked at at the same time, so that a change does not bring all of them to
+/// the database at once. Those with the same credentials find them remembered.
 const LOOKS_AT_ONCE: usize = 4;
 /// A connection of which nobody could say anything for so long is not believed any more.
 const UNSURE_MAX: Duration = Duration::from_secs(60);
@@ -35,7 +36,8 @@ impl Default for Recheck {
 }
 
 impl Recheck {
-    /// Looks now and then, and after each change, until it finds that one would be refused. Says why.
+    /// Looks now and then, and after each change, until it finds that one would be refused. Says
+    /// why.
     pub async fn until_refused<E, F: Future<Output = Verdict<E>>>(
         &self,
         mut changes: Vec<watch::Receiver<()>>,
@@ -87,7 +89,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_looked_at_soon_and_an_end_within_seconds() {
         let (recheck, sender, good) = (Recheck::default(), watch::Sender::new(()), Cell::new(true));
-        let look = || async { if good.get() { Verdict::Good } else { Verdict::Refused("revoked") } };
+        let look =
+            || async { if good.get() { Verdict::Good } else { Verdict::Refused("revoked") } };
         let begun = Instant::now();
         let change = async {
             sleep(Duration::from_secs(12)).await;
@@ -108,7 +111,9 @@ mod tests {
             looks.set(looks.get() + 1);
             if looks.get() % 10 == 0 { Verdict::Good } else { Verdict::Unsure("away") }
         };
-        timeout(Duration::from_secs(600), recheck.until_refused(Vec::new(), look)).await.unwrap_err();
+        timeout(Duration::from_secs(600), recheck.until_refused(Vec::new(), look))
+            .await
+            .unwrap_err();
         let away = || async { Verdict::Unsure("away") };
         assert_eq!(recheck.until_refused(Vec::new(), away).await, "away");
         assert!(begun.elapsed() < Duration::from_secs(600) + 2 * UNSURE_MAX);

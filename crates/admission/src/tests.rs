@@ -9,7 +9,10 @@ fn pool(total: u64, share: u64) -> Pool<&'static str> {
 fn who_takes_too_much_is_refused_and_not_the_neighbour() {
     let pool = pool(10, 6);
     let _greedy = pool.take(&"greedy", 6).unwrap();
-    assert_eq!(pool.take(&"greedy", 1).unwrap_err(), Refused::Share { resource: "things", limit: 6 });
+    assert_eq!(
+        pool.take(&"greedy", 1).unwrap_err(),
+        Refused::Share { resource: "things", limit: 6 }
+    );
     assert!(pool.take(&"neighbour", 4).is_ok());
 }
 

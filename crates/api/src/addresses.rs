@@ -1,5 +1,6 @@
-//! Where sandboxes and previews answer. An address is one preview's in the whole server: it is taken in the transaction that writes the
-//! preview, kept with its state, and told to the edge as long as the preview has it.
+//! Where sandboxes and previews answer. An address is one preview's in the whole server: it is
+//! taken in the transaction that writes the preview, kept with its state, and told to the edge as
+//! long as the preview has it.
 
 use crate::engine::{Desk, Draft, Held};
 use crate::error::Error;
@@ -29,14 +30,20 @@ fn filled(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// The address of a preview that is written. One that the server chose stays the same, also for a preview that is made again
-/// under its name in the same sandbox.
-pub(crate) fn of_draft(desk: &Desk, draft: &Draft<'_, Preview>, sandbox: &ResourceId) -> PreviewAddress {
+/// The address of a preview that is written. One that the server chose stays the same, also for a
+/// preview that is made again under its name in the same sandbox.
+pub(crate) fn of_draft(
+    desk: &Desk,
+    draft: &Draft<'_, Preview>,
+    sandbox: &ResourceId,
+) -> PreviewAddress {
     if let Some(at) = wanted(desk, draft.wish) {
         return at;
     }
     let domain = filled(draft.wish.spec.custom_domain.as_deref());
-    let same = |old: &Preview| wanted(desk, old).is_none() && filled(old.spec.custom_domain.as_deref()) == domain;
+    let same = |old: &Preview| {
+        wanted(desk, old).is_none() && filled(old.spec.custom_domain.as_deref()) == domain
+    };
     if let (Some(at), true) = (&draft.state.at, draft.old.is_some_and(same)) {
         return at.clone();
     }
@@ -58,7 +65,8 @@ fn own_label(sandbox: &ResourceId, preview: &str) -> String {
     hex.chars().take(OWN_LABEL_CHARACTERS).collect()
 }
 
-/// Where a preview answered before that was noted, and where it may when somebody else has that address.
+/// Where a preview answered before that was noted, and where it may when somebody else has that
+/// address.
 pub(crate) fn before_states(desk: &Desk, held: &Held<Preview>) -> (PreviewAddress, PreviewAddress) {
     let own = held.row.id.as_str().trim_start_matches("res_");
     let fallback = chosen(own, filled(held.wish.spec.custom_domain.as_deref()));
@@ -69,8 +77,8 @@ pub(crate) fn holder(desk: &Desk, resource: &ResourceId) -> Holder {
     Holder { workspace: desk.member.workspace.clone(), resource: resource.clone() }
 }
 
-/// Takes the address for a preview, which gives back the one that it had. Whose an address is that is taken, is told only
-/// within the workspace.
+/// Takes the address for a preview, which gives back the one that it had. Whose an address is that
+/// is taken, is told only within the workspace.
 pub(crate) fn claim(
     desk: &Desk,
     tx: &mut Tx<'_>,
@@ -88,7 +96,8 @@ pub(crate) fn claim(
     Ok(edge_names::keep_only(tx, id, &name)?)
 }
 
-/// Whether the holder of a host may still answer there. A domain may have gone to other people since.
+/// Whether the holder of a host may still answer there. A domain may have gone to other people
+/// since.
 fn answers(desk: &Desk, tx: &mut Tx<'_>, holder: &Holder, wish: &Preview) -> Result<bool, Error> {
     let Some(domain) = filled(wish.spec.custom_domain.as_deref()) else { return Ok(true) };
     match workspaces::find(tx, &holder.workspace)? {
@@ -97,7 +106,12 @@ fn answers(desk: &Desk, tx: &mut Tx<'_>, holder: &Holder, wish: &Preview) -> Res
     }
 }
 
-fn taken(desk: &Desk, tx: &mut Tx<'_>, at: &PreviewAddress, holder: &Holder) -> Result<Error, Error> {
+fn taken(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    at: &PreviewAddress,
+    holder: &Holder,
+) -> Result<Error, Error> {
     let rival = own_preview_at(desk, tx, at)?.filter(|_| holder.workspace == desk.member.workspace);
     Ok(Error::Conflict(match rival {
         Some(rival) => format!(
@@ -114,9 +128,11 @@ pub(crate) fn own_preview_at(
     tx: &mut Tx<'_>,
     at: &PreviewAddress,
 ) -> Result<Option<Held<Preview>>, Error> {
-    let own = edge_names::holder(tx, &at.name())?.filter(|holder| holder.workspace == desk.member.workspace);
+    let own = edge_names::holder(tx, &at.name())?
+        .filter(|holder| holder.workspace == desk.member.workspace);
     let Some(holder) = own else { return Ok(None) };
-    let row = resources::find_by_id(tx, &holder.resource)?.filter(|row| row.kind == KindName::Preview);
+    let row =
+        resources::find_by_id(tx, &holder.resource)?.filter(|row| row.kind == KindName::Preview);
     row.map(Held::read).transpose()
 }
 
@@ -125,10 +141,16 @@ pub(crate) fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Resu
     Ok(edge_names::holder(tx, &at.name())?.is_some_and(|holder| holder.resource == *id))
 }
 
-/// Takes the label of a sandbox's host. Names and workspaces are chosen freely, so two sandboxes may want the same: the
-/// second goes without, for good, and answers by its path, which is its `metadata.url`. To refuse it would tell of the other
-/// and let strangers block names; to hand the label on later would bring one's callers to the other.
-pub(crate) fn take_label(desk: &Desk, tx: &mut Tx<'_>, id: &ResourceId, name: &str) -> Result<Option<String>, Error> {
+/// Takes the label of a sandbox's host. Names and workspaces are chosen freely, so two sandboxes
+/// may want the same: the second goes without, for good, and answers by its path, which is its
+/// `metadata.url`. To refuse it would tell of the other and let strangers block names; to hand the
+/// label on later would bring one's callers to the other.
+pub(crate) fn take_label(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    name: &str,
+) -> Result<Option<String>, Error> {
     let label = sandbox_label(name, &desk.member.workspace_name);
     let taken = edge_names::take(tx, &sandbox_name(&label), &holder(desk, id))?;
     Ok(matches!(taken, Taken::Own).then_some(label))

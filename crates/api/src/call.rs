@@ -65,7 +65,11 @@ impl Path {
 
 /// Who may call: an argument type of the handler, so that no handler runs without the check.
 pub(crate) trait Who: Sized + Send + 'static {
-    fn admit(app: &App, needs: Needs, request: &Asked<'_>) -> impl Future<Output = Result<Self, Error>> + Send;
+    fn admit(
+        app: &App,
+        needs: Needs,
+        request: &Asked<'_>,
+    ) -> impl Future<Output = Result<Self, Error>> + Send;
     /// Whose repetitions of one idempotency key belong together.
     fn realm(&self) -> String;
     /// Who is known by credentials, if anybody.
@@ -151,7 +155,12 @@ pub(crate) trait Input: Sized + Send + 'static {
     const GUARDED: bool = false;
     /// Its schema; `None` when none is read.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
-    fn read(raw: &[u8], path: &Path, world: &World, checker: &OnceLock<Checker>) -> Result<Self, Error>;
+    fn read(
+        raw: &[u8],
+        path: &Path,
+        world: &World,
+        checker: &OnceLock<Checker>,
+    ) -> Result<Self, Error>;
 }
 
 /// No body is read.
@@ -218,7 +227,12 @@ impl<K: Kind> Input for Wish<K> {
         Some(generator.subschema_for::<K>())
     }
 
-    fn read(raw: &[u8], path: &Path, world: &World, checker: &OnceLock<Checker>) -> Result<Self, Error> {
+    fn read(
+        raw: &[u8],
+        path: &Path,
+        world: &World,
+        checker: &OnceLock<Checker>,
+    ) -> Result<Self, Error> {
         let mut value = json(raw)?;
         name_wish::<K>(&mut value, path, world);
         typed(value, checker).map(Self)
@@ -250,10 +264,16 @@ pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
         return Err(Error::Malformed("a JSON body is required".into()));
     }
     let value: Value = serde_json::from_slice(raw).map_err(|error| {
-        Error::Malformed(format!("the body is not valid JSON: line {}, column {}", error.line(), error.column()))
+        Error::Malformed(format!(
+            "the body is not valid JSON: line {}, column {}",
+            error.line(),
+            error.column()
+        ))
     })?;
     if holds_nul(&value) {
-        return Err(Error::Malformed("the body holds a NUL character, which no text may have".into()));
+        return Err(Error::Malformed(
+            "the body holds a NUL character, which no text may have".into(),
+        ));
     }
     Ok(value)
 }
@@ -263,12 +283,17 @@ fn holds_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
         Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(members) => members.iter().any(|(name, value)| name.contains('\0') || holds_nul(value)),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| name.contains('\0') || holds_nul(value))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
-fn typed<T: DeserializeOwned + JsonSchema>(value: Value, checker: &OnceLock<Checker>) -> Result<T, Error> {
+fn typed<T: DeserializeOwned + JsonSchema>(
+    value: Value,
+    checker: &OnceLock<Checker>,
+) -> Result<T, Error> {
     checker.get_or_init(Checker::of::<T>).check(&value)?;
     serde_path_to_error::deserialize(value).map_err(|error| {
         let mut problems = types::Problems::default();
@@ -314,11 +339,23 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
         checker: &OnceLock<Checker>,
         request: Request,
     ) -> Result<Self, Error> {
-        let Admitted { who, version, path, raw, once, parts } = Admitted::<W>::read(&app, line, request).await?;
+        let Admitted { who, version, path, raw, once, parts } =
+            Admitted::<W>::read(&app, line, request).await?;
         let body = B::read(&raw, &path, &app.world, checker)?;
         let query = parse_query(parts.uri.query().unwrap_or_default())?;
         let if_match = headers::if_match(&parts.headers)?;
-        Ok(Self { app, who, path, query, body, version, needs: line.needs, once, if_match, headers: parts.headers })
+        Ok(Self {
+            app,
+            who,
+            path,
+            query,
+            body,
+            version,
+            needs: line.needs,
+            once,
+            if_match,
+            headers: parts.headers,
+        })
     }
 }
 
@@ -338,9 +375,9 @@ pub(crate) fn note_sign_in(extensions: &Extensions, who: Option<&Identity>) {
 }
 
 async fn path(parts: &mut Parts) -> Result<Path, Error> {
-    let params = RawPathParams::from_request_parts(parts, &())
-        .await
-        .map_err(|_| Error::Malformed("the path is not valid UTF-8 after percent-decoding".into()))?;
+    let params = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| {
+        Error::Malformed("the path is not valid UTF-8 after percent-decoding".into())
+    })?;
     let values: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
     if values.iter().any(|value| value.contains('\0')) {
         return Err(Error::Malformed("the path holds a NUL character".into()));
@@ -364,7 +401,9 @@ fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
 pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(Error::TooLarge { limit }),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Error::TooLarge { limit })
+        }
         Err(_) => Err(Error::Malformed("the body ended before its announced length".into())),
     }
 }
@@ -372,8 +411,9 @@ pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Byt
 fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
     let given = given(query)?;
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(given.as_bytes()));
-    serde_path_to_error::deserialize(pairs)
-        .map_err(|error| Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner())))
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner()))
+    })
 }
 
 /// The query without the parameters that clients send empty for "not given".

@@ -1,4 +1,5 @@
-//! What the operator offers beside what users make: hubs, templates, features, news. Read from a file at start.
+//! What the operator offers beside what users make: hubs, templates, features, news. Read from a
+//! file at start.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -47,7 +47,9 @@ impl CursorKey {
         let body = std::str::from_utf8(body).map_err(|_| bad())?;
         let (expires, position) = body.split_once('.').ok_or_else(bad)?;
         if expires.parse::<i64>().map_err(|_| bad())? < now.ms() {
-            return Err(Error::Malformed("`cursor` is older than 24 hours; start again without it".into()));
+            return Err(Error::Malformed(
+                "`cursor` is older than 24 hours; start again without it".into(),
+            ));
         }
         Ok(position.to_owned())
     }

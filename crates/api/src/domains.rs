@@ -1,7 +1,8 @@
 //! Whether a custom domain is the user's and leads to this server, by what the DNS says of it.
 //!
-//! The TXT record proves who owns the domain, so nothing goes without it. A record that leads elsewhere is a mistake that
-//! the user is told of. One that is not there yet is no mistake: a name without a record reaches nobody.
+//! The TXT record proves who owns the domain, so nothing goes without it. A record that leads
+//! elsewhere is a mistake that the user is told of. One that is not there yet is no mistake: a name
+//! without a record reaches nobody.
 
 use crate::fleet::Wait;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -61,18 +62,24 @@ impl Claim {
         let (name, text) = &self.proof;
         let texts = dns.texts(name).await?;
         if !texts.iter().any(|found| found.trim() == text) {
-            return Err(Fault::Unproven { name: name.clone(), text: text.clone(), found: shown_texts(&texts) });
+            return Err(Fault::Unproven {
+                name: name.clone(),
+                text: text.clone(),
+                found: shown_texts(&texts),
+            });
         }
         self.check_way(dns).await
     }
 
-    /// Hosts below the domain are what previews have; the domain itself is what an application has. One is enough.
+    /// Hosts below the domain are what previews have; the domain itself is what an application has.
+    /// One is enough.
     async fn check_way(&self, dns: &dyn Lookup) -> Result<(), Fault> {
         let own = self.own_addresses(dns).await?;
         let mut elsewhere = None;
         for name in [format!("*.{}", self.domain), self.domain.clone()] {
             let leads = dns.leads(&name).await?;
-            let here = leads.aliases.contains(&self.target) || leads.addresses.iter().any(|at| own.contains(at));
+            let here = leads.aliases.contains(&self.target)
+                || leads.addresses.iter().any(|at| own.contains(at));
             if here {
                 return Ok(());
             }
@@ -105,7 +112,11 @@ impl Claim {
 
 impl Leads {
     fn shown(&self) -> Option<String> {
-        let first = self.aliases.first().cloned().or_else(|| self.addresses.first().map(IpAddr::to_string))?;
+        let first = self
+            .aliases
+            .first()
+            .cloned()
+            .or_else(|| self.addresses.first().map(IpAddr::to_string))?;
         Some(format!("`{}`", cut(&first)))
     }
 }
@@ -114,7 +125,8 @@ fn shown_texts(texts: &[String]) -> String {
     if texts.is_empty() {
         return String::new();
     }
-    let shown: Vec<String> = texts.iter().take(SHOWN_TEXTS).map(|text| format!("`{}`", cut(text))).collect();
+    let shown: Vec<String> =
+        texts.iter().take(SHOWN_TEXTS).map(|text| format!("`{}`", cut(text))).collect();
     format!("; found {}", shown.join(", "))
 }
 

@@ -31,7 +31,11 @@ impl DriveKey {
     /// A signed token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> String {
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let text = format!("{}.{}", part(&json!({"alg": "EdDSA", "typ": "JWT", "kid": self.id})), part(claims));
+        let text = format!(
+            "{}.{}",
+            part(&json!({"alg": "EdDSA", "typ": "JWT", "kid": self.id})),
+            part(claims)
+        );
         let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(text.as_bytes()));
         format!("{text}.{signature}")
     }

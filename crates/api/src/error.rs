@@ -1,4 +1,5 @@
-//! Why a request was not served, one variant per decision, and the only place that turns decisions into statuses.
+//! Why a request was not served, one variant per decision, and the only place that turns decisions
+//! into statuses.
 
 use crate::fleet::{LaunchFault, UnknownImage};
 use crate::missing::Missing;
@@ -29,13 +30,17 @@ pub enum Error {
     Exists { kind: KindName, name: String },
     #[error("{0}")]
     Conflict(String),
-    #[error("the {kind} has version {version} now, not the one in `If-Match`; read it and try again")]
+    #[error(
+        "the {kind} has version {version} now, not the one in `If-Match`; read it and try again"
+    )]
     Changed { kind: KindName, version: i64 },
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Gone(String),
-    #[error("`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more")]
+    #[error(
+        "`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more"
+    )]
     Quota { kind: KindName, limit: i64 },
     #[error(
         "the budget `{budget}` is spent: new work is refused until the month ends (UTC) or an admin of the account raises it"
@@ -114,7 +119,9 @@ impl From<auth::Error> for Error {
             Identity::Denied(denied) => denied.into(),
             Identity::Invalid(problems) => problems.into(),
             Identity::NotFound { .. } => Self::NotFound(message),
-            Identity::Exists(_) | Identity::LastAdmin | Identity::LastAccountAdmin => Self::Conflict(message),
+            Identity::Exists(_) | Identity::LastAdmin | Identity::LastAccountAdmin => {
+                Self::Conflict(message)
+            }
             Identity::InvitationExpired => Self::Gone(message),
             Identity::TooMany { .. } => Self::Refused(message),
             Identity::Crowded(_) => Self::TooMany { retry_after_s: 1 },
@@ -130,7 +137,9 @@ impl Error {
             Self::Invalid(_) | Self::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Version(_) => (StatusCode::BAD_REQUEST, "invalid_api_version"),
             Self::Denied(denied) => denied_case(denied),
-            Self::NoResource { .. } | Self::NotFound(_) | Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
+            Self::NoResource { .. } | Self::NotFound(_) | Self::NoRoute => {
+                (StatusCode::NOT_FOUND, "not_found")
+            }
             Self::Exists { kind, .. } => (StatusCode::CONFLICT, exists(*kind)),
             Self::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
             Self::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
@@ -150,11 +159,15 @@ impl Error {
             Self::TooMany { .. }
             | Self::NoSlots(_)
             | Self::TooManyOpen(_)
-            | Self::Crowded(admission::Refused::Share { .. }) => (StatusCode::TOO_MANY_REQUESTS, "too_many_requests"),
+            | Self::Crowded(admission::Refused::Share { .. }) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+            }
             Self::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-            Self::Store(store::Error::Unreachable(_)) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Self::Store(store::Error::Unreachable(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+            }
             Self::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
         }
     }
@@ -162,9 +175,15 @@ impl Error {
     /// What the caller reads. What broke inside is for the log only.
     fn message(&self) -> String {
         match self {
-            Self::Store(store::Error::Busy { .. }) => "too much is waiting for the database; try again shortly".into(),
-            Self::Store(store::Error::Unreachable(_)) => "the database cannot be reached; try again shortly".into(),
-            Self::Store(_) => "something failed inside the server; the operator finds the cause in its log".into(),
+            Self::Store(store::Error::Busy { .. }) => {
+                "too much is waiting for the database; try again shortly".into()
+            }
+            Self::Store(store::Error::Unreachable(_)) => {
+                "the database cannot be reached; try again shortly".into()
+            }
+            Self::Store(_) => {
+                "something failed inside the server; the operator finds the cause in its log".into()
+            }
             other => other.to_string(),
         }
     }
@@ -177,8 +196,12 @@ impl Error {
             Self::InvalidImage(unknown) => {
                 json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
             }
-            Self::NoRoom(_) | Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) => json!({"retryable": true}),
-            Self::TooMany { retry_after_s } => json!({"retryable": true, "retry_after": retry_after_s}),
+            Self::NoRoom(_) | Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) => {
+                json!({"retryable": true})
+            }
+            Self::TooMany { retry_after_s } => {
+                json!({"retryable": true, "retry_after": retry_after_s})
+            }
             _ => return Map::new(),
         };
         match more {
@@ -187,7 +210,8 @@ impl Error {
         }
     }
 
-    /// What the log is told. Other mistakes of callers are their own business, and what broke inside is logged with its cause.
+    /// What the log is told. Other mistakes of callers are their own business, and what broke
+    /// inside is logged with its cause.
     fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
         let refuses = [
             StatusCode::UNAUTHORIZED,
@@ -195,16 +219,18 @@ impl Error {
             StatusCode::PAYLOAD_TOO_LARGE,
             StatusCode::TOO_MANY_REQUESTS,
         ];
-        let refuses = refuses.contains(&status) || matches!(self, Self::Quota { .. } | Self::OverShare(_));
+        let refuses =
+            refuses.contains(&status) || matches!(self, Self::Quota { .. } | Self::OverShare(_));
         refuses.then(|| Refusal::new(name, self.message()))
     }
 
     fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::TooMany { retry_after_s } => Some(*retry_after_s),
-            Self::NoSlots(_) | Self::TooManyOpen(_) | Self::Crowded(_) | Self::Store(store::Error::Busy { .. }) => {
-                Some(1)
-            }
+            Self::NoSlots(_)
+            | Self::TooManyOpen(_)
+            | Self::Crowded(_)
+            | Self::Store(store::Error::Busy { .. }) => Some(1),
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so here.
+//! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so
+//! here.
 
 pub(crate) mod view;
 
@@ -41,15 +42,25 @@ pub(crate) struct Asked {
     pub at_once: bool,
 }
 
-/// Starts an execution of a job that this transaction has locked, so that it cannot be deleted meanwhile.
-pub(crate) fn start(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>, asked: &Asked) -> Result<Execution, Error> {
+/// Starts an execution of a job that this transaction has locked, so that it cannot be deleted
+/// meanwhile.
+pub(crate) fn start(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    job: &Held<Job>,
+    asked: &Asked,
+) -> Result<Execution, Error> {
     if !job.wish.enabled() {
-        return Err(Error::Malformed("the job is disabled; set `spec.enabled` to true first".into()));
+        return Err(Error::Malformed(
+            "the job is disabled; set `spec.enabled` to true first".into(),
+        ));
     }
     crate::bill::allow(tx, &desk.member.account, &desk.member.workspace_name, desk.world().now())?;
     let limit = job_memory(&job.wish);
     if asked.memory.is_some_and(|memory| memory > limit) {
-        return Err(Error::Malformed(format!("`memory` must not be more than the {limit} MB of the job")));
+        return Err(Error::Malformed(format!(
+            "`memory` must not be more than the {limit} MB of the job"
+        )));
     }
     let id = ExecutionId::new(desk.world());
     let name = asked.name.clone().unwrap_or_else(|| id.to_string());
@@ -110,10 +121,19 @@ fn scratch(volume: &JobVolume) -> Scratch {
     }
 }
 
-/// All variables but those that differ between tasks. The caller's stand over the job's, and ours over both.
-fn environment(desk: &Desk, wish: &Job, runtime: &JobRuntime, name: &str, over: &TextMap) -> Vec<(String, String)> {
+/// All variables but those that differ between tasks. The caller's stand over the job's, and ours
+/// over both.
+fn environment(
+    desk: &Desk,
+    wish: &Job,
+    runtime: &JobRuntime,
+    name: &str,
+    over: &TextMap,
+) -> Vec<(String, String)> {
     let theirs = runtime.envs.iter().flatten();
-    let theirs = theirs.filter_map(|Env { name, value, .. }| Some((name.clone()?, value.clone().unwrap_or_default())));
+    let theirs = theirs.filter_map(|Env { name, value, .. }| {
+        Some((name.clone()?, value.clone().unwrap_or_default()))
+    });
     let region = desk.region(wish.spec.region.as_deref());
     let mut ours = engine::common_environment(desk, "job", wish.name(), region, runtime.generation);
     ours.extend([

@@ -1,10 +1,12 @@
-//! Header names of the interface. The neutral family and the published clients' family are the same headers.
+//! Header names of the interface. The neutral family and the published clients' family are the same
+//! headers.
 
 use crate::Error;
 use http::HeaderMap;
 use types::ApiVersion;
 
-const AUTHORIZATION: [&str; 3] = ["x-blaxel-authorization", "x-service-authorization", "authorization"];
+const AUTHORIZATION: [&str; 3] =
+    ["x-blaxel-authorization", "x-service-authorization", "authorization"];
 const WORKSPACE: [&str; 2] = ["x-blaxel-workspace", "x-service-workspace"];
 const VERSION: [&str; 2] = ["blaxel-version", "service-version"];
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -31,8 +33,12 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Error> {
     if text == "*" {
         return Ok(None);
     }
-    let version = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
-    let rule = || Error::Malformed("`If-Match` must be the `ETag` of an answer, such as `\"3\"`".into());
+    let version = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .and_then(|text| text.parse().ok());
+    let rule =
+        || Error::Malformed("`If-Match` must be the `ETag` of an answer, such as `\"3\"`".into());
     version.map(Some).ok_or_else(rule)
 }
 

@@ -1,8 +1,9 @@
 //! The management API: thin routes over the store, and the reconcilers behind them.
 //!
-//! [`table`] lists every operation, one line each: method, path, name, scopes and the handler, from whose types the
-//! OpenAPI document and the checks of what callers send follow. [`engine`] does for every kind of resource what all
-//! kinds have in common; a module under [`routes`] holds what only one noun does.
+//! [`table`] lists every operation, one line each: method, path, name, scopes and the handler, from
+//! whose types the OpenAPI document and the checks of what callers send follow. [`engine`] does for
+//! every kind of resource what all kinds have in common; a module under [`routes`] holds what only
+//! one noun does.
 
 mod addresses;
 mod app;

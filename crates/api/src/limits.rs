@@ -30,10 +30,12 @@ struct Limiter {
     tidied_at: Mutex<Nanos>,
 }
 
-/// Keys that are remembered; above it, those that may ask as if they never had are forgotten. The others are as many as
-/// asked within the last seconds, and all of them are keys, people, workspaces and triggers that there are.
+/// Keys that are remembered; above it, those that may ask as if they never had are forgotten. The
+/// others are as many as asked within the last seconds, and all of them are keys, people,
+/// workspaces and triggers that there are.
 const REMEMBERED_MAX: usize = 100_000;
-/// Looking through all keys takes a while: who has many of them must not make each request wait for it.
+/// Looking through all keys takes a while: who has many of them must not make each request wait for
+/// it.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 impl Limiter {
@@ -133,7 +135,10 @@ mod tests {
         for key in 0..REMEMBERED_MAX + 10 {
             limiter.take(&key.to_string()).unwrap();
         }
-        assert!(!limiter.tidy(), "it was done by the first request above the limit, and is not done with each");
+        assert!(
+            !limiter.tidy(),
+            "it was done by the first request above the limit, and is not done with each"
+        );
         limiter.take("a").unwrap_err();
         now.fetch_add(5_000, Ordering::SeqCst);
         limiter.take("a").unwrap();

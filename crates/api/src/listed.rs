@@ -1,5 +1,6 @@
-//! Routes outside the table of operations: pages, the endpoints of OAuth, webhooks. They are listed as they are added, so
-//! that a test can hold every address that the program serves against what other tenants may see of it.
+//! Routes outside the table of operations: pages, the endpoints of OAuth, webhooks. They are listed
+//! as they are added, so that a test can hold every address that the program serves against what
+//! other tenants may see of it.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -17,15 +18,27 @@ impl<S: Clone + Send + Sync + 'static> Listed<S> {
         Self { router: Router::new(), addresses: Vec::new() }
     }
 
-    pub(crate) fn get<H: Handler<T, S>, T: 'static>(self, path: impl Into<String>, handler: H) -> Self {
+    pub(crate) fn get<H: Handler<T, S>, T: 'static>(
+        self,
+        path: impl Into<String>,
+        handler: H,
+    ) -> Self {
         self.on((Method::GET, MethodFilter::GET), path.into(), handler)
     }
 
-    pub(crate) fn post<H: Handler<T, S>, T: 'static>(self, path: impl Into<String>, handler: H) -> Self {
+    pub(crate) fn post<H: Handler<T, S>, T: 'static>(
+        self,
+        path: impl Into<String>,
+        handler: H,
+    ) -> Self {
         self.on((Method::POST, MethodFilter::POST), path.into(), handler)
     }
 
-    pub(crate) fn delete<H: Handler<T, S>, T: 'static>(self, path: impl Into<String>, handler: H) -> Self {
+    pub(crate) fn delete<H: Handler<T, S>, T: 'static>(
+        self,
+        path: impl Into<String>,
+        handler: H,
+    ) -> Self {
         self.on((Method::DELETE, MethodFilter::DELETE), path.into(), handler)
     }
 
@@ -34,7 +47,12 @@ impl<S: Clone + Send + Sync + 'static> Listed<S> {
         Self { router: self.router.merge(other.router), ..self }
     }
 
-    fn on<H: Handler<T, S>, T: 'static>(mut self, method: (Method, MethodFilter), path: String, handler: H) -> Self {
+    fn on<H: Handler<T, S>, T: 'static>(
+        mut self,
+        method: (Method, MethodFilter),
+        path: String,
+        handler: H,
+    ) -> Self {
         self.router = self.router.route(&path, on(method.1, handler));
         self.addresses.push((method.0, path));
         self

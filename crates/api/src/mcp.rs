@@ -1,7 +1,7 @@
 //! The management tools over MCP: every operation of the table is a tool.
 //!
-//! A call of a tool becomes a request to the same router with the caller's own credentials, so a tool can do exactly
-//! what its operation can. Streamable HTTP without sessions, JSON answers.
+//! A call of a tool becomes a request to the same router with the caller's own credentials, so a
+//! tool can do exactly what its operation can. Streamable HTTP without sessions, JSON answers.
 
 use crate::app::App;
 use crate::call::{Call, Person, Raw};
@@ -17,8 +17,8 @@ use http_body_util::{BodyExt, Full};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -71,9 +71,15 @@ fn acts(document: &Value) -> BTreeMap<String, Act> {
 /// What a tool takes: the values of the path, the query parameters, the body, and the workspace to act in.
 fn input(operation: &Value, document: &Value) -> JsonObject {
     let (mut properties, mut required) = (Map::new(), Vec::new());
-    properties.insert("workspace".into(), json!({"type": "string", "description": "The workspace to act in"}));
+    properties.insert(
+        "workspace".into(),
+        json!({"type": "string", "description": "The workspace to act in"}),
+    );
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
-        let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str()) else { continue };
+        let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str())
+        else {
+            continue;
+        };
         if place == "path" {
             required.push(json!(name));
         }
@@ -100,7 +106,9 @@ fn gather(schema: &Value, document: &Value, found: &mut Map<String, Value>) {
     match schema {
         Value::Object(members) => {
             let reference = members.get("$ref").and_then(Value::as_str);
-            if let Some(name) = reference.and_then(|reference| reference.strip_prefix("#/components/schemas/")) {
+            if let Some(name) =
+                reference.and_then(|reference| reference.strip_prefix("#/components/schemas/"))
+            {
                 let target = &document["components"]["schemas"][name];
                 if found.insert(name.to_owned(), target.clone()).is_none() {
                     gather(target, document, found);
@@ -141,7 +149,9 @@ impl ServerHandler for Tools {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
-        let unknown = || rmcp::ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None);
+        let unknown = || {
+            rmcp::ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)
+        };
         let act = ACTS.get(request.name.as_ref()).ok_or_else(unknown)?;
         let none = HeaderMap::new();
         let headers = context.extensions.get::<Parts>().map_or(&none, |parts| &parts.headers);
@@ -156,14 +166,27 @@ impl Tools {
     async fn send(&self, request: Request<Body>) -> CallToolResult {
         let Ok(response) = self.operations.clone().oneshot(request).await;
         let failed = !response.status().is_success();
-        let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        let bytes = response
+            .into_body()
+            .collect()
+            .await
+            .map(http_body_util::Collected::to_bytes)
+            .unwrap_or_default();
         let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        if failed { CallToolResult::structured_error(value) } else { CallToolResult::structured(value) }
+        if failed {
+            CallToolResult::structured_error(value)
+        } else {
+            CallToolResult::structured(value)
+        }
     }
 }
 
 /// The request that a call of a tool stands for.
-fn inner_request(act: &Act, arguments: &JsonObject, outer: &HeaderMap) -> Result<Request<Body>, String> {
+fn inner_request(
+    act: &Act,
+    arguments: &JsonObject,
+    outer: &HeaderMap,
+) -> Result<Request<Body>, String> {
     let mut path = String::from("/v0");
     let mut in_path = Vec::new();
     for part in act.path.split('/').skip(1) {
@@ -172,7 +195,8 @@ fn inner_request(act: &Act, arguments: &JsonObject, outer: &HeaderMap) -> Result
             None => part.to_owned(),
             Some(name) => {
                 in_path.push(name);
-                let value = arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
+                let value =
+                    arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
                 let value = value.ok_or_else(|| format!("`{name}` is required"))?;
                 utf8_percent_encode(value, PLAIN).to_string()
             }
@@ -180,14 +204,18 @@ fn inner_request(act: &Act, arguments: &JsonObject, outer: &HeaderMap) -> Result
         path.push('/');
         path.push_str(&value);
     }
-    let asked = arguments
-        .iter()
-        .filter(|(name, _)| !["workspace", "body"].contains(&name.as_str()) && !in_path.contains(&name.as_str()));
+    let asked = arguments.iter().filter(|(name, _)| {
+        !["workspace", "body"].contains(&name.as_str()) && !in_path.contains(&name.as_str())
+    });
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in asked {
-        query.append_pair(name, value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str());
+        query.append_pair(
+            name,
+            value.as_str().map_or_else(|| value.to_string(), str::to_owned).as_str(),
+        );
     }
-    let mut request = Request::builder().method(act.method.clone()).uri(format!("{path}?{}", query.finish()));
+    let mut request =
+        Request::builder().method(act.method.clone()).uri(format!("{path}?{}", query.finish()));
     for name in PASSED_ON {
         if let Some(value) = outer.get(&name) {
             request = request.header(name, value);
@@ -228,7 +256,8 @@ pub(crate) async fn serve(call: Call<Person, crate::query::NoQuery, Raw>) -> Res
             move || Ok(Tools { operations: crate::serve::operations(app.clone()) })
         },
         Arc::new(NeverSessionManager::default()),
-        // Callers show credentials that no browser adds by itself, so the host they came by does not matter.
+        // Callers show credentials that no browser adds by itself, so the host they came by does
+        // not matter.
         StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
@@ -237,7 +266,8 @@ pub(crate) async fn serve(call: Call<Person, crate::query::NoQuery, Raw>) -> Res
     let mut request = Request::new(Full::new(call.body.0));
     *request.method_mut() = Method::POST;
     *request.headers_mut() = call.headers;
-    // HTTP/2 has the host elsewhere; the service wants one in its place and, as told above, takes any.
+    // HTTP/2 has the host elsewhere; the service wants one in its place and, as told above, takes
+    // any.
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("holm"));
     Ok(Spoken(service.handle(request).await.map(Body::new)))
 }

@@ -1,5 +1,5 @@
-//! Acts whose engine is not part of this release. Each answers 501 and names what is missing; `docs/not-yet.md` lists
-//! them, and a test holds the two lists together.
+//! Acts whose engine is not part of this release. Each answers 501 and names what is missing;
+//! `docs/not-yet.md` lists them, and a test holds the two lists together.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
@@ -27,10 +27,16 @@ impl Missing {
     pub const fn act(self) -> &'static str {
         match self {
             Self::Build => "build an image from uploaded sources: the image builder is missing",
-            Self::ReceiveTemplate => "receive the content of a volume template: the volume store is missing",
-            Self::RegisterImage => "pull an image from another registry: the image store is missing",
+            Self::ReceiveTemplate => {
+                "receive the content of a volume template: the volume store is missing"
+            }
+            Self::RegisterImage => {
+                "pull an image from another registry: the image store is missing"
+            }
             Self::MountVolume => "mount a volume in a sandbox: the volume store is missing",
-            Self::Snapshot => "take a snapshot: sandboxes are containers, whose memory cannot be kept",
+            Self::Snapshot => {
+                "take a snapshot: sandboxes are containers, whose memory cannot be kept"
+            }
             Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
         }

@@ -26,8 +26,11 @@ impl OnceKey {
     pub(crate) fn read(parts: &Parts, body: &Bytes) -> Result<Option<Self>, Error> {
         let Some(key) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
         let key = key.to_str().unwrap_or_default();
-        if key.is_empty() || key.len() > KEY_MAX || !key.as_bytes().iter().all(u8::is_ascii_graphic) {
-            return Err(Error::Malformed(format!("`Idempotency-Key` must be 1 to {KEY_MAX} visible ASCII characters")));
+        if key.is_empty() || key.len() > KEY_MAX || !key.as_bytes().iter().all(u8::is_ascii_graphic)
+        {
+            return Err(Error::Malformed(format!(
+                "`Idempotency-Key` must be 1 to {KEY_MAX} visible ASCII characters"
+            )));
         }
         let mut digest = Sha256::new();
         for part in [parts.method.as_str().as_bytes(), parts.uri.to_string().as_bytes(), body] {
@@ -40,8 +43,9 @@ impl OnceKey {
 }
 
 impl<W: Who, Q, B> Call<W, Q, B> {
-    /// Runs `act` in one transaction. With an idempotency key, it runs once: the answer is kept in the same transaction,
-    /// sealed because it may show a secret that is shown only once, and given again.
+    /// Runs `act` in one transaction. With an idempotency key, it runs once: the answer is kept in
+    /// the same transaction, sealed because it may show a secret that is shown only once, and given
+    /// again.
     pub(crate) async fn once<T>(
         &self,
         mut act: impl FnMut(&mut Tx<'_>) -> Result<T, Error> + Send + 'static,
@@ -54,7 +58,8 @@ impl<W: Who, Q, B> Call<W, Q, B> {
         };
         let (realm, keyring) = (WorkspaceId::known(self.who.realm()), self.app.store.keyring());
         let context = format!("idempotency/{realm}/{}", once.key);
-        let work = move |tx: &mut Tx<'_>| match idempotency::claim(tx, &realm, &once.key, &once.digest)? {
+        let work = move |tx: &mut Tx<'_>| {
+            match idempotency::claim(tx, &realm, &once.key, &once.digest)? {
             Claim::New => {
                 let reply = Reply::of(&act(tx)?);
                 let text = String::from_utf8_lossy(&reply.body).into_owned();
@@ -68,6 +73,7 @@ impl<W: Who, Q, B> Call<W, Q, B> {
             Claim::Conflict => Err(Error::Conflict(
                 "this `Idempotency-Key` was used for another request; use a new key for a new request".into(),
             )),
+        }
         };
         self.app.store.write(work).await
     }

@@ -1,4 +1,5 @@
-//! The OpenAPI document, made from the table and from the types of the handlers, and a page to try it.
+//! The OpenAPI document, made from the table and from the types of the handlers, and a page to try
+//! it.
 
 use crate::listed::Listed;
 use crate::operation::{Base, Line, Needs, Operation, Shape};
@@ -11,19 +12,27 @@ use std::sync::LazyLock;
 use types::error::ErrorBody;
 use types::{ApiVersion, Scope};
 
-static TEXT: LazyLock<String> = LazyLock::new(|| serde_json::to_string(&document()).unwrap_or_default());
+static TEXT: LazyLock<String> =
+    LazyLock::new(|| serde_json::to_string(&document()).unwrap_or_default());
 
 /// Serves the document and the page.
 pub(crate) fn pages() -> Listed<()> {
     let document = || async {
-        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response()
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str())
+            .into_response()
     };
     let script = || async {
-        ([(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))], include_str!("openapi/page.js"))
+        (
+            [(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))],
+            include_str!("openapi/page.js"),
+        )
             .into_response()
     };
     let style = || async {
-        ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], include_str!("openapi/page.css"))
+        (
+            [(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))],
+            include_str!("openapi/page.css"),
+        )
             .into_response()
     };
     Listed::new()
@@ -70,7 +79,8 @@ pub fn document() -> Value {
 }
 
 fn security_schemes() -> Value {
-    let scopes: Map<String, Value> = Scope::ALL.iter().map(|scope| (scope.name().to_owned(), json!(""))).collect();
+    let scopes: Map<String, Value> =
+        Scope::ALL.iter().map(|scope| (scope.name().to_owned(), json!(""))).collect();
     json!({
         "ApiKeyAuth": {"type": "http", "scheme": "bearer", "bearerFormat": "API Key"},
         "OAuth2": {"type": "oauth2", "flows": {
@@ -151,13 +161,16 @@ fn parameters(line: &Line, shape: &Shape) -> Vec<Value> {
         parameters.push(json!({"$ref": "#/components/parameters/IfMatch"}));
     }
     for name in path_names(line.path) {
-        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+        parameters.push(
+            json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
+        );
     }
     let query = shape.query.as_value().get("properties").and_then(Value::as_object);
     for (name, schema) in query.into_iter().flatten() {
         let mut schema = schema.clone();
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        let mut parameter = json!({"name": name, "in": "query", "required": false, "schema": not_null(schema)});
+        let mut parameter =
+            json!({"name": name, "in": "query", "required": false, "schema": not_null(schema)});
         if let (Some(description), Value::Object(members)) = (description, &mut parameter) {
             members.insert("description".into(), description);
         }
@@ -175,7 +188,8 @@ fn not_null(mut schema: Value) -> Value {
         }
     }
     if let Some(Value::Array(choices)) = schema.get("anyOf") {
-        let real: Vec<&Value> = choices.iter().filter(|choice| choice.get("type") != Some(&json!("null"))).collect();
+        let real: Vec<&Value> =
+            choices.iter().filter(|choice| choice.get("type") != Some(&json!("null"))).collect();
         if let [only] = real.as_slice() {
             return (*only).clone();
         }
@@ -227,7 +241,10 @@ fn responses(line: &Line, shape: &Shape, all: &[Operation]) -> Value {
     for (status, _) in REFUSALS {
         let about_credentials = matches!(*status, "401" | "403");
         if !about_credentials || line.needs != Needs::Nothing {
-            responses.insert((*status).into(), json!({"$ref": format!("#/components/responses/{status}")}));
+            responses.insert(
+                (*status).into(),
+                json!({"$ref": format!("#/components/responses/{status}")}),
+            );
         }
     }
     Value::Object(responses)
@@ -240,15 +257,26 @@ fn links(line: &Line, all: &[Operation]) -> Map<String, Value> {
     }
     let below = format!("{}/{{", line.path);
     let about = all.iter().filter(|other| {
-        other.line.path.strip_prefix(&below).is_some_and(|rest| rest.ends_with('}') && !rest.contains('/'))
+        other
+            .line
+            .path
+            .strip_prefix(&below)
+            .is_some_and(|rest| rest.ends_with('}') && !rest.contains('/'))
     });
     about
         .filter_map(|other| {
-            let mut parameters: Map<String, Value> =
-                path_names(line.path).map(|name| (name.to_owned(), json!(format!("$request.path.{name}")))).collect();
+            let mut parameters: Map<String, Value> = path_names(line.path)
+                .map(|name| (name.to_owned(), json!(format!("$request.path.{name}"))))
+                .collect();
             let own = path_names(other.line.path).last()?;
-            parameters.insert(own.to_owned(), json!(format!("$response.body#{}", name_pointer(line.path))));
-            Some((other.line.id.clone(), json!({"operationId": other.line.id, "parameters": parameters})))
+            parameters.insert(
+                own.to_owned(),
+                json!(format!("$response.body#{}", name_pointer(line.path))),
+            );
+            Some((
+                other.line.id.clone(),
+                json!({"operationId": other.line.id, "parameters": parameters}),
+            ))
         })
         .collect()
 }

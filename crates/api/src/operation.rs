@@ -1,4 +1,5 @@
-//! One operation of the API: what the table says of it, and how a request becomes a call of its handler.
+//! One operation of the API: what the table says of it, and how a request becomes a call of its
+//! handler.
 
 use crate::app::App;
 use crate::call::{Call, Input, Query, Who};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whoever bounds the time of requests puts one into each, and lets it go on when patience was asked for: the handler then
-/// bounds itself.
+/// Whoever bounds the time of requests puts one into each, and lets it go on when patience was
+/// asked for: the handler then bounds itself.
 #[derive(Debug, Clone, Default)]
 pub struct Patience(Arc<AtomicBool>);
 

@@ -1,5 +1,5 @@
-//! What is known of the providers that a connection can be made to: which paths they serve, and where their answers
-//! say what was used.
+//! What is known of the providers that a connection can be made to: which paths they serve, and
+//! where their answers say what was used.
 
 use std::collections::BTreeMap;
 use types::wire::{Integration, IntegrationEndpoint, IntegrationEndpointToken};
@@ -31,7 +31,8 @@ const MODELS: &[(&str, Dialect, &[&str])] = &[
     ("cohere", Dialect::Cohere, &["/v2/chat", "/compatibility/v1/chat/completions"]),
 ];
 
-/// Services whose connections hold credentials for MCP servers and agents; they have no model endpoints.
+/// Services whose connections hold credentials for MCP servers and agents; they have no model
+/// endpoints.
 const SERVICES: &[&str] = &["github", "gmail", "google-maps", "slack"];
 
 /// Whether connections of this type can be made.
@@ -49,8 +50,15 @@ pub(crate) fn find(name: &str) -> Option<Integration> {
         return Some(Integration { name: Some(name.into()), ..Integration::default() });
     }
     let (_, dialect, paths) = MODELS.iter().find(|(known, ..)| *known == name)?;
-    let endpoints = paths.iter().map(|path| ((*path).to_owned(), endpoint(*dialect))).collect::<BTreeMap<_, _>>();
-    Some(Integration { name: Some(name.into()), endpoints: Some(endpoints), ..Integration::default() })
+    let endpoints = paths
+        .iter()
+        .map(|path| ((*path).to_owned(), endpoint(*dialect)))
+        .collect::<BTreeMap<_, _>>();
+    Some(Integration {
+        name: Some(name.into()),
+        endpoints: Some(endpoints),
+        ..Integration::default()
+    })
 }
 
 fn endpoint(dialect: Dialect) -> IntegrationEndpoint {
@@ -61,12 +69,17 @@ fn endpoint(dialect: Dialect) -> IntegrationEndpoint {
     };
     let (body, stream_key, token) = match dialect {
         Dialect::OpenAi => {
-            let used = token("usage.prompt_tokens", "usage.completion_tokens", Some("usage.total_tokens"));
+            let used =
+                token("usage.prompt_tokens", "usage.completion_tokens", Some("usage.total_tokens"));
             (r#"{"messages":[{"role":"user","content":"Hello"}]}"#, "stream", used)
         }
         Dialect::Anthropic => {
             let used = token("usage.input_tokens", "usage.output_tokens", None);
-            (r#"{"max_tokens":1024,"messages":[{"role":"user","content":"Hello"}]}"#, "stream", used)
+            (
+                r#"{"max_tokens":1024,"messages":[{"role":"user","content":"Hello"}]}"#,
+                "stream",
+                used,
+            )
         }
         Dialect::Gemini => {
             let used = token(

@@ -122,7 +122,9 @@ impl ListQuery {
     pub(crate) fn text(&self) -> Result<Option<String>, crate::Error> {
         match self.q.as_deref().map(str::trim) {
             None | Some("") => Ok(None),
-            Some(text) if (2..=200).contains(&text.chars().count()) => Ok(Some(text.to_lowercase())),
+            Some(text) if (2..=200).contains(&text.chars().count()) => {
+                Ok(Some(text.to_lowercase()))
+            }
             Some(_) => Err(crate::Error::Malformed("`q` must have 2 to 200 characters".into())),
         }
     }
@@ -132,13 +134,17 @@ impl ListQuery {
         match self.external_id.as_deref() {
             None | Some("") => Ok(None),
             Some(id) if id.chars().count() <= EXTERNAL_ID_MAX => Ok(Some(id.to_owned())),
-            Some(_) => Err(crate::Error::Malformed(format!("`externalId` has at most {EXTERNAL_ID_MAX} characters"))),
+            Some(_) => Err(crate::Error::Malformed(format!(
+                "`externalId` has at most {EXTERNAL_ID_MAX} characters"
+            ))),
         }
     }
 
     /// The statuses asked for: `None` for any, an empty list when nothing can match.
     pub(crate) fn statuses(&self) -> Result<Option<Vec<Status>>, crate::Error> {
-        let Some(list) = self.status.as_deref().filter(|list| !list.is_empty()) else { return Ok(None) };
+        let Some(list) = self.status.as_deref().filter(|list| !list.is_empty()) else {
+            return Ok(None);
+        };
         let mut statuses = Vec::new();
         for name in list.split(',').map(str::trim) {
             match Status::parse(&name.to_ascii_uppercase()) {
@@ -147,7 +153,8 @@ impl ListQuery {
                 None if name.eq_ignore_ascii_case("TERMINATING") => {}
                 None => {
                     let known = Status::ALL.map(Status::name).join(", ");
-                    let message = format!("`status` must list statuses out of {known}, separated by commas");
+                    let message =
+                        format!("`status` must list statuses out of {known}, separated by commas");
                     return Err(crate::Error::Malformed(message));
                 }
             }

@@ -43,7 +43,9 @@ impl<T> Reply<T> {
 impl<T: JsonSchema> Answer for Reply<T> {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::from(self.body));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().extend(self.headers);
         response
     }
@@ -87,6 +89,9 @@ impl<T: JsonSchema, L: JsonSchema> Answer for NowOrLater<T, L> {
     }
 
     fn describe(generator: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
-        vec![(200, Some(generator.subschema_for::<T>())), (202, Some(generator.subschema_for::<L>()))]
+        vec![
+            (200, Some(generator.subschema_for::<T>())),
+            (202, Some(generator.subschema_for::<L>())),
+        ]
     }
 }

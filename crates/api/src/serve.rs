@@ -1,4 +1,5 @@
-//! The router: every operation of the table under its prefixes, the OpenAPI document, and answers for the rest.
+//! The router: every operation of the table under its prefixes, the OpenAPI document, and answers
+//! for the rest.
 
 use crate::app::App;
 use crate::error::Error;
@@ -17,7 +18,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use types::error::Refusal;
 
-const PREFIXES: [(Base, &[&str]); 2] = [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
+const PREFIXES: [(Base, &[&str]); 2] =
+    [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
 
 /// The operations of the table, without an app yet: made once, because it takes a millisecond.
 static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
@@ -25,15 +27,24 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
     let oauth = crate::oauth::router(app.auth.clone());
-    operations(app).merge(openapi::pages().router).merge(oauth).layer(axum::middleware::map_response(harden))
+    operations(app)
+        .merge(openapi::pages().router)
+        .merge(oauth)
+        .layer(axum::middleware::map_response(harden))
 }
 
-/// Every address that this crate answers, with its method: operations under each of their prefixes, and everything else.
+/// Every address that this crate answers, with its method: operations under each of their prefixes,
+/// and everything else.
 pub fn addresses() -> Vec<(Method, String)> {
     let mut addresses = Vec::new();
     for operation in table::operations() {
-        let prefixes = PREFIXES.iter().filter(|(base, _)| *base == operation.line.base).flat_map(|(_, them)| *them);
-        let under = |prefix: &&str| (operation.line.method.clone(), format!("{prefix}{}", operation.line.path));
+        let prefixes = PREFIXES
+            .iter()
+            .filter(|(base, _)| *base == operation.line.base)
+            .flat_map(|(_, them)| *them);
+        let under = |prefix: &&str| {
+            (operation.line.method.clone(), format!("{prefix}{}", operation.line.path))
+        };
         addresses.extend(prefixes.map(under));
     }
     addresses.extend(openapi::pages().addresses);
@@ -55,7 +66,10 @@ fn routes() -> Router<App> {
         let mut paths: BTreeMap<&str, MethodRouter<App>> = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.line.base == base) {
             let routes = paths.remove(operation.line.path).unwrap_or_default();
-            paths.insert(operation.line.path, routes.on(filter(&operation.line.method), handler(operation)));
+            paths.insert(
+                operation.line.path,
+                routes.on(filter(&operation.line.method), handler(operation)),
+            );
         }
         for (path, routes) in paths {
             let routes = routes.fallback(|| async { Error::NoMethod });
@@ -72,7 +86,9 @@ fn filter(method: &Method) -> MethodFilter {
 }
 
 /// An operation as axum calls it: counted, timed and traced under its name.
-fn handler(operation: &Arc<Operation>) -> impl Fn(State<App>, Request) -> Running + Clone + Send + Sync + 'static {
+fn handler(
+    operation: &Arc<Operation>,
+) -> impl Fn(State<App>, Request) -> Running + Clone + Send + Sync + 'static {
     let operation = Arc::clone(operation);
     move |State(app), request| Box::pin(observed(app, Arc::clone(&operation), request))
 }
@@ -103,7 +119,8 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
     response
 }
 
-/// Whether a caller may try out at the edge what such a request has changed. A new sandbox is told of at once.
+/// Whether a caller may try out at the edge what such a request has changed. A new sandbox is told
+/// of at once.
 fn changes_routes(method: &Method, path: &str) -> bool {
     let routed = ["/sandboxes/", "/customdomains"].iter().any(|start| path.starts_with(start));
     routed && *method != Method::GET
@@ -114,8 +131,10 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The caller's name for the request, if it is harmless, else one of ours.
 fn request_id(app: &App, request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
-    let harmless =
-        |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let harmless = |id: &&str| {
+        (1..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
     given.filter(harmless).map_or_else(|| app.world.random_text(16), str::to_owned)
 }
 

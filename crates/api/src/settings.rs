@@ -48,7 +48,8 @@ pub struct Bill {
     pub first_prices: BTreeMap<String, String>,
     /// How often budgets are compared with what was spent.
     pub budget_every: Duration,
-    /// How often usage of what goes on is moved into the hours that are over, and how often those are packed.
+    /// How often usage of what goes on is moved into the hours that are over, and how often those
+    /// are packed.
     pub roll_every: Duration,
     pub pack_every: Duration,
     /// Budgets of one account.

@@ -1,4 +1,5 @@
-//! Answers that last, such as change streams: how many a workspace and a holder of credentials may have open.
+//! Answers that last, such as change streams: how many a workspace and a holder of credentials may
+//! have open.
 
 use admission::{Limits, Permit, Pool, Refused};
 use types::ids::WorkspaceId;
@@ -31,7 +32,10 @@ impl Streams {
         let StreamLimits { total, workspace, holder } = limits;
         Self {
             workspaces: Pool::new("open streams", Limits { total, share: workspace }),
-            holders: Pool::new("open streams with the same credentials", Limits { total, share: holder }),
+            holders: Pool::new(
+                "open streams with the same credentials",
+                Limits { total, share: holder },
+            ),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Every operation, one line each. The router, the checks of credentials and scopes, and the OpenAPI document are all
-//! made from this table. It is kept out of the formatter's hands: one line is one operation.
+//! Every operation, one line each. The router, the checks of credentials and scopes, and the
+//! OpenAPI document are all made from this table. It is kept out of the formatter's hands: one line
+//! is one operation.
 
 use crate::call::{Call, Input, Query, Who};
 use crate::engine::Managed;
@@ -7,18 +8,19 @@ use crate::error::Error;
 use crate::operation::{Base, Line, Needs, Operation};
 use crate::reply::Answer;
 use crate::routes::{
-    accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress, executions,
-    image_shares, images, integrations, invitations, jobs, logs, metrics, policies, previews, prices, quotas,
-    resources, sandboxes, schedules, seal_keys, secrets, service_accounts, snapshots, users, volume_templates,
-    workspaces,
+    accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
+    executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
+    previews, prices, quotas, resources, sandboxes, schedules, seal_keys, secrets,
+    service_accounts, snapshots, users, volume_templates, workspaces,
 };
 use http::Method;
 use std::future::Future;
 use types::Scope;
 use types::Scope as S;
 use types::kinds::{
-    Agent, Application, CustomDomain, Drive, EgressGateway, EgressIp, Function, IntegrationConnection, Job, Model,
-    Policy, Preview, PreviewToken, Sandbox, Schedule, Secret, Volume, VolumeTemplate, Vpc,
+    Agent, Application, CustomDomain, Drive, EgressGateway, EgressIp, Function,
+    IntegrationConnection, Job, Model, Policy, Preview, PreviewToken, Sandbox, Schedule, Secret,
+    Volume, VolumeTemplate, Vpc,
 };
 
 const GET: Method = Method::GET;
@@ -81,18 +83,46 @@ impl Table {
                 self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list::<K>);
             }
             crate::engine::Paging::Bare => {
-                self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list_bare::<K>);
+                self.add(
+                    GET,
+                    path,
+                    &format!("List{plural}"),
+                    &lists,
+                    list,
+                    resources::list_bare::<K>,
+                );
             }
         }
-        self.add(GET, item, &format!("Get{noun}"), &format!("Reads one {what}"), get, resources::get::<K>);
+        self.add(
+            GET,
+            item,
+            &format!("Get{noun}"),
+            &format!("Reads one {what}"),
+            get,
+            resources::get::<K>,
+        );
     }
 
     /// Adds all five operations of a kind.
     fn kind<K: Managed>(&mut self, words: &Words) {
         let Words { path, item, noun, what, create, update, delete, .. } = *words;
         self.reads::<K>(words);
-        self.add(POST, path, &format!("Create{noun}"), &format!("Makes one {what}"), create, resources::create::<K>);
-        self.add(PUT, item, &format!("Update{noun}"), &format!("Replaces one {what}"), update, resources::replace::<K>);
+        self.add(
+            POST,
+            path,
+            &format!("Create{noun}"),
+            &format!("Makes one {what}"),
+            create,
+            resources::create::<K>,
+        );
+        self.add(
+            PUT,
+            item,
+            &format!("Update{noun}"),
+            &format!("Replaces one {what}"),
+            update,
+            resources::replace::<K>,
+        );
         self.add(
             DELETE,
             item,

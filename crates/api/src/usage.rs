@@ -1,4 +1,5 @@
-//! What is metered of resources: whose usage it is, and what happened. The meter makes sums and bills of it.
+//! What is metered of resources: whose usage it is, and what happened. The meter makes sums and
+//! bills of it.
 
 use crate::engine::Desk;
 use crate::error::Error;
@@ -31,7 +32,12 @@ pub(crate) struct TaskLives {
 }
 
 impl Hooks for TaskLives {
-    fn claimed(&self, tx: &mut Tx<'_>, attempt: &AttemptId, execution: &Execution) -> Result<(), store::Error> {
+    fn claimed(
+        &self,
+        tx: &mut Tx<'_>,
+        attempt: &AttemptId,
+        execution: &Execution,
+    ) -> Result<(), store::Error> {
         let Some(workspace) = workspaces::find(tx, &execution.workspace)? else { return Ok(()) };
         let owner = Owner {
             account: workspace.account,
@@ -45,7 +51,8 @@ impl Hooks for TaskLives {
     }
 }
 
-/// Notes that a resource serves from now on, or no more: for what is paid by the time in which it does.
+/// Notes that a resource serves from now on, or no more: for what is paid by the time in which it
+/// does.
 pub(crate) fn serve(
     desk: &Desk,
     tx: &mut Tx<'_>,
@@ -86,7 +93,8 @@ pub(crate) fn of_machine(fact: &Fact) -> UsageFact {
         subject: fact.instance.clone(),
         number: fact.number,
         at: fact.at,
-        stamp: stamp.map(|stamp| Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms }),
+        stamp: stamp
+            .map(|stamp| Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms }),
         happened: match &fact.happened {
             Happened::Started { memory_mb } => meter::Happened::Started { memory_mb: *memory_mb },
             Happened::Slept => meter::Happened::Paused,

@@ -1,5 +1,5 @@
-//! Webhooks of a code host, for the workspaces that have runners for it. There are no credentials of ours on them: each is
-//! signed with a secret that the workspace shares with the code host.
+//! Webhooks of a code host, for the workspaces that have runners for it. There are no credentials
+//! of ours on them: each is signed with a secret that the workspace shares with the code host.
 
 use crate::error::Error;
 use crate::listed::Listed;
@@ -25,14 +25,21 @@ pub(crate) fn routes() -> Listed<Runners> {
     Listed::new().post("/v0/webhooks/github/{workspace}", take)
 }
 
-async fn take(State(runners): State<Runners>, Path(workspace): Path<String>, request: Request) -> Response {
+async fn take(
+    State(runners): State<Runners>,
+    Path(workspace): Path<String>,
+    request: Request,
+) -> Response {
     let headers = request.headers().clone();
     let body = match Bytes::from_request(request, &()).await {
         Ok(body) => body,
         Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             return Error::TooLarge { limit: WEBHOOK_BYTES_MAX }.into_response();
         }
-        Err(_) => return Error::Malformed("the body ended before its announced length".into()).into_response(),
+        Err(_) => {
+            return Error::Malformed("the body ended before its announced length".into())
+                .into_response();
+        }
     };
     let webhook = Webhook {
         event: text(&headers, "x-github-event"),

@@ -1,4 +1,5 @@
-//! Whatever is sent, the answer is one that the interface knows: never a failure of the server, never its insides.
+//! Whatever is sent, the answer is one that the interface knows: never a failure of the server,
+//! never its insides.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -31,14 +32,19 @@ const HOSTILE: [&str; 14] = [
     "𝕏\u{fe0f}\u{200d}e\u{301}",
 ];
 
-/// The answer is a success, or a refusal of the caller in the shape of all refusals, or an act that is missing.
+/// The answer is a success, or a refusal of the caller in the shape of all refusals, or an act that
+/// is missing.
 #[track_caller]
 fn sound(answer: &Answer, what: &str) {
     let status = answer.status.as_u16();
     assert!(status < 500 || status == 501, "{what}: {status} {}", answer.body);
     if status >= 400 {
         assert_eq!(answer.body["code"], status, "{what}: {}", answer.body);
-        assert!(answer.body["error"].is_string() && answer.body["message"].is_string(), "{what}: {}", answer.body);
+        assert!(
+            answer.body["error"].is_string() && answer.body["message"].is_string(),
+            "{what}: {}",
+            answer.body
+        );
     }
     let text = answer.body.to_string();
     for inside in ["panicked", "stack backtrace", ".rs:", "SELECT ", "sqlite", "postgres"] {
@@ -52,7 +58,8 @@ fn refused(answer: &Answer, what: &str) {
     assert!(answer.status.is_client_error(), "{what}: {} {}", answer.status, answer.body);
 }
 
-/// Every operation of the document with this method, with names in its path; and whether it takes a body.
+/// Every operation of the document with this method, with names in its path; and whether it takes a
+/// body.
 fn operations(method: &Method) -> Vec<(String, bool)> {
     let document = api::document();
     let mut found = Vec::new();
@@ -69,7 +76,10 @@ fn operations(method: &Method) -> Vec<(String, bool)> {
             _ if part.starts_with('{') => "one",
             plain => plain,
         });
-        found.push((format!("{base}{}", parts.collect::<Vec<_>>().join("/")), operation.get("requestBody").is_some()));
+        found.push((
+            format!("{base}{}", parts.collect::<Vec<_>>().join("/")),
+            operation.get("requestBody").is_some(),
+        ));
     }
     assert!(!found.is_empty());
     found
@@ -87,7 +97,13 @@ async fn furnish(cloud: &Cloud) {
     }
 }
 
-async fn send(cloud: &Cloud, method: &Method, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+async fn send(
+    cloud: &Cloud,
+    method: &Method,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
     let bearer = format!("Bearer {}", cloud.first.api_key);
     let mut all = vec![("authorization", bearer.as_str()), ("blaxel-version", "2026-04-28")];
     all.extend_from_slice(headers);
@@ -118,7 +134,10 @@ async fn a_body_that_cannot_be_read_is_refused_by_every_operation_that_takes_one
     for method in [Method::POST, Method::PUT] {
         for (path, _) in operations(&method).into_iter().filter(|(_, takes)| *takes) {
             for (what, body) in bodies {
-                refused(&send(&cloud, &method, &path, &[], body).await, &format!("{method} {path} with {what}"));
+                refused(
+                    &send(&cloud, &method, &path, &[], body).await,
+                    &format!("{method} {path} with {what}"),
+                );
             }
         }
     }
@@ -137,9 +156,13 @@ async fn a_body_over_the_limit_is_refused_by_every_operation() {
 #[tokio::test]
 async fn an_object_as_text_is_read_whatever_the_content_type_says() {
     let cloud = Cloud::start().await;
-    for (index, kind) in ["text/plain", "application/x-www-form-urlencoded", "nonsense", ""].iter().enumerate() {
+    for (index, kind) in
+        ["text/plain", "application/x-www-form-urlencoded", "nonsense", ""].iter().enumerate()
+    {
         let body = json!({"metadata": {"name": format!("a-{index}")}, "spec": {}}).to_string();
-        let answer = send(&cloud, &Method::POST, "/v0/agents", &[("content-type", kind)], body.as_bytes()).await;
+        let answer =
+            send(&cloud, &Method::POST, "/v0/agents", &[("content-type", kind)], body.as_bytes())
+                .await;
         sound(&answer, kind);
     }
 }
@@ -151,9 +174,10 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         Value::Object(members) => {
             members.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found))
         }
-        Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, value)| places(value, &format!("{at}/{index}"), found))
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, value)| places(value, &format!("{at}/{index}"), found)),
         _ => {}
     }
 }
@@ -226,9 +250,13 @@ async fn hostile_paths_name_nothing() {
     for method in [Method::GET, Method::PUT, Method::DELETE] {
         for (path, _) in operations(&method) {
             for name in names.iter().map(String::as_str).chain([long.as_str(), "%FF%FE"]) {
-                let path = path.replace("one.example.com", "one").replace("/one", &format!("/{name}"));
+                let path =
+                    path.replace("one.example.com", "one").replace("/one", &format!("/{name}"));
                 if path.contains(name) {
-                    sound(&send(&cloud, &method, &path, &[], b"{}").await, &format!("{method} {path:.120}"));
+                    sound(
+                        &send(&cloud, &method, &path, &[], b"{}").await,
+                        &format!("{method} {path:.120}"),
+                    );
                 }
             }
         }
@@ -243,8 +271,17 @@ async fn hostile_paths_name_nothing() {
 async fn every_list_refuses_wrong_questions_and_survives_odd_ones() {
     for cloud in Cloud::on_both().await {
         furnish(&cloud).await;
-        let paged =
-            ["agents", "applications", "functions", "models", "jobs", "sandboxes", "volumes", "drives", "policies"];
+        let paged = [
+            "agents",
+            "applications",
+            "functions",
+            "models",
+            "jobs",
+            "sandboxes",
+            "volumes",
+            "drives",
+            "policies",
+        ];
         for list in paged {
             for bad in [
                 "limit=0",
@@ -271,7 +308,9 @@ async fn every_list_refuses_wrong_questions_and_survives_odd_ones() {
                 refused(&send(&cloud, &Method::GET, &path, &[], b"").await, &path);
             }
             for text in HOSTILE {
-                for parameter in ["q", "externalId", "status", "cursor", "sort", "limit", "workspace", "other"] {
+                for parameter in
+                    ["q", "externalId", "status", "cursor", "sort", "limit", "workspace", "other"]
+                {
                     let path = format!("/v0/{list}?{parameter}={}", escaped(text));
                     sound(&send(&cloud, &Method::GET, &path, &[], b"").await, &path);
                 }
@@ -309,14 +348,20 @@ async fn a_changed_cursor_opens_nothing() {
 async fn odd_headers_are_refused_or_ignored() {
     let cloud = furnished().await;
     let long = "x".repeat(10_000);
-    for header in
-        ["blaxel-version", "service-version", "idempotency-key", "if-match", "x-blaxel-workspace", "last-event-id"]
-    {
+    for header in [
+        "blaxel-version",
+        "service-version",
+        "idempotency-key",
+        "if-match",
+        "x-blaxel-workspace",
+        "last-event-id",
+    ] {
         for value in ["\"", "*", "-1", "99999999999999999999", "'; --", long.as_str()] {
             let body = json!({"metadata": {"name": "one"}, "spec": {}}).to_string();
             let bearer = format!("Bearer {}", cloud.first.api_key);
             let headers = [("authorization", bearer.as_str()), (header, value)];
-            let answer = cloud.raw(Method::PUT, "/v0/agents/one", &headers, body.into_bytes()).await;
+            let answer =
+                cloud.raw(Method::PUT, "/v0/agents/one", &headers, body.into_bytes()).await;
             sound(&answer, &format!("{header}: {value:.40}"));
         }
     }
@@ -328,7 +373,9 @@ fn any_json() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        any::<f64>().prop_map(|number| serde_json::Number::from_f64(number).map_or(Value::Null, Value::Number)),
+        any::<f64>().prop_map(
+            |number| serde_json::Number::from_f64(number).map_or(Value::Null, Value::Number)
+        ),
         ".{0,40}".prop_map(Value::from),
         prop::sample::select(&HOSTILE[..]).prop_map(Value::from),
     ];
@@ -341,7 +388,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Random values at random places of every kind's sample; the runner's fixed seed makes a failure come again.
+/// Random values at random places of every kind's sample; the runner's fixed seed makes a failure
+/// come again.
 #[tokio::test]
 async fn any_value_anywhere_gets_a_sound_answer() {
     const TRIES: usize = 60;

@@ -1,5 +1,5 @@
-//! Every operation is closed to those who may not use it. The list of operations is the published document itself, so
-//! none is left out.
+//! Every operation is closed to those who may not use it. The list of operations is the published
+//! document itself, so none is left out.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -41,7 +41,10 @@ fn doors() -> Vec<Door> {
             }
             let security = operation.get("security").unwrap_or(&document["security"]);
             let scopes = security[0]["OAuth2"].as_array().map(|scopes| {
-                scopes.iter().map(|scope| Scope::parse(scope.as_str().unwrap()).unwrap()).collect::<Vec<_>>()
+                scopes
+                    .iter()
+                    .map(|scope| Scope::parse(scope.as_str().unwrap()).unwrap())
+                    .collect::<Vec<_>>()
             });
             let id = operation["operationId"].as_str().unwrap().to_owned();
             assert_eq!(scopes.is_none(), PUBLIC.contains(&id.as_str()), "{id}");
@@ -76,26 +79,44 @@ async fn knock(cloud: &Cloud, door: &Door, token: &str, more: &[(&str, &str)]) -
 /// A service account of a workspace: its id and its secret.
 async fn service_account(cloud: &Cloud, workspace: &str, role: &str) -> (String, String) {
     let here = [("x-blaxel-workspace", workspace)];
-    let made = cloud.call_with(Method::POST, "/v0/service_accounts", &here, Some(json!({"name": role}))).await.ok();
+    let made = cloud
+        .call_with(Method::POST, "/v0/service_accounts", &here, Some(json!({"name": role})))
+        .await
+        .ok();
     let id = made["client_id"].as_str().unwrap().to_owned();
-    cloud.call_with(Method::PUT, &format!("/v0/users/{id}"), &here, Some(json!({"role": role}))).await.ok();
+    cloud
+        .call_with(Method::PUT, &format!("/v0/users/{id}"), &here, Some(json!({"role": role})))
+        .await
+        .ok();
     (id, made["client_secret"].as_str().unwrap().to_owned())
 }
 
-async fn key(cloud: &Cloud, workspace: &str, account: &str, expires_in: Option<&str>) -> (String, String) {
+async fn key(
+    cloud: &Cloud,
+    workspace: &str,
+    account: &str,
+    expires_in: Option<&str>,
+) -> (String, String) {
     let path = format!("/v0/service_accounts/{account}/api_keys");
     let body = json!({"name": "k", "expires_in": expires_in});
-    let made = cloud.call_with(Method::POST, &path, &[("x-blaxel-workspace", workspace)], Some(body)).await.ok();
+    let made = cloud
+        .call_with(Method::POST, &path, &[("x-blaxel-workspace", workspace)], Some(body))
+        .await
+        .ok();
     (made["id"].as_str().unwrap().to_owned(), made["apiKey"].as_str().unwrap().to_owned())
 }
 
 /// An access token of a service account, for some scopes.
 async fn token(cloud: &Cloud, account: &(String, String), scopes: &[Scope]) -> String {
     let scope = scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" ");
-    let body =
-        json!({"grant_type": "client_credentials", "client_id": account.0, "client_secret": account.1, "scope": scope});
+    let body = json!({"grant_type": "client_credentials", "client_id": account.0, "client_secret": account.1, "scope": scope});
     let answer = cloud
-        .raw(Method::POST, "/oauth/token", &[("content-type", "application/json")], body.to_string().into_bytes())
+        .raw(
+            Method::POST,
+            "/oauth/token",
+            &[("content-type", "application/json")],
+            body.to_string().into_bytes(),
+        )
         .await;
     answer.ok()["access_token"].as_str().unwrap().to_owned()
 }
@@ -103,7 +124,8 @@ async fn token(cloud: &Cloud, account: &(String, String), scopes: &[Scope]) -> S
 /// The token with one part of its claims or head replaced.
 fn forged(token: &str, part: usize, member: &str, value: Value) -> String {
     let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
-    let mut json: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&parts[part]).unwrap()).unwrap();
+    let mut json: Value =
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(&parts[part]).unwrap()).unwrap();
     json[member] = value;
     parts[part] = URL_SAFE_NO_PAD.encode(json.to_string());
     parts.join(".")
@@ -138,7 +160,12 @@ async fn nobody_gets_in_without_valid_credentials() {
     }
     cloud.clock.advance_s(7200);
     for door in closed() {
-        assert_eq!(knock(&cloud, &door, &good, &[]).await.status, 401, "{} with an expired token", door.id);
+        assert_eq!(
+            knock(&cloud, &door, &good, &[]).await.status,
+            401,
+            "{} with an expired token",
+            door.id
+        );
     }
 }
 
@@ -150,8 +177,11 @@ async fn a_token_opens_only_what_its_scopes_name() {
     for door in closed() {
         for needed in door.scopes.iter().flatten() {
             if !tokens.contains_key(needed) {
-                let others: Vec<Scope> =
-                    Scope::ALL.iter().copied().filter(|scope| scope != needed && *scope != Scope::Admin).collect();
+                let others: Vec<Scope> = Scope::ALL
+                    .iter()
+                    .copied()
+                    .filter(|scope| scope != needed && *scope != Scope::Admin)
+                    .collect();
                 tokens.insert(*needed, token(&cloud, &account, &others).await);
             }
             let message = knock(&cloud, &door, &tokens[needed], &[]).await.refused(403);
@@ -161,9 +191,16 @@ async fn a_token_opens_only_what_its_scopes_name() {
     assert!(tokens.len() > 70, "only {} scopes are in use", tokens.len());
 }
 
-/// What a person does about workspaces is checked against the role in that workspace, or needs none.
-const PERSONAL: [&str; 6] =
-    ["/v0/workspaces", "/v0/accounts", "/v0/invitations", "/v0/api_keys", "/v0/seal_keys", "/v0/mcp"];
+/// What a person does about workspaces is checked against the role in that workspace, or needs
+/// none.
+const PERSONAL: [&str; 6] = [
+    "/v0/workspaces",
+    "/v0/accounts",
+    "/v0/invitations",
+    "/v0/api_keys",
+    "/v0/seal_keys",
+    "/v0/mcp",
+];
 
 #[tokio::test]
 async fn a_member_may_not_do_what_is_for_admins() {
@@ -172,10 +209,12 @@ async fn a_member_may_not_do_what_is_for_admins() {
     let (_, key) = key(&cloud, "main", &account.0, None).await;
     let mut refused = BTreeSet::new();
     // The stream is open to members, and has no end.
-    let ended =
-        |door: &Door| door.id != "StreamChanges" && !PERSONAL.iter().any(|prefix| door.path.starts_with(prefix));
+    let ended = |door: &Door| {
+        door.id != "StreamChanges" && !PERSONAL.iter().any(|prefix| door.path.starts_with(prefix))
+    };
     for door in closed().filter(ended) {
-        let allowed = door.scopes.iter().flatten().all(|scope| auth::allows(auth::Role::Member, *scope));
+        let allowed =
+            door.scopes.iter().flatten().all(|scope| auth::allows(auth::Role::Member, *scope));
         let answer = knock(&cloud, &door, &key, &[]).await;
         if !allowed {
             answer.refused(403);
@@ -187,8 +226,12 @@ async fn a_member_may_not_do_what_is_for_admins() {
     }
     let seen = json!({"metadata": {"name": "one"}, "spec": {}});
     cloud.post("/v0/agents", seen).await.ok();
-    let show =
-        Door { id: String::new(), method: Method::GET, path: "/v0/agents/one?show_secrets=true".into(), scopes: None };
+    let show = Door {
+        id: String::new(),
+        method: Method::GET,
+        path: "/v0/agents/one?show_secrets=true".into(),
+        scopes: None,
+    };
     knock(&cloud, &show, &key, &[]).await.refused(403);
 }
 
@@ -207,8 +250,14 @@ async fn furnish(cloud: &Cloud) {
         ("/v0/vpcs", json!({})),
         ("/v0/vpcs/doors/egressgateways", json!({"region": "local"})),
         ("/v0/vpcs/doors/egressgateways/doors/ips", json!({"ipFamily": "IPv4"})),
-        ("/v0/policies", json!({"type": "location", "locations": [{"name": "eu", "type": "continent"}]})),
-        ("/v0/integrations/connections", json!({"integration": "openai", "secret": {"apiKey": MARK}})),
+        (
+            "/v0/policies",
+            json!({"type": "location", "locations": [{"name": "eu", "type": "continent"}]}),
+        ),
+        (
+            "/v0/integrations/connections",
+            json!({"integration": "openai", "secret": {"apiKey": MARK}}),
+        ),
         ("/v0/sandboxes", json!({})),
         ("/v0/sandboxes/doors/previews", json!({"port": 3000})),
     ] {
@@ -216,8 +265,15 @@ async fn furnish(cloud: &Cloud) {
     }
     let domain = json!({"metadata": {"name": format!("{NAME}.example.com"), "displayName": MARK}, "spec": {}});
     cloud.post("/v0/customdomains", domain).await.ok();
-    cloud.post("/v0/sandboxes/doors/previews/doors/tokens", json!({"metadata": {"name": NAME}, "spec": {}})).await.ok();
-    let schedule = json!({"id": NAME, "type": "cron", "value": "0 0 * * *", "input": {"command": MARK}});
+    cloud
+        .post(
+            "/v0/sandboxes/doors/previews/doors/tokens",
+            json!({"metadata": {"name": NAME}, "spec": {}}),
+        )
+        .await
+        .ok();
+    let schedule =
+        json!({"id": NAME, "type": "cron", "value": "0 0 * * *", "input": {"command": MARK}});
     cloud.post("/v0/sandboxes/doors/schedules", schedule).await.ok();
 }
 
@@ -231,21 +287,43 @@ async fn another_workspace_does_not_exist() {
     for door in closed().filter(|door| door.id != "StreamChanges") {
         let about_an_object = door.path.contains(NAME) || door.path.contains("/main");
         let answer = knock(&cloud, &door, &key, &[]).await;
-        assert!(!answer.body.to_string().contains(MARK), "{} tells of the other workspace: {}", door.id, answer.body);
-        // A change of something is refused for its body first, or because there is no such thing; a list is empty.
+        assert!(
+            !answer.body.to_string().contains(MARK),
+            "{} tells of the other workspace: {}",
+            door.id,
+            answer.body
+        );
+        // A change of something is refused for its body first, or because there is no such thing; a
+        // list is empty.
         if about_an_object && door.method == Method::GET {
-            assert!([403, 404].contains(&answer.status.as_u16()), "{}: {} {}", door.id, answer.status, answer.body);
+            assert!(
+                [403, 404].contains(&answer.status.as_u16()),
+                "{}: {} {}",
+                door.id,
+                answer.status,
+                answer.body
+            );
         }
         if about_an_object {
-            assert!(answer.status.is_client_error(), "{}: {} {}", door.id, answer.status, answer.body);
+            assert!(
+                answer.status.is_client_error(),
+                "{}: {} {}",
+                door.id,
+                answer.status,
+                answer.body
+            );
         }
         let named = knock(&cloud, &door, &key, &[("x-service-workspace", "main")]).await;
         assert!(!named.body.to_string().contains(MARK), "{} tells of the other workspace", door.id);
-        if !PERSONAL.iter().any(|prefix| door.path.starts_with(prefix)) && !door.path.starts_with("/main/") {
+        if !PERSONAL.iter().any(|prefix| door.path.starts_with(prefix))
+            && !door.path.starts_with("/main/")
+        {
             named.refused(403);
         }
     }
-    let still = cloud.call_with(Method::GET, "/v0/agents/doors", &[("x-blaxel-workspace", "main")], None).await;
+    let still = cloud
+        .call_with(Method::GET, "/v0/agents/doors", &[("x-blaxel-workspace", "main")], None)
+        .await;
     assert_eq!(still.ok()["metadata"]["displayName"], MARK);
 }
 

@@ -136,9 +136,16 @@ async fn anonymous(cloud: &Cloud, path: &str) -> Answer {
 async fn an_asynchronous_trigger_answers_at_once_and_tells_of_the_end() {
     for cloud in Cloud::on_both().await {
         let receiver = Receiver::start().await;
-        let calls_back = trigger("t", "http-async", json!({"path": "/x", "callbackUrl": receiver.url(), "retry": 2}));
+        let calls_back = trigger(
+            "t",
+            "http-async",
+            json!({"path": "/x", "callbackUrl": receiver.url(), "retry": 2}),
+        );
         let made = cloud.post("/v0/jobs", job("j", json!([calls_back]))).await.ok();
-        let secret = made["spec"]["triggers"][0]["configuration"]["callbackSecret"].as_str().unwrap().to_owned();
+        let secret = made["spec"]["triggers"][0]["configuration"]["callbackSecret"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         for (arguments, code, status) in
             [(json!({"fail": false}), 200, "succeeded"), (json!({"fail": true}), 500, "failed")]
         {
@@ -151,12 +158,16 @@ async fn an_asynchronous_trigger_answers_at_once_and_tells_of_the_end() {
             assert_eq!(uri, "/done?key=hunter2");
             let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
             mac.update(&body);
-            let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex: String =
+                mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
             assert_eq!(headers["x-blaxel-signature"], format!("sha256={hex}"));
             assert!(headers["x-blaxel-timestamp"].to_str().unwrap().parse::<i64>().is_ok());
             let body: Value = serde_json::from_slice(&body).unwrap();
             let report = body["response_body"].as_str().unwrap();
-            assert_eq!((&body["status_code"], &body["response_length"]), (&json!(code), &json!(report.len())));
+            assert_eq!(
+                (&body["status_code"], &body["response_length"]),
+                (&json!(code), &json!(report.len()))
+            );
             assert!(body["timestamp"].is_i64());
             let report: Value = serde_json::from_str(report).unwrap();
             assert_eq!(
@@ -171,7 +182,8 @@ async fn an_asynchronous_trigger_answers_at_once_and_tells_of_the_end() {
             (&told["state"], &told["attempts"], &told["lastStatus"]),
             (&json!("delivered"), &json!(1), &json!(200))
         );
-        let next = format!("/v0/jobs/j/deliveries?cursor={}", log["meta"]["nextCursor"].as_str().unwrap());
+        let next =
+            format!("/v0/jobs/j/deliveries?cursor={}", log["meta"]["nextCursor"].as_str().unwrap());
         let rest = cloud.get(&next).await.ok();
         assert!(rest["data"].as_array().unwrap().len() == 1 && rest["data"][0]["id"] != told["id"]);
         for shown in [log.to_string(), rest.to_string()] {
@@ -195,10 +207,15 @@ async fn a_synchronous_trigger_answers_with_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_members_call_a_trigger_unless_it_is_public() {
-    let cloud =
-        Cloud::start_with(api::Settings { trigger_rate: api::Rate { per_second: 1, burst: 2 }, ..settings() }).await;
-    let open = trigger("open", "http-async", json!({"path": "/open", "authenticationType": "public"}));
-    let shut = trigger("shut", "http-async", json!({"path": "/shut", "authenticationType": "private"}));
+    let cloud = Cloud::start_with(api::Settings {
+        trigger_rate: api::Rate { per_second: 1, burst: 2 },
+        ..settings()
+    })
+    .await;
+    let open =
+        trigger("open", "http-async", json!({"path": "/open", "authenticationType": "public"}));
+    let shut =
+        trigger("shut", "http-async", json!({"path": "/shut", "authenticationType": "private"}));
     cloud.post("/v0/jobs", job("j", json!([open, shut]))).await.ok();
     for _ in 0..2 {
         assert_eq!(anonymous(&cloud, "/main/open").await.ok(), json!({"success": true}));
@@ -212,7 +229,9 @@ async fn only_members_call_a_trigger_unless_it_is_public() {
     for path in ["/main/none", "/none/open", "/none/shut"] {
         assert_eq!(anonymous(&cloud, path).await.refused(401), closed, "{path}");
     }
-    let bad = cloud.raw(Method::POST, "/main/shut", &[("authorization", "Bearer no")], b"{}".to_vec()).await;
+    let bad = cloud
+        .raw(Method::POST, "/main/shut", &[("authorization", "Bearer no")], b"{}".to_vec())
+        .await;
     bad.refused(401);
     let elsewhere = cloud.post("/none/shut", json!({})).await;
     assert!([401, 403, 404].contains(&elsewhere.status.as_u16()), "{}", elsewhere.body);
@@ -233,7 +252,10 @@ async fn what_is_off_or_wrong_starts_nothing() {
         cloud.post("/main/on", body).await.refused(400);
     }
     let key = format!("Bearer {}", cloud.first.api_key);
-    cloud.raw(Method::POST, "/main/on", &[("authorization", &key)], b"{".to_vec()).await.refused(400);
+    cloud
+        .raw(Method::POST, "/main/on", &[("authorization", &key)], b"{".to_vec())
+        .await
+        .refused(400);
     cloud.raw(Method::POST, "/main/on", &[("authorization", &key)], Vec::new()).await.ok();
     let mut disabled = made;
     disabled["spec"]["enabled"] = json!(false);
@@ -271,9 +293,14 @@ async fn an_address_has_one_trigger_and_follows_the_job() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_callback_that_leads_inside_is_refused_when_it_is_written() {
     let cloud = Cloud::start().await;
-    for url in ["http://127.0.0.1/", "http://169.254.169.254/latest", "http://localhost:8700/", "http://a:b@c.example/"]
-    {
-        let wish = job("j", json!([trigger("t", "http-async", json!({"path": "x", "callbackUrl": url}))]));
+    for url in [
+        "http://127.0.0.1/",
+        "http://169.254.169.254/latest",
+        "http://localhost:8700/",
+        "http://a:b@c.example/",
+    ] {
+        let wish =
+            job("j", json!([trigger("t", "http-async", json!({"path": "x", "callbackUrl": url}))]));
         let why = cloud.post("/v0/jobs", wish).await.refused(400);
         assert!(why.contains("spec.triggers[0].configuration.callbackUrl"), "{why}");
     }

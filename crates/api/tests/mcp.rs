@@ -28,14 +28,18 @@ async fn every_operation_is_a_tool_that_can_be_called() {
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
     assert_eq!(speak(&cloud, &key, hello).await.ok()["result"]["serverInfo"]["name"], "holm");
-    let listed = speak(&cloud, &key, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.ok();
+    let listed =
+        speak(&cloud, &key, json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.ok();
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "CreateAgent"), "{}", tools.len());
     let body = json!({"metadata": {"name": "one"}, "spec": {}});
-    let made = speak(&cloud, &key, call("CreateAgent", json!({"workspace": "main", "body": body}))).await.ok();
+    let made = speak(&cloud, &key, call("CreateAgent", json!({"workspace": "main", "body": body})))
+        .await
+        .ok();
     assert_eq!(made["result"]["structuredContent"]["metadata"]["name"], "one", "{made}");
     cloud.get("/v0/agents/one").await.ok();
-    let missing = speak(&cloud, &key, call("GetAgent", json!({"agentName": "no/such?x"}))).await.ok();
+    let missing =
+        speak(&cloud, &key, call("GetAgent", json!({"agentName": "no/such?x"}))).await.ok();
     assert_eq!(
         (&missing["result"]["isError"], &missing["result"]["structuredContent"]["code"]),
         (&json!(true), &json!(404))
@@ -48,6 +52,9 @@ async fn every_operation_is_a_tool_that_can_be_called() {
 async fn tools_have_only_the_rights_of_the_caller() {
     let cloud = Cloud::start().await;
     speak(&cloud, "hk_wrong", call("ListAgents", json!({}))).await.refused(401);
-    let other = speak(&cloud, &cloud.first.api_key, call("ListAgents", json!({"workspace": "theirs"}))).await.ok();
+    let other =
+        speak(&cloud, &cloud.first.api_key, call("ListAgents", json!({"workspace": "theirs"})))
+            .await
+            .ok();
     assert_eq!(other["result"]["structuredContent"]["code"], 403, "{other}");
 }

@@ -42,17 +42,26 @@ async fn what_the_operator_offers_is_readable() {
         (1, &json!("local"))
     );
     let locations = cloud.get("/v0/locations").await.ok();
-    assert_eq!((&locations[0]["region"], &locations[0]["status"]), (&json!("local"), &json!("healthy")));
+    assert_eq!(
+        (&locations[0]["region"], &locations[0]["status"]),
+        (&json!("local"), &json!("healthy"))
+    );
     assert_eq!(cloud.get("/v0/features").await.ok(), json!({"features": {"dark": true}}));
     assert_eq!(cloud.get("/v0/features/slow").await.ok()["enabled"], false);
     assert!(cloud.get("/v0/features/dark").await.ok()["evaluatedAt"].is_string());
     cloud.get("/v0/features/none").await.refused(404);
-    assert_eq!(cloud.get("/v0/templates/chat").await.ok(), cloud.get("/v0/templates").await.ok()[0]);
+    assert_eq!(
+        cloud.get("/v0/templates/chat").await.ok(),
+        cloud.get("/v0/templates").await.ok()[0]
+    );
     cloud.get("/v0/templates/none").await.refused(404);
     assert_eq!(cloud.get("/v0/sandbox/hub").await.ok()[0]["name"], "base");
     assert_eq!(cloud.get("/v0/mcp/hub").await.ok()[0]["integration"], "search");
     assert_eq!(cloud.get("/v0/publicIps").await.ok().as_object().unwrap().len(), 2);
-    assert_eq!(cloud.get("/v0/publicIps?region=far").await.ok()["far"]["ipv4Cidrs"][0], "198.51.100.0/24");
+    assert_eq!(
+        cloud.get("/v0/publicIps?region=far").await.ok()["far"]["ipv4Cidrs"][0],
+        "198.51.100.0/24"
+    );
     let news = cloud.raw(Method::GET, "/v0/changelog", &[], Vec::new()).await.ok();
     assert_eq!(news["entries"][0]["title"], "First");
 }
@@ -68,7 +77,10 @@ async fn what_is_known_of_providers_is_readable() {
     cloud.post("/v0/integrations/connections", connection("none")).await.refused(400);
     cloud.post("/v0/integrations/connections", connection("openai")).await.ok();
     let path = "/v0/integrations/connections/key";
-    assert_eq!(cloud.get(&format!("{path}/endpointConfigurations")).await.ok(), openai["endpoints"]);
+    assert_eq!(
+        cloud.get(&format!("{path}/endpointConfigurations")).await.ok(),
+        openai["endpoints"]
+    );
     cloud.get(&format!("{path}/models")).await.refused(501);
     cloud.get(&format!("{path}/models/m")).await.refused(501);
     cloud.get("/v0/integrations/connections/none/models").await.refused(404);
@@ -102,17 +114,25 @@ fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
         Some(match missing {
             Missing::Build => post("/v0/agents?upload=true", named.clone()),
             Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
-            Missing::RegisterImage => {
-                post("/v0/images", json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}))
-            }
+            Missing::RegisterImage => post(
+                "/v0/images",
+                json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}),
+            ),
             // Only a server that runs sandboxes refuses it: the tests of the program try it.
             Missing::MountVolume => return None,
             Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
-            Missing::Fork => post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"})),
-            Missing::AskProvider => (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null),
+            Missing::Fork => {
+                post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"}))
+            }
+            Missing::AskProvider => {
+                (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null)
+            }
         })
     };
-    Missing::ALL.into_iter().filter_map(|missing| Some((missing.act(), request(missing)?))).collect()
+    Missing::ALL
+        .into_iter()
+        .filter_map(|missing| Some((missing.act(), request(missing)?)))
+        .collect()
 }
 
 #[tokio::test]
@@ -128,9 +148,19 @@ async fn what_is_missing_says_so() {
         let message = answer.refused(501);
         assert!(message.ends_with(act), "{message}");
     }
-    for path in ["/v0/agents", "/v0/functions", "/v0/jobs", "/v0/applications", "/v0/sandboxes", "/v0/images"] {
+    for path in [
+        "/v0/agents",
+        "/v0/functions",
+        "/v0/jobs",
+        "/v0/applications",
+        "/v0/sandboxes",
+        "/v0/images",
+    ] {
         let body = json!({"metadata": {"name": "new"}, "spec": {}, "name": "new", "resourceType": "agent"});
         cloud.post(&format!("{path}?upload=true"), body).await.refused(501);
     }
-    cloud.post("/v0/images?skip-build=true", json!({"name": "x", "resourceType": "agent"})).await.refused(400);
+    cloud
+        .post("/v0/images?skip-build=true", json!({"name": "x", "resourceType": "agent"}))
+        .await
+        .refused(400);
 }

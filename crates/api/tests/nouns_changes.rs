@@ -35,11 +35,15 @@ impl Watch {
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
-        let response = cloud.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let response =
+            cloud.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut watch =
-            Self { body: response.into_body().into_data_stream(), text: String::new(), last: String::new() };
+        let mut watch = Self {
+            body: response.into_body().into_data_stream(),
+            text: String::new(),
+            last: String::new(),
+        };
         assert_eq!(watch.event().await, None, "the first tells only where the stream begins");
         watch
     }
@@ -52,13 +56,20 @@ impl Watch {
     /// The data of the next event; `None` when it has none.
     async fn event(&mut self) -> Option<Value> {
         while !self.text.contains("\n\n") {
-            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event in time");
-            self.text.push_str(std::str::from_utf8(&chunk.expect("the stream goes on").unwrap()).unwrap());
+            let chunk =
+                tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event in time");
+            self.text.push_str(
+                std::str::from_utf8(&chunk.expect("the stream goes on").unwrap()).unwrap(),
+            );
         }
-        let (event, rest) =
-            self.text.split_once("\n\n").map(|(event, rest)| (event.to_owned(), rest.to_owned())).unwrap();
+        let (event, rest) = self
+            .text
+            .split_once("\n\n")
+            .map(|(event, rest)| (event.to_owned(), rest.to_owned()))
+            .unwrap();
         self.text = rest;
-        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+        let field =
+            |name: &str| event.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
         self.last = field("id: ").unwrap_or_default();
         field("data: ").map(|data| serde_json::from_str(&data).unwrap())
     }
@@ -75,7 +86,10 @@ impl Watch {
 }
 
 async fn make(cloud: &Cloud, name: &str) {
-    cloud.post("/v0/agents?workspace=main", json!({"metadata": {"name": name}, "spec": {}})).await.ok();
+    cloud
+        .post("/v0/agents?workspace=main", json!({"metadata": {"name": name}, "spec": {}}))
+        .await
+        .ok();
 }
 
 #[tokio::test]
@@ -83,7 +97,8 @@ async fn a_watcher_that_comes_back_misses_nothing() {
     for cloud in Cloud::on_both().await {
         let mut watch = Watch::open(&cloud, "", None).await;
         make(&cloud, "one").await;
-        // PostgreSQL may begin a little earlier than now: as long as an older transaction of the cluster is at work.
+        // PostgreSQL may begin a little earlier than now: as long as an older transaction of the
+        // cluster is at work.
         while watch.change().await != "created agent one" {}
         let last = watch.last.clone();
         drop(watch);
@@ -107,15 +122,24 @@ async fn a_watcher_sees_the_kinds_it_asked_for_in_its_own_workspace() {
     let cloud = Cloud::start().await;
     let mut watch = Watch::open(&cloud, "?kind=preview,agent&workspace=main", None).await;
     cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
-    cloud.post("/v0/agents?workspace=team", json!({"metadata": {"name": "secret"}, "spec": {}})).await.ok();
-    cloud.post("/v0/sandboxes?workspace=main", json!({"metadata": {"name": "box"}, "spec": {}})).await.ok();
+    cloud
+        .post("/v0/agents?workspace=team", json!({"metadata": {"name": "secret"}, "spec": {}}))
+        .await
+        .ok();
+    cloud
+        .post("/v0/sandboxes?workspace=main", json!({"metadata": {"name": "box"}, "spec": {}}))
+        .await
+        .ok();
     let preview = json!({"metadata": {"name": "web"}, "spec": {"port": 3000}});
     cloud.post("/v0/sandboxes/box/previews?workspace=main", preview).await.ok();
     make(&cloud, "one").await;
     assert_eq!(watch.change().await, "created preview web");
     assert_eq!(watch.change().await, "created agent one");
     cloud.get("/v0/changes?kind=planet&workspace=main").await.refused(400);
-    cloud.call_with(Method::GET, "/v0/changes?workspace=main", &[("last-event-id", "x")], None).await.refused(400);
+    cloud
+        .call_with(Method::GET, "/v0/changes?workspace=main", &[("last-event-id", "x")], None)
+        .await
+        .refused(400);
 }
 
 #[tokio::test]
@@ -169,7 +193,10 @@ async fn nobody_takes_the_streams_of_others() {
     let refused = async |key: usize, query: &str, status| {
         let bearer = format!("Bearer {}", keys[key]);
         let headers = [("authorization", bearer.as_str())];
-        cloud.call_with(Method::GET, &format!("/v0/changes{query}"), &headers, None).await.refused(status)
+        cloud
+            .call_with(Method::GET, &format!("/v0/changes{query}"), &headers, None)
+            .await
+            .refused(status)
     };
     let _one_key = [open(0, main).await, open(0, main).await];
     assert!(refused(0, main, 429).await.contains("limit of 2"));

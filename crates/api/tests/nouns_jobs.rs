@@ -43,7 +43,11 @@ fn impatient() -> api::Settings {
 }
 async fn end(cloud: &Cloud, id: &str) -> Value {
     let path = format!("{EXECUTIONS}/{id}");
-    cloud.until(&path, |now| matches!(now["status"].as_str(), Some("succeeded" | "failed" | "cancelled"))).await
+    cloud
+        .until(&path, |now| {
+            matches!(now["status"].as_str(), Some("succeeded" | "failed" | "cancelled"))
+        })
+        .await
 }
 
 #[tokio::test]
@@ -54,7 +58,8 @@ async fn an_execution_runs_its_tasks_on_the_machine() {
         "envs": [{"name": "MODE", "value": "slow"}, {"name": "TOKEN", "value": "s3cret", "secret": true}],
     });
     let mut wish = job(runtime);
-    wish["spec"]["volumes"] = json!([{"name": "tmp", "mountPath": "/scratch", "type": "ephemeral", "sizeMb": 64}]);
+    wish["spec"]["volumes"] =
+        json!([{"name": "tmp", "mountPath": "/scratch", "type": "ephemeral", "sizeMb": 64}]);
     cloud.post("/v0/jobs", wish).await.ok();
     let asked = json!({
         "tasks": [{"n": 0}, {"n": 1}, {"name": "two"}], "env": {"MODE": "fast"}, "memory": 512, "executionId": "mine",
@@ -67,7 +72,8 @@ async fn an_execution_runs_its_tasks_on_the_machine() {
     );
     let done = end(&cloud, "mine").await;
     assert_eq!(done["status"], "succeeded");
-    let stats = json!({"cancelled": 0, "failure": 0, "retried": 0, "running": 0, "success": 3, "total": 3});
+    let stats =
+        json!({"cancelled": 0, "failure": 0, "retried": 0, "running": 0, "success": 3, "total": 3});
     assert_eq!(done["stats"], stats);
     let spec = json!({"envOverride": {"MODE": "***"}, "memoryOverride": 512, "parallelism": 2, "timeout": 60});
     assert_eq!(done["spec"], spec);
@@ -81,9 +87,18 @@ async fn an_execution_runs_its_tasks_on_the_machine() {
 }
 
 fn check_launch(launch: &Launch) {
-    assert!(launch.instance.starts_with("task-") && launch.instance.ends_with("-2-1"), "{}", launch.instance);
-    assert_eq!((launch.memory_mb, launch.image.as_str(), launch.hostname.as_str()), (512, IMAGE, "nightly"));
-    let last = |name: &str| launch.environment.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value);
+    assert!(
+        launch.instance.starts_with("task-") && launch.instance.ends_with("-2-1"),
+        "{}",
+        launch.instance
+    );
+    assert_eq!(
+        (launch.memory_mb, launch.image.as_str(), launch.hostname.as_str()),
+        (512, IMAGE, "nightly")
+    );
+    let last = |name: &str| {
+        launch.environment.iter().rev().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    };
     for (name, value) in [
         ("MODE", "fast"),
         ("TOKEN", "s3cret"),
@@ -125,12 +140,17 @@ async fn tasks_tell_how_they_failed() {
     let reasons = ["NonZeroExitCode", "Signal", "OutOfMemory", "Timeout", "NotStarted", "Lost"];
     for (index, reason) in reasons.into_iter().enumerate() {
         let task = &done["tasks"][index];
-        assert_eq!((&task["status"], &task["conditions"][0]["reason"]), (&json!("failed"), &json!(reason)), "{task}");
+        assert_eq!(
+            (&task["status"], &task["conditions"][0]["reason"]),
+            (&json!("failed"), &json!(reason)),
+            "{task}"
+        );
     }
     assert_eq!(done["tasks"][0]["conditions"][0]["executionReason"], "3");
     assert_eq!(done["tasks"][0]["conditions"][0]["message"], "attempt 2 exited with code 3");
     assert_eq!(done["tasks"][6]["conditions"][0]["state"], "Succeeded");
-    // Two tries each of four, one of what cannot be mended and of what went well, and six of what was lost.
+    // Two tries each of four, one of what cannot be mended and of what went well, and six of what
+    // was lost.
     assert_eq!(machine.launched.borrow().len(), 4 * 2 + 2 + 6);
 }
 
@@ -189,7 +209,10 @@ async fn a_workspace_with_too_many_open_executions_is_told_to_wait_for_some() {
         cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": id})).await.ok();
     }
     let refusal = cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "three"})).await;
-    assert_eq!((&refusal.body["error"], &refusal.body["retryable"]), (&json!("too_many_requests"), &json!(true)));
+    assert_eq!(
+        (&refusal.body["error"], &refusal.body["retryable"]),
+        (&json!("too_many_requests"), &json!(true))
+    );
     let message = refusal.refused(429);
     assert!(message.contains("2 executions that have not ended"), "{message}");
     cloud.delete(&format!("{EXECUTIONS}/one")).await.ok();
@@ -214,11 +237,19 @@ async fn what_must_not_wait_and_never_fits_is_refused() {
 async fn both_addresses_and_a_repeated_request_are_the_same() {
     for cloud in Cloud::on_both().await {
         cloud.post("/v0/jobs", job(json!({"image": IMAGE}))).await.ok();
-        for path in [EXECUTIONS, "/main/jobs/nightly/executions", "/run/main/jobs/nightly/executions"] {
+        for path in
+            [EXECUTIONS, "/main/jobs/nightly/executions", "/run/main/jobs/nightly/executions"]
+        {
             cloud.post(path, json!({"tasks": [{}]})).await.ok();
         }
-        let again =
-            || cloud.call_with(Method::POST, EXECUTIONS, &[("idempotency-key", "k1")], Some(json!({"tasks": [{}]})));
+        let again = || {
+            cloud.call_with(
+                Method::POST,
+                EXECUTIONS,
+                &[("idempotency-key", "k1")],
+                Some(json!({"tasks": [{}]})),
+            )
+        };
         assert_eq!(again().await.ok(), again().await.ok());
         assert_eq!(cloud.get(EXECUTIONS).await.ok()["meta"]["total"], 4);
     }
@@ -245,7 +276,10 @@ async fn lists_have_pages_offsets_and_filters() {
         );
         let cursor = first["meta"]["nextCursor"].as_str().expect("a cursor");
         let second = cloud.get(&format!("{EXECUTIONS}?limit=3&cursor={cursor}")).await.ok();
-        assert_eq!((ids(&second["data"]), &second["meta"]["hasMore"]), (vec!["a1".into()], &json!(false)));
+        assert_eq!(
+            (ids(&second["data"]), &second["meta"]["hasMore"]),
+            (vec!["a1".into()], &json!(false))
+        );
         let found = cloud.get(&format!("{EXECUTIONS}?q=A1&sort=name:asc")).await.ok();
         assert_eq!(ids(&found["data"]), ["a1"]);
         let old = [("blaxel-version", "2026-04-16")];
@@ -265,11 +299,20 @@ async fn tasks_have_pages_of_their_own() {
     let path = format!("{EXECUTIONS}/long");
     assert_eq!(cloud.get(&path).await.ok()["tasks"].as_array().map(Vec::len), Some(100));
     let first = cloud.get(&format!("{path}/tasks?limit=200")).await.ok();
-    assert_eq!((&first["meta"]["total"], &first["data"][199]["metadata"]["name"]), (&json!(230), &json!("199")));
+    assert_eq!(
+        (&first["meta"]["total"], &first["data"][199]["metadata"]["name"]),
+        (&json!(230), &json!("199"))
+    );
     let cursor = first["meta"]["nextCursor"].as_str().expect("a cursor");
     let rest = cloud.get(&format!("{path}/tasks?limit=200&cursor={cursor}")).await.ok();
-    assert_eq!((rest["data"].as_array().map(Vec::len), &rest["meta"]["hasMore"]), (Some(30), &json!(false)));
-    assert_eq!((&rest["data"][0]["metadata"]["name"], &rest["data"][0]["status"]), (&json!("200"), &json!("pending")));
+    assert_eq!(
+        (rest["data"].as_array().map(Vec::len), &rest["meta"]["hasMore"]),
+        (Some(30), &json!(false))
+    );
+    assert_eq!(
+        (&rest["data"][0]["metadata"]["name"], &rest["data"][0]["status"]),
+        (&json!("200"), &json!("pending"))
+    );
 }
 
 #[tokio::test]
@@ -280,7 +323,10 @@ async fn a_cancelled_execution_ends_and_stays_to_be_read() {
         cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "two"})).await.ok();
         assert_eq!(cloud.get(&format!("{EXECUTIONS}/one")).await.ok()["status"], "queued");
         let cancelled = cloud.delete(&format!("{EXECUTIONS}/one")).await.ok();
-        assert_eq!((&cancelled["status"], &cancelled["stats"]["cancelled"]), (&json!("cancelled"), &json!(2)));
+        assert_eq!(
+            (&cancelled["status"], &cancelled["stats"]["cancelled"]),
+            (&json!("cancelled"), &json!(2))
+        );
         assert_eq!(cancelled["tasks"][1]["status"], "cancelled");
         assert_eq!(cloud.delete(&format!("{EXECUTIONS}/one")).await.ok(), cancelled);
         cloud.delete("/v0/jobs/nightly").await.ok();
@@ -297,12 +343,21 @@ async fn a_cancelled_execution_ends_and_stays_to_be_read() {
 async fn a_change_of_the_job_does_not_concern_what_was_started() {
     let (cloud, machine) = cloud_on(|_| Ok(How::Exited(0))).await;
     machine.close();
-    cloud.post("/v0/jobs", job(json!({"image": IMAGE, "maxConcurrentTasks": 1, "memory": 300}))).await.ok();
+    cloud
+        .post("/v0/jobs", job(json!({"image": IMAGE, "maxConcurrentTasks": 1, "memory": 300})))
+        .await
+        .ok();
     cloud.post(EXECUTIONS, json!({"tasks": [{}, {}], "id": "one"})).await.ok();
     cloud.put("/v0/jobs/nightly", job(json!({"image": "other", "memory": 200}))).await.ok();
     machine.open();
     assert_eq!(end(&cloud, "one").await["status"], "succeeded");
-    assert!(machine.launched.borrow().iter().all(|launch| launch.image == IMAGE && launch.memory_mb == 300));
+    assert!(
+        machine
+            .launched
+            .borrow()
+            .iter()
+            .all(|launch| launch.image == IMAGE && launch.memory_mb == 300)
+    );
 }
 
 #[tokio::test]
@@ -317,7 +372,8 @@ async fn a_job_is_deployed_when_its_image_can_be_had() {
         let wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
         let made = cloud.post("/v0/jobs", wish).await.ok();
         assert_eq!(made["status"], status, "whoever makes it is told: {made}");
-        let now = cloud.until(&format!("/v0/jobs/{name}"), |now| now["status"] != "DEPLOYING").await;
+        let now =
+            cloud.until(&format!("/v0/jobs/{name}"), |now| now["status"] != "DEPLOYING").await;
         let last = now["events"].as_array().and_then(|events| events.last()).expect("an event");
         assert_eq!(now["status"], status);
         assert!(last["message"].as_str().is_some_and(|message| message.contains(word)), "{last}");
@@ -348,5 +404,8 @@ async fn what_nobody_holds_any_more_is_removed_at_the_start() {
     let _cloud = Cloud::start_on_machine(machine.clone(), impatient()).await;
     let mut retired = machine.retired.subscribe();
     let retired = retired.wait_for(|retired| *retired == ["task-unknown-3-1"]);
-    tokio::time::timeout(Duration::from_secs(60), retired).await.expect("it is removed").expect("a machine");
+    tokio::time::timeout(Duration::from_secs(60), retired)
+        .await
+        .expect("it is removed")
+        .expect("a machine");
 }

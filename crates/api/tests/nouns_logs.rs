@@ -14,7 +14,14 @@ use types::ids::{ExecutionId, WorkspaceId};
 const LOGS: &str = "/v0/observability/logs?resourceType=jobs&workloadIds=nightly&type=all&interval=60&workspace=main";
 const DAY: &str = "start=2026-04-16T00:00:00&end=2026-04-17T00:00:00";
 
-async fn print(cloud: &Cloud, workspace: &WorkspaceId, execution: &str, task: u32, at: &str, text: &str) {
+async fn print(
+    cloud: &Cloud,
+    workspace: &WorkspaceId,
+    execution: &str,
+    task: u32,
+    at: &str,
+    text: &str,
+) {
     let logs = Logs::start(cloud.store.clone(), Settings::default());
     let source = Source {
         workspace: workspace.clone(),
@@ -47,21 +54,36 @@ async fn lines_of_tasks_are_found_by_what_they_are() {
         print(&cloud, &main, "one", 0, "2026-04-16T09:30:00.001Z", "Hello\nthere\n").await;
         print(&cloud, &main, "one", 1, "2026-04-16T09:30:00.002Z", warning).await;
         print(&cloud, &main, "two", 0, "2026-04-16T09:30:00.003Z", "501\n").await;
-        print(&cloud, &WorkspaceId::known("wsp_other"), "one", 0, "2026-04-16T09:30:00.004Z", "secret\n").await;
+        print(
+            &cloud,
+            &WorkspaceId::known("wsp_other"),
+            "one",
+            0,
+            "2026-04-16T09:30:00.004Z",
+            "secret\n",
+        )
+        .await;
 
-        let found =
-            |messages: &[&str], total| (messages.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(), total);
+        let found = |messages: &[&str], total| {
+            (messages.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(), total)
+        };
         assert_eq!(messages(&cloud, "").await, found(&["501", "50% done", "there", "Hello"], 4));
         assert_eq!(messages(&cloud, "limit=2&offset=1").await, found(&["50% done", "there"], 4));
         assert_eq!(messages(&cloud, "executionId=one&taskId=&search=&traceId=").await.1, 3);
-        assert_eq!(messages(&cloud, "executionId=one&taskId=0").await, found(&["there", "Hello"], 2));
+        assert_eq!(
+            messages(&cloud, "executionId=one&taskId=0").await,
+            found(&["there", "Hello"], 2)
+        );
         assert_eq!(messages(&cloud, "search=hELLO").await, found(&["Hello"], 1));
         // A sign that databases take for anything is only itself.
         assert_eq!(messages(&cloud, "search=50%25").await, found(&["50% done"], 1));
         assert_eq!(messages(&cloud, "search=_").await, found(&[], 0));
         assert_eq!(messages(&cloud, "traceId=abc").await, found(&["50% done"], 1));
         assert_eq!(messages(&cloud, "severity=WARNING,ERROR").await, found(&["50% done"], 1));
-        assert_eq!(messages(&cloud, "severity=all,UNKNOWN,TRACE,DEBUG,INFO,WARNING,ERROR,FATAL").await.1, 4);
+        assert_eq!(
+            messages(&cloud, "severity=all,UNKNOWN,TRACE,DEBUG,INFO,WARNING,ERROR,FATAL").await.1,
+            4
+        );
         assert_eq!(messages(&cloud, "taskId=nonsense").await, found(&[], 0));
         assert_eq!(messages(&cloud, "executionId=three").await, found(&[], 0));
     }
@@ -71,7 +93,15 @@ async fn lines_of_tasks_are_found_by_what_they_are() {
 async fn a_line_has_the_shape_that_the_command_line_reads() {
     let cloud = Cloud::start().await;
     let main = cloud.workspace("main").await;
-    print(&cloud, &main, "one", 0, "2026-04-16T09:30:00.125Z", "a\n{\"message\":\"b\",\"trace_id\":\"t\"}\n").await;
+    print(
+        &cloud,
+        &main,
+        "one",
+        0,
+        "2026-04-16T09:30:00.125Z",
+        "a\n{\"message\":\"b\",\"trace_id\":\"t\"}\n",
+    )
+    .await;
     let both = LOGS.replace("nightly", "nightly,other");
     let answer = cloud.get(&format!("{both}&{DAY}")).await.ok();
     let expected = json!({

@@ -20,7 +20,9 @@ async fn two_workspaces(cloud: &Cloud) {
 }
 
 async fn share(cloud: &Cloud, target: &str, status: u16) {
-    let answer = cloud.post(&format!("{DOMAIN}/share?workspace=main"), json!({"targetWorkspace": target})).await;
+    let answer = cloud
+        .post(&format!("{DOMAIN}/share?workspace=main"), json!({"targetWorkspace": target}))
+        .await;
     assert_eq!(answer.status, status, "{}", answer.body);
 }
 
@@ -29,20 +31,32 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     let cloud = Cloud::start().await;
     let made = cloud.post("/v0/customdomains", domain(json!({"type": "applications"}))).await.ok();
     let spec = &made["spec"];
-    assert_eq!((&spec["status"], &spec["domainType"]), (&json!("pending"), &json!("applications")), "{made}");
-    assert!(spec["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap().len() > 32, "{made}");
+    assert_eq!(
+        (&spec["status"], &spec["domainType"]),
+        (&json!("pending"), &json!("applications")),
+        "{made}"
+    );
+    assert!(
+        spec["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap().len() > 32,
+        "{made}"
+    );
     assert!(spec["cnameRecords"].is_string());
     cloud.call(Method::POST, "/v0/customdomains/none.example/verify", None).await.refused(404);
     for bad in ["nodots", "UPPER.example", "-x.example", "a b.example", "x..example"] {
-        cloud.post("/v0/customdomains", json!({"metadata": {"name": bad}, "spec": {}})).await.refused(400);
+        cloud
+            .post("/v0/customdomains", json!({"metadata": {"name": bad}, "spec": {}}))
+            .await
+            .refused(400);
     }
-    let sent = json!({"status": "verified", "txtRecords": {"a": "b"}, "domainType": "applications"});
+    let sent =
+        json!({"status": "verified", "txtRecords": {"a": "b"}, "domainType": "applications"});
     let kept = cloud.put(DOMAIN, domain(sent)).await.ok();
     assert_eq!(kept["spec"]["status"], "pending", "what is read-only is ignored");
     assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
 }
 
-/// Of whoever has proven it. To register one shows nothing, so it keeps nobody out and is told to nobody.
+/// Of whoever has proven it. To register one shows nothing, so it keeps nobody out and is told to
+/// nobody.
 #[tokio::test]
 async fn a_domain_is_of_the_workspace_that_proves_it() {
     for cloud in Cloud::on_both().await {
@@ -52,13 +66,21 @@ async fn a_domain_is_of_the_workspace_that_proves_it() {
         other.post("/v0/customdomains", domain(json!({}))).await.ok();
         let team = "/v0/customdomains?workspace=team";
         cloud.post(team, domain(json!({}))).await.ok();
-        let records = |made: Value| made["spec"]["txtRecords"]["_holm-challenge.example.com"].clone();
+        let records =
+            |made: Value| made["spec"]["txtRecords"]["_holm-challenge.example.com"].clone();
         let own = records(cloud.get(&format!("{DOMAIN}?workspace=main")).await.ok());
-        assert_ne!(records(other.get(DOMAIN).await.ok()), own, "a record of its own for each workspace");
+        assert_ne!(
+            records(other.get(DOMAIN).await.ok()),
+            own,
+            "a record of its own for each workspace"
+        );
 
         prove(&cloud).await;
         let theirs = other.call(Method::POST, &format!("{DOMAIN}/verify"), None).await.ok();
-        assert_eq!(theirs["spec"]["status"], "failed", "the record of one workspace proves nothing for another");
+        assert_eq!(
+            theirs["spec"]["status"], "failed",
+            "the record of one workspace proves nothing for another"
+        );
         other.delete(DOMAIN).await.ok();
         let message = other.post("/v0/customdomains", domain(json!({}))).await.refused(409);
         assert!(!message.contains("main") && message.contains("another workspace"), "{message}");
@@ -69,7 +91,10 @@ async fn a_domain_is_of_the_workspace_that_proves_it() {
         let message = cloud.call(Method::POST, &verify_team, None).await.refused(409);
         assert!(!message.contains("main"), "{message}");
         assert_eq!(verify(&cloud).await["status"], "failed", "its record is gone");
-        assert_eq!(cloud.call(Method::POST, &verify_team, None).await.ok()["spec"]["status"], "verified");
+        assert_eq!(
+            cloud.call(Method::POST, &verify_team, None).await.ok()["spec"]["status"],
+            "verified"
+        );
         cloud.delete(&format!("{DOMAIN}?workspace=team")).await.ok();
         other.post("/v0/customdomains", domain(json!({}))).await.ok();
     }
@@ -94,8 +119,7 @@ async fn what_is_only_registered_makes_room_for_what_is_shared() {
 async fn a_host_goes_with_its_domain() {
     let cloud = Cloud::start().await;
     two_workspaces(&cloud).await;
-    let preview =
-        json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "customDomain": "example.com", "prefixUrl": "web"}});
+    let preview = json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "customDomain": "example.com", "prefixUrl": "web"}});
     for workspace in ["main", "team"] {
         let sandbox = json!({"metadata": {"name": "one"}, "spec": {}});
         cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), sandbox).await.ok();
@@ -105,7 +129,10 @@ async fn a_host_goes_with_its_domain() {
     cloud.dns.forget();
     verify(&cloud).await;
     let made = cloud.post("/v0/customdomains?workspace=team", domain(json!({}))).await.ok();
-    let record = made["spec"]["txtRecords"]["_holm-challenge.example.com"].as_str().unwrap_or_default().to_owned();
+    let record = made["spec"]["txtRecords"]["_holm-challenge.example.com"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     cloud.dns.set_text("_holm-challenge.example.com", &record);
     cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None).await.ok();
     cloud.post("/v0/sandboxes/one/previews?workspace=team", preview.clone()).await.ok();
@@ -123,7 +150,8 @@ async fn prove(cloud: &Cloud) -> Value {
 }
 
 async fn verify(cloud: &Cloud) -> Value {
-    cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=main"), None).await.ok()["spec"].clone()
+    cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=main"), None).await.ok()["spec"]
+        .clone()
 }
 
 #[tokio::test]
@@ -132,22 +160,34 @@ async fn a_domain_is_what_its_records_say() {
         two_workspaces(&cloud).await;
         let unproven = verify(&cloud).await;
         assert_eq!((&unproven["status"], unproven.get("lastVerifiedAt")), (&json!("failed"), None));
-        assert!(unproven["verificationError"].as_str().unwrap().contains("has no TXT record"), "{unproven}");
+        assert!(
+            unproven["verificationError"].as_str().unwrap().contains("has no TXT record"),
+            "{unproven}"
+        );
         let proven = prove(&cloud).await;
-        assert_eq!((&proven["status"], proven.get("verificationError")), (&json!("verified"), None), "{proven}");
+        assert_eq!(
+            (&proven["status"], proven.get("verificationError")),
+            (&json!("verified"), None),
+            "{proven}"
+        );
         assert!(proven["lastVerifiedAt"].is_string());
         share(&cloud, "team", 200).await;
-        cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None).await.refused(403);
+        cloud
+            .call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None)
+            .await
+            .refused(403);
         cloud.dns.set_alias("*.example.com", "elsewhere.example");
         assert_eq!(verify(&cloud).await["status"], "failed");
         let copy = cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok();
         assert_eq!(copy["spec"]["status"], "failed");
-        let expected =
-            "`*.example.com` leads to `elsewhere.example`; it should be a CNAME record for `domains.localhost`";
+        let expected = "`*.example.com` leads to `elsewhere.example`; it should be a CNAME record for `domains.localhost`";
         assert_eq!(copy["spec"]["verificationError"], expected);
         cloud.dns.set_alias("*.example.com", "domains.localhost");
         assert_eq!(verify(&cloud).await["status"], "verified");
-        assert_eq!(cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok()["spec"]["status"], "verified");
+        assert_eq!(
+            cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok()["spec"]["status"],
+            "verified"
+        );
     }
 }
 
@@ -175,7 +215,8 @@ async fn previews_answer_below_verified_domains_only_and_each_host_has_one() {
         let sandbox = json!({"metadata": {"name": "one"}, "spec": {}});
         cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), sandbox).await.ok();
     }
-    let (main, team) = ("/v0/sandboxes/one/previews?workspace=main", "/v0/sandboxes/one/previews?workspace=team");
+    let (main, team) =
+        ("/v0/sandboxes/one/previews?workspace=main", "/v0/sandboxes/one/previews?workspace=team");
     let message = cloud.post(main, preview("web", "web")).await.refused(400);
     assert!(message.contains("is not verified"), "{message}");
     prove(&cloud).await;
@@ -203,7 +244,10 @@ async fn a_verified_domain_is_shared_and_taken_back() {
         share(&cloud, "team", 200).await;
         share(&cloud, "team", 409).await;
         let targets = cloud.get(&format!("{DOMAIN}/share?workspace=main")).await.ok();
-        assert_eq!((&targets[0]["workspace"], &targets[0]["status"]), (&json!("team"), &json!("active")));
+        assert_eq!(
+            (&targets[0]["workspace"], &targets[0]["status"]),
+            (&json!("team"), &json!("active"))
+        );
         let there = format!("{DOMAIN}?workspace=team");
         let copy = cloud.get(&there).await.ok();
         assert_eq!(copy["metadata"]["sharedFromWorkspace"], "main");
@@ -224,9 +268,19 @@ async fn a_verified_domain_is_shared_and_taken_back() {
 async fn unmatched_hosts_go_to_a_preview_of_the_same_workspace() {
     let cloud = Cloud::start().await;
     cloud.post("/v0/sandboxes", json!({"metadata": {"name": "one"}, "spec": {}})).await.ok();
-    cloud.post("/v0/sandboxes/one/previews", json!({"metadata": {"name": "web"}, "spec": {"port": 3000}})).await.ok();
-    cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "none"}))).await.refused(400);
-    let made = cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "web"}))).await.ok();
+    cloud
+        .post(
+            "/v0/sandboxes/one/previews",
+            json!({"metadata": {"name": "web"}, "spec": {"port": 3000}}),
+        )
+        .await
+        .ok();
+    cloud
+        .post("/v0/customdomains", domain(json!({"fallbackPreviewId": "none"})))
+        .await
+        .refused(400);
+    let made =
+        cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "web"}))).await.ok();
     assert_eq!(made["spec"]["fallbackPreviewId"], "web");
     let without = cloud.put(DOMAIN, domain(json!({"fallbackPreviewId": ""}))).await.ok();
     assert!(without["spec"].get("fallbackPreviewId").is_none(), "{without}");
@@ -249,7 +303,10 @@ async fn an_application_registers_a_domain_of_its_kind() {
 async fn the_default_vpc_stays() {
     let cloud = Cloud::start().await;
     let vpcs = cloud.get("/v0/vpcs").await.ok();
-    assert_eq!((vpcs.as_array().unwrap().len(), &vpcs[0]["metadata"]["name"]), (1, &json!("default")));
+    assert_eq!(
+        (vpcs.as_array().unwrap().len(), &vpcs[0]["metadata"]["name"]),
+        (1, &json!("default"))
+    );
     cloud.delete("/v0/vpcs/default").await.refused(400);
     cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
     cloud.get("/v0/vpcs/default?workspace=team").await.ok();
@@ -263,11 +320,20 @@ async fn a_gateway_in_use_stays_and_takes_its_addresses_along() {
         cloud.post("/v0/vpcs/none/egressgateways", gateway.clone()).await.refused(404);
         let made = cloud.post(gateways, gateway).await.ok();
         assert_eq!(made["metadata"]["vpcName"], "default");
-        cloud.post(gateways, json!({"metadata": {"name": "far"}, "spec": {"region": "moon"}})).await.refused(400);
-        cloud.post(gateways, json!({"metadata": {"name": "nowhere"}, "spec": {}})).await.refused(400);
+        cloud
+            .post(gateways, json!({"metadata": {"name": "far"}, "spec": {"region": "moon"}}))
+            .await
+            .refused(400);
+        cloud
+            .post(gateways, json!({"metadata": {"name": "nowhere"}, "spec": {}}))
+            .await
+            .refused(400);
         let ip = json!({"metadata": {"name": "a"}, "spec": {"ipFamily": "IPv4"}});
         let ip = cloud.post(&format!("{gateways}/out/ips"), ip).await.ok();
-        assert_eq!((&ip["metadata"]["gatewayName"], &ip["metadata"]["vpcName"]), (&json!("out"), &json!("default")));
+        assert_eq!(
+            (&ip["metadata"]["gatewayName"], &ip["metadata"]["vpcName"]),
+            (&json!("out"), &json!("default"))
+        );
         assert_eq!(cloud.get("/v0/egressips").await.ok(), json!([ip]));
         let leaves_by = |gateway: &str| {
             json!({"metadata": {"name": "one"},

@@ -57,20 +57,30 @@ async fn terminated_sandboxes_are_listed_to_those_who_ask() {
     ] {
         let listed = cloud.get(&format!("/v0/sandboxes{query}")).await.ok();
         assert_eq!(listed["meta"]["total"], expected, "{query}");
-        assert!(listed["data"].as_array().unwrap().iter().all(|item| item.get("events").is_none()), "{listed}");
+        assert!(
+            listed["data"].as_array().unwrap().iter().all(|item| item.get("events").is_none()),
+            "{listed}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_external_id_finds_the_newest_that_lives() {
     for cloud in Cloud::on_both().await {
-        let with_id = |name: &str| json!({"metadata": {"name": name, "externalId": "ours-7"}, "spec": {}});
+        let with_id =
+            |name: &str| json!({"metadata": {"name": name, "externalId": "ours-7"}, "spec": {}});
         cloud.get("/v0/sandboxes/by-external-id/ours-7").await.refused(404);
         cloud.post("/v0/sandboxes", with_id("one")).await.ok();
         cloud.post("/v0/sandboxes", with_id("two")).await.ok();
-        assert_eq!(cloud.get("/v0/sandboxes/by-external-id/ours-7").await.ok()["metadata"]["name"], "two");
+        assert_eq!(
+            cloud.get("/v0/sandboxes/by-external-id/ours-7").await.ok()["metadata"]["name"],
+            "two"
+        );
         cloud.tell(KindName::Sandbox, "", "two", came_to("TERMINATED")).await;
-        assert_eq!(cloud.get("/v0/sandboxes/by-external-id/ours-7").await.ok()["metadata"]["name"], "one");
+        assert_eq!(
+            cloud.get("/v0/sandboxes/by-external-id/ours-7").await.ok()["metadata"]["name"],
+            "one"
+        );
         let kept = cloud.put("/v0/sandboxes/one", named("one")).await.ok();
         assert_eq!(kept["metadata"]["externalId"], "ours-7", "leaving it out keeps it");
     }
@@ -85,13 +95,21 @@ async fn what_decides_about_its_end_can_be_set_and_cleared() {
     let left_s = made["expiresIn"].as_i64().unwrap();
     assert!((1700..=1800).contains(&left_s), "{left_s}");
     let short = json!({"lifecycle": made["spec"]["lifecycle"], "runtime": {"ttl": "5m"}});
-    assert!(cloud.put("/v0/sandboxes/one", body(short)).await.ok()["expiresIn"].as_i64().unwrap() <= 300);
-    let cleared = cloud.put("/v0/sandboxes/one", body(json!({"lifecycle": null, "runtime": {"ttl": ""}}))).await.ok();
+    assert!(
+        cloud.put("/v0/sandboxes/one", body(short)).await.ok()["expiresIn"].as_i64().unwrap()
+            <= 300
+    );
+    let cleared = cloud
+        .put("/v0/sandboxes/one", body(json!({"lifecycle": null, "runtime": {"ttl": ""}})))
+        .await
+        .ok();
     assert!(cleared.get("expiresIn").is_none(), "{cleared}");
     assert_eq!(cleared["events"].as_array().unwrap().len(), 1, "no restart");
-    for bad in
-        [json!({"type": "ttl-idle"}), json!({"type": "date", "value": "soon"}), json!({"type": "x", "value": "1h"})]
-    {
+    for bad in [
+        json!({"type": "ttl-idle"}),
+        json!({"type": "date", "value": "soon"}),
+        json!({"type": "x", "value": "1h"}),
+    ] {
         let spec = json!({"lifecycle": {"expirationPolicies": [bad]}});
         cloud.put("/v0/sandboxes/one", body(spec)).await.refused(400);
     }
@@ -102,7 +120,10 @@ async fn what_is_fixed_at_creation_cannot_be_changed() {
     let cloud = Cloud::start().await;
     let body = |spec: Value| json!({"metadata": {"name": "one"}, "spec": spec});
     cloud
-        .post("/v0/sandboxes", body(json!({"region": "local", "runtime": {"extraArgs": {"tun": "enabled"}}})))
+        .post(
+            "/v0/sandboxes",
+            body(json!({"region": "local", "runtime": {"extraArgs": {"tun": "enabled"}}})),
+        )
         .await
         .ok();
     for changed in [
@@ -113,10 +134,22 @@ async fn what_is_fixed_at_creation_cannot_be_changed() {
         cloud.put("/v0/sandboxes/one", body(changed)).await.refused(400);
     }
     for (bad, why) in [
-        (json!({"runtime": {"extraArgs": {"tun": "enabled", "kvm": "enabled"}}}), "`spec.runtime.extraArgs.kvm`"),
-        (json!({"runtime": {"extraArgs": {"tun": "on", "iptables": "enabled"}}}), "`spec.runtime.extraArgs.tun`"),
-        (json!({"runtime": {"extraArgs": {"nfs": "enabled", "iptables": "enabled"}}}), "together with `iptables`"),
-        (json!({"runtime": {"envs": [{"name": "PORT", "value": "1"}]}}), "`spec.runtime.envs[0].name`"),
+        (
+            json!({"runtime": {"extraArgs": {"tun": "enabled", "kvm": "enabled"}}}),
+            "`spec.runtime.extraArgs.kvm`",
+        ),
+        (
+            json!({"runtime": {"extraArgs": {"tun": "on", "iptables": "enabled"}}}),
+            "`spec.runtime.extraArgs.tun`",
+        ),
+        (
+            json!({"runtime": {"extraArgs": {"nfs": "enabled", "iptables": "enabled"}}}),
+            "together with `iptables`",
+        ),
+        (
+            json!({"runtime": {"envs": [{"name": "PORT", "value": "1"}]}}),
+            "`spec.runtime.envs[0].name`",
+        ),
         (json!({"runtime": {"memory": 1}}), "`spec.runtime.memory`"),
     ] {
         let wish = json!({"metadata": {"name": "two"}, "spec": bad});
@@ -125,7 +158,10 @@ async fn what_is_fixed_at_creation_cannot_be_changed() {
     }
     let apart = json!({"nfs": "enabled", "iptables": "disabled"});
     cloud
-        .post("/v0/sandboxes", json!({"metadata": {"name": "three"}, "spec": {"runtime": {"extraArgs": apart}}}))
+        .post(
+            "/v0/sandboxes",
+            json!({"metadata": {"name": "three"}, "spec": {"runtime": {"extraArgs": apart}}}),
+        )
         .await
         .ok();
 }
@@ -139,21 +175,28 @@ async fn ports_that_mean_something_may_be_declared_and_the_proxy_comes_and_goes(
     assert_eq!(made["spec"]["runtime"]["ports"], ports);
     for network in [json!({"proxy": {}}), json!({})] {
         let changed = json!({"runtime": {"ports": ports}, "network": network});
-        assert_eq!(cloud.put("/v0/sandboxes/one", body(changed)).await.ok()["spec"]["network"], network);
+        assert_eq!(
+            cloud.put("/v0/sandboxes/one", body(changed)).await.ok()["spec"]["network"],
+            network
+        );
     }
 }
 
 #[tokio::test]
 async fn secrets_of_the_proxy_are_shown_when_they_are_made_and_never_again() {
     for cloud in Cloud::on_both().await {
-        let rule = |host: &str| json!({"destinations": [host], "headers": {"X-Key": "{{SECRET:key}}"}});
+        let rule =
+            |host: &str| json!({"destinations": [host], "headers": {"X-Key": "{{SECRET:key}}"}});
         let mut secret = rule("api.example.com");
         secret["secrets"] = json!({"key": "sk-12345"});
         let body = |label: &str, routing: Value| {
             let network = json!({"proxy": {"routing": routing}});
             json!({"metadata": {"name": "one", "labels": {"a": label}}, "spec": {"network": network}})
         };
-        let made = cloud.post("/v0/sandboxes", body("1", json!([rule("b.example.com"), secret]))).await.ok();
+        let made = cloud
+            .post("/v0/sandboxes", body("1", json!([rule("b.example.com"), secret])))
+            .await
+            .ok();
         assert_eq!(made["spec"]["network"]["proxy"]["routing"][1], secret);
         // A caller that changes something else sends back what it read.
         let mut read = cloud.get("/v0/sandboxes/one?show_secrets=true").await.ok();
@@ -162,12 +205,21 @@ async fn secrets_of_the_proxy_are_shown_when_they_are_made_and_never_again() {
         let list = cloud.get("/v0/sandboxes").await.ok();
         for shown in [&read, &put, &list["data"][0], &cloud.get("/v0/sandboxes/one").await.ok()] {
             let routing = &shown["spec"]["network"]["proxy"]["routing"];
-            assert_eq!(*routing, json!([rule("b.example.com"), rule("api.example.com")]), "{shown}");
+            assert_eq!(
+                *routing,
+                json!([rule("b.example.com"), rule("api.example.com")]),
+                "{shown}"
+            );
         }
         let workspace = cloud.workspace("main").await;
-        let find = move |tx: &mut store::Tx<'_>| store::resources::find(tx, &workspace, KindName::Sandbox, "", "one");
+        let find = move |tx: &mut store::Tx<'_>| {
+            store::resources::find(tx, &workspace, KindName::Sandbox, "", "one")
+        };
         let row = cloud.store.read(find).await.unwrap().unwrap();
-        assert!(row.wish.contains(r#""secrets":{"key":"#) && !row.wish.contains("sk-12345"), "kept, and sealed");
+        assert!(
+            row.wish.contains(r#""secrets":{"key":"#) && !row.wish.contains("sk-12345"),
+            "kept, and sealed"
+        );
     }
 }
 
@@ -179,7 +231,10 @@ async fn a_sandbox_has_at_most_a_hundred_schedules() {
     let nightly = json!({"type": "cron", "value": "0 0 * * *", "input": {"command": "date"}});
     let first = cloud.post(schedules, nightly.clone()).await.ok();
     assert!(first["id"].as_str().unwrap().starts_with("schedule-"), "{first}");
-    assert_eq!((&first["input"]["keepAlive"], &first["input"]["timeout"]), (&json!(true), &json!(600)));
+    assert_eq!(
+        (&first["input"]["keepAlive"], &first["input"]["timeout"]),
+        (&json!(true), &json!(600))
+    );
     for _ in 1..100 {
         cloud.post(schedules, nightly.clone()).await.ok();
     }
@@ -211,13 +266,20 @@ async fn schedules_say_when_in_three_ways() {
         let listed = cloud.get(&format!("/v0/sandboxes/one/schedules{query}")).await.ok();
         assert_eq!(listed["data"].as_array().unwrap().len(), expected, "{query}");
     }
-    for (kind, value) in
-        [("cron", "* * *"), ("cron", "0 0 0 * * *"), ("at", "tomorrow"), ("sleep", "soon"), ("never", "x")]
-    {
+    for (kind, value) in [
+        ("cron", "* * *"),
+        ("cron", "0 0 0 * * *"),
+        ("at", "tomorrow"),
+        ("sleep", "soon"),
+        ("never", "x"),
+    ] {
         cloud.post("/v0/sandboxes/one/schedules", schedule(kind, value)).await.refused(400);
     }
     cloud
-        .post("/v0/sandboxes/one/schedules", json!({"type": "cron", "value": "* * * * *", "input": {}}))
+        .post(
+            "/v0/sandboxes/one/schedules",
+            json!({"type": "cron", "value": "* * * * *", "input": {}}),
+        )
         .await
         .refused(400);
 }
@@ -235,7 +297,10 @@ async fn an_address_belongs_to_one_preview_unless_it_is_taken_over() {
     cloud.post("/v0/sandboxes/two/previews?force=true", preview("b")).await.ok();
     cloud.get("/v0/sandboxes/one/previews/a").await.refused(404);
     cloud
-        .post("/v0/sandboxes/one/previews", json!({"metadata": {"name": "p"}, "spec": {"port": 80}}))
+        .post(
+            "/v0/sandboxes/one/previews",
+            json!({"metadata": {"name": "p"}, "spec": {"port": 80}}),
+        )
         .await
         .refused(400);
 }
@@ -254,13 +319,18 @@ async fn the_host_of_a_preview_is_nobody_elses() {
             workspace(&cloud, name).await;
             cloud.post(&format!("/v0/sandboxes?workspace={name}"), named("box")).await.ok();
         }
-        let (victim, thief) =
-            ("/v0/sandboxes/box/previews?workspace=acme-dev", "/v0/sandboxes/box/previews?workspace=dev");
+        let (victim, thief) = (
+            "/v0/sandboxes/box/previews?workspace=acme-dev",
+            "/v0/sandboxes/box/previews?workspace=dev",
+        );
         let made = cloud.post(victim, preview("shop")).await.ok();
         assert_eq!(made["spec"]["url"], "http://localhost:8081/-/shop-acme-dev.preview");
         for path in [thief.to_owned(), format!("{thief}&force=true")] {
             let message = cloud.post(&path, preview("shop-acme")).await.refused(409);
-            assert_eq!(message, "the address `shop-acme-dev.preview` is taken; choose another prefix");
+            assert_eq!(
+                message,
+                "the address `shop-acme-dev.preview` is taken; choose another prefix"
+            );
         }
         cloud.post(thief, preview("stall")).await.ok();
         let moved = "/v0/sandboxes/box/previews/web?workspace=dev";
@@ -285,14 +355,19 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
     for name in ["c", "b-c"] {
         workspace(&cloud, name).await;
     }
-    let sandbox = |name: &str| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
+    let sandbox =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
     let (first, second) = ("/v0/sandboxes?workspace=c", "/v0/sandboxes?workspace=b-c");
     let label = |workspace: &str, name: &str| cloud.routes.sandbox(workspace, name).label;
     cloud.post(first, sandbox("a-b")).await.ok();
     let made = cloud.post(second, sandbox("a")).await.ok();
-    assert_eq!(made["metadata"]["url"], "http://localhost:8080/b-c/sandboxes/a", "nobody is kept from a name");
+    assert_eq!(
+        made["metadata"]["url"], "http://localhost:8080/b-c/sandboxes/a",
+        "nobody is kept from a name"
+    );
     assert_eq!((label("c", "a-b").as_deref(), label("b-c", "a")), (Some("a-b-c"), None));
-    // A label that is free again goes to no sandbox that went without: callers of the first would meet it.
+    // A label that is free again goes to no sandbox that went without: callers of the first would
+    // meet it.
     cloud.delete("/v0/sandboxes/a-b?workspace=c").await.ok();
     cloud.put("/v0/sandboxes/a?workspace=b-c", sandbox("a")).await.ok();
     assert_eq!(label("b-c", "a"), None);
@@ -309,14 +384,26 @@ async fn an_image_that_one_workspace_was_let_have_is_no_other_ones() {
     workspace(&cloud, "team").await;
     let box_of = |name: &str, image: &str, config: Option<&str>| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": image, "dockerConfig": config}}});
     let came = async |workspace: &str, name: &str, config: Option<&str>| {
-        let made =
-            cloud.post(&format!("/v0/sandboxes?workspace={workspace}"), box_of(name, PRIVATE, config)).await.ok();
-        let path = format!("/v0/sandboxes/{}?workspace={workspace}", made["metadata"]["name"].as_str().unwrap());
-        cloud.until(&path, |now| now["status"] != "DEPLOYING").await["status"].as_str().unwrap().to_owned()
+        let made = cloud
+            .post(&format!("/v0/sandboxes?workspace={workspace}"), box_of(name, PRIVATE, config))
+            .await
+            .ok();
+        let path = format!(
+            "/v0/sandboxes/{}?workspace={workspace}",
+            made["metadata"]["name"].as_str().unwrap()
+        );
+        cloud.until(&path, |now| now["status"] != "DEPLOYING").await["status"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert_eq!(came("main", "without", None).await, "FAILED");
     assert_eq!(came("main", "with", Some(PASSWORD)).await, "DEPLOYED");
-    assert_eq!(came("main", "again", None).await, "DEPLOYED", "what a workspace was let have is its own");
+    assert_eq!(
+        came("main", "again", None).await,
+        "DEPLOYED",
+        "what a workspace was let have is its own"
+    );
     // The machine has it by now, and the neighbour nothing of it.
     assert_eq!(came("team", "thief", None).await, "FAILED");
     assert_eq!(came("team", "guesser", Some("wrong")).await, "FAILED");
@@ -346,20 +433,36 @@ async fn the_first_keeps_an_address_that_an_earlier_release_gave_twice() {
             cloud.post(&format!("/v0/sandboxes?workspace={name}"), named("box")).await.ok();
         }
         let preview = |name: &str, prefix: Option<&str>| json!({"metadata": {"name": name}, "spec": {"port": 3000, "prefixUrl": prefix}});
-        cloud.post("/v0/sandboxes/box/previews?workspace=acme-dev", preview("web", Some("shop"))).await.ok();
+        cloud
+            .post("/v0/sandboxes/box/previews?workspace=acme-dev", preview("web", Some("shop")))
+            .await
+            .ok();
         for (name, prefix) in [("web", Some("stall")), ("plain", None)] {
-            cloud.post("/v0/sandboxes/box/previews?workspace=dev", preview(name, prefix)).await.ok();
+            cloud
+                .post("/v0/sandboxes/box/previews?workspace=dev", preview(name, prefix))
+                .await
+                .ok();
         }
         let plain = cloud.store.write(forget_addresses).await.unwrap();
         cloud.restart().await;
         let url = async |path: &str| {
-            cloud.get(&format!("/v0/sandboxes/box/previews/{path}")).await.ok()["spec"]["url"].clone()
+            cloud.get(&format!("/v0/sandboxes/box/previews/{path}")).await.ok()["spec"]["url"]
+                .clone()
         };
-        assert_eq!(url("web?workspace=acme-dev").await, "http://localhost:8081/-/shop-acme-dev.preview");
+        assert_eq!(
+            url("web?workspace=acme-dev").await,
+            "http://localhost:8081/-/shop-acme-dev.preview"
+        );
         let late = url("web?workspace=dev").await;
         assert!(late.is_string() && !late.to_string().contains("shop"), "{late}");
-        assert_eq!(url("plain?workspace=dev").await, format!("http://localhost:8081/-/{plain}.preview"));
-        let same = cloud.put("/v0/sandboxes/box/previews/plain?workspace=dev", preview("plain", None)).await.ok();
+        assert_eq!(
+            url("plain?workspace=dev").await,
+            format!("http://localhost:8081/-/{plain}.preview")
+        );
+        let same = cloud
+            .put("/v0/sandboxes/box/previews/plain?workspace=dev", preview("plain", None))
+            .await
+            .ok();
         assert_eq!(same["spec"]["url"], format!("http://localhost:8081/-/{plain}.preview"));
         let third = preview("third", Some("shop-acme"));
         cloud.post("/v0/sandboxes/box/previews?workspace=dev", third).await.refused(409);
@@ -402,7 +505,8 @@ async fn a_preview_made_again_under_its_name_has_the_same_address() {
         cloud.delete("/v0/sandboxes/one/previews/web").await.ok();
         assert_eq!(url("one", "web").await, first);
         let path = "/v0/sandboxes/one/previews/web";
-        let prefixed = json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "prefixUrl": "shop"}});
+        let prefixed =
+            json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "prefixUrl": "shop"}});
         assert_ne!(cloud.put(path, prefixed).await.ok()["spec"]["url"], first);
         assert_eq!(cloud.put(path, preview("web")).await.ok()["spec"]["url"], first);
     }
@@ -416,14 +520,19 @@ async fn tokens_of_one_name_are_told_apart_by_their_value() {
         cloud.post("/v0/sandboxes/one/previews", preview).await.ok();
         let tokens = "/v0/sandboxes/one/previews/web/tokens";
         let token = || json!({"metadata": {"name": "token-1776300000000"}, "spec": {}});
-        let made = tokio::join!(cloud.post(tokens, token()), cloud.post(tokens, token()), cloud.post(tokens, token()));
+        let made = tokio::join!(
+            cloud.post(tokens, token()),
+            cloud.post(tokens, token()),
+            cloud.post(tokens, token())
+        );
         let values = [made.0.ok(), made.1.ok(), made.2.ok()].map(|made| {
             assert_eq!(made["metadata"]["name"], "token-1776300000000");
             made["spec"]["token"].as_str().expect("a token").to_owned()
         });
         let left = async || -> Vec<String> {
             let listed = cloud.get(tokens).await.ok();
-            let value = |token: &Value| token["spec"]["token"].as_str().expect("a token").to_owned();
+            let value =
+                |token: &Value| token["spec"]["token"].as_str().expect("a token").to_owned();
             listed.as_array().expect("a list").iter().map(value).collect()
         };
         cloud.delete(&format!("{tokens}/{}", values[0])).await.ok();
@@ -439,14 +548,26 @@ async fn tokens_of_one_name_are_told_apart_by_their_value() {
 async fn a_token_of_a_preview_expires_and_can_be_revoked() {
     let cloud = Cloud::start().await;
     cloud.post("/v0/sandboxes", named("one")).await.ok();
-    cloud.post("/v0/sandboxes/one/previews", json!({"metadata": {"name": "web"}, "spec": {"port": 3000}})).await.ok();
+    cloud
+        .post(
+            "/v0/sandboxes/one/previews",
+            json!({"metadata": {"name": "web"}, "spec": {"port": 3000}}),
+        )
+        .await
+        .ok();
     let tokens = "/v0/sandboxes/one/previews/web/tokens";
     let token = json!({"metadata": {"name": "t"}, "spec": {"expiresAt": "2026-04-17T00:00:00Z"}});
     let made = cloud.post(tokens, token).await.ok();
-    assert_eq!((&made["spec"]["expired"], &made["metadata"]["previewName"]), (&json!(false), &json!("web")));
+    assert_eq!(
+        (&made["spec"]["expired"], &made["metadata"]["previewName"]),
+        (&json!(false), &json!("web"))
+    );
     cloud.clock.advance_s(2 * 24 * 3600);
     let listed = cloud.get(tokens).await.ok();
-    assert_eq!((&listed[0]["spec"]["expired"], &listed[0]["spec"]["token"]), (&json!(true), &made["spec"]["token"]));
+    assert_eq!(
+        (&listed[0]["spec"]["expired"], &listed[0]["spec"]["token"]),
+        (&json!(true), &made["spec"]["token"])
+    );
     cloud.delete(&format!("{tokens}/t")).await.ok();
     assert_eq!(cloud.get(tokens).await.ok(), json!([]));
     cloud.delete(&format!("{tokens}/t")).await.refused(404);
@@ -469,7 +590,10 @@ async fn snapshots_and_forks_refuse_what_is_wrong_before_they_say_what_is_missin
     ] {
         cloud.post("/v0/sandboxes/one/fork", target).await.refused(status);
     }
-    cloud.post("/v0/sandboxes/none/fork", json!({"targetName": "n", "targetType": "sandbox"})).await.refused(404);
+    cloud
+        .post("/v0/sandboxes/none/fork", json!({"targetName": "n", "targetType": "sandbox"}))
+        .await
+        .refused(404);
     cloud.post("/v0/sandboxes?upload=true", named("two")).await.refused(501);
     cloud.get("/v0/sandboxes/two").await.refused(404);
 }

@@ -57,7 +57,8 @@ impl Cloud {
 async fn a_volume_belongs_to_one_sandbox_as_long_as_that_lives() {
     for cloud in Cloud::on_both().await {
         cloud.post("/v0/volumes", named("disk")).await.ok();
-        let attached_to = async || cloud.get("/v0/volumes/disk").await.ok()["state"]["attachedTo"].clone();
+        let attached_to =
+            async || cloud.get("/v0/volumes/disk").await.ok()["state"]["attachedTo"].clone();
         assert!(attached_to().await.is_null());
         cloud.post("/v0/sandboxes", holder("one", "none")).await.refused(400);
         cloud.post("/v0/sandboxes", holder("one", "disk")).await.ok();
@@ -97,10 +98,14 @@ async fn a_volume_only_grows() {
 async fn a_volume_takes_the_size_of_its_template() {
     let cloud = Cloud::start().await;
     cloud
-        .put("/v0/volume_templates/base", json!({"metadata": {"name": "base"}, "spec": {"defaultSize": 3072}}))
+        .put(
+            "/v0/volume_templates/base",
+            json!({"metadata": {"name": "base"}, "spec": {"defaultSize": 3072}}),
+        )
         .await
         .ok();
-    let from = |template: &str| json!({"metadata": {"name": "disk"}, "spec": {"template": template}});
+    let from =
+        |template: &str| json!({"metadata": {"name": "disk"}, "spec": {"template": template}});
     cloud.post("/v0/volumes", from("none:latest")).await.refused(400);
     assert_eq!(cloud.post("/v0/volumes", from("base:latest")).await.ok()["spec"]["size"], 3072);
     cloud.delete("/v0/volume_templates/base").await.ok();
@@ -112,7 +117,8 @@ async fn a_volume_takes_the_size_of_its_template() {
 async fn the_last_version_of_a_template_stays() {
     let cloud = Cloud::start().await;
     cloud.put("/v0/volume_templates/base", named("base")).await.ok();
-    let versions = json!({"versions": [{"name": "1", "status": "READY"}, {"name": "2", "status": "READY"}]});
+    let versions =
+        json!({"versions": [{"name": "1", "status": "READY"}, {"name": "2", "status": "READY"}]});
     cloud.tell(KindName::VolumeTemplate, "", "base", versions).await;
     let deleted = cloud.delete("/v0/volume_templates/base/versions/1").await.ok();
     assert_eq!(deleted["template"]["versions"].as_array().unwrap().len(), 1, "{deleted}");
@@ -126,7 +132,10 @@ async fn the_last_version_of_a_template_stays() {
 #[tokio::test]
 async fn a_drive_token_is_signed_with_the_published_key() {
     let cloud = Cloud::start().await;
-    cloud.post("/v0/drives", json!({"metadata": {"name": "files", "externalId": "f-1"}, "spec": {}})).await.ok();
+    cloud
+        .post("/v0/drives", json!({"metadata": {"name": "files", "externalId": "f-1"}, "spec": {}}))
+        .await
+        .ok();
     let answer = cloud.call(Method::POST, "/v0/drives/files/access-token", None).await.ok();
     assert_eq!((&answer["token_type"], &answer["expires_in"]), (&json!("Bearer"), &json!(3600)));
     let keys = cloud.raw(Method::GET, "/v0/drives/jwks.json", &[], Vec::new()).await.ok();
@@ -145,7 +154,10 @@ async fn a_drive_token_is_signed_with_the_published_key() {
     assert_eq!(deleted["name"], "files");
     assert!(deleted["message"].is_string());
     let four = json!([{}, {}, {}, {}]);
-    cloud.post("/v0/drives", json!({"metadata": {"name": "x"}, "spec": {"permissions": four}})).await.refused(400);
+    cloud
+        .post("/v0/drives", json!({"metadata": {"name": "x"}, "spec": {"permissions": four}}))
+        .await
+        .refused(400);
 }
 
 #[tokio::test]
@@ -156,7 +168,11 @@ async fn an_image_that_runs_is_not_removed() {
         cloud.post("/v0/agents", runs("agent/bot:v1")).await.ok();
         let image = cloud.get("/v0/images/agent/bot").await.ok();
         assert_eq!(image["spec"]["tags"].as_array().unwrap().len(), 2);
-        assert_eq!(cloud.get("/v0/images/_/bot").await.ok(), image, "the command line does not know the kind");
+        assert_eq!(
+            cloud.get("/v0/images/_/bot").await.ok(),
+            image,
+            "the command line does not know the kind"
+        );
         assert_eq!(cloud.get("/v0/images").await.ok(), json!([image]));
         cloud.delete("/v0/images/agent/bot").await.refused(400);
         cloud.delete("/v0/images/agent/bot/tags/v1").await.refused(400);
@@ -186,7 +202,9 @@ async fn an_image_is_shared_within_the_account_at_once() {
     assert_eq!((&shares[0]["workspace"], &shares[0]["status"]), (&json!("team"), &json!("active")));
     let copy = cloud.get("/v0/images/agent/bot?workspace=team").await.ok();
     assert_eq!(copy["metadata"]["sourceWorkspace"], "main");
-    let again = cloud.post("/v0/images/agent/bot/share?workspace=team", json!({"targetWorkspace": "main"})).await;
+    let again = cloud
+        .post("/v0/images/agent/bot/share?workspace=team", json!({"targetWorkspace": "main"}))
+        .await;
     again.refused(400);
     cloud.delete(&path("")).await.refused(400);
     cloud.delete(&path("/share/team")).await.ok();
@@ -202,7 +220,10 @@ async fn an_image_for_another_account_waits_until_it_is_accepted() {
         let (friend, account) = cloud.stranger("friend@example.com").await;
         friend.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
         let offer = json!({"targetWorkspace": "theirs", "targetAccountId": account});
-        cloud.post("/v0/images/agent/bot/share", json!({"targetWorkspace": "theirs"})).await.refused(404);
+        cloud
+            .post("/v0/images/agent/bot/share", json!({"targetWorkspace": "theirs"}))
+            .await
+            .refused(404);
         let share = async || {
             let pending = cloud.post("/v0/images/agent/bot/share", offer.clone()).await;
             assert_eq!(pending.status, 202, "{}", pending.body);
@@ -214,9 +235,15 @@ async fn an_image_for_another_account_waits_until_it_is_accepted() {
         assert_eq!(friend.get("/v0/pending-image-shares?direction=outgoing").await.ok(), json!([]));
         assert_eq!(cloud.get("/v0/pending-image-shares?direction=incoming").await.ok(), json!([]));
         let incoming = friend.get("/v0/pending-image-shares").await.ok();
-        assert_eq!((&incoming[0]["imageName"], &incoming[0]["hasConflict"]), (&json!("bot"), &json!(false)));
+        assert_eq!(
+            (&incoming[0]["imageName"], &incoming[0]["hasConflict"]),
+            (&json!("bot"), &json!(false))
+        );
         cloud.call(Method::POST, &format!("{declined}/accept"), None).await.refused(404);
-        assert_eq!(friend.call(Method::POST, &format!("{declined}/decline"), None).await.status, 204);
+        assert_eq!(
+            friend.call(Method::POST, &format!("{declined}/decline"), None).await.status,
+            204
+        );
         assert_eq!(cloud.get("/v0/images/agent/bot/share").await.ok(), json!([]));
         let late = share().await;
         cloud.clock.advance_s(8 * 24 * 3600);

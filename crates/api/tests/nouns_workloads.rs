@@ -26,8 +26,9 @@ async fn every_kind_is_made_read_listed_changed_and_removed() {
             assert!(!made.to_string().contains("hunter2"), "{made}");
             let listed = cloud.get(sample.path).await.ok();
             let items = listed.get("data").unwrap_or(&listed).as_array().unwrap();
-            let mine =
-                items.iter().filter(|item| item["id"] == "one" || item["metadata"]["name"] == made["metadata"]["name"]);
+            let mine = items.iter().filter(|item| {
+                item["id"] == "one" || item["metadata"]["name"] == made["metadata"]["name"]
+            });
             assert_eq!(mine.count(), 1, "{}: {listed}", sample.path);
             cloud.post(sample.path, sample.body.clone()).await.refused(409);
         }
@@ -55,7 +56,10 @@ async fn the_oldest_version_answers_every_list_as_a_bare_array() {
         let listed = cloud.call_with(Method::GET, sample.path, &OLDEST_VERSION, None).await.ok();
         assert!(listed.is_array(), "{}: {listed}", sample.path);
     }
-    let executions = cloud.call_with(Method::GET, "/v0/jobs/one/executions?offset=3", &OLDEST_VERSION, None).await.ok();
+    let executions = cloud
+        .call_with(Method::GET, "/v0/jobs/one/executions?offset=3", &OLDEST_VERSION, None)
+        .await
+        .ok();
     assert_eq!(executions, json!([]));
 }
 
@@ -85,11 +89,12 @@ async fn secrets_are_masked_and_shown_to_admins_who_ask() {
 #[tokio::test]
 async fn a_callback_secret_is_shown_once_and_stays_the_same() {
     let cloud = Cloud::start().await;
-    let calls_back =
-        json!({"type": "http-async", "configuration": {"path": "/x", "callbackUrl": "https://x.example/"}});
-    let body = json!({"metadata": {"name": "one"}, "spec": {"triggers": [calls_back, {"type": "http"}]}});
+    let calls_back = json!({"type": "http-async", "configuration": {"path": "/x", "callbackUrl": "https://x.example/"}});
+    let body =
+        json!({"metadata": {"name": "one"}, "spec": {"triggers": [calls_back, {"type": "http"}]}});
     let made = cloud.post("/v0/agents", body).await.ok();
-    let secret = made["spec"]["triggers"][0]["configuration"]["callbackSecret"].as_str().unwrap().to_owned();
+    let secret =
+        made["spec"]["triggers"][0]["configuration"]["callbackSecret"].as_str().unwrap().to_owned();
     assert_eq!(secret.len(), 40);
     let (first, second) = (&made["spec"]["triggers"][0]["id"], &made["spec"]["triggers"][1]["id"]);
     assert!(first.is_string() && second.is_string() && first != second, "{made}");
@@ -107,8 +112,16 @@ async fn a_callback_secret_is_shown_once_and_stays_the_same() {
 #[tokio::test]
 async fn what_is_disabled_is_deactivated_and_comes_back() {
     let cloud = Cloud::start().await;
-    for path in ["/v0/agents", "/v0/functions", "/v0/jobs", "/v0/models", "/v0/applications", "/v0/sandboxes"] {
-        let body = |enabled: bool| json!({"metadata": {"name": "one"}, "spec": {"enabled": enabled}});
+    for path in [
+        "/v0/agents",
+        "/v0/functions",
+        "/v0/jobs",
+        "/v0/models",
+        "/v0/applications",
+        "/v0/sandboxes",
+    ] {
+        let body =
+            |enabled: bool| json!({"metadata": {"name": "one"}, "spec": {"enabled": enabled}});
         let made = cloud.post(path, body(false)).await.ok();
         assert_eq!(made["status"], "DEACTIVATED", "{path}");
         let on = cloud.put(&format!("{path}/one"), body(true)).await.ok();
@@ -117,17 +130,24 @@ async fn what_is_disabled_is_deactivated_and_comes_back() {
         assert_eq!(off["status"], "DEACTIVATED", "{path}");
         let events = off["events"].as_array().unwrap();
         assert_eq!(events.len(), 3, "{off}");
-        assert!(events.iter().all(|event| event["type"] == "deployment" && event["time"].is_string()));
+        assert!(
+            events.iter().all(|event| event["type"] == "deployment" && event["time"].is_string())
+        );
     }
 }
 
 #[tokio::test]
 async fn lists_are_filtered_and_sorted() {
     for cloud in Cloud::on_both().await {
-        for (name, title, team) in [("a-1", "Red", "x"), ("b-2", "Green", "y"), ("c-3", "reddish", "x")] {
+        for (name, title, team) in
+            [("a-1", "Red", "x"), ("b-2", "Green", "y"), ("c-3", "reddish", "x")]
+        {
             let metadata = json!({"name": name, "displayName": title, "labels": {"team": team}, "externalId": format!("ext-{team}")});
             let enabled = name != "b-2";
-            cloud.post("/v0/sandboxes", json!({"metadata": metadata, "spec": {"enabled": enabled}})).await.ok();
+            cloud
+                .post("/v0/sandboxes", json!({"metadata": metadata, "spec": {"enabled": enabled}}))
+                .await
+                .ok();
         }
         for (query, expected) in [
             ("", vec!["c-3", "b-2", "a-1"]),
@@ -168,15 +188,17 @@ async fn a_connection_in_use_cannot_be_removed() {
             )
             .await
             .ok();
-        let body =
-            |connections: Value| json!({"metadata": {"name": "m"}, "spec": {"integrationConnections": connections}});
+        let body = |connections: Value| json!({"metadata": {"name": "m"}, "spec": {"integrationConnections": connections}});
         cloud.post("/v0/models", body(json!(["key"]))).await.ok();
         let message = cloud.delete("/v0/integrations/connections/key").await.refused(409);
         assert!(message.contains("`m`"), "{message}");
         cloud.put("/v0/models/m", body(json!([]))).await.ok();
         cloud.delete("/v0/integrations/connections/key").await.ok();
         cloud
-            .post("/v0/models", json!({"metadata": {"name": "n"}, "spec": {"integrationConnections": ["key"]}}))
+            .post(
+                "/v0/models",
+                json!({"metadata": {"name": "n"}, "spec": {"integrationConnections": ["key"]}}),
+            )
             .await
             .refused(400);
     }
@@ -191,7 +213,10 @@ async fn a_policy_tells_what_stands_under_it() {
     let policy = cloud.get("/v0/policies/one").await.ok();
     assert_eq!((&policy["usage"]["agents"], &policy["usage"]["jobs"]), (&json!(1), &json!(0)));
     let usages = cloud.get("/v0/policies/one/usages").await.ok();
-    assert_eq!((&usages["agents"], &usages["models"]), (&json!([{"name": "one"}]), &json!([{"name": "one"}])));
+    assert_eq!(
+        (&usages["agents"], &usages["models"]),
+        (&json!([{"name": "one"}]), &json!([{"name": "one"}]))
+    );
     assert_eq!(usages["jobs"], json!([]));
     cloud.get("/v0/policies/none/usages").await.refused(404);
     cloud.delete("/v0/policies/one").await.ok();
@@ -210,7 +235,8 @@ async fn an_application_keeps_its_last_five_revisions() {
         };
     }
     let revisions = cloud.get("/v0/applications/shop/revisions").await.ok();
-    let images: Vec<_> = revisions.as_array().unwrap().iter().map(|kept| kept["image"].as_str().unwrap()).collect();
+    let images: Vec<_> =
+        revisions.as_array().unwrap().iter().map(|kept| kept["image"].as_str().unwrap()).collect();
     assert_eq!(images, ["app/shop:7", "app/shop:6", "app/shop:5", "app/shop:4", "app/shop:3"]);
     let shown = cloud.get("/v0/applications/shop").await.ok();
     assert_eq!(shown["metadata"]["url"], "http://app-shop-main.localhost:8081");
@@ -221,7 +247,10 @@ async fn a_job_without_executions_has_none() {
     let cloud = Cloud::start().await;
     cloud.post("/v0/jobs", json!({"metadata": {"name": "one"}, "spec": {}})).await.ok();
     let executions = cloud.get("/v0/jobs/one/executions").await.ok();
-    assert_eq!(executions, json!({"data": [], "meta": {"hasMore": false, "nextCursor": "", "total": 0}}));
+    assert_eq!(
+        executions,
+        json!({"data": [], "meta": {"hasMore": false, "nextCursor": "", "total": 0}})
+    );
     cloud.post("/v0/jobs/none/executions", json!({})).await.refused(404);
     for method in [Method::GET, Method::DELETE] {
         cloud.call(method, "/v0/jobs/one/executions/x", None).await.refused(404);
@@ -232,12 +261,21 @@ async fn a_job_without_executions_has_none() {
 #[tokio::test]
 async fn a_region_that_is_not_ours_is_refused() {
     let cloud = Cloud::start().await;
-    for path in
-        ["/v0/agents", "/v0/functions", "/v0/jobs", "/v0/applications", "/v0/sandboxes", "/v0/volumes", "/v0/drives"]
-    {
+    for path in [
+        "/v0/agents",
+        "/v0/functions",
+        "/v0/jobs",
+        "/v0/applications",
+        "/v0/sandboxes",
+        "/v0/volumes",
+        "/v0/drives",
+    ] {
         let body = |region: &str| json!({"metadata": {"name": "one"}, "spec": {"region": region}});
         let message = cloud.post(path, body("moon")).await.refused(400);
-        assert!(message.contains("`spec.region`") && message.contains("local"), "{path}: {message}");
+        assert!(
+            message.contains("`spec.region`") && message.contains("local"),
+            "{path}: {message}"
+        );
         cloud.post(path, body("auto")).await.ok();
     }
 }
@@ -248,15 +286,29 @@ async fn an_object_that_names_no_region_is_shown_in_the_first() {
         let mut kinds = Vec::new();
         for sample in samples() {
             let mut body = sample.body.clone();
-            let named = body["spec"].as_object_mut().and_then(|spec| spec.remove("region")).is_some();
+            let named =
+                body["spec"].as_object_mut().and_then(|spec| spec.remove("region")).is_some();
             let made = cloud.post(sample.path, body.clone()).await;
-            let made = if made.status == 400 { cloud.post(sample.path, sample.body).await.ok() } else { made.ok() };
+            let made = if made.status == 400 {
+                cloud.post(sample.path, sample.body).await.ok()
+            } else {
+                made.ok()
+            };
             if named || !made["spec"]["region"].is_null() {
                 assert_eq!(made["spec"]["region"], "local", "{}", sample.path);
                 kinds.push(sample.path);
             }
         }
-        for kind in ["agents", "applications", "drives", "functions", "jobs", "sandboxes", "volumes", "customdomains"] {
+        for kind in [
+            "agents",
+            "applications",
+            "drives",
+            "functions",
+            "jobs",
+            "sandboxes",
+            "volumes",
+            "customdomains",
+        ] {
             assert!(kinds.iter().any(|path| path.ends_with(kind)), "{kind} of {kinds:?}");
         }
         // Any region is the first one, and what is shown may be sent back.
@@ -282,18 +334,24 @@ async fn the_port_to_serve_may_stand_in_the_environment() {
         ("/v0/jobs", json!({"runtime": {"image": "a", "envs": envs}})),
         ("/v0/applications", json!({"image": "a", "envs": envs})),
     ] {
-        let made = cloud.post(path, json!({"metadata": {"name": "ported"}, "spec": spec})).await.ok();
+        let made =
+            cloud.post(path, json!({"metadata": {"name": "ported"}, "spec": spec})).await.ok();
         assert!(made["spec"].to_string().contains("3000"), "{made}");
     }
     let host = json!({"runtime": {"envs": [{"name": "HOST", "value": "a"}]}});
-    cloud.post("/v0/agents", json!({"metadata": {"name": "hosted"}, "spec": host})).await.refused(400);
+    cloud
+        .post("/v0/agents", json!({"metadata": {"name": "hosted"}, "spec": host}))
+        .await
+        .refused(400);
 }
 
 #[tokio::test]
 async fn nothing_in_the_place_of_an_object_is_refused() {
     let cloud = Cloud::start().await;
     for sample in samples() {
-        for (member, _) in sample.body.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
+        for (member, _) in
+            sample.body.as_object().into_iter().flatten().filter(|(_, value)| value.is_object())
+        {
             let mut body = sample.body.clone();
             body[member] = Value::Null;
             let message = cloud.post(sample.path, body.clone()).await.refused(400);

@@ -1,4 +1,5 @@
-//! OAuth over HTTP: what programs and browsers see. The decisions themselves are tested in the crate `auth`.
+//! OAuth over HTTP: what programs and browsers see. The decisions themselves are tested in the
+//! crate `auth`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -35,7 +36,10 @@ impl Page {
 
     /// The proof that its form carries.
     fn proof(&self) -> String {
-        let (_, rest) = self.text.split_once(r#"name="proof" value=""#).unwrap_or_else(|| panic!("{}", self.text));
+        let (_, rest) = self
+            .text
+            .split_once(r#"name="proof" value=""#)
+            .unwrap_or_else(|| panic!("{}", self.text));
         rest.split('"').next().unwrap().to_owned()
     }
 }
@@ -60,8 +64,10 @@ impl<'c> Browser<'c> {
     }
 
     async fn send(&mut self, request: http::request::Builder, body: String) -> Page {
-        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let request = request.header(header::COOKIE, cookies.join("; ")).body(Body::from(body)).unwrap();
+        let cookies: Vec<_> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request =
+            request.header(header::COOKIE, cookies.join("; ")).body(Body::from(body)).unwrap();
         let (parts, body) = self.cloud.router.clone().oneshot(request).await.unwrap().into_parts();
         for line in parts.headers.get_all(header::SET_COOKIE) {
             let line = line.to_str().unwrap();
@@ -76,8 +82,12 @@ impl<'c> Browser<'c> {
     async fn sign_in(&mut self, next: &str) -> Page {
         let page = self.get(&format!("/oauth/sign-in?{}", form(&[("next", next)]))).await;
         let first = &self.cloud.first;
-        let fields =
-            [("proof", &*page.proof()), ("next", next), ("email", &first.email), ("password", &first.password)];
+        let fields = [
+            ("proof", &*page.proof()),
+            ("next", next),
+            ("email", &first.email),
+            ("password", &first.password),
+        ];
         self.post("/oauth/sign-in", &fields).await
     }
 }
@@ -115,7 +125,10 @@ fn authorization(client: &str) -> String {
 #[track_caller]
 fn guarded(page: &Page) {
     let header = |name: &str| page.headers.get(name).map_or("", |value| value.to_str().unwrap());
-    assert!(header("content-security-policy").starts_with("default-src 'none'; style-src 'self'; form-action 'self'"));
+    assert!(
+        header("content-security-policy")
+            .starts_with("default-src 'none'; style-src 'self'; form-action 'self'")
+    );
     assert!(header("content-security-policy").contains("frame-ancestors 'none'"));
     assert_eq!(header("x-frame-options"), "DENY");
     assert_eq!(header("referrer-policy"), "same-origin");
@@ -154,7 +167,10 @@ async fn a_person_signs_in_consents_and_the_program_gets_tokens() {
     let (status, tokens) = token(&cloud, "/oauth/token", body).await;
     assert_eq!(status, StatusCode::OK, "{tokens}");
     let bearer = format!("Bearer {}", tokens["access_token"].as_str().unwrap());
-    let who = cloud.call_with(Method::GET, "/v0/oauth/userinfo", &[("authorization", &bearer)], None).await.ok();
+    let who = cloud
+        .call_with(Method::GET, "/v0/oauth/userinfo", &[("authorization", &bearer)], None)
+        .await
+        .ok();
     assert_eq!(who["email"], cloud.first.email);
     cloud.call_with(Method::GET, "/v0/workspaces", &[("authorization", &bearer)], None).await.ok();
 }
@@ -169,11 +185,16 @@ async fn a_form_of_another_site_is_refused() {
     for fields in [&[("decision", "allow")][..], &[("decision", "allow"), ("proof", "guess")]] {
         assert_eq!(browser.post(&start, fields).await.status, StatusCode::FORBIDDEN);
     }
-    let cross = Request::post(&*start).header(header::CONTENT_TYPE, FORM).header("sec-fetch-site", "cross-site");
+    let cross = Request::post(&*start)
+        .header(header::CONTENT_TYPE, FORM)
+        .header("sec-fetch-site", "cross-site");
     let page = browser.send(cross, form(&[("decision", "allow"), ("proof", &*proof)])).await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
-    // Browsers that say no more: another port of our host is another origin, though it shares our cookies.
-    let host = |from: &str| Request::post(&*start).header("host", "localhost:8080").header("origin", from.to_owned());
+    // Browsers that say no more: another port of our host is another origin, though it shares our
+    // cookies.
+    let host = |from: &str| {
+        Request::post(&*start).header("host", "localhost:8080").header("origin", from.to_owned())
+    };
     for (origin, wanted) in [
         ("http://localhost:8081", StatusCode::FORBIDDEN),
         ("null", StatusCode::FORBIDDEN),
@@ -197,7 +218,11 @@ async fn signing_in_leads_nowhere_else() {
     for next in ["https://evil.example/", "//evil.example", "/\\evil.example", "/v0/workspaces"] {
         assert_eq!(Browser::new(&cloud).sign_in(next).await.location(), "/oauth/sign-in", "{next}");
     }
-    for next in ["/oauth/device/../../-/p.preview/", "/oauth/device/%2e%2e/%2e%2e/-/p.preview/", "/oauth/devices"] {
+    for next in [
+        "/oauth/device/../../-/p.preview/",
+        "/oauth/device/%2e%2e/%2e%2e/-/p.preview/",
+        "/oauth/devices",
+    ] {
         assert_eq!(Browser::new(&cloud).sign_in(next).await.location(), "/oauth/sign-in", "{next}");
     }
 }
@@ -207,7 +232,10 @@ async fn a_session_is_for_our_pages_alone() {
     let cloud = Cloud::start().await;
     let signed_in = Browser::new(&cloud).sign_in("/oauth/device").await;
     let cookie = signed_in.headers[header::SET_COOKIE].to_str().unwrap();
-    assert!(cookie.starts_with("holm_session=") && cookie.contains("; HttpOnly; SameSite=Lax;"), "{cookie}");
+    assert!(
+        cookie.starts_with("holm_session=") && cookie.contains("; HttpOnly; SameSite=Lax;"),
+        "{cookie}"
+    );
     assert!(cookie.contains("; Path=/oauth;") && !cookie.contains("Domain"), "{cookie}");
 }
 
@@ -232,8 +260,14 @@ async fn a_wrong_password_says_so_and_signing_out_ends_the_session() {
 #[tokio::test]
 async fn a_device_is_signed_in_on_its_page() {
     let cloud = Cloud::start().await;
-    for path in ["/v0/login/device", "/v0/oauth/device/code", "/v0/oauth/device_authorization", "/oauth/device/code"] {
-        let (status, device) = token(&cloud, path, json!({"client_id": "blaxel", "scope": "offline_access"})).await;
+    for path in [
+        "/v0/login/device",
+        "/v0/oauth/device/code",
+        "/v0/oauth/device_authorization",
+        "/oauth/device/code",
+    ] {
+        let (status, device) =
+            token(&cloud, path, json!({"client_id": "blaxel", "scope": "offline_access"})).await;
         assert_eq!(status, StatusCode::OK, "{path}: {device}");
     }
     let (_, device) = token(&cloud, "/v0/login/device", json!({"client_id": "blaxel"})).await;
@@ -242,7 +276,10 @@ async fn a_device_is_signed_in_on_its_page() {
         "device_code": device["device_code"],
     });
     let (status, pending) = token(&cloud, "/v0/oauth/token", poll.clone()).await;
-    assert_eq!((status, &pending["error"]), (StatusCode::BAD_REQUEST, &json!("authorization_pending")));
+    assert_eq!(
+        (status, &pending["error"]),
+        (StatusCode::BAD_REQUEST, &json!("authorization_pending"))
+    );
     let complete = device["verification_uri_complete"].as_str().unwrap();
     let path = complete.strip_prefix("http://localhost:8080").unwrap();
     let mut browser = Browser::new(&cloud);
@@ -272,13 +309,22 @@ async fn errors_are_json_that_name_the_parameter() {
         ("/oauth/device/code", json!({}), "invalid_request", "client_id"),
     ] {
         let (status, answer) = token(&cloud, path, body).await;
-        assert_eq!((status, &answer["error"]), (StatusCode::BAD_REQUEST, &json!(error)), "{answer}");
+        assert_eq!(
+            (status, &answer["error"]),
+            (StatusCode::BAD_REQUEST, &json!(error)),
+            "{answer}"
+        );
         assert!(answer["error_description"].as_str().unwrap().contains(named), "{answer}");
     }
     let wrong = format!("Basic {}", STANDARD.encode("sva_x:y"));
     let headers = [("authorization", &*wrong), ("content-type", FORM)];
-    let answer = cloud.raw(Method::POST, "/oauth/token", &headers, b"grant_type=client_credentials".to_vec()).await;
-    assert_eq!((answer.status, &answer.body["error"]), (StatusCode::UNAUTHORIZED, &json!("invalid_client")));
+    let answer = cloud
+        .raw(Method::POST, "/oauth/token", &headers, b"grant_type=client_credentials".to_vec())
+        .await;
+    assert_eq!(
+        (answer.status, &answer.body["error"]),
+        (StatusCode::UNAUTHORIZED, &json!("invalid_client"))
+    );
     assert!(answer.headers[header::WWW_AUTHENTICATE].to_str().unwrap().starts_with("Basic"));
 }
 
@@ -295,7 +341,10 @@ async fn what_cannot_be_read_is_refused_in_our_shape() {
 #[tokio::test]
 async fn discovery_leads_to_endpoints_that_exist() {
     let cloud = Cloud::start().await;
-    let found = cloud.raw(Method::GET, "/.well-known/oauth-authorization-server", &[], Vec::new()).await.ok();
+    let found = cloud
+        .raw(Method::GET, "/.well-known/oauth-authorization-server", &[], Vec::new())
+        .await
+        .ok();
     for path in ["/v0/.well-known/openid-configuration", "/.well-known/openid-configuration"] {
         assert_eq!(cloud.raw(Method::GET, path, &[], Vec::new()).await.ok(), found);
     }
@@ -305,7 +354,9 @@ async fn discovery_leads_to_endpoints_that_exist() {
     assert_eq!(keys["keys"][0]["kty"], "OKP");
     assert!(keys["keys"][0].get("d").is_none());
     let mut browser = Browser::new(&cloud);
-    for (name, endpoint) in found.as_object().unwrap().iter().filter(|(name, _)| name.ends_with("_endpoint")) {
+    for (name, endpoint) in
+        found.as_object().unwrap().iter().filter(|(name, _)| name.ends_with("_endpoint"))
+    {
         let path = endpoint.as_str().unwrap().strip_prefix("http://localhost:8080").unwrap();
         assert_ne!(browser.post(path, &[]).await.status, StatusCode::NOT_FOUND, "{name}");
     }
@@ -341,7 +392,10 @@ async fn clients_are_registered_by_account_admins_only() {
     assert!(refused.refused(400).contains("redirect_uris.0"));
     let nobody = [("authorization", "")];
     cloud.call_with(Method::GET, "/v0/oauth/clients", &nobody, None).await.refused(401);
-    cloud.call_with(Method::DELETE, &format!("/v0/oauth/clients/{id}"), &nobody, None).await.refused(401);
+    cloud
+        .call_with(Method::DELETE, &format!("/v0/oauth/clients/{id}"), &nobody, None)
+        .await
+        .refused(401);
     cloud.call(Method::DELETE, &format!("/v0/oauth/clients/{id}"), None).await.ok();
     cloud.call(Method::DELETE, &format!("/v0/oauth/clients/{id}"), None).await.refused(404);
 }
@@ -361,7 +415,8 @@ async fn an_invited_person_joins_by_the_link() {
     guarded(&page);
     assert!(page.text.contains("bob@holm.example"));
     let proof = page.proof();
-    let mut fields = [("proof", &*proof), ("invitation", invitation.id.as_str()), ("password", "short")];
+    let mut fields =
+        [("proof", &*proof), ("invitation", invitation.id.as_str()), ("password", "short")];
     let page = browser.post("/oauth/join", &fields).await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
     assert!(page.text.contains("10 to 256"));
@@ -375,11 +430,19 @@ async fn an_invited_person_joins_by_the_link() {
 fn any_body_and_query_get_an_answer() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let cloud = runtime.block_on(Cloud::start());
-    let word = "grant_type|code|client_id|scope|refresh_token|next|user_code|invitation|proof|[a-z]{1,4}";
+    let word =
+        "grant_type|code|client_id|scope|refresh_token|next|user_code|invitation|proof|[a-z]{1,4}";
     let pairs = proptest::collection::vec((word, ".{0,12}"), 0..6);
-    let paths =
-        ["/oauth/token", "/oauth/revoke", "/oauth/device/code", "/oauth/sign-in", "/oauth/device", "/oauth/join"];
-    let input = (pairs, proptest::collection::vec(any::<u8>(), 0..60), 0..paths.len(), any::<bool>());
+    let paths = [
+        "/oauth/token",
+        "/oauth/revoke",
+        "/oauth/device/code",
+        "/oauth/sign-in",
+        "/oauth/device",
+        "/oauth/join",
+    ];
+    let input =
+        (pairs, proptest::collection::vec(any::<u8>(), 0..60), 0..paths.len(), any::<bool>());
     proptest!(ProptestConfig::with_cases(200), |((pairs, raw, path, get) in input)| {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let status = runtime.block_on(async {
@@ -399,7 +462,8 @@ fn any_body_and_query_get_an_answer() {
 async fn one_client_gets_its_share_of_device_codes_and_others_get_theirs() {
     let cloud = Cloud::start().await;
     let ask = async |last: u8| {
-        let request = Request::post("/v0/login/device").header(header::CONTENT_TYPE, "application/json");
+        let request =
+            Request::post("/v0/login/device").header(header::CONTENT_TYPE, "application/json");
         let request = request.extension(Remote::of([192, 0, 2, last].into()));
         let request = request.body(Body::from(json!({"client_id": "blaxel"}).to_string())).unwrap();
         cloud.router.clone().oneshot(request).await.unwrap()

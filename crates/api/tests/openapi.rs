@@ -5,7 +5,8 @@
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Where ours differs from the structure of the interface, and why. An entry that is no longer needed fails.
+/// Where ours differs from the structure of the interface, and why. An entry that is no longer
+/// needed fails.
 const DIFFERENCES: &[(&str, &str)] = &[
     (FORK_NAME, "the published command line writes `target_name`; one of the two is required"),
     (FORK_TYPE, "the published command line writes `type`; one of the two is required"),
@@ -20,7 +21,10 @@ fn contract() -> Value {
 #[test]
 fn the_file_in_docs_is_what_the_code_says() {
     let file: Value = serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap();
-    assert!(file == api::document(), "docs/openapi.json differs from the code: run `cargo xtask openapi`");
+    assert!(
+        file == api::document(),
+        "docs/openapi.json differs from the code: run `cargo xtask openapi`"
+    );
 }
 
 #[test]
@@ -30,7 +34,12 @@ fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
     for (at, operation) in operations(&document) {
         let name = operation["operationId"].as_str().unwrap().to_owned();
         assert!(names.insert(name.clone()), "{name} stands twice");
-        let done = operation["responses"].as_object().unwrap().keys().filter(|status| status.starts_with('2')).count();
+        let done = operation["responses"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|status| status.starts_with('2'))
+            .count();
         assert!(done > 0, "{at} has no answer");
     }
     assert!(names.len() > 160, "only {} operations", names.len());
@@ -46,7 +55,10 @@ fn nothing_of_the_interface_is_missing() {
     let known: BTreeSet<String> = DIFFERENCES.iter().map(|(at, _)| (*at).to_owned()).collect();
     let new: Vec<_> = comparison.found.difference(&known).collect();
     let gone: Vec<_> = known.difference(&comparison.found).collect();
-    assert!(new.is_empty() && gone.is_empty(), "not in the list: {new:#?}\nno longer different: {gone:#?}");
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "not in the list: {new:#?}\nno longer different: {gone:#?}"
+    );
 }
 
 #[test]
@@ -55,7 +67,10 @@ fn the_comparison_sees_what_is_missing() {
     let job = &mut ours["components"]["schemas"]["JobRuntime"];
     job["properties"].as_object_mut().unwrap().remove("diskPercent");
     ours["components"]["schemas"]["Metadata"]["required"] = Value::Array(Vec::new());
-    ours["components"]["schemas"]["Status"]["enum"].as_array_mut().unwrap().retain(|status| status != "BUILT");
+    ours["components"]["schemas"]["Status"]["enum"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|status| status != "BUILT");
     ours["paths"]["/jobs"].as_object_mut().unwrap().remove("post");
     let mut comparison = Comparison { theirs: &theirs, ours: &ours, found: BTreeSet::new() };
     for (at, operation) in operations(&theirs) {
@@ -74,10 +89,16 @@ fn the_comparison_sees_what_is_missing() {
 #[test]
 fn what_is_missing_is_written_down_and_nothing_else() {
     let page = include_str!("../../../docs/not-yet.md");
-    let rows: Vec<&str> =
-        page.lines().filter(|line| line.starts_with("| ") && !line.contains("Operations |")).collect();
+    let rows: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.contains("Operations |"))
+        .collect();
     for missing in api::Missing::ALL {
-        assert!(rows.iter().any(|row| row.contains(missing.act())), "docs/not-yet.md lacks: {}", missing.act());
+        assert!(
+            rows.iter().any(|row| row.contains(missing.act())),
+            "docs/not-yet.md lacks: {}",
+            missing.act()
+        );
     }
     assert_eq!(rows.len(), api::Missing::ALL.len(), "docs/not-yet.md lists what is not missing");
 }
@@ -99,7 +120,9 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
 /// Follows a reference within its document.
 fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     match value.get("$ref").and_then(Value::as_str) {
-        Some(reference) => resolve(document, document.pointer(reference.trim_start_matches('#')).unwrap()),
+        Some(reference) => {
+            resolve(document, document.pointer(reference.trim_start_matches('#')).unwrap())
+        }
         None => value,
     }
 }
@@ -121,15 +144,21 @@ impl Comparison<'_> {
         if ours["operationId"] != theirs["operationId"] {
             self.found.insert(format!("{at}: operationId {}", theirs["operationId"]));
         }
-        let inherited =
-            |document: &Value, operation: &Value| operation.get("security").unwrap_or(&document["security"]).clone();
+        let inherited = |document: &Value, operation: &Value| {
+            operation.get("security").unwrap_or(&document["security"]).clone()
+        };
         if inherited(self.ours, ours) != inherited(self.theirs, theirs) {
             self.found.insert(format!("{at}: security {}", theirs["security"]));
         }
         self.parameters(at, theirs, ours);
         let body = "/requestBody/content/application~1json/schema";
         if let Some(schema) = theirs.pointer(body) {
-            self.schema(&format!("{at} body"), schema, ours.pointer(body).unwrap_or(&Value::Null), 0);
+            self.schema(
+                &format!("{at} body"),
+                schema,
+                ours.pointer(body).unwrap_or(&Value::Null),
+                0,
+            );
         }
         for (status, answer) in theirs["responses"].as_object().unwrap() {
             let schema = "/content/application~1json/schema";
@@ -148,8 +177,14 @@ impl Comparison<'_> {
         let none = Vec::new();
         for parameter in theirs["parameters"].as_array().unwrap_or(&none) {
             let parameter = resolve(self.theirs, parameter);
-            let same = |other: &&Value| other["name"] == parameter["name"] && other["in"] == parameter["in"];
-            let mut all = ours["parameters"].as_array().unwrap_or(&none).iter().map(|other| resolve(self.ours, other));
+            let same = |other: &&Value| {
+                other["name"] == parameter["name"] && other["in"] == parameter["in"]
+            };
+            let mut all = ours["parameters"]
+                .as_array()
+                .unwrap_or(&none)
+                .iter()
+                .map(|other| resolve(self.ours, other));
             let Some(found) = all.find(same) else {
                 self.found.insert(format!("{at}: parameter {} is missing", parameter["name"]));
                 continue;
@@ -174,7 +209,8 @@ impl Comparison<'_> {
         }
         let mut best: Option<BTreeSet<String>> = None;
         for form in forms(self.ours, ours) {
-            let mut attempt = Comparison { theirs: self.theirs, ours: self.ours, found: BTreeSet::new() };
+            let mut attempt =
+                Comparison { theirs: self.theirs, ours: self.ours, found: BTreeSet::new() };
             attempt.form(at, theirs, &form, depth);
             if best.as_ref().is_none_or(|best| attempt.found.len() < best.len()) {
                 best = Some(attempt.found);
@@ -194,7 +230,9 @@ impl Comparison<'_> {
                 self.found.insert(format!("{at}: value {value} is missing"));
             }
         }
-        for (name, member) in theirs.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, member) in
+            theirs.get("properties").and_then(Value::as_object).into_iter().flatten()
+        {
             match ours.pointer(&format!("/properties/{}", name.replace('/', "~1"))) {
                 Some(own) => self.schema(&format!("{at}.{name}"), member, own, depth + 1),
                 None => drop(self.found.insert(format!("{at}.{name}: missing"))),
@@ -207,7 +245,9 @@ impl Comparison<'_> {
             }
         }
         for inner in ["items", "additionalProperties"] {
-            if let (Some(theirs), Some(own)) = (theirs.get(inner).filter(|inner| inner.is_object()), ours.get(inner)) {
+            if let (Some(theirs), Some(own)) =
+                (theirs.get(inner).filter(|inner| inner.is_object()), ours.get(inner))
+            {
                 self.schema(&format!("{at}[]"), theirs, own, depth + 1);
             }
         }
@@ -239,7 +279,8 @@ fn forms(document: &Value, schema: &Value) -> Vec<Value> {
         // Values with a description each are listed as choices.
         Some(choices) if choices.iter().all(|choice| choice.get("const").is_some()) => vec![schema],
         Some(choices) => {
-            let real = choices.iter().filter(|choice| choice.get("type") != Some(&Value::from("null")));
+            let real =
+                choices.iter().filter(|choice| choice.get("type") != Some(&Value::from("null")));
             real.flat_map(|choice| forms(document, choice)).collect()
         }
         None if schema == Value::Object(Map::new()) => Vec::new(),
@@ -251,7 +292,8 @@ fn forms(document: &Value, schema: &Value) -> Vec<Value> {
 fn merged(document: &Value, schema: &Value) -> Map<String, Value> {
     let Some(members) = resolve(document, schema).as_object() else { return Map::new() };
     let mut whole = members.clone();
-    let parts = whole.remove("allOf").and_then(|parts| parts.as_array().cloned()).unwrap_or_default();
+    let parts =
+        whole.remove("allOf").and_then(|parts| parts.as_array().cloned()).unwrap_or_default();
     for part in parts {
         for (name, value) in merged(document, &part) {
             match (whole.get_mut(&name), value) {
@@ -268,7 +310,8 @@ fn merged(document: &Value, schema: &Value) -> Map<String, Value> {
 /// The values that a schema lists.
 fn values(schema: &Value) -> Vec<Value> {
     let choices = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-    let mut values: Vec<Value> = choices.filter_map(|choice| choice.get("const").cloned()).collect();
+    let mut values: Vec<Value> =
+        choices.filter_map(|choice| choice.get("const").cloned()).collect();
     values.extend(schema.get("enum").and_then(Value::as_array).into_iter().flatten().cloned());
     values.extend(schema.get("const").cloned());
     values

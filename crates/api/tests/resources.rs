@@ -35,7 +35,10 @@ async fn putting_back_what_was_read_changes_nothing() {
     assert_eq!(cloud.put("/v0/agents/one", read.clone()).await.ok(), read);
     assert_eq!(cloud.get("/v0/agents/one").await.ok(), read);
     let shown = cloud.get("/v0/agents/one?show_secrets=true").await.ok();
-    assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "hunter2", "a mask keeps the stored value");
+    assert_eq!(
+        shown["spec"]["runtime"]["envs"][0]["value"], "hunter2",
+        "a mask keeps the stored value"
+    );
 }
 
 #[tokio::test]
@@ -51,7 +54,10 @@ async fn an_absent_member_is_cleared_and_a_new_revision_kept() {
     assert_ne!(changed["spec"]["revision"]["active"], first);
     let revisions = cloud.get("/v0/agents/one/revisions").await.ok();
     assert_eq!(revisions.as_array().unwrap().len(), 2);
-    assert_eq!((&revisions[0]["active"], &revisions[1]["previousActive"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&revisions[0]["active"], &revisions[1]["previousActive"]),
+        (&json!(true), &json!(true))
+    );
     let mut back = changed.clone();
     back["spec"]["revision"]["active"] = first.clone();
     let back = cloud.put("/v0/agents/one", back).await.ok();
@@ -76,10 +82,15 @@ async fn pages_cover_everything_once_and_cursors_are_bound() {
     }
     let (mut seen, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = cloud.get(&format!("/v0/policies?limit=10&sort=name:asc&cursor={cursor}")).await.ok();
+        let page =
+            cloud.get(&format!("/v0/policies?limit=10&sort=name:asc&cursor={cursor}")).await.ok();
         assert_eq!(page["meta"]["total"], 25);
         seen.extend(
-            page["data"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()),
+            page["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()),
         );
         cursor = page["meta"]["nextCursor"].as_str().unwrap().to_owned();
         if page["meta"]["hasMore"] == false {
@@ -94,7 +105,8 @@ async fn pages_cover_everything_once_and_cursors_are_bound() {
     cloud.get(&format!("/v0/policies?q=p-1&cursor={cursor}")).await.refused(400);
     let last = cloud.get("/v0/policies?limit=10&sort=name:asc&anchor=end").await.ok();
     assert_eq!(last["data"][9]["metadata"]["name"], "p-24");
-    let bare = cloud.call_with(Method::GET, "/v0/policies", &[("blaxel-version", "")], None).await.ok();
+    let bare =
+        cloud.call_with(Method::GET, "/v0/policies", &[("blaxel-version", "")], None).await.ok();
     assert_eq!(bare.as_array().unwrap().len(), 25, "the first version has bare arrays");
 }
 
@@ -113,7 +125,12 @@ async fn an_idempotency_key_acts_once() {
 async fn unknown_versions_are_refused_by_name() {
     let cloud = Cloud::start().await;
     let answer = cloud
-        .call_with(Method::GET, "/v0/agents", &[("service-version", "2020-01-01"), ("blaxel-version", "")], None)
+        .call_with(
+            Method::GET,
+            "/v0/agents",
+            &[("service-version", "2020-01-01"), ("blaxel-version", "")],
+            None,
+        )
         .await;
     assert_eq!(answer.body["error"], "invalid_api_version");
     assert!(answer.refused(400).contains("2026-04-16"));
@@ -123,23 +140,39 @@ async fn unknown_versions_are_refused_by_name() {
 async fn problems_name_their_fields() {
     let cloud = Cloud::start().await;
     let message = cloud
-        .post("/v0/agents", json!({"metadata": {"name": "Bad Name"}, "spec": {"runtime": {"memory": 1}}}))
+        .post(
+            "/v0/agents",
+            json!({"metadata": {"name": "Bad Name"}, "spec": {"runtime": {"memory": 1}}}),
+        )
         .await
         .refused(400);
-    assert!(message.contains("`metadata.name`") && message.contains("`spec.runtime.memory`"), "{message}");
-    let message =
-        cloud.post("/v0/agents", json!({"metadata": {"name": "x"}, "spec": {"policies": ["nope"]}})).await.refused(400);
+    assert!(
+        message.contains("`metadata.name`") && message.contains("`spec.runtime.memory`"),
+        "{message}"
+    );
+    let message = cloud
+        .post("/v0/agents", json!({"metadata": {"name": "x"}, "spec": {"policies": ["nope"]}}))
+        .await
+        .refused(400);
     assert!(message.contains("`spec.policies[0]`") && message.contains("nope"), "{message}");
 }
 
 #[tokio::test]
 async fn a_preview_and_its_tokens_go_with_their_sandbox() {
     let cloud = Cloud::start().await;
-    let sandbox = cloud.post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {}, "spec": {}})).await.ok();
+    let sandbox = cloud
+        .post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {}, "spec": {}}))
+        .await
+        .ok();
     let name = sandbox["metadata"]["name"].as_str().unwrap().to_owned();
     let previews = format!("/v0/sandboxes/{name}/previews");
-    let preview =
-        cloud.post(&previews, json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": false}})).await.ok();
+    let preview = cloud
+        .post(
+            &previews,
+            json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": false}}),
+        )
+        .await
+        .ok();
     assert_eq!(preview["metadata"]["resourceName"], name.as_str());
     assert!(preview["spec"]["url"].as_str().unwrap().contains("/-/"), "{preview}");
     let token = cloud
@@ -171,7 +204,10 @@ async fn a_write_that_names_the_version_it_saw_loses_to_a_faster_one() {
     cloud.call_with(Method::DELETE, "/v0/agents/one", &guard, None).await.refused(412);
     let now = cloud.get("/v0/agents/one").await;
     let seen = now.headers["etag"].to_str().unwrap().to_owned();
-    cloud.call_with(Method::PUT, "/v0/agents/one", &[("if-match", seen.as_str())], Some(mine)).await.ok();
+    cloud
+        .call_with(Method::PUT, "/v0/agents/one", &[("if-match", seen.as_str())], Some(mine))
+        .await
+        .ok();
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Runners for the workflows of a code host, from the webhook to the execution, with a stand-in for the code host.
+//! Runners for the workflows of a code host, from the webhook to the execution, with a stand-in for
+//! the code host.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -29,11 +30,11 @@ async fn start() -> (Cloud, Runners, CodeHost) {
     let runners = api::fleet::runners(&cloud.app, settings).unwrap();
     cloud.router = cloud.router.clone().merge(api::webhooks(runners.clone()));
     let secret = json!({"token": TOKEN, "webhookSecret": SECRET});
-    let connection = json!({"metadata": {"name": "code"}, "spec": {"integration": "github", "secret": secret}});
+    let connection =
+        json!({"metadata": {"name": "code"}, "spec": {"integration": "github", "secret": secret}});
     let made = cloud.post("/v0/integrations/connections", connection).await.ok();
     assert!(!made.to_string().contains(TOKEN) && !made.to_string().contains(SECRET));
-    let spec =
-        json!({"githubRunner": {"repositories": ["me/repo"]}, "runtime": {"image": "runner:1", "maxRetries": 3}});
+    let spec = json!({"githubRunner": {"repositories": ["me/repo"]}, "runtime": {"image": "runner:1", "maxRetries": 3}});
     cloud.post("/v0/jobs", json!({"metadata": {"name": "builder"}, "spec": spec})).await.ok();
     (cloud, runners, host)
 }
@@ -41,12 +42,18 @@ async fn start() -> (Cloud, Runners, CodeHost) {
 fn sign(body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(body);
-    mac.finalize().into_bytes().iter().fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    mac.finalize()
+        .into_bytes()
+        .iter()
+        .fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 async fn send(cloud: &Cloud, path: &str, delivery: &str, signature: &str, body: Vec<u8>) -> Answer {
-    let headers =
-        [("x-github-event", "workflow_job"), ("x-github-delivery", delivery), ("x-hub-signature-256", signature)];
+    let headers = [
+        ("x-github-event", "workflow_job"),
+        ("x-github-delivery", delivery),
+        ("x-hub-signature-256", signature),
+    ];
     cloud.raw(Method::POST, path, &headers, body).await
 }
 
@@ -70,7 +77,11 @@ async fn a_signed_webhook_starts_one_execution_of_the_job_and_another_ends_it() 
     let [execution] = executions(&cloud).await.try_into().unwrap();
     let name = execution["metadata"]["id"].as_str().unwrap();
     let execution = cloud.get(&format!("/v0/jobs/builder/executions/{name}")).await.ok();
-    assert_eq!(execution["spec"]["envOverride"], json!({"ACTIONS_RUNNER_INPUT_JITCONFIG": "***"}), "{execution}");
+    assert_eq!(
+        execution["spec"]["envOverride"],
+        json!({"ACTIONS_RUNNER_INPUT_JITCONFIG": "***"}),
+        "{execution}"
+    );
     assert_eq!(execution["stats"]["total"], 1, "{execution}");
     assert_eq!(host.runner_names().len(), 1);
     host.complete(11);
@@ -86,7 +97,9 @@ async fn a_webhook_that_is_not_signed_right_learns_nothing() {
     host.queue(11, &["main/builder"]);
     let body = host.webhook(11);
     let mut refusals = Vec::new();
-    for (path, signature) in [(PATH, "sha256=00"), (PATH, ""), ("/v0/webhooks/github/nobody", &sign(&body))] {
+    for (path, signature) in
+        [(PATH, "sha256=00"), (PATH, ""), ("/v0/webhooks/github/nobody", &sign(&body))]
+    {
         let answer = send(&cloud, path, "a", signature, body.clone()).await;
         assert_eq!(answer.status, 401);
         refusals.push((answer.headers, answer.body));

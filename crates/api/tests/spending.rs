@@ -25,7 +25,8 @@ fn account(cloud: &Cloud) -> String {
 /// A sandbox with 4 GB ran from a time on, for some hours.
 async fn ran(cloud: &Cloud, workspace: &str, name: &str, from: &str, hours: i64) {
     let (account, from) = (cloud.first.account.clone(), from.parse::<Timestamp>().unwrap());
-    let (subject, owner) = (format!("{name}-{}", from.ms()), (workspace.to_owned(), name.to_owned()));
+    let (subject, owner) =
+        (format!("{name}-{}", from.ms()), (workspace.to_owned(), name.to_owned()));
     let work = move |tx: &mut Tx<'_>| {
         let owner = Owner {
             account: account.clone(),
@@ -53,7 +54,11 @@ async fn ran(cloud: &Cloud, workspace: &str, name: &str, from: &str, hours: i64)
 
 async fn calls(cloud: &Cloud, budget: &'static str) -> Vec<Delivery> {
     let account = WorkspaceId::known(cloud.first.account.as_str());
-    cloud.store.read(move |tx| deliveries::list(tx, &account, ("budget", budget), None, 100)).await.unwrap()
+    cloud
+        .store
+        .read(move |tx| deliveries::list(tx, &account, ("budget", budget), None, 100))
+        .await
+        .unwrap()
 }
 
 async fn ask(cloud: &Cloud, query: &str) -> Value {
@@ -67,27 +72,47 @@ async fn an_answer_tells_what_ran_and_what_it_cost() {
         ran(&cloud, "main", "two", "2026-04-11T23:30:00Z", 1).await;
         ran(&cloud, "other", "one", "2026-04-12T00:00:00Z", 1).await;
         let all = ask(&cloud, "").await;
-        assert_eq!((&all["summary"], &all["resolution"]), (&json!({"totalCost": 4.0 * HOUR}), &json!("daily")));
+        assert_eq!(
+            (&all["summary"], &all["resolution"]),
+            (&json!({"totalCost": 4.0 * HOUR}), &json!("daily"))
+        );
         let entry = &all["data"][0];
-        assert_eq!((all["data"].as_array().unwrap().len(), entry["timeseries"].as_array().unwrap().len()), (1, 15));
-        assert!(entry.get("resourceType").is_none() && entry["summary"].get("usage").is_none(), "{entry}");
-        let point =
-            |day: usize| (entry["timeseries"][day]["timestamp"].clone(), entry["timeseries"][day]["cost"].clone());
+        assert_eq!(
+            (all["data"].as_array().unwrap().len(), entry["timeseries"].as_array().unwrap().len()),
+            (1, 15)
+        );
+        assert!(
+            entry.get("resourceType").is_none() && entry["summary"].get("usage").is_none(),
+            "{entry}"
+        );
+        let point = |day: usize| {
+            (
+                entry["timeseries"][day]["timestamp"].clone(),
+                entry["timeseries"][day]["cost"].clone(),
+            )
+        };
         assert_eq!(point(10), (json!("2026-04-11T00:00:00.000Z"), json!(HOUR / 2.0)));
         assert_eq!(point(2), (json!("2026-04-03T00:00:00.000Z"), json!(0.0)));
 
         let split = ask(&cloud, "groupBy=billing_dimension,resource_uuid&workspace=main").await;
-        assert_eq!(split["summary"], json!({"totalCost": 3.0 * HOUR, "totalUsage": 3.0 * 14_400.0}));
+        assert_eq!(
+            split["summary"],
+            json!({"totalCost": 3.0 * HOUR, "totalUsage": 3.0 * 14_400.0})
+        );
         let entry = &split["data"][0];
         assert_eq!(entry["summary"], json!({"cost": 2.0 * HOUR, "usage": 28_800.0}));
-        let names = ["workspace", "resourceType", "resourceName", "resourceUuid", "billingDimension"];
+        let names =
+            ["workspace", "resourceType", "resourceName", "resourceUuid", "billingDimension"];
         let expect = ["main", "sandbox", "one", "id-one", "sandbox_compute_runtime_gbs"];
         assert_eq!(names.map(|name| &entry[name]), expect.map(|text| json!(text)).each_ref());
 
         assert_eq!(ask(&cloud, "resourceName=two").await["summary"]["totalCost"], HOUR);
         assert_eq!(ask(&cloud, "resourceType=job").await["summary"]["totalCost"], 0.0);
         let types = format!("{}/metrics/enums/resource-types?", account(&cloud));
-        assert_eq!(cloud.get(&format!("{types}{APRIL}")).await.ok(), json!({"values": ["sandbox"]}));
+        assert_eq!(
+            cloud.get(&format!("{types}{APRIL}")).await.ok(),
+            json!({"values": ["sandbox"]})
+        );
         let march = "startTime=2026-03-01T00:00:00Z&endTime=2026-04-01T00:00:00Z";
         assert_eq!(cloud.get(&format!("{types}{march}")).await.ok(), json!({"values": []}));
     }
@@ -103,8 +128,13 @@ async fn only_admins_of_the_account_are_told_of_workspaces_that_they_are_not_in(
         assert_eq!(guest.get(&types).await.ok(), json!({"values": []}));
         assert_eq!(cloud.get(&types).await.ok(), json!({"values": ["sandbox"]}));
         ran(&cloud, "main", "one", "2026-04-10T10:30:00Z", 2).await;
-        let by =
-            ["resource_name", "resource_uuid", "resource_type,resource_name", "billing_dimension", "resource_type"];
+        let by = [
+            "resource_name",
+            "resource_uuid",
+            "resource_type,resource_name",
+            "billing_dimension",
+            "resource_type",
+        ];
         for query in by.map(|by| format!("groupBy={by}")).into_iter().chain([String::new()]) {
             let answer = guest.get(&format!("{metrics}?{APRIL}&{query}")).await.ok();
             assert_eq!(answer["summary"]["totalCost"], 2.0 * HOUR, "{query}");
@@ -114,7 +144,8 @@ async fn only_admins_of_the_account_are_told_of_workspaces_that_they_are_not_in(
             assert_eq!(all["summary"]["totalCost"], 7.0 * HOUR, "{query}: an admin sees all");
         }
         for query in ["resourceName=plans", "resourceUuid=id-plans"] {
-            let answer = guest.get(&format!("{metrics}?{APRIL}&{query}&groupBy=resource_name")).await.ok();
+            let answer =
+                guest.get(&format!("{metrics}?{APRIL}&{query}&groupBy=resource_name")).await.ok();
             assert_eq!(answer["data"], json!([]), "{query}");
         }
         // A cursor of somebody who sees more goes on for nobody else.
@@ -152,8 +183,12 @@ async fn pages_follow_their_own_question_only() {
         ] {
             cloud.get(&format!("{metrics}&{other}&cursor={cursor}")).await.refused(400);
         }
-        let window = "startTime=2026-04-02T00:00:00Z&endTime=2026-04-16T00:00:00Z&groupBy=resource_name";
-        cloud.get(&format!("{}/metrics?{window}&cursor={cursor}", account(&cloud))).await.refused(400);
+        let window =
+            "startTime=2026-04-02T00:00:00Z&endTime=2026-04-16T00:00:00Z&groupBy=resource_name";
+        cloud
+            .get(&format!("{}/metrics?{window}&cursor={cursor}", account(&cloud)))
+            .await
+            .refused(400);
     }
     assert_eq!(names, ["box-0", "box-1", "box-2", "box-3", "box-4"]);
     assert!((sum - 5.0 * HOUR).abs() < 1e-9);
@@ -171,7 +206,8 @@ async fn past_usage_keeps_the_price_of_its_time() {
     cloud.put(&format!("{}/prices", account(&cloud)), json!({"versions": [version]})).await.ok();
     cloud.clock.advance_s(3 * 86_400);
     ran(&cloud, "main", "two", "2026-04-17T10:00:00Z", 1).await;
-    let window = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-30T00:00:00Z&groupBy=resource_name";
+    let window =
+        "startTime=2026-04-01T00:00:00Z&endTime=2026-04-30T00:00:00Z&groupBy=resource_name";
     let answer = cloud.get(&format!("{}/metrics?{window}", account(&cloud))).await.ok();
     let cost = |entry: usize| answer["data"][entry]["summary"]["cost"].as_f64().unwrap();
     assert_eq!([cost(0), cost(1)], [HOUR, 2.0 * HOUR]);
@@ -181,8 +217,7 @@ async fn past_usage_keeps_the_price_of_its_time() {
 async fn a_threshold_is_told_of_once_by_all_servers_together() {
     for cloud in Cloud::on_both().await {
         let path = format!("{}/budgets/team", account(&cloud));
-        let wish =
-            |amount: &str| json!({"amount": amount, "thresholds": [50, 100], "webhookUrl": "https://example.com/"});
+        let wish = |amount: &str| json!({"amount": amount, "thresholds": [50, 100], "webhookUrl": "https://example.com/"});
         cloud.put(&path, wish("0.3")).await.ok();
         assert!(calls(&cloud, "team").await.is_empty());
         ran(&cloud, "main", "one", "2026-04-15T10:00:00Z", 1).await;
@@ -207,7 +242,8 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
         look().await.unwrap();
         look().await.unwrap();
         assert_eq!(calls(&cloud, "team").await.len(), 2);
-        // More money: what was told of the smaller amount is told again when the larger one comes to it.
+        // More money: what was told of the smaller amount is told again when the larger one comes
+        // to it.
         cloud.put(&path, wish("0.8")).await.ok();
         assert_eq!(cloud.get(&path).await.ok()["alerts"], json!([]));
         ran(&cloud, "main", "three", "2026-04-15T14:00:00Z", 1).await;
@@ -217,7 +253,10 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
         cloud.clock.advance_s(16 * 86_400);
         look().await.unwrap();
         let budget = cloud.get(&path).await.ok();
-        assert_eq!((&budget["spent"], &budget["periodStart"]), (&json!("0"), &json!("2026-05-01T00:00:00.000Z")));
+        assert_eq!(
+            (&budget["spent"], &budget["periodStart"]),
+            (&json!("0"), &json!("2026-05-01T00:00:00.000Z"))
+        );
         assert_eq!((&budget["alerts"], calls(&cloud, "team").await.len()), (&json!([]), 3));
     }
 }
@@ -226,8 +265,11 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
 async fn a_hard_limit_refuses_new_work_while_the_money_is_spent() {
     let cloud = Cloud::start().await;
     let path = format!("{}/budgets/team", account(&cloud));
-    let put = |amount: &str| cloud.put(&path, json!({"amount": amount, "workspace": "main", "hardLimit": true}));
-    let make = |name: &str| cloud.post("/v0/sandboxes", json!({"metadata": {"name": name}, "spec": {}}));
+    let put = |amount: &str| {
+        cloud.put(&path, json!({"amount": amount, "workspace": "main", "hardLimit": true}))
+    };
+    let make =
+        |name: &str| cloud.post("/v0/sandboxes", json!({"metadata": {"name": name}, "spec": {}}));
     ran(&cloud, "other", "elsewhere", "2026-04-15T10:00:00Z", 1).await;
     put("0.1").await.ok();
     make("a").await.ok();
@@ -239,7 +281,10 @@ async fn a_hard_limit_refuses_new_work_while_the_money_is_spent() {
     assert!(refused.refused(403).contains("`team`"));
     // What is there goes on.
     cloud.get("/v0/sandboxes/a").await.ok();
-    cloud.post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {"name": "a"}, "spec": {}})).await.ok();
+    cloud
+        .post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {"name": "a"}, "spec": {}}))
+        .await
+        .ok();
 
     put("0.2").await.ok();
     make("b").await.ok();

@@ -22,11 +22,17 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<(Account, bool)>, Err
 /// An account that the caller can see.
 pub fn get(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<(Account, bool), Error> {
     let mut found = list(tx, who)?.into_iter();
-    found.find(|(account, _)| account.id == *id).ok_or_else(|| Error::not_found("account", id.as_str()))
+    found
+        .find(|(account, _)| account.id == *id)
+        .ok_or_else(|| Error::not_found("account", id.as_str()))
 }
 
 /// The workspaces of an account; for its admins.
-pub fn workspaces(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<Vec<workspaces::Workspace>, Error> {
+pub fn workspaces(
+    tx: &mut Tx<'_>,
+    who: &Identity,
+    id: &AccountId,
+) -> Result<Vec<workspaces::Workspace>, Error> {
     administer(who, id)?;
     Ok(workspaces::list_of_account(tx, id)?)
 }
@@ -38,7 +44,12 @@ pub fn admins(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<Vec<Use
 }
 
 /// Makes somebody an admin of the account. Repeating it is harmless.
-pub fn add_admin(tx: &mut Tx<'_>, who: &Identity, id: &AccountId, email: &str) -> Result<(), Error> {
+pub fn add_admin(
+    tx: &mut Tx<'_>,
+    who: &Identity,
+    id: &AccountId,
+    email: &str,
+) -> Result<(), Error> {
     administer(who, id)?;
     let user = users::find_by_email(tx, email)?.ok_or_else(|| Error::not_found("user", email))?;
     if !user.is_proven() && !belongs(tx, id, &user.id)? {
@@ -54,7 +65,12 @@ fn belongs(tx: &mut Tx<'_>, account: &AccountId, user: &UserId) -> Result<bool, 
 }
 
 /// Takes the administration of the account from somebody; the last admin stays.
-pub fn remove_admin(tx: &mut Tx<'_>, who: &Identity, id: &AccountId, user: &UserId) -> Result<(), Error> {
+pub fn remove_admin(
+    tx: &mut Tx<'_>,
+    who: &Identity,
+    id: &AccountId,
+    user: &UserId,
+) -> Result<(), Error> {
     administer(who, id)?;
     accounts::lock(tx, id)?;
     let admins = accounts::admins(tx, id)?;

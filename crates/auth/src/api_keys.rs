@@ -36,7 +36,12 @@ pub fn create_of_service_account(
     create_for(tx, subject, new, &member.who.name)
 }
 
-pub(crate) fn create_for(tx: &mut Tx<'_>, subject: Subject, new: NewKey, by: &str) -> Result<(ApiKey, String), Error> {
+pub(crate) fn create_for(
+    tx: &mut Tx<'_>,
+    subject: Subject,
+    new: NewKey,
+    by: &str,
+) -> Result<(ApiKey, String), Error> {
     let value = secrets::new_api_key(tx.world());
     let key = create_with(tx, subject, new, by, &value)?;
     Ok((key, value))
@@ -76,7 +81,11 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<ApiKey>, Error> {
     Ok(api_keys::list(tx, &who.subject)?)
 }
 
-pub fn list_of_service_account(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<Vec<ApiKey>, Error> {
+pub fn list_of_service_account(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+) -> Result<Vec<ApiKey>, Error> {
     service_accounts::get(tx, member, id)?;
     Ok(api_keys::list(tx, &Subject::ServiceAccount(id.clone()))?)
 }
@@ -105,5 +114,9 @@ fn owned(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<Subj
 }
 
 fn delete_of(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<(), Error> {
-    if api_keys::delete(tx, subject, id, by)? { Ok(()) } else { Err(Error::not_found("API key", id.as_str())) }
+    if api_keys::delete(tx, subject, id, by)? {
+        Ok(())
+    } else {
+        Err(Error::not_found("API key", id.as_str()))
+    }
 }

@@ -20,7 +20,8 @@ use types::{Timestamp, World};
 
 /// Longer texts are no credentials of ours.
 const CREDENTIAL_BYTES_MAX: usize = 8192;
-/// Wrong passwords for one address, and wrong user codes of one person, within [`GUESSING_WINDOW_S`].
+/// Wrong passwords for one address, and wrong user codes of one person, within
+/// [`GUESSING_WINDOW_S`].
 const GUESSES_MAX: u32 = 10;
 const GUESSING_WINDOW_S: i64 = 15 * 60;
 /// The window of device codes that one client asks for: as long as a code lives.
@@ -43,7 +44,8 @@ pub struct Settings {
 /// What callers may do before anybody knows who they are.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Wrong passwords from one client within a quarter of an hour, whatever addresses they are for.
+    /// Wrong passwords from one client within a quarter of an hour, whatever addresses they are
+    /// for.
     pub client_guesses_max: u32,
     /// Device codes for one client within the time that a code lives.
     pub client_devices_max: u32,
@@ -90,10 +92,12 @@ struct Memory {
 }
 
 impl Auth {
-    /// Loads the keys that sign tokens, makes them at the first start, and begins to follow changes.
+    /// Loads the keys that sign tokens, makes them at the first start, and begins to follow
+    /// changes.
     pub async fn new(store: Store, settings: Settings, world: World) -> Result<Self, store::Error> {
-        let (keys, position) =
-            store.write(|tx| Ok::<_, store::Error>((signing::ensure(tx)?, feed::latest(tx)?))).await?;
+        let (keys, position) = store
+            .write(|tx| Ok::<_, store::Error>((signing::ensure(tx)?, feed::latest(tx)?)))
+            .await?;
         let memory = Arc::new(Memory {
             cache: Cache::default(),
             keys: RwLock::new(Arc::new(keys)),
@@ -101,8 +105,15 @@ impl Auth {
         });
         let follow = follow(store.clone(), memory.clone(), position, settings.feed_poll);
         let follower = tokio::spawn(follow).abort_handle();
-        let guesses = |what, failures_max| Throttle::new(what, world.clone(), failures_max, GUESSING_WINDOW_S);
-        let devices = Throttle::new("device codes", world.clone(), settings.limits.client_devices_max, DEVICE_WINDOW_S);
+        let guesses = |what, failures_max| {
+            Throttle::new(what, world.clone(), failures_max, GUESSING_WINDOW_S)
+        };
+        let devices = Throttle::new(
+            "device codes",
+            world.clone(),
+            settings.limits.client_devices_max,
+            DEVICE_WINDOW_S,
+        );
         Ok(Self(Arc::new(Inner {
             store,
             memory,
@@ -158,7 +169,8 @@ impl Auth {
         self.0.settings.limits
     }
 
-    /// Tells of each change after which somebody may be refused who was let in before, also when another server made it.
+    /// Tells of each change after which somebody may be refused who was let in before, also when
+    /// another server made it.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.memory.cache.forgotten()
     }
@@ -176,9 +188,12 @@ impl Auth {
         self.keys().public()
     }
 
-    /// Runs a change of who there is or what they may do. When it answers, nothing from before is believed any
-    /// more on this server; others follow by the feed.
-    pub async fn change<T, E>(&self, work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    /// Runs a change of who there is or what they may do. When it answers, nothing from before is
+    /// believed any more on this server; others follow by the feed.
+    pub async fn change<T, E>(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<store::Error> + Send + 'static,
@@ -188,8 +203,9 @@ impl Auth {
         done
     }
 
-    /// Believes nothing any more that memory holds. To be called after a change that was not made by [`Auth::change`],
-    /// after a failed one as well: the commit may have happened although its answer was lost.
+    /// Believes nothing any more that memory holds. To be called after a change that was not made
+    /// by [`Auth::change`], after a failed one as well: the commit may have happened although its
+    /// answer was lost.
     pub fn forget(&self) {
         self.0.memory.cache.forget();
     }
@@ -220,7 +236,9 @@ impl Auth {
             self.0.store.read(move |tx| by_key(tx, &digest)).await?
         } else {
             let claims = match self.verify(token) {
-                Err(Denied::Unknown) if self.may_be_signed_elsewhere(token).await? => self.verify(token)?,
+                Err(Denied::Unknown) if self.may_be_signed_elsewhere(token).await? => {
+                    self.verify(token)?
+                }
                 verified => verified?,
             };
             self.0.store.read(move |tx| by_claims(tx, &claims)).await?
@@ -231,17 +249,21 @@ impl Auth {
 
     fn verify(&self, token: &str) -> Result<jwt::Claims, Denied> {
         let now = self.0.world.now();
-        let key = jwt::key_id(token).and_then(|id| self.keys().find(&id, now)).ok_or(Denied::Unknown)?;
+        let key =
+            jwt::key_id(token).and_then(|id| self.keys().find(&id, now)).ok_or(Denied::Unknown)?;
         jwt::verify(token, &key, self.issuer(), now).map_err(|bad| match bad {
             BadToken::Foreign => Denied::Unknown,
             BadToken::Expired => Denied::Expired,
         })
     }
 
-    /// Reads the signing keys again when a token names an unknown one: another server may have made it just now.
+    /// Reads the signing keys again when a token names an unknown one: another server may have made
+    /// it just now.
     async fn may_be_signed_elsewhere(&self, token: &str) -> Result<bool, Denied> {
         let now = self.0.world.now();
-        let Some(id) = jwt::key_id(token).filter(|id| self.keys().find(id, now).is_none()) else { return Ok(false) };
+        let Some(id) = jwt::key_id(token).filter(|id| self.keys().find(id, now).is_none()) else {
+            return Ok(false);
+        };
         {
             let mut read_at = self.0.memory.keys_read_at.lock();
             if now.since(*read_at) < KEYS_READ_EVERY_MS {
@@ -278,7 +300,8 @@ impl Auth {
 
 fn by_key(tx: &mut Tx<'_>, digest: &Digest) -> Result<Entry, Denied> {
     let key = api_keys::find_by_digest(tx, digest)?.ok_or(Denied::Unknown)?;
-    let identity = identity::load(tx, &key.subject, Grant::Key, Some(key.id))?.ok_or(Denied::Unknown)?;
+    let identity =
+        identity::load(tx, &key.subject, Grant::Key, Some(key.id))?.ok_or(Denied::Unknown)?;
     Ok(Entry { identity: Arc::new(identity), expires_at: key.expires_at })
 }
 
@@ -288,7 +311,8 @@ fn by_claims(tx: &mut Tx<'_>, claims: &jwt::Claims) -> Result<Entry, Denied> {
     if claims.subject().as_ref() != Some(&grant.subject) || claims.client() != grant.client {
         return Err(Denied::Unknown);
     }
-    let identity = identity::load(tx, &grant.subject, Grant::Token(scopes), None)?.ok_or(Denied::Unknown)?;
+    let identity =
+        identity::load(tx, &grant.subject, Grant::Token(scopes), None)?.ok_or(Denied::Unknown)?;
     Ok(Entry { identity: Arc::new(identity), expires_at: Some(claims.expires_at()) })
 }
 
@@ -321,11 +345,13 @@ async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration
     }
 }
 
-/// Whether a change can make what is remembered wrong. What is new was never remembered, but a new member or
-/// account admin is a person who may be.
+/// Whether a change can make what is remembered wrong. What is new was never remembered, but a new
+/// member or account admin is a person who may be.
 fn alters_known(change: &feed::Change) -> bool {
     let about_identity = KINDS.contains(&change.kind.as_str());
-    about_identity && (change.act != feed::Act::Created || matches!(change.kind.as_str(), "member" | "account-admin"))
+    about_identity
+        && (change.act != feed::Act::Created
+            || matches!(change.kind.as_str(), "member" | "account-admin"))
 }
 
 async fn reload_keys(store: &Store, memory: &Memory) -> Result<(), store::Error> {
@@ -342,7 +368,8 @@ impl Auth {
 
     pub(crate) async fn for_test_with(store: &Store, world: &World, limits: Limits) -> Self {
         let issuer = "https://holm.example".into();
-        let settings = Settings { issuer, feed_poll: Duration::from_millis(10), outside: None, limits };
+        let settings =
+            Settings { issuer, feed_poll: Duration::from_millis(10), outside: None, limits };
         Self::new(store.clone(), settings, world.clone()).await.unwrap()
     }
 }

@@ -8,8 +8,8 @@ use store::identity::Digest;
 use tokio::sync::watch;
 use types::Timestamp;
 
-/// Credentials of one generation. Only valid ones get in, so strangers cannot fill it; somebody with many credentials
-/// drives out those that nobody has used for a generation.
+/// Credentials of one generation. Only valid ones get in, so strangers cannot fill it; somebody
+/// with many credentials drives out those that nobody has used for a generation.
 const GENERATION_MAX: usize = 25_000;
 
 #[derive(Default)]
@@ -20,7 +20,8 @@ pub(crate) struct Cache {
 
 #[derive(Default)]
 struct Known {
-    /// Grows whenever everything is forgotten: what was read before then must not be remembered after.
+    /// Grows whenever everything is forgotten: what was read before then must not be remembered
+    /// after.
     epoch: u64,
     young: HashMap<Digest, Entry>,
     old: HashMap<Digest, Entry>,

@@ -1,4 +1,5 @@
-//! OAuth clients: programs that may ask people for access. Two are built in; account admins register others.
+//! OAuth clients: programs that may ask people for access. Two are built in; account admins
+//! register others.
 
 use crate::accounts::administer;
 use crate::{Error, Identity, secrets};
@@ -15,7 +16,8 @@ const REDIRECT_URI_BYTES_MAX: usize = 1024;
 const NAME_MAX: usize = 63;
 
 /// Public clients that every server knows: command lines, which sign in by device code only.
-const BUILT_IN: [(&str, &str); 2] = [("blaxel", "the Blaxel command line"), ("holm", "the Holm command line")];
+const BUILT_IN: [(&str, &str); 2] =
+    [("blaxel", "the Blaxel command line"), ("holm", "the Holm command line")];
 
 /// What a client is to the authorization server.
 #[derive(Clone)]
@@ -45,7 +47,12 @@ pub(crate) fn find(tx: &mut Tx<'_>, id: &str) -> Result<Option<Client>, store::E
         return Ok(Some(Client { id, name, redirect_uris: Vec::new(), secret: None }));
     }
     let registered = clients::find(tx, &ClientId::known(id))?;
-    Ok(registered.map(|Registered { id, name, redirect_uris, secret, .. }| Client { id, name, redirect_uris, secret }))
+    Ok(registered.map(|Registered { id, name, redirect_uris, secret, .. }| Client {
+        id,
+        name,
+        redirect_uris,
+        secret,
+    }))
 }
 
 /// What a new client is to be.
@@ -60,7 +67,11 @@ pub struct NewClient {
 }
 
 /// Registers a client. The second value is its secret, if it has one; it cannot be read again.
-pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewClient) -> Result<(Registered, Option<String>), Error> {
+pub fn create(
+    tx: &mut Tx<'_>,
+    who: &Identity,
+    new: NewClient,
+) -> Result<(Registered, Option<String>), Error> {
     let account = account(who, new.account)?;
     check(&new.name, &new.redirect_uris)?;
     if clients::list(tx, &account)?.len() >= PER_ACCOUNT_MAX {
@@ -98,17 +109,26 @@ pub fn delete(tx: &mut Tx<'_>, who: &Identity, id: &ClientId) -> Result<(), Erro
 }
 
 fn account(who: &Identity, wanted: Option<AccountId>) -> Result<AccountId, Error> {
-    let account = wanted.or_else(|| who.administers.first().cloned()).ok_or(crate::Denied::NotAccountAdmin)?;
+    let account = wanted
+        .or_else(|| who.administers.first().cloned())
+        .ok_or(crate::Denied::NotAccountAdmin)?;
     administer(who, &account)?;
     Ok(account)
 }
 
 fn check(name: &str, redirect_uris: &[String]) -> Result<(), Error> {
-    if name.trim().is_empty() || name.chars().count() > NAME_MAX || name.contains(char::is_control) {
-        return Err(Error::invalid("name", format!("must have 1 to {NAME_MAX} characters on one line")));
+    if name.trim().is_empty() || name.chars().count() > NAME_MAX || name.contains(char::is_control)
+    {
+        return Err(Error::invalid(
+            "name",
+            format!("must have 1 to {NAME_MAX} characters on one line"),
+        ));
     }
     if redirect_uris.is_empty() || redirect_uris.len() > REDIRECT_URIS_MAX {
-        return Err(Error::invalid("redirect_uris", format!("must have 1 to {REDIRECT_URIS_MAX} entries")));
+        return Err(Error::invalid(
+            "redirect_uris",
+            format!("must have 1 to {REDIRECT_URIS_MAX} entries"),
+        ));
     }
     match redirect_uris.iter().position(|uri| !may_redirect_to(uri)) {
         None => Ok(()),
@@ -134,7 +154,10 @@ fn may_redirect_to(uri: &str) -> bool {
         Some(Host::Ipv6(ip)) => ip.is_loopback(),
         None => false,
     };
-    plain && (url.scheme() == "https" || (url.scheme() == "http" && loopback) || url.scheme().contains('.'))
+    plain
+        && (url.scheme() == "https"
+            || (url.scheme() == "http" && loopback)
+            || url.scheme().contains('.'))
 }
 
 #[cfg(test)]

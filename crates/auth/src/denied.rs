@@ -5,7 +5,9 @@ use types::Scope;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
-    #[error("no credentials were sent; send `Authorization: Bearer` with an API key or an access token")]
+    #[error(
+        "no credentials were sent; send `Authorization: Bearer` with an API key or an access token"
+    )]
     Missing,
     #[error("the credentials are not valid; they may have been revoked")]
     Unknown,

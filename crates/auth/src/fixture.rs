@@ -20,7 +20,9 @@ pub(crate) fn world() -> (Clock, World) {
         for byte in bytes {
             // A linear congruential generator; its high bits are good enough to be unique.
             let step = |seed: u64| seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let before = seed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seed| Some(step(seed))).unwrap();
+            let before = seed
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seed| Some(step(seed)))
+                .unwrap();
             *byte = (before >> 33) as u8;
         }
     };

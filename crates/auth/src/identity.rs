@@ -61,7 +61,8 @@ impl Identity {
         }
     }
 
-    /// Whose requests and connections count together: the key's, or those of the person behind a token.
+    /// Whose requests and connections count together: the key's, or those of the person behind a
+    /// token.
     pub fn holder(&self) -> &str {
         self.key.as_ref().map_or(self.subject.as_str(), ApiKeyId::as_str)
     }
@@ -97,7 +98,8 @@ impl Identity {
             (None, [only]) => only,
             (None, []) => return Err(Denied::NoWorkspace),
             (None, all) => {
-                let names = all.iter().map(|membership| membership.workspace_name.clone()).collect();
+                let names =
+                    all.iter().map(|membership| membership.workspace_name.clone()).collect();
                 return Err(Denied::ManyWorkspaces { names });
             }
         };
@@ -142,14 +144,27 @@ pub(crate) fn load(
         }
         Subject::ServiceAccount(id) => {
             let Some(account) = service_accounts::find_anywhere(tx, id)? else { return Ok(None) };
-            let Some(workspace) = workspaces::find(tx, &account.workspace)? else { return Ok(None) };
+            let Some(workspace) = workspaces::find(tx, &account.workspace)? else {
+                return Ok(None);
+            };
             (account.name, vec![membership(tx, workspace, account.role)?], Vec::new())
         }
     };
     Ok(Some(Identity { subject: subject.clone(), name, grant, key, memberships, administers }))
 }
 
-fn membership(tx: &mut Tx<'_>, workspace: workspaces::Workspace, role: Role) -> Result<Membership, store::Error> {
-    let plan = accounts::find(tx, &workspace.account)?.map(|account| account.plan).unwrap_or_default();
-    Ok(Membership { workspace: workspace.id, workspace_name: workspace.name, account: workspace.account, plan, role })
+fn membership(
+    tx: &mut Tx<'_>,
+    workspace: workspaces::Workspace,
+    role: Role,
+) -> Result<Membership, store::Error> {
+    let plan =
+        accounts::find(tx, &workspace.account)?.map(|account| account.plan).unwrap_or_default();
+    Ok(Membership {
+        workspace: workspace.id,
+        workspace_name: workspace.name,
+        account: workspace.account,
+        plan,
+        role,
+    })
 }

@@ -18,8 +18,8 @@ pub struct Received {
     pub members: Vec<String>,
 }
 
-/// The caller's own open invitations, expired ones too. None as long as nobody has proven the caller's address: they
-/// may be meant for somebody else.
+/// The caller's own open invitations, expired ones too. None as long as nobody has proven the
+/// caller's address: they may be meant for somebody else.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
     let user = own(tx, who)?;
     if !user.is_proven() {
@@ -31,13 +31,16 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
 
 fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>, Error> {
     let Some(workspace) = workspaces::find(tx, &invitation.workspace)? else { return Ok(None) };
-    let account_name = accounts::find(tx, &workspace.account)?.map(|account| account.name).unwrap_or_default();
-    let members = members::list(tx, &workspace.id)?.into_iter().map(|member| member.user.email).collect();
+    let account_name =
+        accounts::find(tx, &workspace.account)?.map(|account| account.name).unwrap_or_default();
+    let members =
+        members::list(tx, &workspace.id)?.into_iter().map(|member| member.user.email).collect();
     Ok(Some(Received { invitation, workspace, account_name, members }))
 }
 
-/// Accepts an invitation: `which` is its id or the name of the workspace. The id is a secret of its link, so whoever says
-/// it has proven the address for this invitation; to name the workspace is enough only for who has proven it once for all.
+/// Accepts an invitation: `which` is its id or the name of the workspace. The id is a secret of its
+/// link, so whoever says it has proven the address for this invitation; to name the workspace is
+/// enough only for who has proven it once for all.
 pub fn accept(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<(Workspace, Role), Error> {
     let user = who.person()?.clone();
     let found = find_own(tx, who, which)?;
@@ -53,7 +56,11 @@ pub fn decline(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received,
 }
 
 /// Makes the invited person a member, and spends the invitation.
-pub(crate) fn accept_for(tx: &mut Tx<'_>, user: &UserId, invitation: &Invitation) -> Result<(), Error> {
+pub(crate) fn accept_for(
+    tx: &mut Tx<'_>,
+    user: &UserId,
+    invitation: &Invitation,
+) -> Result<(), Error> {
     if invitation.expired(tx.world().now()) {
         return Err(Error::InvitationExpired);
     }
@@ -77,10 +84,18 @@ pub fn open(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Received, Error> {
 
 /// Makes an account for an invited person, who accepts this invitation with it and no other.
 /// `password` is a PHC string.
-pub(crate) fn join(tx: &mut Tx<'_>, id: &InvitationId, user: &User, password: &str) -> Result<Workspace, Error> {
+pub(crate) fn join(
+    tx: &mut Tx<'_>,
+    id: &InvitationId,
+    user: &User,
+    password: &str,
+) -> Result<Workspace, Error> {
     let found = open(tx, id)?;
     if users::find_by_email(tx, &found.invitation.email)?.is_some() {
-        return Err(Error::Exists(format!("{} has an account already; sign in to accept", found.invitation.email)));
+        return Err(Error::Exists(format!(
+            "{} has an account already; sign in to accept",
+            found.invitation.email
+        )));
     }
     let user = User { email: found.invitation.email.clone(), ..user.clone() };
     users::create(tx, &user, Some(password))?;
@@ -88,7 +103,8 @@ pub(crate) fn join(tx: &mut Tx<'_>, id: &InvitationId, user: &User, password: &s
     Ok(found.workspace)
 }
 
-/// The address of the page on which an invited person joins. Whoever has it can accept: it goes to nobody else.
+/// The address of the page on which an invited person joins. Whoever has it can accept: it goes to
+/// nobody else.
 pub fn link(issuer: &str, invitation: &Invitation) -> String {
     format!("{issuer}/oauth/join?invitation={}", invitation.id)
 }

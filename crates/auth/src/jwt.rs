@@ -1,4 +1,5 @@
-//! JSON Web Tokens, in the one form that we issue and accept: EdDSA over Ed25519, named key, all claims required.
+//! JSON Web Tokens, in the one form that we issue and accept: EdDSA over Ed25519, named key, all
+//! claims required.
 
 use crate::ScopeSet;
 use base64::Engine;
@@ -44,7 +45,9 @@ impl Claims {
     pub(crate) fn subject(&self) -> Option<Subject> {
         match self.sub_type.as_str() {
             "user" => Some(Subject::User(UserId::known(self.sub.as_str()))),
-            "service_account" => Some(Subject::ServiceAccount(ServiceAccountId::known(self.sub.as_str()))),
+            "service_account" => {
+                Some(Subject::ServiceAccount(ServiceAccountId::known(self.sub.as_str())))
+            }
             _ => None,
         }
     }
@@ -110,8 +113,14 @@ pub(crate) fn key_id(token: &str) -> Option<String> {
     (header.alg == ALGORITHM && header.typ == TYPE).then_some(header.kid)
 }
 
-/// Checks everything about a token that needs no store. `key` must be the one that its header names.
-pub(crate) fn verify(token: &str, key: &Key, issuer: &str, now: Timestamp) -> Result<Claims, BadToken> {
+/// Checks everything about a token that needs no store. `key` must be the one that its header
+/// names.
+pub(crate) fn verify(
+    token: &str,
+    key: &Key,
+    issuer: &str,
+    now: Timestamp,
+) -> Result<Claims, BadToken> {
     let claims = signed_claims(token, key).ok_or(BadToken::Foreign)?;
     if claims.iss != issuer || claims.aud != issuer || claims.iat > now.seconds() + SKEW_S {
         return Err(BadToken::Foreign);
@@ -129,7 +138,9 @@ fn signed_claims(token: &str, key: &Key) -> Option<Claims> {
     let (signed, signature) = token.rsplit_once('.')?;
     let (_, claims) = signed.split_once('.')?;
     let signature = BASE64.decode(signature).ok()?;
-    UnparsedPublicKey::new(&ED25519, key.pair.public_key()).verify(signed.as_bytes(), &signature).ok()?;
+    UnparsedPublicKey::new(&ED25519, key.pair.public_key())
+        .verify(signed.as_bytes(), &signature)
+        .ok()?;
     serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()
 }
 

@@ -1,9 +1,9 @@
 //! Who is calling and what may they do: accounts, members, keys, OAuth, scopes.
 //!
-//! [`Auth`] is what servers hold: it tells who stands behind a credential, from memory when it can. What people
-//! manage (workspaces, members, keys, …) are plain functions on a store transaction, one module for each noun;
-//! run those that write through [`Auth::change`], so that what memory holds is dropped before the answer.
-//! OAuth is in [`oauth`], without HTTP.
+//! [`Auth`] is what servers hold: it tells who stands behind a credential, from memory when it can.
+//! What people manage (workspaces, members, keys, …) are plain functions on a store transaction,
+//! one module for each noun; run those that write through [`Auth::change`], so that what memory
+//! holds is dropped before the answer. OAuth is in [`oauth`], without HTTP.
 
 pub mod accounts;
 pub mod api_keys;

@@ -30,13 +30,20 @@ pub struct Crowded;
 pub(crate) fn check(password: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.len());
-    problems.require(fits, "password", format!("must have {LENGTH_MIN} to {LENGTH_MAX} characters"));
+    problems.require(
+        fits,
+        "password",
+        format!("must have {LENGTH_MIN} to {LENGTH_MAX} characters"),
+    );
     problems.into_result()
 }
 
 impl Passwords {
     pub(crate) fn new() -> Self {
-        Self { waiting: Pool::new("sign-ins in a queue", WAITING), running: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
+        Self {
+            waiting: Pool::new("sign-ins in a queue", WAITING),
+            running: Arc::new(Semaphore::new(AT_ONCE_MAX)),
+        }
     }
 
     /// The PHC string to store.
@@ -45,7 +52,8 @@ impl Passwords {
         self.run(Remote::UNKNOWN, move || hash(&password, &salt)).await?.ok_or(Crowded)
     }
 
-    /// Compares; without a stored hash it takes as long and is `false`, so that addresses cannot be probed.
+    /// Compares; without a stored hash it takes as long and is `false`, so that addresses cannot be
+    /// probed.
     pub(crate) async fn matches(
         &self,
         from: Remote,
@@ -69,7 +77,8 @@ impl Passwords {
     ) -> Result<T, Crowded> {
         let _waiting = self.waiting.take(&from, 1).map_err(|_| Crowded)?;
         let running = self.running.clone().acquire_owned().await.map_err(|_| Crowded)?;
-        // The permit moves along: a caller who hangs up must not let another hash start beside this one.
+        // The permit moves along: a caller who hangs up must not let another hash start beside this
+        // one.
         let done = tokio::task::spawn_blocking(move || (work(), running)).await;
         done.map(|(value, _)| value).map_err(|_| Crowded)
     }
@@ -85,5 +94,6 @@ fn hash(password: &str, salt: &[u8]) -> Option<String> {
 }
 
 fn verify(password: &str, stored: &str) -> bool {
-    PasswordHash::new(stored).is_ok_and(|stored| argon2().verify_password(password.as_bytes(), &stored).is_ok())
+    PasswordHash::new(stored)
+        .is_ok_and(|stored| argon2().verify_password(password.as_bytes(), &stored).is_ok())
 }

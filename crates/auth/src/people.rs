@@ -37,23 +37,29 @@ pub enum Person {
 pub fn check_email(email: &str) -> Result<String, Error> {
     let email = normal_email(email);
     let fits = email.len() <= EMAIL_MAX
-        && email
-            .split_once('@')
-            .is_some_and(|(local, domain)| !local.is_empty() && types::parts::names::is_dns_name(domain))
+        && email.split_once('@').is_some_and(|(local, domain)| {
+            !local.is_empty() && types::parts::names::is_dns_name(domain)
+        })
         && !email.contains(|letter: char| letter.is_whitespace() || letter.is_control());
     if fits { Ok(email) } else { Err(Error::invalid("email", "must be an email address")) }
 }
 
 pub fn list(tx: &mut Tx<'_>, member: &Member) -> Result<Vec<Person>, Error> {
     let present = members::list(tx, &member.workspace)?.into_iter();
-    let mut people: Vec<_> =
-        present.map(|found| Person::Member { user: found.user, role: found.role, source: found.source }).collect();
+    let mut people: Vec<_> = present
+        .map(|found| Person::Member { user: found.user, role: found.role, source: found.source })
+        .collect();
     people.extend(invitations::list(tx, &member.workspace)?.into_iter().map(Person::Invited));
     Ok(people)
 }
 
 /// Invites somebody. Inviting again renews the invitation.
-pub fn invite(tx: &mut Tx<'_>, member: &Member, email: &str, role: Role) -> Result<Invitation, Error> {
+pub fn invite(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    email: &str,
+    role: Role,
+) -> Result<Invitation, Error> {
     member.admin()?;
     let email = check_email(email)?;
     let belongs = match users::find_by_email(tx, &email)? {
@@ -88,7 +94,12 @@ fn expires_at(now: Timestamp) -> Timestamp {
 }
 
 /// Changes the role of a member, an invited person or a service account, named by `sub` or address.
-pub fn set_role(tx: &mut Tx<'_>, member: &Member, sub_or_email: &str, role: Role) -> Result<Person, Error> {
+pub fn set_role(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    sub_or_email: &str,
+    role: Role,
+) -> Result<Person, Error> {
     member.admin()?;
     let by = member.who.name.as_str();
     match find(tx, member, sub_or_email)? {
@@ -129,7 +140,9 @@ pub fn remove(tx: &mut Tx<'_>, member: &Member, sub_or_email: &str) -> Result<()
 fn find(tx: &mut Tx<'_>, member: &Member, sub_or_email: &str) -> Result<Person, Error> {
     let email = normal_email(sub_or_email);
     let named = |user: &User| user.id.as_str() == sub_or_email || user.email == email;
-    if let Some(found) = members::list(tx, &member.workspace)?.into_iter().find(|found| named(&found.user)) {
+    if let Some(found) =
+        members::list(tx, &member.workspace)?.into_iter().find(|found| named(&found.user))
+    {
         return Ok(Person::Member { user: found.user, role: found.role, source: found.source });
     }
     if let Some(invitation) = invitations::find(tx, &member.workspace, &email)? {

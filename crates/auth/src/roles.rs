@@ -3,8 +3,8 @@
 use store::identity::Role;
 use types::Scope;
 
-/// Whether a role allows what needs `scope`. Admins may do everything; members work with the workloads and read
-/// the rest.
+/// Whether a role allows what needs `scope`. Admins may do everything; members work with the
+/// workloads and read the rest.
 pub const fn allows(role: Role, scope: Scope) -> bool {
     matches!(role, Role::Admin) || !admin_only(scope)
 }
@@ -35,7 +35,8 @@ const fn admin_only(scope: Scope) -> bool {
 mod tests {
     use super::*;
 
-    /// All that a member may not do. Every other scope must be allowed: a new scope is decided here.
+    /// All that a member may not do. Every other scope must be allowed: a new scope is decided
+    /// here.
     const REFUSED: &[&str] = &[
         "admin",
         "customdomains:create",
@@ -58,7 +59,12 @@ mod tests {
     fn members_do_everything_but_administer() {
         for scope in Scope::ALL {
             assert!(allows(Role::Admin, *scope));
-            assert_eq!(allows(Role::Member, *scope), !REFUSED.contains(&scope.name()), "{}", scope.name());
+            assert_eq!(
+                allows(Role::Member, *scope),
+                !REFUSED.contains(&scope.name()),
+                "{}",
+                scope.name()
+            );
         }
         assert!(REFUSED.iter().all(|name| Scope::parse(name).is_some()));
     }

@@ -13,12 +13,14 @@ const _: () = assert!(Scope::ALL.len() <= 128);
 const TOLERATED: [&str; 5] = ["openid", "offline_access", "profile", "email", "address"];
 
 impl ScopeSet {
-    /// Everything: the scope `admin` satisfies all others. What the subject may do is decided by its role.
+    /// Everything: the scope `admin` satisfies all others. What the subject may do is decided by
+    /// its role.
     pub fn everything() -> Self {
         [Scope::Admin].into_iter().collect()
     }
 
-    /// Reads the `scope` parameter. Nothing asked is everything; an unknown scope is returned as the error.
+    /// Reads the `scope` parameter. Nothing asked is everything; an unknown scope is returned as
+    /// the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
         for name in text.split_ascii_whitespace().filter(|name| !TOLERATED.contains(name)) {

@@ -10,8 +10,8 @@ pub(crate) const KEY_PREFIX: &str = "hk_";
 const SECRET_CHARS: usize = 40;
 const CHECK_CHARS: usize = 6;
 
-/// A new API key: prefix, random part, checksum. The checksum lets scanners for leaked secrets be sure, and spares
-/// the store a look-up of texts that cannot be keys.
+/// A new API key: prefix, random part, checksum. The checksum lets scanners for leaked secrets be
+/// sure, and spares the store a look-up of texts that cannot be keys.
 pub(crate) fn new_api_key(world: &World) -> String {
     let body = format!("{KEY_PREFIX}{}", world.random_text(SECRET_CHARS));
     let check = checksum(&body);
@@ -22,13 +22,19 @@ pub(crate) fn new_api_key(world: &World) -> String {
 pub fn is_api_key(text: &str) -> bool {
     text.starts_with(KEY_PREFIX)
         && text.len() == KEY_PREFIX.len() + SECRET_CHARS + CHECK_CHARS
-        && text.split_at_checked(text.len() - CHECK_CHARS).is_some_and(|(body, check)| checksum(body) == check)
+        && text
+            .split_at_checked(text.len() - CHECK_CHARS)
+            .is_some_and(|(body, check)| checksum(body) == check)
 }
 
 fn checksum(body: &str) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let digest = Sha256::digest(body.as_bytes());
-    digest.iter().take(CHECK_CHARS).map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
+    digest
+        .iter()
+        .take(CHECK_CHARS)
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]))
+        .collect()
 }
 
 /// A new secret that shows what it is by its prefix.

@@ -9,7 +9,8 @@ use types::ids::ServiceAccountId;
 
 const PER_WORKSPACE_MAX: usize = 1000;
 
-/// Makes a service account with the role `member`. The second value is its secret, which cannot be read again.
+/// Makes a service account with the role `member`. The second value is its secret, which cannot be
+/// read again.
 pub fn create(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -42,7 +43,11 @@ pub fn list(tx: &mut Tx<'_>, member: &Member) -> Result<Vec<ServiceAccount>, Err
     Ok(service_accounts::list(tx, &member.workspace)?)
 }
 
-pub fn get(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<ServiceAccount, Error> {
+pub fn get(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+) -> Result<ServiceAccount, Error> {
     let found = service_accounts::find(tx, &member.workspace, id)?;
     found.ok_or_else(|| Error::not_found("service account", id.as_str()))
 }
@@ -61,7 +66,12 @@ pub fn update(
     })
 }
 
-pub fn set_role(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId, role: Role) -> Result<ServiceAccount, Error> {
+pub fn set_role(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+    role: Role,
+) -> Result<ServiceAccount, Error> {
     change(tx, member, id, |account| account.role = role)
 }
 
@@ -81,7 +91,11 @@ fn change(
 }
 
 /// Removes a service account; its keys and tokens stop at once.
-pub fn delete(tx: &mut Tx<'_>, member: &Member, id: &ServiceAccountId) -> Result<ServiceAccount, Error> {
+pub fn delete(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+) -> Result<ServiceAccount, Error> {
     member.admin()?;
     let account = get(tx, member, id)?;
     service_accounts::delete(tx, &member.workspace, id, &member.who.name)?;

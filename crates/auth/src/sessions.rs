@@ -32,11 +32,17 @@ pub struct Joining {
 
 impl Auth {
     /// Signs in with a password. The answer is the session's secret, for a cookie.
-    pub async fn sign_in(&self, from: Remote, email: &str, password: String) -> Result<String, SignInError> {
+    pub async fn sign_in(
+        &self,
+        from: Remote,
+        email: &str,
+        password: String,
+    ) -> Result<String, SignInError> {
         // An invalid address has no account, and must not fill the memory of the throttle.
         let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
         let client = from.to_string();
-        // Behind a proxy on this machine that is not trusted to tell them apart, everybody comes from there.
+        // Behind a proxy on this machine that is not trusted to tell them apart, everybody comes
+        // from there.
         if !from.is_local() {
             self.client_guesses().attempt(&client)?;
         }
@@ -58,7 +64,12 @@ impl Auth {
         Ok(self.open_session(user?).await?)
     }
 
-    async fn check_password(&self, from: Remote, email: &str, password: String) -> Result<UserId, SignInError> {
+    async fn check_password(
+        &self,
+        from: Remote,
+        email: &str,
+        password: String,
+    ) -> Result<UserId, SignInError> {
         let wanted = email.to_owned();
         let found = self
             .store()
@@ -131,7 +142,8 @@ impl Auth {
         let hash = self.passwords().hash(password, self.world()).await?;
         let (email, by) = (email.to_owned(), by.to_owned());
         self.change(move |tx| {
-            let user = users::find_by_email(tx, &email)?.ok_or_else(|| Error::not_found("user", email.as_str()))?;
+            let user = users::find_by_email(tx, &email)?
+                .ok_or_else(|| Error::not_found("user", email.as_str()))?;
             users::set_password(tx, &user.id, &hash, &by)?;
             if !user.is_proven() {
                 // Its keys may be those of somebody who had only claimed the address.

@@ -49,7 +49,8 @@ impl fmt::Debug for FirstStart {
     }
 }
 
-/// All that a first start will make, drawn before anything is made: so it can be put into a safe place first.
+/// All that a first start will make, drawn before anything is made: so it can be put into a safe
+/// place first.
 #[derive(Clone)]
 pub struct Plan {
     pub first: FirstStart,
@@ -63,7 +64,8 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Plans an account, its admin, a workspace and an API key, unless there is an account: then `None`.
+/// Plans an account, its admin, a workspace and an API key, unless there is an account: then
+/// `None`.
 pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option<Plan>, Error> {
     if store.read(accounts::any).await? {
         return Ok(None);
@@ -73,10 +75,15 @@ pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option
     let hash = Passwords::new().hash(password.clone(), world).await?;
     let (account, workspace) = (AccountId::new(world), wishes.workspace.clone());
     let api_key = secrets::new_api_key(world);
-    Ok(Some(Plan { first: FirstStart { account, email, password, workspace, api_key }, wishes, hash }))
+    Ok(Some(Plan {
+        first: FirstStart { account, email, password, workspace, api_key },
+        wishes,
+        hash,
+    }))
 }
 
-/// Makes what was planned, in one transaction, so that a crash leaves all or nothing. `false`: another server was faster.
+/// Makes what was planned, in one transaction, so that a crash leaves all or nothing. `false`:
+/// another server was faster.
 pub async fn carry_out(store: &Store, plan: &Plan) -> Result<bool, Error> {
     let plan = plan.clone();
     let made = store
@@ -95,12 +102,17 @@ pub async fn carry_out(store: &Store, plan: &Plan) -> Result<bool, Error> {
 }
 
 /// Plans and makes, for those who keep what was made no safer than in memory.
-pub async fn first_start(store: &Store, world: &World, wishes: Wishes) -> Result<Option<FirstStart>, Error> {
+pub async fn first_start(
+    store: &Store,
+    world: &World,
+    wishes: Wishes,
+) -> Result<Option<FirstStart>, Error> {
     let Some(plan) = plan(store, world, wishes).await? else { return Ok(None) };
     Ok(carry_out(store, &plan).await?.then_some(plan.first))
 }
 
-/// Whether a key is one of this server's: what was planned by a start that was cut off may have been made or not.
+/// Whether a key is one of this server's: what was planned by a start that was cut off may have
+/// been made or not.
 pub async fn knows_key(store: &Store, value: &str) -> Result<bool, Error> {
     let digest = Digest::of(value);
     Ok(store.read(move |tx| identity::api_keys::find_by_digest(tx, &digest)).await?.is_some())
@@ -109,8 +121,12 @@ pub async fn knows_key(store: &Store, value: &str) -> Result<bool, Error> {
 fn make(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), Error> {
     let Plan { first, wishes, hash } = plan;
     let (world, now, email) = (tx.world().clone(), tx.world().now(), &first.email);
-    let account =
-        Account { id: first.account.clone(), name: wishes.account.clone(), plan: wishes.plan.clone(), created_at: now };
+    let account = Account {
+        id: first.account.clone(),
+        name: wishes.account.clone(),
+        plan: wishes.plan.clone(),
+        created_at: now,
+    };
     let user = User {
         id: UserId::new(&world),
         email: email.clone(),
@@ -119,7 +135,11 @@ fn make(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), Error> {
         address: Address::Proven,
         created_at: now,
     };
-    let new = NewWorkspace { name: wishes.workspace.clone(), region: wishes.region.clone(), ..NewWorkspace::default() };
+    let new = NewWorkspace {
+        name: wishes.workspace.clone(),
+        region: wishes.region.clone(),
+        ..NewWorkspace::default()
+    };
     let workspace = fresh(tx, account.id.clone(), new, email);
     accounts::create(tx, &account)?;
     users::create(tx, &user, Some(hash))?;

@@ -37,10 +37,12 @@ impl KeySet {
 }
 
 pub(crate) fn load(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
-    let keys = signing_keys::list(tx)?.into_iter().map(|SigningKey { id, seed, retires_at, .. }| {
-        let key = Key::new(&id, &seed, retires_at);
-        key.map(Arc::new).ok_or_else(|| store::Error::Seal(format!("the signing key `{id}` is not a key")))
-    });
+    let keys =
+        signing_keys::list(tx)?.into_iter().map(|SigningKey { id, seed, retires_at, .. }| {
+            let key = Key::new(&id, &seed, retires_at);
+            key.map(Arc::new)
+                .ok_or_else(|| store::Error::Seal(format!("the signing key `{id}` is not a key")))
+        });
     Ok(KeySet(keys.collect::<Result<_, _>>()?))
 }
 
@@ -48,7 +50,8 @@ pub(crate) fn load(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
 pub(crate) fn ensure(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
     let now = tx.world().now();
     let keys = signing_keys::list(tx)?;
-    let fresh = |key: &SigningKey| key.retires_at.is_none() && now.since(key.created_at) < SIGNS_FOR_MS;
+    let fresh =
+        |key: &SigningKey| key.retires_at.is_none() && now.since(key.created_at) < SIGNS_FOR_MS;
     if keys.iter().any(fresh) { load(tx) } else { rotate(tx) }
 }
 

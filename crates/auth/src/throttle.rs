@@ -4,9 +4,9 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use types::{Timestamp, World};
 
-/// Names that are watched at once. Names that are refused are never forgotten before their window is over. To fill all
-/// places with them takes ten attempts each, and an attempt at a password takes a hash, of which a machine computes
-/// fewer than that many within a window.
+/// Names that are watched at once. Names that are refused are never forgotten before their window
+/// is over. To fill all places with them takes ten attempts each, and an attempt at a password
+/// takes a hash, of which a machine computes fewer than that many within a window.
 const WATCHED_MAX: usize = 100_000;
 /// When there is no place left, so many are freed at once that looking for them is rare.
 const FREED_AT_ONCE: usize = 10_000;
@@ -38,7 +38,8 @@ impl Throttle {
         Self { what, world, failures_max, window_s, watched: Mutex::default() }
     }
 
-    /// Counts an attempt before it is made, so that attempts at the same time cannot slip through together.
+    /// Counts an attempt before it is made, so that attempts at the same time cannot slip through
+    /// together.
     pub(crate) fn attempt(&self, name: &str) -> Result<(), Throttled> {
         let counted = self.count(name);
         if counted.is_err() {
@@ -50,7 +51,10 @@ impl Throttle {
     fn count(&self, name: &str) -> Result<(), Throttled> {
         let now = self.world.now();
         let mut watched = self.watched.lock();
-        if watched.len() >= WATCHED_MAX && !watched.contains_key(name) && !self.make_room(&mut watched, now) {
+        if watched.len() >= WATCHED_MAX
+            && !watched.contains_key(name)
+            && !self.make_room(&mut watched, now)
+        {
             return Err(Throttled { wait_s: self.window_s.unsigned_abs() });
         }
         let tally = watched.entry(name.to_owned()).or_insert(Tally { failures: 0, since: now });
@@ -58,7 +62,9 @@ impl Throttle {
             *tally = Tally { failures: 0, since: now };
         }
         if self.refuses(tally) {
-            return Err(Throttled { wait_s: self.end(tally).since(now).unsigned_abs().div_ceil(1000) });
+            return Err(Throttled {
+                wait_s: self.end(tally).since(now).unsigned_abs().div_ceil(1000),
+            });
         }
         tally.failures += 1;
         Ok(())
@@ -72,8 +78,8 @@ impl Throttle {
         tally.failures >= self.failures_max
     }
 
-    /// Forgets what is over, else the oldest of those who may still try: whoever may not stays refused, however many others
-    /// there are.
+    /// Forgets what is over, else the oldest of those who may still try: whoever may not stays
+    /// refused, however many others there are.
     fn make_room(&self, watched: &mut HashMap<String, Tally>, now: Timestamp) -> bool {
         watched.retain(|_, tally| self.end(tally) > now);
         if watched.len() < WATCHED_MAX {

@@ -44,8 +44,8 @@ impl Auth {
         member.may(ticket.scopes)
     }
 
-    /// Waits until a ticket is no longer good: revoked, expired, or its holder without the right. Every connection that
-    /// outlives its request must end with it.
+    /// Waits until a ticket is no longer good: revoked, expired, or its holder without the right.
+    /// Every connection that outlives its request must end with it.
     pub async fn outlived(&self, ticket: &Ticket) -> Denied {
         let look = || async {
             match self.still_admits(ticket).await {

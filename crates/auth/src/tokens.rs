@@ -52,12 +52,20 @@ pub(crate) fn grant(
 }
 
 /// Issues tokens of a grant. `scopes` may be narrower than it.
-pub(crate) fn issue(auth: &Auth, tx: &mut Tx<'_>, grant: &Grant, scopes: ScopeSet) -> Result<Tokens, Denied> {
+pub(crate) fn issue(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    grant: &Grant,
+    scopes: ScopeSet,
+) -> Result<Tokens, Denied> {
     let (world, now) = (tx.world().clone(), tx.world().now());
-    let who = identity::load(tx, &grant.subject, identity::Grant::Token(scopes), None)?.ok_or(Denied::Unknown)?;
+    let who = identity::load(tx, &grant.subject, identity::Grant::Token(scopes), None)?
+        .ok_or(Denied::Unknown)?;
     let workspace = match &grant.subject {
         Subject::User(_) => None,
-        Subject::ServiceAccount(_) => who.memberships.first().map(|membership| membership.workspace_name.clone()),
+        Subject::ServiceAccount(_) => {
+            who.memberships.first().map(|membership| membership.workspace_name.clone())
+        }
     };
     let claims = Claims {
         iss: auth.issuer().to_owned(),
@@ -72,9 +80,11 @@ pub(crate) fn issue(auth: &Auth, tx: &mut Tx<'_>, grant: &Grant, scopes: ScopeSe
         sid: grant.id.as_str().to_owned(),
         workspace,
     };
-    let key = auth.keys().signer().ok_or_else(|| store::Error::Seal("there is no signing key".into()))?;
-    let access_token =
-        key.sign(&claims).map_err(|error| store::Error::Seal(format!("a token was not signed: {error}")))?;
+    let key =
+        auth.keys().signer().ok_or_else(|| store::Error::Seal("there is no signing key".into()))?;
+    let access_token = key
+        .sign(&claims)
+        .map_err(|error| store::Error::Seal(format!("a token was not signed: {error}")))?;
     let refresh_token = secrets::new_secret(&world, "hr");
     grants::add_refresh(tx, &grant.id, &Digest::of(&refresh_token), now.plus_s(REFRESH_LIFE_S))?;
     Ok(Tokens { access_token, token_type: "Bearer", expires_in: ACCESS_LIFE_S, refresh_token })

@@ -92,7 +92,9 @@ pub struct Change {
 /// Why a name cannot be had, if so. A name of a wrong form is an error.
 pub fn refusal(tx: &mut Tx<'_>, name: &str) -> Result<Option<WorkspaceReason>, Error> {
     if name.len() > NAME_MAX || !is_dns_label(name) {
-        let rule = format!("must be lower-case letters, digits and hyphens, at most {NAME_MAX} characters");
+        let rule = format!(
+            "must be lower-case letters, digits and hyphens, at most {NAME_MAX} characters"
+        );
         return Err(Error::invalid("name", rule));
     }
     Ok(match forbidden(name) {
@@ -103,8 +105,9 @@ pub fn refusal(tx: &mut Tx<'_>, name: &str) -> Result<Option<WorkspaceReason>, E
 }
 
 fn forbidden(name: &str) -> Option<WorkspaceReason> {
-    let version_like =
-        name.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+    let version_like = name
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
     if name.contains("blaxel") {
         Some(WorkspaceReason::ForbiddenBlaxel)
     } else if version_like {
@@ -136,7 +139,9 @@ pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewWorkspace) -> Result<Work
     };
     match refusal(tx, &new.name)? {
         None => {}
-        Some(WorkspaceReason::Taken) => return Err(Error::Exists(format!("the name `{}` is taken", new.name))),
+        Some(WorkspaceReason::Taken) => {
+            return Err(Error::Exists(format!("the name `{}` is taken", new.name)));
+        }
         Some(reason) => return Err(Error::invalid("name", reason_text(reason))),
     }
     if workspaces::list_of_account(tx, &account)?.len() >= PER_ACCOUNT_MAX {
@@ -181,7 +186,9 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Workspace>, Error> {
         Subject::User(user) => Ok(workspaces::list_of_user(tx, user)?),
         Subject::ServiceAccount(_) => {
             let ids = who.memberships.iter().map(|membership| &membership.workspace);
-            Ok(ids.filter_map(|id| workspaces::find(tx, id).transpose()).collect::<Result<_, _>>()?)
+            Ok(ids
+                .filter_map(|id| workspaces::find(tx, id).transpose())
+                .collect::<Result<_, _>>()?)
         }
     }
 }
@@ -191,7 +198,8 @@ pub fn get(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     found.ok_or_else(|| Error::not_found("workspace", member.workspace_name.as_str()))
 }
 
-/// Changes a workspace; its name stays. Fails with [`store::Error::Stale`] when somebody was faster.
+/// Changes a workspace; its name stays. Fails with [`store::Error::Stale`] when somebody was
+/// faster.
 pub fn update(tx: &mut Tx<'_>, member: &Member, change: Change) -> Result<Workspace, Error> {
     member.admin()?;
     let mut workspace = get(tx, member)?;
@@ -212,7 +220,8 @@ pub fn update(tx: &mut Tx<'_>, member: &Member, change: Change) -> Result<Worksp
     Ok(workspace)
 }
 
-/// Removes the workspace with its members, service accounts and keys. Its resources are the caller's business.
+/// Removes the workspace with its members, service accounts and keys. Its resources are the
+/// caller's business.
 pub fn delete(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     member.admin()?;
     let workspace = get(tx, member)?;
@@ -229,9 +238,18 @@ pub fn leave(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     Ok(workspace)
 }
 
-/// Refuses when `user` is the only admin. Holds the workspace, so that the answer stays true in this transaction.
-pub(crate) fn keep_an_admin(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &types::ids::UserId) -> Result<(), Error> {
+/// Refuses when `user` is the only admin. Holds the workspace, so that the answer stays true in
+/// this transaction.
+pub(crate) fn keep_an_admin(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    user: &types::ids::UserId,
+) -> Result<(), Error> {
     workspaces::lock(tx, workspace)?;
     let is_admin = members::role(tx, workspace, user)? == Some(Role::Admin);
-    if is_admin && members::count_admins(tx, workspace)? <= 1 { Err(Error::LastAdmin) } else { Ok(()) }
+    if is_admin && members::count_admins(tx, workspace)? <= 1 {
+        Err(Error::LastAdmin)
+    } else {
+        Ok(())
+    }
 }

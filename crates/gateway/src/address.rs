@@ -1,7 +1,8 @@
 //! The one parser of where a request wants to go.
 //!
-//! Paths are taken as they were sent: nothing is decoded, joined or tidied, so that what is checked here and what the
-//! workload reads are the same bytes. What is not written exactly as it should be leads nowhere.
+//! Paths are taken as they were sent: nothing is decoded, joined or tidied, so that what is checked
+//! here and what the workload reads are the same bytes. What is not written exactly as it should be
+//! leads nowhere.
 
 use http::header::HOST;
 use http::{HeaderMap, Uri};
@@ -43,7 +44,8 @@ pub(crate) enum BadAddress {
 }
 
 impl<'r> Address<'r> {
-    /// `None`: the request is not for the data plane. `is_known` tells hosts of previews and custom domains.
+    /// `None`: the request is not for the data plane. `is_known` tells hosts of previews and custom
+    /// domains.
     pub(crate) fn parse(
         uri: &'r Uri,
         headers: &'r HeaderMap,
@@ -68,7 +70,10 @@ impl<'r> Address<'r> {
 }
 
 /// The host in lower case, without port. HTTP/2 and absolute forms name it in the URI.
-pub(crate) fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<Option<Cow<'r, str>>, BadAddress> {
+pub(crate) fn host<'r>(
+    uri: &'r Uri,
+    headers: &'r HeaderMap,
+) -> Result<Option<Cow<'r, str>>, BadAddress> {
     let mut all = headers.get_all(HOST).iter();
     let header = match (all.next(), all.next()) {
         (None, _) => None,
@@ -159,7 +164,8 @@ fn segment(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-/// Which port the rest of a path below a sandbox leads to, and what the workload there is asked for.
+/// Which port the rest of a path below a sandbox leads to, and what the workload there is asked
+/// for.
 pub(crate) fn port_of(rest: &str, guest: u16) -> Result<(u16, &str), BadAddress> {
     let Some(behind) = rest.strip_prefix("/port/") else { return Ok((guest, rest)) };
     let (digits, rest) = segment(behind);

@@ -36,11 +36,19 @@ fn places_are_read_from_hosts_and_paths() {
     check("h", "/-/.preview/x", Ok(None));
     check("h", "/-/evil.example\\.preview/x", Ok(None));
     check("h", "/-/x@evil.example:80.preview/x", Ok(None));
-    check("A.Preview.Localhost:80", "/-/b.preview/x", Ok(Some((preview("a", "/"), "/-/b.preview/x"))));
+    check(
+        "A.Preview.Localhost:80",
+        "/-/b.preview/x",
+        Ok(Some((preview("a", "/"), "/-/b.preview/x"))),
+    );
     check("a.b.preview.holm.test", "/", Ok(None));
     check("sbx-a-b.r.holm.test", "/x", Ok(Some((Place::Label("a-b".into()), "/x"))));
     check("sbx-a-b.r.s.holm.test", "/x", Ok(None));
-    check("own.example", "/w/sandboxes/n", Ok(Some((Place::Host("own.example".into()), "/w/sandboxes/n"))));
+    check(
+        "own.example",
+        "/w/sandboxes/n",
+        Ok(Some((Place::Host("own.example".into()), "/w/sandboxes/n"))),
+    );
     check("sbx-a-b.holm.test", "*", Err(BadAddress::Path));
     check("sbx-a-b.holm.test@evil.example", "/", Err(BadAddress::Host));
     check("evil.example", "http://sbx-a-b.holm.test/", Err(BadAddress::Host));

@@ -67,7 +67,10 @@ impl HttpBody for Body {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Answer::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Answer::Relayed(relay) => relay.poll_frame(cx),
@@ -102,13 +105,17 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
         if self.hold.as_mut().is_some_and(|hold| hold.lasting.is_over(cx)) {
             self.end();
             return Poll::Ready(Some(Err(BodyError::Revoked)));
         }
-        // Asking the body lets the connection read more, so it is driven once before and once after.
+        // Asking the body lets the connection read more, so it is driven once before and once
+        // after.
         wire.drive(cx);
         let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
         if next.is_pending() {
@@ -145,7 +152,8 @@ impl Relay {
         self.hold = None;
     }
 
-    /// Keeps the connection for the next request before the visit ends: a pause that follows must meet it there.
+    /// Keeps the connection for the next request before the visit ends: a pause that follows must
+    /// meet it there.
     fn give_back(&mut self) {
         if let (Some(mut wire), Some(visit)) = (self.wire.take(), &self.visit)
             && wire.is_free()
@@ -201,7 +209,10 @@ impl HttpBody for Outgoing {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
             Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Self::Streamed(body) => body.poll_frame(cx),
@@ -228,7 +239,8 @@ impl Streamed {
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.pulse.beat();
         // Some servers put trailers among the headers.
-        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut()) {
+        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut())
+        {
             headers::remove_ours(trailers, None);
         }
         if let (Some((left, over)), Some(Ok(frame))) = (&mut self.left, &frame) {

@@ -1,5 +1,5 @@
-//! Cookies on their way through: none of the server's own reaches a workload or comes from one, and what a workload sets is
-//! for the place where it answers.
+//! Cookies on their way through: none of the server's own reaches a workload or comes from one, and
+//! what a workload sets is for the place where it answers.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
@@ -9,13 +9,17 @@ use types::browser::{COOKIE_PREFIX, is_own_cookie};
 pub(crate) fn to_workload(headers: &mut HeaderMap) {
     let all: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     let may_hold_own = |value: &&[u8]| {
-        value.windows(COOKIE_PREFIX.len()).any(|window| window.eq_ignore_ascii_case(COOKIE_PREFIX.as_bytes()))
+        value
+            .windows(COOKIE_PREFIX.len())
+            .any(|window| window.eq_ignore_ascii_case(COOKIE_PREFIX.as_bytes()))
     };
     if all.len() < 2 && !all.iter().any(may_hold_own) {
         return;
     }
-    let cookies = all.iter().flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
-    let kept: Vec<&[u8]> = cookies.filter(|cookie| !cookie.is_empty() && !is_own_cookie(name(cookie))).collect();
+    let cookies =
+        all.iter().flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+    let kept: Vec<&[u8]> =
+        cookies.filter(|cookie| !cookie.is_empty() && !is_own_cookie(name(cookie))).collect();
     let joined = HeaderValue::from_bytes(&kept.join(&b"; "[..]));
     headers.remove(COOKIE);
     if let Some(joined) = joined.ok().filter(|joined| !joined.is_empty()) {
@@ -32,14 +36,16 @@ pub(crate) fn from_workload(headers: &mut HeaderMap, root: Option<&str>) {
     if !headers.contains_key(SET_COOKIE) {
         return;
     }
-    let kept: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().filter_map(|set| narrowed(set, root)).collect();
+    let kept: Vec<HeaderValue> =
+        headers.get_all(SET_COOKIE).iter().filter_map(|set| narrowed(set, root)).collect();
     headers.remove(SET_COOKIE);
     for set in kept {
         headers.append(SET_COOKIE, set);
     }
 }
 
-/// The cookie for its own host alone, and where that is shared, for its own path. `None`: it cannot be set.
+/// The cookie for its own host alone, and where that is shared, for its own path. `None`: it cannot
+/// be set.
 fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     let mut parts = set.as_bytes().split(|byte| *byte == b';');
     let pair = parts.next()?;
@@ -50,11 +56,12 @@ fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     }
     let (mut text, mut path) = (pair.to_vec(), None);
     for attribute in parts {
-        let (key, value) =
-            attribute.split_at(attribute.iter().position(|byte| *byte == b'=').unwrap_or(attribute.len()));
+        let (key, value) = attribute
+            .split_at(attribute.iter().position(|byte| *byte == b'=').unwrap_or(attribute.len()));
         let key = key.trim_ascii();
         if key.eq_ignore_ascii_case(b"path") && root.is_some() {
-            path = Some(value.trim_ascii_start().strip_prefix(b"=").unwrap_or_default().trim_ascii());
+            path =
+                Some(value.trim_ascii_start().strip_prefix(b"=").unwrap_or_default().trim_ascii());
         } else if !key.eq_ignore_ascii_case(b"domain") {
             text.push(b';');
             text.extend_from_slice(attribute);
@@ -69,7 +76,8 @@ fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
 
 /// The path that the workload means, as the browser knows it.
 fn below(root: &[u8], path: &[u8]) -> Vec<u8> {
-    let is_below = path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+    let is_below =
+        path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
     match path {
         _ if is_below => path.to_vec(),
         [b'/', _, ..] => [root, path].concat(),
@@ -89,7 +97,8 @@ mod tests {
             headers.append(COOKIE, HeaderValue::try_from(*cookie).unwrap());
         }
         to_workload(&mut headers);
-        let left: Vec<&str> = headers.get_all(COOKIE).iter().map(|value| value.to_str().unwrap()).collect();
+        let left: Vec<&str> =
+            headers.get_all(COOKIE).iter().map(|value| value.to_str().unwrap()).collect();
         assert_eq!(left, wanted.into_iter().collect::<Vec<_>>());
     }
 
@@ -113,7 +122,12 @@ mod tests {
     fn workloads_set_cookies_for_themselves() {
         sets("a=b; Path=/x; Secure", None, Some("a=b; Path=/x; Secure"));
         sets("a=b; domain=holm.test; Max-Age=1; Domain", None, Some("a=b; Max-Age=1"));
-        for own in ["holm_session=x; Path=/", " __Host-holm_session =x; Secure", "=holm_session=x", "holm_session"] {
+        for own in [
+            "holm_session=x; Path=/",
+            " __Host-holm_session =x; Secure",
+            "=holm_session=x",
+            "holm_session",
+        ] {
             sets(own, None, None);
         }
         let root = Some("/-/p.preview");

@@ -10,7 +10,8 @@ use std::borrow::Cow;
 pub(crate) const TOKEN_PARAMETER: &str = "token";
 
 /// The `X-` forms win: provider libraries leave a dummy value in `Authorization`.
-const NAMES: [HeaderName; 3] = [headers::PUBLISHED_AUTHORIZATION, headers::NEUTRAL_AUTHORIZATION, AUTHORIZATION];
+const NAMES: [HeaderName; 3] =
+    [headers::PUBLISHED_AUTHORIZATION, headers::NEUTRAL_AUTHORIZATION, AUTHORIZATION];
 
 pub(crate) struct Shown<'r> {
     pub(crate) token: Cow<'r, str>,
@@ -21,13 +22,19 @@ pub(crate) struct Shown<'r> {
 
 /// What the request shows, if anything.
 pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
-    let by_header = NAMES.iter().find_map(|name| bearer(head.headers.get(name)?)).map(Cow::Borrowed);
+    let by_header =
+        NAMES.iter().find_map(|name| bearer(head.headers.get(name)?)).map(Cow::Borrowed);
     let is_handshake = headers::is_websocket(&head.headers);
-    let by_query = || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
+    let by_query =
+        || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
     let in_query = if is_handshake { by_query() } else { None };
     let token = by_header.or_else(|| in_query.clone())?;
     let authorization = head.headers.get(AUTHORIZATION).and_then(bearer);
-    Some(Shown { in_authorization: authorization == Some(&*token), in_query: in_query.as_ref() == Some(&token), token })
+    Some(Shown {
+        in_authorization: authorization == Some(&*token),
+        in_query: in_query.as_ref() == Some(&token),
+        token,
+    })
 }
 
 fn bearer(value: &HeaderValue) -> Option<&str> {

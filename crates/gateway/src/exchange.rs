@@ -43,8 +43,8 @@ pub(crate) enum Answer {
     },
 }
 
-/// Sends the request to a port of the visited instance. A connection that was spare may turn out to be closed: then, and
-/// only then, the request is sent once more, if it cannot have had an effect.
+/// Sends the request to a port of the visited instance. A connection that was spare may turn out to
+/// be closed: then, and only then, the request is sent once more, if it cannot have had an effect.
 pub(crate) async fn exchange(
     visit: Visit,
     port: u16,
@@ -82,9 +82,14 @@ pub(crate) async fn exchange(
 fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit) -> Answer {
     let (head, incoming) = response.into_parts();
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return Answer::Switched { response: Response::from_parts(head, Body::own("")), wire, visit };
+        return Answer::Switched {
+            response: Response::from_parts(head, Body::own("")),
+            wire,
+            visit,
+        };
     }
-    let body = Body::relayed(Relay { incoming, wire: Some(wire), port, visit: Some(visit), hold: None });
+    let body =
+        Body::relayed(Relay { incoming, wire: Some(wire), port, visit: Some(visit), hold: None });
     Answer::Whole(Response::from_parts(head, body))
 }
 
@@ -100,13 +105,16 @@ fn repeatable(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
     Some(again)
 }
 
-/// As `connect`, but the programs of a young instance may still be on their way to serving the port.
+/// As `connect`, but the programs of a young instance may still be on their way to serving the
+/// port.
 async fn connect_when_started(visit: &Visit, port: u16) -> Result<Box<Wire>, Unanswered> {
     let inner = visit.inner();
     let until = visit.since() + inner.settings.launch_grace;
     loop {
         match connect(&*inner.machine, &inner.settings, visit.instance(), port).await {
-            Err(Unanswered::NotListening(_)) if Instant::now() < until => tokio::time::sleep(LISTEN_PAUSE).await,
+            Err(Unanswered::NotListening(_)) if Instant::now() < until => {
+                tokio::time::sleep(LISTEN_PAUSE).await
+            }
             end => return end,
         }
     }
@@ -119,10 +127,13 @@ async fn connect(
     port: u16,
 ) -> Result<Box<Wire>, Unanswered> {
     let unreachable = |source| Unanswered::Unreachable { port, source };
-    let connected = tokio::time::timeout(settings.connect_timeout, machine.connect(instance, port)).await;
+    let connected =
+        tokio::time::timeout(settings.connect_timeout, machine.connect(instance, port)).await;
     let stream = match connected.map_err(|_| Unanswered::ConnectTimedOut(port))? {
         Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Unanswered::NotListening(port)),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(Unanswered::NotListening(port));
+        }
         Err(error) => return Err(unreachable(error)),
     };
     stream.set_nodelay(true).map_err(unreachable)?;
@@ -139,7 +150,11 @@ impl NoAnswer {
 }
 
 /// Asks the guest how it is, without being a visit.
-pub(crate) async fn ask_health(machine: &dyn Machine, settings: &Settings, instance: &str) -> Option<Body> {
+pub(crate) async fn ask_health(
+    machine: &dyn Machine,
+    settings: &Settings,
+    instance: &str,
+) -> Option<Body> {
     let mut wire = connect(machine, settings, instance, GUEST_PORT).await.ok()?;
     let mut request = Request::new(Outgoing::empty());
     *request.method_mut() = Method::GET;
@@ -147,5 +162,11 @@ pub(crate) async fn ask_health(machine: &dyn Machine, settings: &Settings, insta
     request.headers_mut().insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
     let response = wire.send(request, None).await.ok()?;
     let (_, incoming) = response.into_parts();
-    Some(Body::relayed(Relay { incoming, wire: Some(wire), port: GUEST_PORT, visit: None, hold: None }))
+    Some(Body::relayed(Relay {
+        incoming,
+        wire: Some(wire),
+        port: GUEST_PORT,
+        visit: None,
+        hold: None,
+    }))
 }

@@ -22,7 +22,8 @@ use crate::wire::Pulse;
 use admission::{Connection, Pool, Recheck};
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, REFERRER_POLICY, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, REFERRER_POLICY, SET_COOKIE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
@@ -76,8 +77,18 @@ impl Gateway {
         let machine_name = parts.machine.name().to_owned();
         let keeper = Keeper::new(Arc::clone(&settings), parts.machine);
         let (guard, world, routes) = (parts.guard, parts.world, Routes::default());
-        let (recheck, open) = (Recheck::default(), Pool::new("open requests to sandboxes", settings.open));
-        Self(Arc::new(Inner { settings, guard, world, routes, recheck, open, keeper, machine_name }))
+        let (recheck, open) =
+            (Recheck::default(), Pool::new("open requests to sandboxes", settings.open));
+        Self(Arc::new(Inner {
+            settings,
+            guard,
+            world,
+            routes,
+            recheck,
+            open,
+            keeper,
+            machine_name,
+        }))
     }
 
     pub fn routes(&self) -> &Routes {
@@ -91,7 +102,8 @@ impl Gateway {
     /// Whether the request is for the data plane: by its host, or by its path.
     pub fn takes<B>(&self, request: &Request<B>) -> bool {
         let known = |host: &str| self.0.routes.serves_host(host);
-        let address = Address::parse(request.uri(), request.headers(), &self.0.settings.domains, known);
+        let address =
+            Address::parse(request.uri(), request.headers(), &self.0.settings.domains, known);
         // A malformed address is for nobody; here it gets its answer.
         !matches!(address, Ok(None))
     }
@@ -142,7 +154,11 @@ impl Inner {
             let instance = upgrades.then(|| visit.instance().to_owned());
             let answer = exchange(visit, way.port, request, pulse, &mut timing).await;
             let mut answer = answer.map_err(|unanswered| {
-                if over.load(Ordering::Relaxed) { Problem::TooLarge(self.settings.body_max) } else { unanswered.into() }
+                if over.load(Ordering::Relaxed) {
+                    Problem::TooLarge(self.settings.body_max)
+                } else {
+                    unanswered.into()
+                }
             })?;
             if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
                 self.keeper.give_what_it_wants(&instance, response.headers_mut()).await;
@@ -170,7 +186,12 @@ impl Inner {
         Ok(Hold { lasting: Lasting::new(self, head, peer, way), busy, _place: place })
     }
 
-    fn response(&self, answer: Answer, upgrade: Option<OnUpgrade>, hold: Hold) -> Result<Response<Body>, Problem> {
+    fn response(
+        &self,
+        answer: Answer,
+        upgrade: Option<OnUpgrade>,
+        hold: Hold,
+    ) -> Result<Response<Body>, Problem> {
         match (answer, upgrade) {
             (Answer::Whole(mut response), _) => {
                 headers::remove_hop(response.headers_mut());
@@ -197,7 +218,12 @@ impl Inner {
     }
 
     /// Waits until the sandbox has an instance, and until that is awake.
-    async fn visit(&self, sandbox: &SandboxRoute, began: Instant, timing: &mut Timing) -> Result<Visit, Problem> {
+    async fn visit(
+        &self,
+        sandbox: &SandboxRoute,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<Visit, Problem> {
         let until = began + self.settings.wait_timeout;
         let mut left = None;
         loop {
@@ -217,14 +243,21 @@ impl Inner {
     }
 
     /// The instance of a sandbox, once there is one other than the one that has `left`.
-    async fn instance(&self, id: &ResourceId, until: Instant, left: Option<&str>) -> Result<String, Problem> {
+    async fn instance(
+        &self,
+        id: &ResourceId,
+        until: Instant,
+        left: Option<&str>,
+    ) -> Result<String, Problem> {
         let look = || match self.routes.sandbox_by_id(id) {
             None => Some(Err(Problem::NoWorkload)),
             Some(route) => match &route.serving {
                 Serving::Starting => None,
                 Serving::Off { why } => Some(Err(Problem::Unavailable(why.clone()))),
                 Serving::By { machine, .. } if *machine != self.machine_name => {
-                    Some(Err(Problem::Unavailable("runs on a machine that this server does not reach".into())))
+                    Some(Err(Problem::Unavailable(
+                        "runs on a machine that this server does not reach".into(),
+                    )))
                 }
                 Serving::By { instance, .. } if left == Some(instance) => {
                     Some(Err(Problem::NotReady(EnterError::Gone)))
@@ -244,13 +277,21 @@ impl Inner {
         })
     }
 
-    fn outgoing<B>(&self, head: &Head, body: B, over: &Arc<AtomicBool>) -> Result<(Outgoing, Option<Pulse>), Problem>
+    fn outgoing<B>(
+        &self,
+        head: &Head,
+        body: B,
+        over: &Arc<AtomicBool>,
+    ) -> Result<(Outgoing, Option<Pulse>), Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let max = self.settings.body_max;
-        let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let length = head
+            .headers
+            .get(CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if max > 0 && length.is_some_and(|length| length > max) {
             return Err(Problem::TooLarge(max));
         }
@@ -264,7 +305,9 @@ impl Inner {
 
     fn rewrite_headers(&self, head: &mut Head, way: &Way, peer: Option<Peer>) {
         let all = &mut head.headers;
-        if let Some(host) = head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok()) {
+        if let Some(host) =
+            head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
+        {
             all.insert(HOST, host);
         }
         headers::remove_hop(all);
@@ -285,7 +328,13 @@ impl Inner {
         headers::introduce(all, way);
     }
 
-    fn switch(&self, client: OnUpgrade, wire: Box<crate::wire::Wire>, visit: Visit, mut hold: Hold) {
+    fn switch(
+        &self,
+        client: OnUpgrade,
+        wire: Box<crate::wire::Wire>,
+        visit: Visit,
+        mut hold: Hold,
+    ) {
         let (keeper, settings) = (self.keeper.clone(), Arc::clone(&self.settings));
         tokio::spawn(async move {
             match (client.await, wire.into_stream().await) {
@@ -293,30 +342,41 @@ impl Inner {
                     () = socket::relay(keeper, visit, &settings, TokioIo::new(client), workload) => {}
                     () = hold.ends() => {}
                 },
-                (Err(error), _) | (_, Err(error)) => tracing::debug!(%error, "a change of protocols failed"),
+                (Err(error), _) | (_, Err(error)) => {
+                    tracing::debug!(%error, "a change of protocols failed")
+                }
             }
         });
     }
 }
 
 impl Peer {
-    const UNKNOWN: Self =
-        Self { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), secure: false, site: Site::Management };
+    const UNKNOWN: Self = Self {
+        address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        secure: false,
+        site: Site::Management,
+    };
 }
 
 /// Whether the guest is asked to put a newer program in its place.
 fn is_guest_upgrade(request: &Request<Outgoing>, port: u16) -> bool {
     let path = request.uri().path();
-    port == GUEST_PORT && request.method() == Method::POST && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
+    port == GUEST_PORT
+        && request.method() == Method::POST
+        && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
 }
 
 /// What this edge and a workload could read in two ways is read by neither.
 fn check_message(head: &Head) -> Result<(), Problem> {
     if head.method == Method::CONNECT {
-        return Err(Problem::BadRequest("`CONNECT` leads nowhere here: send requests to the address of the sandbox"));
+        return Err(Problem::BadRequest(
+            "`CONNECT` leads nowhere here: send requests to the address of the sandbox",
+        ));
     }
     if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
-        return Err(Problem::BadRequest("a message has either `Content-Length` or `Transfer-Encoding`"));
+        return Err(Problem::BadRequest(
+            "a message has either `Content-Length` or `Transfer-Encoding`",
+        ));
     }
     Ok(())
 }

@@ -9,7 +9,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Answers from memory: it is asked on every request that shows credentials.
 pub trait Guard: Send + Sync + 'static {
     /// A workspace that does not exist is refused like one that the caller has no right to.
-    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>>;
+    fn admit<'a>(
+        &'a self,
+        token: &'a str,
+        workspace: &'a str,
+    ) -> BoxFuture<'a, Result<Caller, Refused>>;
     /// Tells of each change after which somebody may be refused who was admitted before.
     fn changes(&self) -> watch::Receiver<()>;
 }

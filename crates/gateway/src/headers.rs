@@ -47,7 +47,8 @@ const OURS: [HeaderName; 9] = [
 ];
 
 /// What this edge says of the caller, unless a proxy in front of it has said so.
-const FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+const FORWARDED: [HeaderName; 4] =
+    [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
 /// What holds for one connection only.
 const HOP: [HeaderName; 8] = [
@@ -65,7 +66,10 @@ const HOP: [HeaderName; 8] = [
 pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in wanted {
-        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) else { continue };
+        let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value))
+        else {
+            continue;
+        };
         if !is_reserved(&name) {
             headers.insert(name, value);
         }
@@ -80,22 +84,28 @@ pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
     }
 }
 
-/// Whether many servers hand both to what runs on them under one name: `a_b` and `a-b` are one variable there.
+/// Whether many servers hand both to what runs on them under one name: `a_b` and `a-b` are one
+/// variable there.
 fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    a.as_str().len() == b.as_str().len() && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
+    a.as_str().len() == b.as_str().len()
+        && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
 }
 
-/// Takes away what only this edge says, and what a workload could take for it. `preview` is what is set later on.
+/// Takes away what only this edge says, and what a workload could take for it. `preview` is what is
+/// set later on.
 pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
     for name in OURS {
         headers.remove(name);
     }
-    let said_here =
-        |name: &HeaderName| is_reserved(name) || FORWARDED.iter().chain([&REQUEST_ID]).any(|said| are_one(name, said));
-    let set_later =
-        |name: &HeaderName| preview.is_some_and(|set| set.keys().any(|set| set != name && are_one(set, name)));
-    let is_disguised = |name: &&HeaderName| (name.as_str().contains('_') && said_here(name)) || set_later(name);
+    let said_here = |name: &HeaderName| {
+        is_reserved(name) || FORWARDED.iter().chain([&REQUEST_ID]).any(|said| are_one(name, said))
+    };
+    let set_later = |name: &HeaderName| {
+        preview.is_some_and(|set| set.keys().any(|set| set != name && are_one(set, name)))
+    };
+    let is_disguised =
+        |name: &&HeaderName| (name.as_str().contains('_') && said_here(name)) || set_later(name);
     let disguised: Vec<HeaderName> = headers.keys().filter(is_disguised).cloned().collect();
     for name in disguised {
         headers.remove(name);
@@ -104,10 +114,14 @@ pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) 
 
 /// Whether no preview may set it, in any spelling.
 fn is_reserved(name: &HeaderName) -> bool {
-    HOP.iter().chain(&OURS).chain([&header::CONTENT_LENGTH, &SOURCE]).any(|reserved| are_one(name, reserved))
+    HOP.iter()
+        .chain(&OURS)
+        .chain([&header::CONTENT_LENGTH, &SOURCE])
+        .any(|reserved| are_one(name, reserved))
 }
 
-/// The protocol that a client wants to change to. `h2c` would let later requests on the connection pass unseen.
+/// The protocol that a client wants to change to. `h2c` would let later requests on the connection
+/// pass unseen.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version) -> Option<HeaderValue> {
     let asked = version == Version::HTTP_11 && lists(headers, &header::CONNECTION, "upgrade");
     let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
@@ -128,8 +142,8 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// Takes away what holds for one connection only, and what `Connection` names besides. `TE: trailers` is said anew, as
-/// trailers do pass.
+/// Takes away what holds for one connection only, and what `Connection` names besides. `TE:
+/// trailers` is said anew, as trailers do pass.
 pub(crate) fn remove_hop(headers: &mut HeaderMap) {
     let trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
     if headers.contains_key(header::CONNECTION) {
@@ -145,8 +159,10 @@ pub(crate) fn remove_hop(headers: &mut HeaderMap) {
 
 fn remove_named(headers: &mut HeaderMap) {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<HeaderName> =
-        values.flat_map(|value| value.split(',')).filter_map(|name| HeaderName::try_from(name.trim()).ok()).collect();
+    let named: Vec<HeaderName> = values
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::try_from(name.trim()).ok())
+        .collect();
     for name in named {
         // A client must not take away what tells the length or the target of its own message.
         if name != header::HOST && name != header::CONTENT_LENGTH {
@@ -167,7 +183,10 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bo
         headers.insert(FORWARDED_HOST, host);
     }
     let Some(peer) = peer else { return };
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(if peer.secure { "https" } else { "http" }));
+    headers.insert(
+        FORWARDED_PROTO,
+        HeaderValue::from_static(if peer.secure { "https" } else { "http" }),
+    );
     if let Ok(address) = HeaderValue::try_from(peer.address.to_string()) {
         // A list over several fields reads like one list.
         headers.append(FORWARDED_FOR, address);

@@ -1,7 +1,8 @@
 //! Exchanges that last: a request that would not be let in any more does not go on.
 //!
-//! Terminals, WebSockets, long answers and long polls outlive the look at their credentials. So the same request is decided on
-//! again, by the same function, whenever credentials or previews change, and now and then for what ends by itself.
+//! Terminals, WebSockets, long answers and long polls outlive the look at their credentials. So the
+//! same request is decided on again, by the same function, whenever credentials or previews change,
+//! and now and then for what ends by itself.
 
 use crate::gateway::{Inner, Peer};
 use crate::guard::{BoxFuture, Refused};
@@ -34,7 +35,8 @@ impl Lasting {
 
     /// Ends when the right does. May be dropped and called again.
     pub(crate) async fn outlived(&mut self) {
-        std::future::poll_fn(|cx| if self.is_over(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+        std::future::poll_fn(|cx| if self.is_over(cx) { Poll::Ready(()) } else { Poll::Pending })
+            .await;
     }
 
     pub(crate) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
@@ -48,7 +50,8 @@ impl Lasting {
 /// What an exchange holds as long as its answer comes, or its socket goes on.
 pub(crate) struct Hold {
     pub(crate) lasting: Lasting,
-    /// The connection that it came on, which a socket outlives as far as the one who accepted it knows.
+    /// The connection that it came on, which a socket outlives as far as the one who accepted it
+    /// knows.
     pub(crate) busy: Option<Busy>,
     pub(crate) _place: Permit<String>,
 }
@@ -69,7 +72,8 @@ impl Hold {
     }
 }
 
-/// What the decision depends on: without the connection, which must not be held by what waits for its end.
+/// What the decision depends on: without the connection, which must not be held by what waits for
+/// its end.
 fn asked(head: &Head) -> Head {
     let (mut asked, ()) = Request::new(()).into_parts();
     asked.method = head.method.clone();
@@ -79,11 +83,19 @@ fn asked(head: &Head) -> Head {
     asked
 }
 
-async fn look(gateway: &Inner, head: &Head, peer: Peer, sandbox: &ResourceId, port: u16) -> Verdict<Problem> {
+async fn look(
+    gateway: &Inner,
+    head: &Head,
+    peer: Peer,
+    sandbox: &ResourceId,
+    port: u16,
+) -> Verdict<Problem> {
     match decide(gateway, head, peer).await {
         Ok(Decided::Way(way)) if way.sandbox.id == *sandbox && way.port == port => Verdict::Good,
         Ok(_) => Verdict::Refused(Problem::NoRoute),
-        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => Verdict::Unsure(why),
+        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => {
+            Verdict::Unsure(why)
+        }
         Err(why) => Verdict::Refused(why),
     }
 }

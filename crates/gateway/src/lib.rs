@@ -1,8 +1,9 @@
-//! The data plane for sandboxes: finds out where a request wants to go, whether it may, wakes what sleeps, and hands the
-//! request on.
+//! The data plane for sandboxes: finds out where a request wants to go, whether it may, wakes what
+//! sleeps, and hands the request on.
 //!
-//! It owns no database and no kernel: it is told of routes ([`Routes::apply`]) and instances ([`Keeper::start`]), asks
-//! about credentials ([`Guard`]), and reaches instances through [`Machine`].
+//! It owns no database and no kernel: it is told of routes ([`Routes::apply`]) and instances
+//! ([`Keeper::start`]), asks about credentials ([`Guard`]), and reaches instances through
+//! [`Machine`].
 //!
 //! ```text
 //! Gateway::serve ── address    where to: one parser for the check and for the way
@@ -14,8 +15,9 @@
 //!                └─ lasting    what goes on for long ends when the request would not be let in any more
 //! ```
 //!
-//! **A request for a sandbox that sleeps or starts waits; it does not fail.** Whoever waits is counted and timed.
-//! **A connection of a request is never out of sight of a visit**, so a pause finds all of them spare and ends them.
+//! **A request for a sandbox that sleeps or starts waits; it does not fail.** Whoever waits is
+//! counted and timed. **A connection of a request is never out of sight of a visit**, so a pause
+//! finds all of them spare and ends them.
 
 mod address;
 mod body;

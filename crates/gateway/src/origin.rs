@@ -1,15 +1,16 @@
-//! Whose origin a browser takes an answer for. Decided here and nowhere else: for sandboxes and previews, and for whatever
-//! else of a workspace's will answer requests.
+//! Whose origin a browser takes an answer for. Decided here and nowhere else: for sandboxes and
+//! previews, and for whatever else of a workspace's will answer requests.
 //!
-//! What workspaces serve never shares an origin with the server's own pages. It answers at a host of its own, or by path at
-//! the listener for content. What programs ask for by path beside the management interface stays there, in documents
-//! without an origin. Workspaces share those paths with each other as well, so such a document is confined either way.
+//! What workspaces serve never shares an origin with the server's own pages. It answers at a host
+//! of its own, or by path at the listener for content. What programs ask for by path beside the
+//! management interface stays there, in documents without an origin. Workspaces share those paths
+//! with each other as well, so such a document is confined either way.
 
 use crate::address::Place;
 use http::HeaderMap;
 use http::header::{
-    ALT_SVC, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
-    X_CONTENT_TYPE_OPTIONS,
+    ALT_SVC, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
+    STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 
 /// Which listener a request came in by.
@@ -39,9 +40,11 @@ pub(crate) fn of(place: &Place<'_>, site: Site) -> Origin {
     }
 }
 
-/// A document in which nothing is same-origin with anything: no cookies, no storage, no requests in the name of the origin.
-const SANDBOX: HeaderValue =
-    HeaderValue::from_static("sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads");
+/// A document in which nothing is same-origin with anything: no cookies, no storage, no requests in
+/// the name of the origin.
+const SANDBOX: HeaderValue = HeaderValue::from_static(
+    "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads",
+);
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// What holds for a whole origin, whichever path of it says so.

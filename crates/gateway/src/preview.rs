@@ -5,7 +5,8 @@ use crate::headers;
 use crate::query;
 use crate::routes::Preview;
 use http::header::{
-    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION, REFERER, REFERRER_POLICY, SET_COOKIE,
+    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION, REFERER, REFERRER_POLICY,
+    SET_COOKIE,
 };
 use http::request::Parts;
 use http::uri::Authority;
@@ -22,7 +23,8 @@ const FETCH_MODE: &str = "sec-fetch-mode";
 /// Browsers keep the first for one host and a secure connection, whoever else sets it.
 const COOKIE_NAMES: [&str; 2] = ["__Host-holm_preview", "holm_preview"];
 /// What a cookie may hold as it is.
-const COOKIE_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const COOKIE_SAFE: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// How a request shows the token of a preview.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,12 +45,21 @@ pub(crate) fn key(head: &Parts, tokens: &[TokenRoute], now: Timestamp) -> Key {
     let mut opens = |token: &str| {
         any = true;
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        tokens.iter().any(|known| known.digest == digest && known.expires_at.is_none_or(|end| now < end))
+        tokens
+            .iter()
+            .any(|known| known.digest == digest && known.expires_at.is_none_or(|end| now < end))
     };
-    if head.headers.get_all(headers::PREVIEW_TOKEN).iter().filter_map(|value| value.to_str().ok()).any(&mut opens) {
+    if head
+        .headers
+        .get_all(headers::PREVIEW_TOKEN)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(&mut opens)
+    {
         return Key::Kept;
     }
-    if let Some(token) = query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| opens(token)) {
+    if let Some(token) = query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| opens(token))
+    {
         return Key::InQuery { token: token.into_owned() };
     }
     let kept = cookies(&head.headers).any(|token| opens(&token));
@@ -75,14 +86,17 @@ fn is_from_elsewhere(head: &Parts) -> bool {
 
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = all.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+    let pairs = all
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='));
     pairs
         .filter(|(name, _)| COOKIE_NAMES.contains(name))
         .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok().map(Into::into))
 }
 
-/// Lets a browser stay in: what a page loads carries the token without the page's doing. For its own pages only; within the
-/// frame of another site, which secure connections allow, it is kept for that site alone.
+/// Lets a browser stay in: what a page loads carries the token without the page's doing. For its
+/// own pages only; within the frame of another site, which secure connections allow, it is kept for
+/// that site alone.
 pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Option<HeaderValue> {
     let site = match (secure, fetch(head).is_framed()) {
         (true, true) => "SameSite=None; Partitioned; Secure",
@@ -114,9 +128,11 @@ fn holds(value: &HeaderValue, text: &str) -> bool {
     value.as_bytes().windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The answer to the question of a browser whether a page may send a request. Such questions never carry credentials.
+/// The answer to the question of a browser whether a page may send a request. Such questions never
+/// carry credentials.
 pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body>> {
-    let asks = head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let asks =
+        head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if !asks || !preview.answers_preflights() {
         return None;
     }
@@ -126,9 +142,9 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     Some(response)
 }
 
-/// Sends a browser that opens a preview of this machine by its path to the host that the preview has for itself. There,
-/// links from the root of the page work, and its documents need no confining. Programs stay: they rarely find hosts below
-/// `localhost`.
+/// Sends a browser that opens a preview of this machine by its path to the host that the preview
+/// has for itself. There, links from the root of the page work, and its documents need no
+/// confining. Programs stay: they rarely find hosts below `localhost`.
 pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Response<Body>> {
     if head.headers.get(FETCH_MODE)? != "navigate" {
         return None;
@@ -146,14 +162,20 @@ pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Respo
     )
 }
 
-/// Sends whoever asks for a preview beside the server's own pages to where it answers. Nothing is added to what was sent.
-pub(crate) fn to_content(head: &Parts, content_url: &str, label: &str, rest: &str) -> Option<Response<Body>> {
+/// Sends whoever asks for a preview beside the server's own pages to where it answers. Nothing is
+/// added to what was sent.
+pub(crate) fn to_content(
+    head: &Parts,
+    content_url: &str,
+    label: &str,
+    rest: &str,
+) -> Option<Response<Body>> {
     let place = at(&types::hosts::preview_url(content_url, label), rest, head.uri.query());
     redirect(StatusCode::TEMPORARY_REDIRECT, &place)
 }
 
-/// Takes the token out of the address that a window shows, keeps in its history and tells others: the cookie that goes along
-/// stands for it from here on.
+/// Takes the token out of the address that a window shows, keeps in its history and tells others:
+/// the cookie that goes along stands for it from here on.
 pub(crate) fn without_token(head: &Parts, cookie: HeaderValue) -> Option<Response<Body>> {
     let path = head.uri.path();
     // Two slashes in front would be read as the name of another host.

@@ -5,8 +5,24 @@ use proptest::prelude::*;
 use url::Url;
 
 fn path() -> impl Strategy<Value = String> {
-    let odd = ["", ".", "..", "%2e%2e", "%2F", "\\", "evil.example", "@evil.example", ":80", "a", "a.preview", "-"];
-    let piece = prop_oneof![proptest::sample::select(odd.to_vec()).prop_map(str::to_owned), "[!-~&&[^#?]]{0,6}"];
+    let odd = [
+        "",
+        ".",
+        "..",
+        "%2e%2e",
+        "%2F",
+        "\\",
+        "evil.example",
+        "@evil.example",
+        ":80",
+        "a",
+        "a.preview",
+        "-",
+    ];
+    let piece = prop_oneof![
+        proptest::sample::select(odd.to_vec()).prop_map(str::to_owned),
+        "[!-~&&[^#?]]{0,6}"
+    ];
     (proptest::collection::vec(piece, 0..5), "(\\?[!-~&&[^#]]{0,6}|)")
         .prop_map(|(pieces, query)| format!("/{}{query}", pieces.join("/")))
 }

@@ -169,17 +169,24 @@ impl Problem {
             Self::NoCredentials => &NO_CREDENTIALS,
             Self::Refused(Refused::Unknown | Refused::Expired) => &BAD_CREDENTIALS,
             Self::Refused(Refused::Forbidden { .. }) => &FORBIDDEN,
-            Self::Refused(Refused::TooMany { .. }) | Self::NotReady(EnterError::Crowded) => &TOO_MANY,
+            Self::Refused(Refused::TooMany { .. }) | Self::NotReady(EnterError::Crowded) => {
+                &TOO_MANY
+            }
             Self::Crowded(admission::Refused::Share { .. }) => &TOO_MANY,
             Self::Crowded(admission::Refused::Total { .. }) => &NO_CAPACITY,
             Self::Refused(Refused::Broken) => &BROKEN,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,
-            Self::Unavailable(_) | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => &UNAVAILABLE,
+            Self::Unavailable(_) | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {
+                &UNAVAILABLE
+            }
             Self::NotReady(EnterError::TimedOut) => &TIMED_OUT,
             Self::Unanswered(Unanswered::Silent(_) | Unanswered::ConnectTimedOut(_)) => &TIMED_OUT,
             Self::Unanswered(Unanswered::NotListening(_)) => &NOT_LISTENING,
-            Self::Unasked | Self::Unanswered(Unanswered::Unreachable { .. } | Unanswered::Broken { .. }) => &NO_ANSWER,
+            Self::Unasked
+            | Self::Unanswered(Unanswered::Unreachable { .. } | Unanswered::Broken { .. }) => {
+                &NO_ANSWER
+            }
         }
     }
 
@@ -224,7 +231,11 @@ impl Problem {
 
 /// What the log is told of: addresses that lead nowhere are the callers' own business.
 fn refuses_or_fails(status: StatusCode) -> bool {
-    let refuses =
-        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::TOO_MANY_REQUESTS];
+    let refuses = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
     status.is_server_error() || refuses.contains(&status)
 }

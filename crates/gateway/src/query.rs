@@ -4,9 +4,14 @@ use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
 /// The values of a parameter, decoded; what is not text is not a value.
-pub(crate) fn values<'q>(query: Option<&'q str>, name: &'q str) -> impl Iterator<Item = Cow<'q, str>> {
+pub(crate) fn values<'q>(
+    query: Option<&'q str>,
+    name: &'q str,
+) -> impl Iterator<Item = Cow<'q, str>> {
     let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    pairs.filter(move |(key, _)| *key == name).filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok())
+    pairs
+        .filter(move |(key, _)| *key == name)
+        .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok())
 }
 
 /// The query without some parameters; the others stay byte for byte.

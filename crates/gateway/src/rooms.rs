@@ -42,7 +42,8 @@ impl Rooms {
         let seat = self.sit(key, limit.seats).ok_or(Turned::Full)?;
         loop {
             let mut rung = pin!(seat.bell.notified());
-            // From here on no call is missed: what changes after the question rings for this very seat.
+            // From here on no call is missed: what changes after the question rings for this very
+            // seat.
             rung.as_mut().enable();
             if let Some(answer) = ready() {
                 return Ok(answer);

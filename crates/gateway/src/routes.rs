@@ -131,10 +131,15 @@ impl Table {
             RouteChange::Preview(route) => {
                 self.remove(&route.id);
                 let preview = Arc::new(Preview::new(route));
-                self.resources.insert(preview.route.id.clone(), Resource::Preview(Arc::clone(&preview)));
+                self.resources
+                    .insert(preview.route.id.clone(), Resource::Preview(Arc::clone(&preview)));
                 match &preview.route.at {
-                    PreviewAddress::Label(label) => self.labels.insert(label.clone(), Arc::clone(&preview)),
-                    PreviewAddress::Host(host) => self.hosts.insert(host.to_ascii_lowercase(), Arc::clone(&preview)),
+                    PreviewAddress::Label(label) => {
+                        self.labels.insert(label.clone(), Arc::clone(&preview))
+                    }
+                    PreviewAddress::Host(host) => {
+                        self.hosts.insert(host.to_ascii_lowercase(), Arc::clone(&preview))
+                    }
                 };
             }
             RouteChange::Domain(route) => {
@@ -166,11 +171,15 @@ impl Table {
                 let own = |kept: &Arc<Preview>| kept.route.id == *id;
                 match &preview.route.at {
                     PreviewAddress::Label(label) => remove_if(&mut self.labels, label, own),
-                    PreviewAddress::Host(host) => remove_if(&mut self.hosts, &host.to_ascii_lowercase(), own),
+                    PreviewAddress::Host(host) => {
+                        remove_if(&mut self.hosts, &host.to_ascii_lowercase(), own)
+                    }
                 }
             }
             Some(Resource::Domain(route)) => {
-                remove_if(&mut self.domains, &route.name.to_ascii_lowercase(), |kept| kept.id == *id);
+                remove_if(&mut self.domains, &route.name.to_ascii_lowercase(), |kept| {
+                    kept.id == *id
+                });
             }
         }
     }

@@ -7,15 +7,17 @@ use std::time::Duration;
 pub struct Settings {
     /// Names of this server, in lower case: hosts of sandboxes and previews are below them.
     pub domains: Vec<String>,
-    /// Where callers reach what workspaces serve: an address with another host or port than the server's own pages.
+    /// Where callers reach what workspaces serve: an address with another host or port than the
+    /// server's own pages.
     pub content_url: String,
-    /// Believe `X-Forwarded-*` of a request: only where a proxy stands in front of the server that sets them.
+    /// Believe `X-Forwarded-*` of a request: only where a proxy stands in front of the server that
+    /// sets them.
     pub trust_forwarded: bool,
     /// Where errors send their reader; the code follows behind `#`.
     pub docs_url: String,
 
-    /// Requests that may be under way to all sandboxes, and to those of one workspace: those that wait, whose answers still
-    /// come, and connections that changed their protocol.
+    /// Requests that may be under way to all sandboxes, and to those of one workspace: those that
+    /// wait, whose answers still come, and connections that changed their protocol.
     pub open: Limits,
     /// Requests that may wait for one sandbox to start or wake; more are refused.
     pub waiting_max: usize,
@@ -37,8 +39,8 @@ pub struct Settings {
     /// Between two of them.
     pub wake_pause: Duration,
 
-    /// So long after its start the programs of a sandbox may still be starting: who asks for a port that none of them
-    /// serves yet waits until then.
+    /// So long after its start the programs of a sandbox may still be starting: who asks for a port
+    /// that none of them serves yet waits until then.
     pub launch_grace: Duration,
     /// How long a port of a sandbox may take to accept a connection.
     pub connect_timeout: Duration,

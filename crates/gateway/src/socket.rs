@@ -1,7 +1,7 @@
 //! Connections that changed their protocol: bytes both ways, until a side ends.
 //!
-//! A socket without traffic gives up its visit, so that the sandbox may rest while it stays connected; before the next
-//! byte passes it takes a new visit, which wakes the sandbox.
+//! A socket without traffic gives up its visit, so that the sandbox may rest while it stays
+//! connected; before the next byte passes it takes a new visit, which wakes the sandbox.
 
 use crate::keeper::{EnterError, Keeper, Visit};
 use crate::settings::Settings;

@@ -17,8 +17,12 @@ pub(crate) struct Timing {
 impl Timing {
     pub(crate) fn header(self) -> Option<HeaderValue> {
         let mut text = String::with_capacity(96);
-        let parts =
-            [("queue", self.queue), ("wake", self.wake), ("connect", self.connect), ("workload", self.workload)];
+        let parts = [
+            ("queue", self.queue),
+            ("wake", self.wake),
+            ("connect", self.connect),
+            ("workload", self.workload),
+        ];
         for (index, (name, time)) in parts.into_iter().enumerate() {
             let (separator, us) = (if index == 0 { "" } else { ", " }, time.as_micros());
             write!(text, "{separator}{name};dur={}.{:03}", us / 1000, us % 1000).ok()?;
@@ -35,6 +39,9 @@ mod tests {
     fn times_are_written_in_milliseconds() {
         let timing = Timing { wake: Duration::from_micros(12_034), ..Timing::default() };
         let header = timing.header().unwrap();
-        assert_eq!(header, "queue;dur=0.000, wake;dur=12.034, connect;dur=0.000, workload;dur=0.000");
+        assert_eq!(
+            header,
+            "queue;dur=0.000, wake;dur=12.034, connect;dur=0.000, workload;dur=0.000"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Where an admitted request goes: decided once, from what was sent, before anything of it is changed.
+//! Where an admitted request goes: decided once, from what was sent, before anything of it is
+//! changed.
 
 use crate::address::{self, Address, BadAddress, Place};
 use crate::body::Body;
@@ -19,8 +20,7 @@ use types::edge::{DomainRoute, SandboxRoute};
 
 /// A preview of this port is the guest itself, as one of `GUEST_PORT` is.
 const WHOLE_SANDBOX_PORT: u16 = 443;
-const FROM_ELSEWHERE: &str =
-    "a page of another origin asks: the cookie of the preview does not count for it, its token does";
+const FROM_ELSEWHERE: &str = "a page of another origin asks: the cookie of the preview does not count for it, its token does";
 const BY_PREVIEW_TOKEN: &str = "preview_token";
 
 pub(crate) struct Way {
@@ -55,7 +55,8 @@ pub(crate) enum Decided {
 pub(crate) async fn decide(gateway: &Inner, head: &Parts, peer: Peer) -> Result<Decided, Problem> {
     let Inner { settings, routes, .. } = gateway;
     let known = |host: &str| routes.serves_host(host);
-    let address = Address::parse(&head.uri, &head.headers, &settings.domains, known)?.ok_or(Problem::NoRoute)?;
+    let address = Address::parse(&head.uri, &head.headers, &settings.domains, known)?
+        .ok_or(Problem::NoRoute)?;
     let Address { place, rest } = address;
     let origin = origin::of(&place, peer.site);
     if origin == Origin::Shared && head.headers.contains_key(headers::SERVICE_WORKER) {
@@ -81,17 +82,26 @@ pub(crate) async fn decide(gateway: &Inner, head: &Parts, peer: Peer) -> Result<
             let preview = routes.preview(&label).ok_or(Problem::NoRoute)?;
             // Over TLS there would have to be a certificate for that host.
             let may_go_on = origin == Origin::Shared && !peer.secure;
-            if let Some(answer) = may_go_on.then(|| preview::to_own_host(head, &label, rest)).flatten() {
+            if let Some(answer) =
+                may_go_on.then(|| preview::to_own_host(head, &label, rest)).flatten()
+            {
                 return Ok(Decided::Answer(answer));
             }
-            into_preview(gateway, head, rest, Opened { preview, root, origin, fallback: None, peer }).await
+            into_preview(
+                gateway,
+                head,
+                rest,
+                Opened { preview, root, origin, fallback: None, peer },
+            )
+            .await
         }
         Place::Host(host) => {
             let (preview, fallback) = match routes.hosted(&host).ok_or(Problem::NoRoute)? {
                 Hosted::Preview(preview) => (preview, None),
                 Hosted::Fallback { preview, domain } => (preview, Some(domain)),
             };
-            into_preview(gateway, head, rest, Opened { preview, root: "/", origin, fallback, peer }).await
+            into_preview(gateway, head, rest, Opened { preview, root: "/", origin, fallback, peer })
+                .await
         }
     }
 }
@@ -109,11 +119,17 @@ fn into_sandbox(
 
 /// What stands in front of what the workload is asked for.
 fn root(head: &Parts, rest: &str, origin: Origin) -> Option<String> {
-    (origin == Origin::Shared).then(|| head.uri.path().strip_suffix(rest).unwrap_or_default().to_owned())
+    (origin == Origin::Shared)
+        .then(|| head.uri.path().strip_suffix(rest).unwrap_or_default().to_owned())
 }
 
-/// A stranger must not learn from the answer whether there is such a sandbox: refused and missing read the same.
-async fn by_label(gateway: &Inner, head: &Parts, label: &str) -> Result<(Arc<SandboxRoute>, Pass), Problem> {
+/// A stranger must not learn from the answer whether there is such a sandbox: refused and missing
+/// read the same.
+async fn by_label(
+    gateway: &Inner,
+    head: &Parts,
+    label: &str,
+) -> Result<(Arc<SandboxRoute>, Pass), Problem> {
     let found = gateway.routes.sandbox_by_label(label);
     let likely = || label.rsplit_once('-').map_or(label, |(_, workspace)| workspace);
     let workspace = found.as_ref().map_or_else(likely, |route| &route.workspace_name);
@@ -125,7 +141,8 @@ async fn by_label(gateway: &Inner, head: &Parts, label: &str) -> Result<(Arc<San
 }
 
 async fn admit(gateway: &Inner, head: &Parts, workspace: &str) -> Result<Pass, Problem> {
-    let Shown { token, in_authorization, in_query } = credentials::shown(head).ok_or(Problem::NoCredentials)?;
+    let Shown { token, in_authorization, in_query } =
+        credentials::shown(head).ok_or(Problem::NoCredentials)?;
     let caller = gateway.guard.admit(&token, workspace).await?;
     Ok(Pass {
         auth_method: Some(caller.auth_method),
@@ -144,7 +161,12 @@ struct Opened<'r> {
     peer: Peer,
 }
 
-async fn into_preview(gateway: &Inner, head: &Parts, rest: &str, opened: Opened<'_>) -> Result<Decided, Problem> {
+async fn into_preview(
+    gateway: &Inner,
+    head: &Parts,
+    rest: &str,
+    opened: Opened<'_>,
+) -> Result<Decided, Problem> {
     let Opened { preview, root: place, origin, fallback, peer } = opened;
     if preview.route.expires_at.is_some_and(|end| end <= gateway.world.now()) {
         return Err(Problem::NoRoute);
@@ -157,7 +179,9 @@ async fn into_preview(gateway: &Inner, head: &Parts, rest: &str, opened: Opened<
     if preview::fetch(head).wants_page()
         && let Some(cookie) = pass.cookie.take()
     {
-        return preview::without_token(head, cookie).map(Decided::Answer).ok_or(Problem::BadAddress(BadAddress::Path));
+        return preview::without_token(head, cookie)
+            .map(Decided::Answer)
+            .ok_or(Problem::BadAddress(BadAddress::Path));
     }
     // A preview of one port takes the whole path: no spelling of it leads to another port.
     let (port, rest) = match preview.route.port {
@@ -184,7 +208,9 @@ async fn open(
         Key::InQuery { token } => Ok(by_token(preview::cookie(head, &token, root, peer.secure))),
         Key::None => admit(gateway, head, &sandbox.workspace_name).await,
         Key::FromElsewhere => match admit(gateway, head, &sandbox.workspace_name).await {
-            Err(Problem::NoCredentials) => Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() })),
+            Err(Problem::NoCredentials) => {
+                Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
+            }
             end => end,
         },
         Key::Wrong => match admit(gateway, head, &sandbox.workspace_name).await {
@@ -194,10 +220,13 @@ async fn open(
     }
 }
 
-/// What the workload is asked for: the rest of the path as it was sent, and the query without what was ours.
+/// What the workload is asked for: the rest of the path as it was sent, and the query without what
+/// was ours.
 fn target(head: &Parts, rest: &str, pass: &Pass) -> Result<PathAndQuery, Problem> {
-    let ours =
-        |name: &str| name == preview::TOKEN_PARAMETER || (pass.strips_query && name == credentials::TOKEN_PARAMETER);
+    let ours = |name: &str| {
+        name == preview::TOKEN_PARAMETER
+            || (pass.strips_query && name == credentials::TOKEN_PARAMETER)
+    };
     let query = head.uri.query().map(|query| query::without(query, ours));
     let whole = head.uri.path_and_query().filter(|whole| whole.path() == rest);
     if let (Some(whole), true) = (whole, query.as_deref() == head.uri.query()) {

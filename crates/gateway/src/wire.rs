@@ -1,7 +1,7 @@
 //! One HTTP/1.1 connection to a workload.
 //!
-//! Whoever waits for its answer drives it: no task stands between a request and its connection, so nothing has to be
-//! woken on the way, and letting go of an answer closes the connection at once.
+//! Whoever waits for its answer drives it: no task stands between a request and its connection, so
+//! nothing has to be woken on the way, and letting go of an answer closes the connection at once.
 
 use crate::body::Outgoing;
 use crate::settings::Settings;
@@ -54,9 +54,16 @@ pub(crate) enum NoAnswer {
 
 impl Wire {
     pub(crate) async fn open(stream: TcpStream, settings: &Settings) -> hyper::Result<Box<Self>> {
-        let (sender, connection) =
-            http1::Builder::new().max_buf_size(settings.head_bytes_max).handshake(TokioIo::new(stream)).await?;
-        Ok(Box::new(Self { sender, connection, ended: false, patience: Patience::new(settings.answer_idle) }))
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(settings.head_bytes_max)
+            .handshake(TokioIo::new(stream))
+            .await?;
+        Ok(Box::new(Self {
+            sender,
+            connection,
+            ended: false,
+            patience: Patience::new(settings.answer_idle),
+        }))
     }
 
     /// Sends one request and waits for the head of its answer.
@@ -85,7 +92,8 @@ impl Wire {
         }
     }
 
-    /// Lets the connection read and write what it can. Polling the body of an answer alone moves nothing.
+    /// Lets the connection read and write what it can. Polling the body of an answer alone moves
+    /// nothing.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         drive(&mut self.connection, &mut self.ended, cx);
     }
@@ -116,14 +124,18 @@ impl Wire {
 }
 
 /// An error of the connection reaches whoever waits for the answer or reads its body.
-fn drive(connection: &mut Connection<TokioIo<TcpStream>, Outgoing>, ended: &mut bool, cx: &mut Context<'_>) {
+fn drive(
+    connection: &mut Connection<TokioIo<TcpStream>, Outgoing>,
+    ended: &mut bool,
+    cx: &mut Context<'_>,
+) {
     if !*ended && connection.poll_without_shutdown(cx).is_ready() {
         *ended = true;
     }
 }
 
-/// Notices silence. Its timer is set once for a connection, not for each request, and finds out when it fires how long
-/// it has really been silent.
+/// Notices silence. Its timer is set once for a connection, not for each request, and finds out
+/// when it fires how long it has really been silent.
 struct Patience {
     limit: Duration,
     since: Instant,

@@ -1,4 +1,5 @@
-//! Mounting drives: what is asked is checked, and there is no service of drives yet that could be reached.
+//! Mounting drives: what is asked is checked, and there is no service of drives yet that could be
+//! reached.
 
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;
@@ -25,7 +26,10 @@ pub(crate) fn list() -> Result<Answer, Error> {
 pub(crate) async fn mount(mut request: Request) -> Result<Answer, Error> {
     let ask: Ask = request.json().await?;
     ask.check().map_err(Error::BadRequest)?;
-    Err(Error::Internal(format!("drive {} cannot be mounted: no drive service is reachable", ask.drive_name)))
+    Err(Error::Internal(format!(
+        "drive {} cannot be mounted: no drive service is reachable",
+        ask.drive_name
+    )))
 }
 
 pub(crate) fn unmount(path: &PathArgument) -> Result<Answer, Error> {
@@ -47,12 +51,15 @@ impl Ask {
             ));
         }
         check_path("mountPath", &self.mount_path)?;
-        check_path("drivePath", self.drive_path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/"))?;
+        check_path(
+            "drivePath",
+            self.drive_path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/"),
+        )?;
         for (name, map) in [("uidMap", &self.uid_map), ("gidMap", &self.gid_map)] {
             let number = map.as_deref().filter(|number| !number.is_empty());
-            if number
-                .is_some_and(|number| !number.bytes().all(|b| b.is_ascii_digit()) || number.parse::<u32>().is_err())
-            {
+            if number.is_some_and(|number| {
+                !number.bytes().all(|b| b.is_ascii_digit()) || number.parse::<u32>().is_err()
+            }) {
                 return Err(format!("`{name}` is not the number of a user or group"));
             }
         }
@@ -74,9 +81,15 @@ mod tests {
 
     #[test]
     fn only_what_could_be_mounted_passes() {
-        let check = |value: serde_json::Value| serde_json::from_value::<Ask>(value).unwrap().check().is_ok();
-        assert!(check(json!({"driveName": "data-1", "mountPath": "/mnt/data", "uidMap": "1000", "gidMap": ""})));
-        for (name, path) in [("", "/a"), ("-a", "/a"), ("a b", "/a"), ("a", ""), ("a", "a"), ("a", "/a/../b")] {
+        let check = |value: serde_json::Value| {
+            serde_json::from_value::<Ask>(value).unwrap().check().is_ok()
+        };
+        assert!(check(
+            json!({"driveName": "data-1", "mountPath": "/mnt/data", "uidMap": "1000", "gidMap": ""})
+        ));
+        for (name, path) in
+            [("", "/a"), ("-a", "/a"), ("a b", "/a"), ("a", ""), ("a", "a"), ("a", "/a/../b")]
+        {
             assert!(!check(json!({"driveName": name, "mountPath": path})), "{name} {path}");
         }
         assert!(!check(json!({"driveName": "a".repeat(129), "mountPath": "/a"})));

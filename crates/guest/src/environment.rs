@@ -65,21 +65,30 @@ impl Environment {
 
     /// Takes what a document says. What an earlier one said, and this one does not, goes.
     fn renew(&mut self, document: BTreeMap<String, String>) -> Renewal {
-        let usable =
-            |name: &String, value: &String| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-        let document: BTreeMap<_, _> = document.into_iter().filter(|(name, value)| usable(name, value)).collect();
-        let removed = self.from_document.keys().filter(|name| !document.contains_key(*name)).count();
-        let applied = document.iter().filter(|(name, value)| self.from_document.get(*name) != Some(*value)).count();
+        let usable = |name: &String, value: &String| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        let document: BTreeMap<_, _> =
+            document.into_iter().filter(|(name, value)| usable(name, value)).collect();
+        let removed =
+            self.from_document.keys().filter(|name| !document.contains_key(*name)).count();
+        let applied = document
+            .iter()
+            .filter(|(name, value)| self.from_document.get(*name) != Some(*value))
+            .count();
         self.set_document(document);
         Renewal { applied, removed }
     }
 }
 
-/// Writes the environment where programs find it that do not inherit it. What cannot be written is left out, and the log of
-/// this program says why: the folder has a size of its own, which an environment may exceed.
+/// Writes the environment where programs find it that do not inherit it. What cannot be written is
+/// left out, and the log of this program says why: the folder has a size of its own, which an
+/// environment may exceed.
 pub(crate) fn write_file(guest: &Guest) {
     let Some(path) = &guest.settings.environment_file else { return };
-    if let Err(error) = replace_file(path, &pairs(&guest.environment()), guest.settings.user.as_ref()) {
+    if let Err(error) =
+        replace_file(path, &pairs(&guest.environment()), guest.settings.user.as_ref())
+    {
         let _ = writeln!(io::stderr(), "holm-guest: {} cannot be written: {error}", path.display());
     }
 }
@@ -98,7 +107,8 @@ fn pairs(variables: &Variables) -> Vec<u8> {
 fn replace_file(path: &Path, content: &[u8], user: Option<&User>) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let write = || {
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
         file.write_all(content)?;
         if let Some(user) = user {
             std::os::unix::fs::fchown(&file, Some(user.uid), Some(user.gid))?;
@@ -112,7 +122,9 @@ pub(crate) fn reload(guest: &Guest) -> Result<Answer, Error> {
     let document = read(&guest.settings.metadata)?;
     let Renewal { applied, removed } = guest.environment.lock().renew(document.environment);
     write_file(guest);
-    Answer::json(&json!({"generation": document.generation, "applied": applied, "removed": removed}))
+    Answer::json(
+        &json!({"generation": document.generation, "applied": applied, "removed": removed}),
+    )
 }
 
 fn read(path: &Path) -> Result<Document, Error> {
@@ -122,9 +134,12 @@ fn read(path: &Path) -> Result<Document, Error> {
     })?;
     let mut text = Vec::new();
     let read = file.take(DOCUMENT_BYTES_MAX).read_to_end(&mut text);
-    read.map_err(|error| Error::Internal(format!("failed to read the metadata document: {error}")))?;
+    read.map_err(|error| {
+        Error::Internal(format!("failed to read the metadata document: {error}"))
+    })?;
     // The reason of the parser could quote a secret.
-    serde_json::from_slice(&text).map_err(|_| Error::Internal("the metadata document is not what it should be".into()))
+    serde_json::from_slice(&text)
+        .map_err(|_| Error::Internal("the metadata document is not what it should be".into()))
 }
 
 #[cfg(test)]
@@ -132,7 +147,10 @@ mod tests {
     use super::*;
 
     fn document(text: &str) -> BTreeMap<String, String> {
-        text.split_whitespace().filter_map(|pair| pair.split_once(':')).map(|(a, b)| (a.into(), b.into())).collect()
+        text.split_whitespace()
+            .filter_map(|pair| pair.split_once(':'))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect()
     }
 
     #[test]

@@ -44,7 +44,12 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub(crate) fn new(world: World, mut settings: Settings, reaper: Arc<Reaper>, listener: OwnedFd) -> Self {
+    pub(crate) fn new(
+        world: World,
+        mut settings: Settings,
+        reaper: Arc<Reaper>,
+        listener: OwnedFd,
+    ) -> Self {
         let work = settings.work.take().map(|wanted| Arc::new(Work::new(&world, wanted)));
         Self {
             work,
@@ -71,7 +76,8 @@ impl Guest {
 
     /// Refuses whoever is not the machine as if there were nothing.
     pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
-        let shown = request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
+        let shown =
+            request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
         match &self.settings.secret {
             Some(secret) if shown.ct_eq(secret.as_bytes()).into() => Ok(()),
             _ => Err(Error::NotFound("there is nothing at this path".into())),

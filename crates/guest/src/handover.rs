@@ -1,8 +1,10 @@
-//! Handing all that runs here over to a newer program, which takes the place of this one under the same number.
+//! Handing all that runs here over to a newer program, which takes the place of this one under the
+//! same number.
 //!
-//! Children stay children, since the number of their parent does not change. Descriptors pass through: the listening
-//! socket, where callers wait meanwhile, the pipes of processes and the files of their output. The rest goes as JSON in
-//! a file that has no name, because it holds secrets. Terminals do not pass; their shells are hung up.
+//! Children stay children, since the number of their parent does not change. Descriptors pass
+//! through: the listening socket, where callers wait meanwhile, the pipes of processes and the
+//! files of their output. The rest goes as JSON in a file that has no name, because it holds
+//! secrets. Terminals do not pass; their shells are hung up.
 
 use crate::guest::Guest;
 use crate::processes;
@@ -36,7 +38,8 @@ pub(crate) struct State {
     upgrades: Upgrades,
 }
 
-/// Descriptors that the next program gets. Those that it did not get after all are kept from children again.
+/// Descriptors that the next program gets. Those that it did not get after all are kept from
+/// children again.
 #[derive(Default)]
 pub(crate) struct Carried(Vec<OwnedFd>);
 
@@ -51,7 +54,8 @@ impl Carried {
     }
 }
 
-/// Puts the program at `path` in the place of this one. Answers only if that failed; then all goes on as before.
+/// Puts the program at `path` in the place of this one. Answers only if that failed; then all goes
+/// on as before.
 pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Error {
     guest.reaper.pause();
     let settled = settle(guest).await;
@@ -71,7 +75,8 @@ async fn settle(guest: &Guest) -> io::Result<()> {
     Err(io::Error::other("processes kept ending"))
 }
 
-/// Without a pause from the first descriptor to the last, so that no child is started that would get them too.
+/// Without a pause from the first descriptor to the last, so that no child is started that would
+/// get them too.
 fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()> {
     let mut carried = Carried::default();
     let state = State {
@@ -148,11 +153,16 @@ pub(crate) mod shared_pairs {
     use serde::{Deserializer, Serializer};
     use std::sync::Arc;
 
-    pub(crate) fn serialize<S: Serializer>(map: &Arc<Variables>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        map: &Arc<Variables>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         pairs::serialize(map, serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Variables>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<Variables>, D::Error> {
         pairs::deserialize(deserializer).map(Arc::new)
     }
 }
@@ -167,7 +177,9 @@ pub(crate) mod path {
         path.as_os_str().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PathBuf, D::Error> {
         OsString::deserialize(deserializer).map(PathBuf::from)
     }
 }

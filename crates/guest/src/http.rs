@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 use std::io;
 
-/// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts, which are not.
+/// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts,
+/// which are not.
 pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
 /// Of a body that is refused.
 const PASSED_BY_BYTES_MAX: usize = 32 << 20;
@@ -46,7 +47,8 @@ impl Request {
         }
     }
 
-    /// A request as it would come over the wire, for an operation that is served by way of another one.
+    /// A request as it would come over the wire, for an operation that is served by way of another
+    /// one.
     pub(crate) fn made(method: Method, query: &[(&str, &str)], body: &serde_json::Value) -> Self {
         let body = Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync();
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
@@ -61,7 +63,9 @@ impl Request {
 
     /// A query parameter that is yes or no, in the spelling of any language's client.
     pub(crate) fn query_flag(&self, name: &str) -> Result<Option<bool>, Error> {
-        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else { return Ok(None) };
+        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
         match value.to_ascii_lowercase().as_str() {
             "true" | "1" | "t" => Ok(Some(true)),
             "false" | "0" | "f" => Ok(Some(false)),
@@ -69,9 +73,17 @@ impl Request {
         }
     }
 
-    pub(crate) fn query_number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Error> {
-        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else { return Ok(None) };
-        value.parse().map(Some).map_err(|_| Error::BadRequest(format!("`{name}` is not a number that fits")))
+    pub(crate) fn query_number<N: std::str::FromStr>(
+        &self,
+        name: &str,
+    ) -> Result<Option<N>, Error> {
+        let Some(value) = self.query(name).filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        value
+            .parse()
+            .map(Some)
+            .map_err(|_| Error::BadRequest(format!("`{name}` is not a number that fits")))
     }
 
     pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
@@ -90,13 +102,15 @@ impl Request {
         }
         let mut whole = Vec::new();
         while let Some(frame) = self.body.frame().await {
-            let frame = frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
+            let frame = frame
+                .map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if whole.len() + data.len() > limit {
                 drop(whole);
                 return Err(self.refuse_body(limit).await);
             }
-            // Room is taken in steps: doubling it would take twice as much as the limit for a moment.
+            // Room is taken in steps: doubling it would take twice as much as the limit for a
+            // moment.
             if whole.capacity() - whole.len() < data.len() {
                 whole.reserve_exact(data.len().max(BODY_STEP_BYTES));
             }
@@ -105,7 +119,8 @@ impl Request {
         Ok(whole.into())
     }
 
-    /// Many callers read no answer before they have sent their body, so a little more of it is let pass by.
+    /// Many callers read no answer before they have sent their body, so a little more of it is let
+    /// pass by.
     async fn refuse_body(&mut self, limit: usize) -> Error {
         let mut passed = 0;
         while passed < PASSED_BY_BYTES_MAX {
@@ -120,7 +135,9 @@ impl Request {
     }
 
     /// Like `json`, for operations whose body may be left out.
-    pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(&mut self) -> Result<T, Error> {
+    pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
+        &mut self,
+    ) -> Result<T, Error> {
         let bytes = self.bytes(JSON_BODY_BYTES_MAX).await?;
         if bytes.trim_ascii().is_empty() {
             return Ok(T::default());
@@ -139,7 +156,8 @@ fn object_in<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
         return Err(Error::BadRequest("the body must be a JSON object, such as `{}`".into()));
     }
-    serde_json::from_slice(bytes).map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| Error::BadRequest(format!("invalid JSON: {error}")))
 }
 
 pub(crate) struct Answer {
@@ -149,7 +167,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn new(
+        status: StatusCode,
+        content_type: &'static str,
+        body: impl Into<Bytes>,
+    ) -> Self {
         let body = Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
         Self { status, headers: HeaderMap::new(), body }.with(header::CONTENT_TYPE, content_type)
     }
@@ -167,7 +189,8 @@ impl Answer {
     /// An answer whose body another task goes on writing.
     pub(crate) fn stream(content_type: &'static str) -> (StreamSender, Self) {
         let (sender, body) = Channel::new(STREAM_PIECES_MAX);
-        let answer = Self { status: StatusCode::OK, headers: HeaderMap::new(), body: body.boxed_unsync() };
+        let answer =
+            Self { status: StatusCode::OK, headers: HeaderMap::new(), body: body.boxed_unsync() };
         (sender, answer.with(header::CONTENT_TYPE, content_type))
     }
 

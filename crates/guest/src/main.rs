@@ -1,8 +1,10 @@
-//! The small static program inside each instance: it serves the sandbox API and is the parent of everything that runs.
+//! The small static program inside each instance: it serves the sandbox API and is the parent of
+//! everything that runs.
 //!
-//! It is started in one of two ways. `holm-guest --listen ADDRESS` opens its own socket and prints the address that it
-//! got. With `HOLM_GUEST_FD=3` in the environment it serves the listening socket that is its descriptor 3; then it can
-//! be dialled before it runs. With `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
+//! It is started in one of two ways. `holm-guest --listen ADDRESS` opens its own socket and prints
+//! the address that it got. With `HOLM_GUEST_FD=3` in the environment it serves the listening
+//! socket that is its descriptor 3; then it can be dialled before it runs. With
+//! `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
 
 mod drives;
 mod environment;
@@ -55,7 +57,9 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            let cause = std::error::Error::source(&error)
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
             // Nothing can be done about an error stream that is closed.
             let _ = writeln!(std::io::stderr(), "holm-guest: {error}{cause}");
             ExitCode::FAILURE
@@ -68,7 +72,8 @@ fn run() -> Result<(), Error> {
         let line = upgrade::version_line(env!("CARGO_PKG_VERSION"));
         return writeln!(std::io::stdout(), "{line}").map_err(Error::Start);
     }
-    // Whoever started this program may keep its own files private; what is made in here follows the usual custom.
+    // Whoever started this program may keep its own files private; what is made in here follows the
+    // usual custom.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     let state = State::take().transpose().map_err(Error::Start)?;
     let handed_over = match &state {
@@ -89,7 +94,8 @@ fn run() -> Result<(), Error> {
 
 fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Result<(), Error> {
     listener.set_nonblocking(true).map_err(Error::Listen)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Start)?;
     runtime.block_on(async move {
         let copy = listener.try_clone().map_err(Error::Listen)?;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
@@ -121,17 +127,20 @@ async fn serve_work(
     listener: tokio::net::TcpListener,
 ) -> Result<(), Error> {
     // Whoever is root in here too must not find the secrets of this program in its memory.
-    let hidden = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    let hidden =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     hidden.map_err(|error| Error::Start(error.into()))?;
     tokio::spawn(work::run(guest.clone(), work.clone()));
     serve::run(guest.clone(), listener).await;
     Ok(())
 }
 
-/// Opens the socket that the command line asks for. The address is printed, so that port 0 can be asked for.
+/// Opens the socket that the command line asks for. The address is printed, so that port 0 can be
+/// asked for.
 fn listen() -> Result<TcpListener, Error> {
     let mut arguments = std::env::args().skip(1);
-    let (Some("--listen"), Some(address), None) = (arguments.next().as_deref(), arguments.next(), arguments.next())
+    let (Some("--listen"), Some(address), None) =
+        (arguments.next().as_deref(), arguments.next(), arguments.next())
     else {
         return Err(Error::Usage);
     };

@@ -1,8 +1,9 @@
 //! Requests that this program makes itself, over HTTP or HTTPS.
 //!
-//! They are made from inside of the sandbox, so they reach what any process in it reaches, and nothing more. The
-//! certificates that are trusted are those of the image, or of `SSL_CERT_FILE`. They are read anew for each connection,
-//! because such connections are rare and a sandbox that sleeps should hold nothing for them.
+//! They are made from inside of the sandbox, so they reach what any process in it reaches, and
+//! nothing more. The certificates that are trusted are those of the image, or of `SSL_CERT_FILE`.
+//! They are read anew for each connection, because such connections are rare and a sandbox that
+//! sleeps should hold nothing for them.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
@@ -68,8 +69,10 @@ fn trust() -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
 }
 

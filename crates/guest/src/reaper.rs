@@ -1,6 +1,8 @@
-//! The one place that waits for children: those started here, and the orphans that fall to this program.
+//! The one place that waits for children: those started here, and the orphans that fall to this
+//! program.
 //!
-//! A second waiter would steal exit codes from the first, so nothing else in this program may wait for a process.
+//! A second waiter would steal exit codes from the first, so nothing else in this program may wait
+//! for a process.
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
@@ -32,7 +34,8 @@ pub(crate) struct Started {
 }
 
 impl Reaper {
-    /// Makes this program the parent of orphans, as the first process of a machine is anyway, and begins to reap.
+    /// Makes this program the parent of orphans, as the first process of a machine is anyway, and
+    /// begins to reap.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut children = signal(SignalKind::child())?;
@@ -46,7 +49,8 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a child. The lock is held meanwhile, so that its end cannot be reaped before somebody waits for it.
+    /// Starts a child. The lock is held meanwhile, so that its end cannot be reaped before somebody
+    /// waits for it.
     pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Started> {
         let mut waiting = self.waiting.lock();
         let child = command.spawn()?;
@@ -83,7 +87,10 @@ impl Reaper {
         }
         let mut waiting = self.waiting.lock();
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let (Some(tell), Some(end)) = (waiting.remove(&Pid::as_raw(Some(pid))), end_of(status)) else { continue };
+            let (Some(tell), Some(end)) = (waiting.remove(&Pid::as_raw(Some(pid))), end_of(status))
+            else {
+                continue;
+            };
             // Nobody listens for the end of a process that was forgotten.
             let _ = tell.send(end);
         }
@@ -91,5 +98,8 @@ impl Reaper {
 }
 
 fn end_of(status: WaitStatus) -> Option<End> {
-    status.exit_status().map(End::Exited).or_else(|| status.terminating_signal().map(End::Signalled))
+    status
+        .exit_status()
+        .map(End::Exited)
+        .or_else(|| status.terminating_signal().map(End::Signalled))
 }

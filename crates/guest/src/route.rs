@@ -1,13 +1,15 @@
 //! Which operation a request asks for. The only place that takes a request path apart.
 //!
-//! Paths of files are on the wire in three spellings: `/filesystem/%2Fetc`, `/filesystem//etc` and `/filesystem%2Fetc`
-//! are all the absolute path `/etc`, while `/filesystem/etc` is relative. So the path stays encoded until its prefix is
-//! known, and what follows the prefix is decoded once, to bytes: file names need not be UTF-8.
+//! Paths of files are on the wire in three spellings: `/filesystem/%2Fetc`, `/filesystem//etc` and
+//! `/filesystem%2Fetc` are all the absolute path `/etc`, while `/filesystem/etc` is relative. So
+//! the path stays encoded until its prefix is known, and what follows the prefix is decoded once,
+//! to bytes: file names need not be UTF-8.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// A path as the caller gave it, decoded. It may hold any byte, `..`, double slashes or nothing at all.
+/// A path as the caller gave it, decoded. It may hold any byte, `..`, double slashes or nothing at
+/// all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathArgument(pub(crate) Vec<u8>);
 
@@ -173,7 +175,9 @@ impl Route {
     fn methods(&self) -> Option<&'static [Method]> {
         Some(match self {
             Self::Welcome => return None,
-            Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => &[Method::GET],
+            Self::Health | Self::ProcessLogs(_) | Self::ProcessLogStream(_) | Self::Ports(_) => {
+                &[Method::GET]
+            }
             Self::Terminal | Self::TerminalSocket | Self::Reference | Self::Start => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
@@ -194,7 +198,9 @@ impl Files {
             Self::UploadStart(_) | Self::UploadComplete(_) => &[Method::POST],
             Self::UploadPart(_) | Self::FastApply(_) => &[Method::PUT],
             Self::UploadAbort(_) => &[Method::DELETE],
-            Self::Uploads | Self::UploadParts(_) | Self::Find(_) | Self::Search(_) => &[Method::GET],
+            Self::Uploads | Self::UploadParts(_) | Self::Find(_) | Self::Search(_) => {
+                &[Method::GET]
+            }
             Self::ContentSearch(_) | Self::Watch(_) | Self::Reranking(_) => &[Method::GET],
         }
     }
@@ -221,7 +227,12 @@ mod tests {
 
     #[test]
     fn three_spellings_are_one_absolute_path() {
-        for path in ["/filesystem/%2Ftmp%2Fx", "/filesystem//tmp/x", "/filesystem%2Ftmp/x", "/filesystem%2ftmp%2fx"] {
+        for path in [
+            "/filesystem/%2Ftmp%2Fx",
+            "/filesystem//tmp/x",
+            "/filesystem%2Ftmp/x",
+            "/filesystem%2ftmp%2fx",
+        ] {
             check(Method::GET, path, entry("/tmp/x"));
         }
         check(Method::GET, "/filesystem/tmp/x", entry("tmp/x"));
@@ -243,7 +254,11 @@ mod tests {
         let start = |path: &str| Ok(Route::Files(Files::UploadStart(PathArgument(path.into()))));
         check(Method::POST, "/filesystem-multipart/initiate/%2Ftmp%2Fx", start("/tmp/x"));
         check(Method::POST, "/filesystem-multipart/initiate//tmp/x", start("/tmp/x"));
-        check(Method::PUT, "/filesystem-multipart/u/part", Ok(Route::Files(Files::UploadPart("u".into()))));
+        check(
+            Method::PUT,
+            "/filesystem-multipart/u/part",
+            Ok(Route::Files(Files::UploadPart("u".into()))),
+        );
         check(Method::GET, "/filesystem-multipart", Ok(Route::Files(Files::Uploads)));
         check(Method::GET, "/filesystem-multipart/u/nothing", Err(Miss::Path));
     }

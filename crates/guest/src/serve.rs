@@ -3,7 +3,10 @@
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
-use crate::{drives, environment, files, mcp, network, processes, reference, start, system, terminals, upgrade, work};
+use crate::{
+    drives, environment, files, mcp, network, processes, reference, start, system, terminals,
+    upgrade, work,
+};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -20,7 +23,8 @@ const CONNECTIONS_MAX: usize = 1024;
 const HEADER_BYTES_MAX: usize = 1 << 20;
 /// For the headers of a request, and for the next request on a kept connection.
 const HEADERS_WAIT: Duration = Duration::from_secs(120);
-/// After a failed accept, which is nearly always a lack of descriptors that some connection must give back first.
+/// After a failed accept, which is nearly always a lack of descriptors that some connection must
+/// give back first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
@@ -41,7 +45,8 @@ pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
 }
 
 async fn serve_connection(guest: Arc<Guest>, stream: TcpStream) {
-    // Small answers must not wait for a full packet. It is only speed: a socket that refuses still works.
+    // Small answers must not wait for a full packet. It is only speed: a socket that refuses still
+    // works.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let guest = guest.clone();
@@ -66,7 +71,9 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
         let path = request.uri().path().to_owned();
         let request = Request::new(request.map(BodyExt::boxed_unsync));
         let answer = work::answer(work, &path, &request);
-        return answer.map_or_else(missing, |answer| answer.unwrap_or_else(Error::into_answer)).into_response();
+        return answer
+            .map_or_else(missing, |answer| answer.unwrap_or_else(Error::into_answer))
+            .into_response();
     }
     let route = match route::find(&method, request.uri().path()) {
         Ok(route) => route,
@@ -82,8 +89,8 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     answer.unwrap_or_else(Error::into_answer).into_response()
 }
 
-/// Plain text, unlike all other errors: by that, clients tell an operation that is older than they are from an object that
-/// is not there, and do without the operation.
+/// Plain text, unlike all other errors: by that, clients tell an operation that is older than they
+/// are from an object that is not there, and do without the operation.
 fn missing() -> Answer {
     Answer::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "there is nothing at this path")
 }

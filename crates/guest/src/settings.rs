@@ -13,7 +13,8 @@ use types::work::Orders;
 /// More than any environment that the kernel would pass on, and the most data that work may have.
 const SETTINGS_BYTES_MAX: u64 = (8 << 20) + types::work::DATA_BYTES_MAX as u64;
 
-/// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is left out for them.
+/// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is
+/// left out for them.
 #[derive(Default, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Given {
@@ -43,7 +44,8 @@ pub(crate) struct Settings {
     pub(crate) terminal_disabled: bool,
     /// What the image starts by itself: a program and its arguments, or nothing.
     pub(crate) start: Vec<String>,
-    /// What the machine shows when it hands over something. Without it there is no machine that would.
+    /// What the machine shows when it hands over something. Without it there is no machine that
+    /// would.
     pub(crate) secret: Option<String>,
     /// Where programs that do not inherit the environment find it.
     pub(crate) environment_file: Option<PathBuf>,
@@ -58,7 +60,8 @@ pub(crate) struct Settings {
 pub(crate) struct WantedWork {
     pub(crate) orders: Orders,
     pub(crate) data: Bytes,
-    /// Why it cannot be done, which is told as its result: it is for whoever made the image to mend.
+    /// Why it cannot be done, which is told as its result: it is for whoever made the image to
+    /// mend.
     pub(crate) refused: Option<Error>,
 }
 
@@ -93,28 +96,40 @@ impl Settings {
         // Work is never handed over: an instance with work serves nothing else, and so no upgrade.
         let data = std::mem::take(&mut given.data);
         let mut work = given.work.take().map(|orders| WantedWork { orders, data, refused: None });
-        let mut environment: BTreeMap<OsString, OsString> =
-            std::env::vars_os().filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable())).collect();
+        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os()
+            .filter(|(name, _)| !HandedOver::ALL.iter().any(|one| name == one.variable()))
+            .collect();
         environment.extend(given.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let on =
-            |name: &str| environment.get(&OsString::from(name)).is_some_and(|value| is_on(&value.to_string_lossy()));
+        let on = |name: &str| {
+            environment
+                .get(&OsString::from(name))
+                .is_some_and(|value| is_on(&value.to_string_lossy()))
+        };
         let text = |name: &str| environment.get(&OsString::from(name)).cloned();
         let named = text("BL_SANDBOX_USER").filter(|_| on("BL_SANDBOX_USER_ENABLED"));
-        let user = given.user.clone().or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
-        let user = match (user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose(), &mut work) {
+        let user =
+            given.user.clone().or_else(|| named.map(|name| name.to_string_lossy().into_owned()));
+        let user = match (
+            user.filter(|user| !user.is_empty()).map(|user| find_user(&user)).transpose(),
+            &mut work,
+        ) {
             (Err(error), Some(work)) => {
                 work.refused = Some(error);
                 None
             }
             (found, _) => found?,
         };
-        let workdir =
-            given.workdir.clone().or_else(|| text("WORKDIR").map(PathBuf::from)).unwrap_or_else(|| "/".into());
+        let workdir = given
+            .workdir
+            .clone()
+            .or_else(|| text("WORKDIR").map(PathBuf::from))
+            .unwrap_or_else(|| "/".into());
         Ok(Self {
             workdir,
             user,
             keep_alive_disabled: given.disable_keep_alive || on("BL_DISABLE_KEEPALIVE"),
-            process_logging_disabled: given.disable_process_logging || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
+            process_logging_disabled: given.disable_process_logging
+                || on("SANDBOX_DISABLE_PROCESS_LOGGING"),
             terminal_disabled: on("DISABLE_TERMINAL"),
             start: given.start.clone(),
             secret: given.secret.clone().filter(|secret| !secret.is_empty()),
@@ -158,13 +173,17 @@ fn find_user(wanted: &str) -> Result<User, Error> {
 }
 
 fn user_in(passwd: &str, wanted: &str) -> Option<User> {
-    let (name, group) = wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
-    let known = passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
-        [login, _, uid, gid, _, home, ..] if *login == name || *uid == name => {
-            Some(User { uid: uid.parse().ok()?, gid: gid.parse().ok()?, home: Some(home.into()) })
-        }
-        _ => None,
-    });
+    let (name, group) =
+        wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
+    let known =
+        passwd.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+            [login, _, uid, gid, _, home, ..] if *login == name || *uid == name => Some(User {
+                uid: uid.parse().ok()?,
+                gid: gid.parse().ok()?,
+                home: Some(home.into()),
+            }),
+            _ => None,
+        });
     // An image may name a number that its list of users does not know.
     let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
     match group {
@@ -179,7 +198,8 @@ mod tests {
 
     #[test]
     fn users_are_found_by_name_and_by_number() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
         let ada = User { uid: 1000, gid: 1001, home: Some("/home/ada".into()) };
         assert_eq!(user_in(passwd, "ada"), Some(ada.clone()));
         assert_eq!(user_in(passwd, "1000"), Some(ada.clone()));

@@ -1,6 +1,7 @@
 //! The end: all that runs is asked to end, and killed if it does not within a grace.
 //!
-//! The first process of a machine ignores every signal that it does not listen for, so this one listens.
+//! The first process of a machine ignores every signal that it does not listen for, so this one
+//! listens.
 
 use crate::guest::Guest;
 use crate::processes::Asked as ToProcess;
@@ -21,7 +22,10 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     pub(crate) async fn wait(mut self) {

@@ -13,12 +13,14 @@ use types::guest::START_WATCH;
 #[derive(Default)]
 pub(crate) struct Start(OnceLock<Result<Arc<Process>, String>>);
 
-/// Starts what the image starts by itself. Without it the sandbox still serves, and the machine is told why.
+/// Starts what the image starts by itself. Without it the sandbox still serves, and the machine is
+/// told why.
 pub(crate) fn start(guest: &Arc<Guest>) {
     let Some(plan) = Plan::of_image(guest, &guest.settings.start) else { return };
     let started = guest.processes.start(guest, plan).map_err(|error| error.to_string());
     if let Err(error) = &started {
-        let _ = writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
+        let _ =
+            writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
     }
     // Nothing else starts it.
     let _ = guest.start.0.set(started);

@@ -1,9 +1,10 @@
 //! Upgrading this program where it runs.
 //!
-//! `POST /upgrade` answers at once. Then `{baseUrl}/{version}/holm-guest-{architecture}` is fetched, asked for its version,
-//! and put in the place of this program, with all that runs. Without `baseUrl` the variable `HOLM_GUEST_UPGRADE_URL` is
-//! taken, and without either the machine hands over the program that it has: see `types::guest`. `GET /health` tells how
-//! it goes; an upgrade that fails changes nothing else.
+//! `POST /upgrade` answers at once. Then `{baseUrl}/{version}/holm-guest-{architecture}` is
+//! fetched, asked for its version, and put in the place of this program, with all that runs.
+//! Without `baseUrl` the variable `HOLM_GUEST_UPGRADE_URL` is taken, and without either the machine
+//! hands over the program that it has: see `types::guest`. `GET /health` tells how it goes; an
+//! upgrade that fails changes nothing else.
 
 use crate::guest::Guest;
 use crate::handover;
@@ -160,12 +161,15 @@ pub(crate) fn version_line(version: &str) -> String {
 
 pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
     let ask: Ask = request.json_or_default().await?;
-    let version = ask.version.filter(|version| !version.is_empty()).unwrap_or_else(|| LATEST.into());
+    let version =
+        ask.version.filter(|version| !version.is_empty()).unwrap_or_else(|| LATEST.into());
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+');
-    if version.len() > VERSION_CHARS_MAX || !version.chars().all(plain) || version.starts_with('.') {
+    if version.len() > VERSION_CHARS_MAX || !version.chars().all(plain) || version.starts_with('.')
+    {
         return Err(Error::BadRequest("`version` is not a version".into()));
     }
-    let from_variable = || guest.variable("HOLM_GUEST_UPGRADE_URL").map(|url| url.to_string_lossy().into_owned());
+    let from_variable =
+        || guest.variable("HOLM_GUEST_UPGRADE_URL").map(|url| url.to_string_lossy().into_owned());
     let base = ask.base_url.or_else(from_variable).filter(|url| !url.is_empty());
     if base.as_deref().is_some_and(|base| outside::parse(base).is_err()) {
         return Err(Error::BadRequest("`baseUrl` is not an address of HTTP or HTTPS".into()));
@@ -188,7 +192,9 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
 fn begin(guest: &Guest, version: &str) -> Result<(), Error> {
     let mut upgrades = guest.upgrades.lock();
     if upgrades.last.status == Status::Running {
-        return Err(Error::Conflict("an upgrade is under way: `GET /health` tells how it goes".into()));
+        return Err(Error::Conflict(
+            "an upgrade is under way: `GET /health` tells how it goes".into(),
+        ));
     }
     upgrades.last = Upgrade {
         status: Status::Running,
@@ -212,12 +218,20 @@ fn note(guest: &Guest, change: impl FnOnce(&mut Upgrade)) {
     change(&mut guest.upgrades.lock().last);
 }
 
-async fn upgrade(guest: &Guest, version: &str, source: Source) -> Result<std::convert::Infallible, Failure> {
+async fn upgrade(
+    guest: &Guest,
+    version: &str,
+    source: Source,
+) -> Result<std::convert::Infallible, Failure> {
     note(guest, |last| last.step = Step::Download);
     let fetched = match source {
         Source::Nowhere => return Err(Failure::NoAddress),
         Source::Address(base) => {
-            let url = format!("{}/{version}/holm-guest-{}", base.trim_end_matches('/'), std::env::consts::ARCH);
+            let url = format!(
+                "{}/{version}/holm-guest-{}",
+                base.trim_end_matches('/'),
+                std::env::consts::ARCH
+            );
             note(guest, |last| last.download_url = Some(url.clone()));
             timeout(DOWNLOAD_WAIT, fetch(&url)).await.map_err(|_| Failure::Late)??
         }
@@ -254,7 +268,9 @@ async fn upgrade(guest: &Guest, version: &str, source: Source) -> Result<std::co
 
 /// Fetches a program.
 async fn fetch(url: &str) -> Result<Fetched, Failure> {
-    let request = http::Request::get(url).body(Full::<Bytes>::default()).map_err(|_| outside::Error::Address)?;
+    let request = http::Request::get(url)
+        .body(Full::<Bytes>::default())
+        .map_err(|_| outside::Error::Address)?;
     let response = outside::send(request).await?;
     if response.status() != StatusCode::OK {
         return Err(Failure::Status(response.status()));
@@ -267,15 +283,17 @@ pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answ
     guest.require_machine(&request)?;
     let wanted = guest.program_wanted.end();
     let wanted = wanted.ok_or_else(|| Error::Conflict("no upgrade waits for a program".into()))?;
-    let fetched = Fetched::read(request.into_body()).await.map_err(|failure| Error::BadRequest(failure.to_string()))?;
+    let fetched = Fetched::read(request.into_body())
+        .await
+        .map_err(|failure| Error::BadRequest(failure.to_string()))?;
     // An upgrade that was late has been given up, and its program goes.
     let _ = wanted.send(fetched);
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
 impl Fetched {
-    /// Keeps what comes in a file that can be run. Only this program may look into its folder, so nobody changes what was
-    /// checked.
+    /// Keeps what comes in a file that can be run. Only this program may look into its folder, so
+    /// nobody changes what was checked.
     async fn read<B>(mut body: B) -> Result<Self, Failure>
     where
         B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
@@ -313,9 +331,16 @@ where
 /// Runs a program to hear what it is.
 async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
     let mut command = Command::new(path);
-    command.arg("--version").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Started { mut child, end } =
-        guest.reaper.spawn(&mut command).map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
+    command
+        .arg("--version")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let Started { mut child, end } = guest
+        .reaper
+        .spawn(&mut command)
+        .map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
     let Ok(ended) = timeout(VERSION_WAIT, end).await else {
         if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             // It may just have ended.

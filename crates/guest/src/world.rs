@@ -7,7 +7,10 @@ pub(crate) fn real() -> World {
     World::new(now, fill)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where the time that is passed in comes from")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where the time that is passed in comes from"
+)]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -2,8 +2,8 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, cancel, completion, config, delete, doctor, get, image, keys, login, logout, logs, restore, run,
-    token, up, usage, user, version, workspaces,
+    apply, backup, cancel, completion, config, delete, doctor, get, image, keys, login, logout,
+    logs, restore, run, token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;

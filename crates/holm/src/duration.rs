@@ -55,7 +55,9 @@ mod tests {
     fn a_length_is_a_number_and_a_unit() {
         assert_eq!("90s".parse(), Ok(Span(Duration::from_secs(90))));
         assert_eq!("2w".parse(), Ok(Span(Duration::from_secs(14 * 86_400))));
-        for wrong in ["", "5", "s", "-1s", "1.5h", "1 h", "5y", "999999999999999999999s", "99999999d"] {
+        for wrong in
+            ["", "5", "s", "-1s", "1.5h", "1 h", "5y", "999999999999999999999s", "99999999d"]
+        {
             assert!(wrong.parse::<Span>().is_err(), "{wrong}");
         }
     }

@@ -72,7 +72,9 @@ impl Error {
             Self::Unreachable { .. } => {
                 "check that the server runs (`holm up`) and that --server, HOLM_URL or `holm login` names the right address"
             }
-            Self::NotHolm { .. } => "check the address: it is the one that `holm up` prints, without a path",
+            Self::NotHolm { .. } => {
+                "check the address: it is the one that `holm up` prints, without a path"
+            }
             _ => return None,
         };
         Some(next.to_owned())
@@ -81,7 +83,9 @@ impl Error {
     fn next_after(&self, status: http::StatusCode) -> Option<String> {
         let next = match Exit::of_status(status) {
             Exit::SignIn => "the key or session is not valid any more: run `holm login`",
-            Exit::Forbidden => "ask an admin of the workspace for the right, or switch with `holm workspaces NAME`",
+            Exit::Forbidden => {
+                "ask an admin of the workspace for the right, or switch with `holm workspaces NAME`"
+            }
             Exit::NotFound => "`holm get KIND` lists what is there",
             Exit::Throttled => "wait a moment and repeat the command",
             _ => return None,

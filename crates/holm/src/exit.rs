@@ -1,4 +1,5 @@
-//! How a command ends. Scripts rely on the numbers: docs/command-line.md lists them. Each means one thing.
+//! How a command ends. Scripts rely on the numbers: docs/command-line.md lists them. Each means one
+//! thing.
 
 use std::process::ExitCode;
 

@@ -19,7 +19,8 @@ use std::error::Error as _;
 use std::process::ExitCode;
 use term::Style;
 
-/// Requests and SQLite ask for much memory in small pieces; measured, this is what they wait for least.
+/// Requests and SQLite ask for much memory in small pieces; measured, this is what they wait for
+/// least.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -35,13 +35,19 @@ pub(crate) fn plain(items: &[Value], format: Format) -> String {
 
 /// YAML documents, one for each item, as `holm apply` reads them.
 fn documents(items: &[Value]) -> String {
-    let documents: Vec<_> = items.iter().map(|item| serde_norway::to_string(item).unwrap_or_default()).collect();
+    let documents: Vec<_> =
+        items.iter().map(|item| serde_norway::to_string(item).unwrap_or_default()).collect();
     documents.join("---\n").trim_end().to_owned()
 }
 
 fn table(kind: &Kind, items: &[Value], now: Timestamp) -> String {
     let heading: Vec<_> = kind.columns.iter().map(|column| column.heading.to_owned()).collect();
-    lines(&heading, items.iter().map(|item| kind.columns.iter().map(|column| cell(column, item, now)).collect()))
+    lines(
+        &heading,
+        items
+            .iter()
+            .map(|item| kind.columns.iter().map(|column| cell(column, item, now)).collect()),
+    )
 }
 
 /// Rows below a heading, each column as wide as it needs to be.
@@ -73,8 +79,9 @@ fn shown(form: Form, value: &Value, now: Timestamp) -> Option<String> {
         Form::Count => value.as_array().map(|items| items.len().to_string()),
         Form::Tag => {
             let tags = value.as_array()?;
-            let newest =
-                tags.iter().max_by_key(|tag| tag.get("createdAt").and_then(Value::as_str).unwrap_or_default())?;
+            let newest = tags.iter().max_by_key(|tag| {
+                tag.get("createdAt").and_then(Value::as_str).unwrap_or_default()
+            })?;
             newest.get("name").and_then(Value::as_str).map(str::to_owned)
         }
     }
@@ -92,7 +99,8 @@ pub(crate) fn age(ms: i64) -> String {
 }
 
 pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    const UNITS: [(&str, u64); 4] =
+        [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
         None => format!("{bytes} B"),

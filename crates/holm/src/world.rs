@@ -7,7 +7,10 @@ pub(crate) fn system() -> World {
     World::new(now, fill).with_uptime(uptime_ms)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where the time that is passed in comes from")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where the time that is passed in comes from"
+)]
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
@@ -19,7 +22,8 @@ fn uptime_ms() -> i64 {
     since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000)
 }
 
-/// Keys made without randomness would be known to anybody, so a kernel that gives none ends the process.
+/// Keys made without randomness would be known to anybody, so a kernel that gives none ends the
+/// process.
 fn fill(bytes: &mut [u8]) {
     if getrandom::fill(bytes).is_err() {
         std::process::abort();

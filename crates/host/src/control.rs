@@ -6,7 +6,8 @@ use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
 use crate::leases::Purpose;
 use api::fleet::{
-    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage, Wait, WorkEnd,
+    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage,
+    Wait, WorkEnd,
 };
 use bytes::Bytes;
 use gateway::{Found, Keeper};
@@ -36,11 +37,17 @@ pub struct Control {
 }
 
 impl Control {
-    /// Tells the keeper of the instances that run already. Those with work never sleep, so it need not know them.
+    /// Tells the keeper of the instances that run already. Those with work never sleep, so it need
+    /// not know them.
     pub fn new(host: Host, keeper: Keeper) -> Self {
-        let serves = |view: &&View| runs(&view.state) && host.0.leases.purpose(&view.id) == Purpose::Serve;
+        let serves =
+            |view: &&View| runs(&view.state) && host.0.leases.purpose(&view.id) == Purpose::Serve;
         for view in host.0.node.list().iter().filter(serves) {
-            let found = if matches!(view.state, State::Paused { .. }) { Found::Asleep } else { Found::Awake };
+            let found = if matches!(view.state, State::Paused { .. }) {
+                Found::Asleep
+            } else {
+                Found::Awake
+            };
             keeper.start(view.id.as_str(), found);
         }
         Self { host, keeper }
@@ -97,7 +104,9 @@ impl Machine for Control {
     }
 
     fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(async move { self.keeper.rest(instance).await.map_err(|error| MachineFault(error.to_string())) })
+        Box::pin(async move {
+            self.keeper.rest(instance).await.map_err(|error| MachineFault(error.to_string()))
+        })
     }
 
     fn instances(&self) -> Vec<Seen> {
@@ -117,8 +126,9 @@ impl Machine for Control {
     fn facts(&self) -> Wait<'_, Vec<Fact>> {
         Box::pin(async move {
             loop {
-                let look =
-                    self.host.on_node(|inner| Ok::<_, MachineFault>(inner.node.facts(FACTS_AT_ONCE, FACTS_PATIENCE)));
+                let look = self.host.on_node(|inner| {
+                    Ok::<_, MachineFault>(inner.node.facts(FACTS_AT_ONCE, FACTS_PATIENCE))
+                });
                 match look.await {
                     Ok(facts) if facts.is_empty() => {}
                     facts => return facts.unwrap_or_default().into_iter().map(fact).collect(),
@@ -128,9 +138,9 @@ impl Machine for Control {
     }
 
     fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
-        Box::pin(
-            self.host.on_node(move |inner| inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))),
-        )
+        Box::pin(self.host.on_node(move |inner| {
+            inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))
+        }))
     }
 
     fn attend<'a>(
@@ -157,9 +167,16 @@ impl Machine for Control {
     ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
         Box::pin(async move {
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
-            let answer = self.keeper.call(instance, request.map(Full::new)).await.map_err(|error| fault(&error))?;
+            let answer = self
+                .keeper
+                .call(instance, request.map(Full::new))
+                .await
+                .map_err(|error| fault(&error))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| fault(&*error))?;
+            let body = Limited::new(body, ANSWER_BYTES_MAX)
+                .collect()
+                .await
+                .map_err(|error| fault(&*error))?;
             Ok(http::Response::from_parts(head, body.to_bytes()))
         })
     }

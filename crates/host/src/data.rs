@@ -20,8 +20,10 @@ impl Machine for Host {
 
     fn connect<'a>(&'a self, instance: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
         Box::pin(async move {
-            let id = machine_id(instance).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
-            // Some microseconds: the socket is made inside the network of the instance and used from outside.
+            let id = machine_id(instance)
+                .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+            // Some microseconds: the socket is made inside the network of the instance and used
+            // from outside.
             let socket = self.0.node.socket(&id).map_err(|error| match error {
                 Error::Missing(_) => io::Error::new(io::ErrorKind::NotFound, error),
                 other => io::Error::other(other),

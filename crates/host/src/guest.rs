@@ -1,4 +1,5 @@
-//! What this machine and the guest of an instance say to each other, over the connection that the guest serves.
+//! What this machine and the guest of an instance say to each other, over the connection that the
+//! guest serves.
 
 use crate::Host;
 use crate::instances::machine_id;
@@ -18,7 +19,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
 
-/// Pieces of the program on their way at once, and how large they are: what one hand-over takes of this server's memory.
+/// Pieces of the program on their way at once, and how large they are: what one hand-over takes of
+/// this server's memory.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
 /// For the answer to come after the guest has waited.
@@ -39,8 +41,10 @@ impl Host {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let stream = self.connect(id.as_str(), GUEST_PORT).await?;
-        let request = request.header(header::HOST, "machine").body(body).map_err(io::Error::other)?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        let request =
+            request.header(header::HOST, "machine").body(body).map_err(io::Error::other)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         // It ends with the exchange, whose error is the one that counts.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(io::Error::other)
@@ -50,21 +54,23 @@ impl Host {
         Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id))
     }
 
-    /// Hands over this server's guest program to an instance that asked for it a moment ago. The instance takes it from
-    /// whoever shows its secret, and from nobody else.
+    /// Hands over this server's guest program to an instance that asked for it a moment ago. The
+    /// instance takes it from whoever shows its secret, and from nobody else.
     pub(crate) async fn hand_over_program(&self, instance: &str) -> io::Result<()> {
-        let id = machine_id(instance).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+        let id =
+            machine_id(instance).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
         let (pieces, body) = Channel::new(PIECES);
         let request = self.as_machine(&id, Method::PUT, PROGRAM_PATH);
-        let (_, answer) = tokio::join!(send(&self.0.guest, pieces), self.ask_guest(&id, request, body));
+        let (_, answer) =
+            tokio::join!(send(&self.0.guest, pieces), self.ask_guest(&id, request, body));
         match answer?.status() {
             StatusCode::NO_CONTENT => Ok(()),
             status => Err(io::Error::other(format!("the guest answers {status}"))),
         }
     }
 
-    /// Waits until the program that the image starts by itself has failed, if it does soon after its launch. What cannot be
-    /// asked has not been seen to fail.
+    /// Waits until the program that the image starts by itself has failed, if it does soon after
+    /// its launch. What cannot be asked has not been seen to fail.
     pub(crate) async fn start_failure(&self, instance: &str) -> Option<String> {
         if !self.0.starting.lock().remove(instance) {
             return None;
@@ -74,7 +80,8 @@ impl Host {
         let asked = timeout(START_WATCH + ANSWER_PATIENCE, async {
             let answer = self.ask_guest(&id, request, Empty::<Bytes>::new()).await.ok()?;
             let failed = answer.status() == StatusCode::OK;
-            let text = Limited::new(answer.into_body(), START_FAILURE_BYTES_MAX).collect().await.ok()?;
+            let text =
+                Limited::new(answer.into_body(), START_FAILURE_BYTES_MAX).collect().await.ok()?;
             failed.then(|| String::from_utf8_lossy(&text.to_bytes()).into_owned())
         });
         asked.await.ok().flatten()

@@ -28,7 +28,14 @@ pub(crate) fn fact(fact: node::Fact) -> Fact {
         node::Happened::Destroyed => Happened::Retired,
     };
     let stamp = fact.boot.zip(fact.uptime_ms).map(|(boot, uptime_ms)| Stamp { boot, uptime_ms });
-    Fact { id: fact.id, number: fact.number, at: fact.at, stamp, instance: fact.instance.to_string(), happened }
+    Fact {
+        id: fact.id,
+        number: fact.number,
+        at: fact.at,
+        stamp,
+        instance: fact.instance.to_string(),
+        happened,
+    }
 }
 
 /// Completes "the sandbox …".

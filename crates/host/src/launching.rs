@@ -14,14 +14,16 @@ use types::work::{DATA_BYTES_MAX, Orders};
 
 /// The port of the sandbox API.
 pub(crate) const GUEST_PORT: u16 = 8080;
-/// Where programs of a sandbox find its environment that do not inherit it, as published clients expect. In memory, because
-/// it holds secrets, and so large that no instance is hurt by a full one.
+/// Where programs of a sandbox find its environment that do not inherit it, as published clients
+/// expect. In memory, because it holds secrets, and so large that no instance is hurt by a full
+/// one.
 const ENVIRONMENT_FOLDER: &str = "/var/secrets";
 const ENVIRONMENT_FILE: &str = "/var/secrets/bl-env";
 const ENVIRONMENT_MB: u32 = 1;
 /// Names of images that a message lists.
 const NAMES_MAX: usize = 100;
-/// Output of work that is kept in its instance for whoever follows it: so much of its memory, within these bounds.
+/// Output of work that is kept in its instance for whoever follows it: so much of its memory,
+/// within these bounds.
 const OUTPUT_OF_MEMORY: usize = 16;
 const OUTPUT_BYTES_MIN: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
@@ -40,8 +42,8 @@ impl Host {
         self.on_node(move |inner| inner.start(&launch)).await
     }
 
-    /// Has a registry give the image of a launch to whoever has its credentials, into the room that its workspace has for
-    /// images.
+    /// Has a registry give the image of a launch to whoever has its credentials, into the room that
+    /// its workspace has for images.
     pub(crate) async fn fetch(&self, launch: &Launch) -> Result<String, LaunchFault> {
         let inner = &self.0;
         let name = inner.reference(&launch.image)?;
@@ -65,8 +67,8 @@ impl Host {
 }
 
 impl Inner {
-    /// Whether an image is here for everybody. A name without a registry means an image of this machine and nothing else,
-    /// so that a slip of the pen asks nobody outside.
+    /// Whether an image is here for everybody. A name without a registry means an image of this
+    /// machine and nothing else, so that a slip of the pen asks nobody outside.
     pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
         let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
         match self.images.find_public(&name) {
@@ -107,22 +109,27 @@ impl Inner {
     /// The image of a launch: what the name means for everybody, else what was granted.
     fn image_of(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
         let name = self.reference(&launch.image)?;
-        let public = self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
+        let public =
+            self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
         let granted = || launch.granted.as_ref().and_then(|digest| digest.parse().ok());
         public.or_else(granted).ok_or_else(|| self.unknown(&launch.image).into())
     }
 
     fn start(&self, launch: &Launch) -> Result<(), LaunchFault> {
-        let id = machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
+        let id =
+            machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
         let data_bytes = launch.work.as_ref().map_or(0, |work| work.data.len());
         if data_bytes > DATA_BYTES_MAX {
-            return Err(LaunchFault::Broken(format!("its data has {data_bytes} bytes, more than {DATA_BYTES_MAX}")));
+            return Err(LaunchFault::Broken(format!(
+                "its data has {data_bytes} bytes, more than {DATA_BYTES_MAX}"
+            )));
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
         let digest = self.image_of(launch)?;
         let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
-        let image = self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
+        let image =
+            self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
         if launch.work.is_none() && !image.config.entrypoint.is_empty() {
             self.starting.lock().insert(launch.instance.clone());
@@ -169,12 +176,13 @@ impl Inner {
         }
     }
 
-    /// What the guest is told: the image's environment, under that of the launch, and where to begin or what to do. The data
-    /// of work follows as it is.
+    /// What the guest is told: the image's environment, under that of the launch, and where to
+    /// begin or what to do. The data of work follows as it is.
     fn orders(&self, launch: &Launch, id: &node::Id, image: &Config) -> Vec<u8> {
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        environment.extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        environment
+            .extend(launch.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         if launch.work.is_none() {
             environment.insert("BL_ENV_VAR_PATH", ENVIRONMENT_FILE);
         }
@@ -224,11 +232,18 @@ fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> 
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let memory_bytes = (launch.memory_mb as usize) << 20;
     Orders {
-        command: image.entrypoint.iter().chain(&image.cmd).chain(&work.arguments).cloned().collect(),
+        command: image
+            .entrypoint
+            .iter()
+            .chain(&image.cmd)
+            .chain(&work.arguments)
+            .cloned()
+            .collect(),
         secret,
         timeout_ms: work.timeout.map(ms),
         grace_ms: ms(launch.grace),
-        output_bytes_max: (memory_bytes / OUTPUT_OF_MEMORY).clamp(OUTPUT_BYTES_MIN, OUTPUT_BYTES_MAX),
+        output_bytes_max: (memory_bytes / OUTPUT_OF_MEMORY)
+            .clamp(OUTPUT_BYTES_MIN, OUTPUT_BYTES_MAX),
     }
 }
 
@@ -252,7 +267,9 @@ fn folders(launch: &Launch) -> Vec<node::Scratch> {
 fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials, LaunchFault> {
     let Some(config) = registries else { return Ok(Credentials::None) };
     let read = Credentials::from_docker_config(config.as_bytes(), name);
-    read.map_err(|_| LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned()))
+    read.map_err(|_| {
+        LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned())
+    })
 }
 
 /// An error with all its causes, for whoever has to mend it.

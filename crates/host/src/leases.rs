@@ -1,5 +1,5 @@
-//! Which instance uses which image, so that no image goes while something runs on it, and what the instance is for. On
-//! disk, because instances outlive this program.
+//! Which instance uses which image, so that no image goes while something runs on it, and what the
+//! instance is for. On disk, because instances outlive this program.
 
 use images::{Digest, Image, Lease, Store};
 use node::Id;
@@ -45,18 +45,28 @@ impl Leases {
         let leases = Self { folder: folder.to_owned(), state: Mutex::default() };
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            let id = path.file_name().and_then(|name| name.to_str()).and_then(|name| Id::new(name).ok());
+            let id =
+                path.file_name().and_then(|name| name.to_str()).and_then(|name| Id::new(name).ok());
             let note = fs::read_to_string(&path)?;
             match (id, parse(&note)) {
-                (Some(id), Some((digest, purpose))) if leases.hold(&id, digest, purpose, store)?.is_some() => {}
-                _ => tracing::warn!(path = %path.display(), "an instance runs on an image that is not there any more"),
+                (Some(id), Some((digest, purpose)))
+                    if leases.hold(&id, digest, purpose, store)?.is_some() => {}
+                _ => {
+                    tracing::warn!(path = %path.display(), "an instance runs on an image that is not there any more")
+                }
             }
         }
         Ok(leases)
     }
 
     /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
-    pub(crate) fn take(&self, id: &Id, digest: Digest, purpose: Purpose, store: &Store) -> io::Result<Option<Image>> {
+    pub(crate) fn take(
+        &self,
+        id: &Id,
+        digest: Digest,
+        purpose: Purpose,
+        store: &Store,
+    ) -> io::Result<Option<Image>> {
         let note = match purpose {
             Purpose::Serve => digest.to_string(),
             Purpose::Work => format!("{digest} {WORK}"),
@@ -75,7 +85,13 @@ impl Leases {
         self.state.lock().users.get(id).map_or(Purpose::Serve, |(_, purpose)| *purpose)
     }
 
-    fn hold(&self, id: &Id, digest: Digest, purpose: Purpose, store: &Store) -> io::Result<Option<Image>> {
+    fn hold(
+        &self,
+        id: &Id,
+        digest: Digest,
+        purpose: Purpose,
+        store: &Store,
+    ) -> io::Result<Option<Image>> {
         let mut state = self.state.lock();
         if let Some(used) = state.images.get_mut(&digest) {
             used.lease = used.lease.take().or_else(|| store.lease(&digest));
@@ -92,8 +108,12 @@ impl Leases {
             }
             return Ok(Some(image));
         }
-        let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else { return Ok(None) };
-        state.images.insert(digest, Used { image: image.clone(), instances: 1, lease: Some(lease) });
+        let Some((image, lease)) = store.pin(&digest).map_err(io::Error::other)? else {
+            return Ok(None);
+        };
+        state
+            .images
+            .insert(digest, Used { image: image.clone(), instances: 1, lease: Some(lease) });
         state.users.insert(id.clone(), (digest, purpose));
         Ok(Some(image))
     }
@@ -113,7 +133,8 @@ impl Leases {
 
     /// Gives back what instances held that are not there any more.
     pub(crate) fn keep_only(&self, instances: &HashSet<Id>) {
-        let gone: Vec<Id> = self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
+        let gone: Vec<Id> =
+            self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
         for id in gone {
             self.give_back(&id);
         }

@@ -1,4 +1,5 @@
-//! This machine as the management side and the data plane see it: images, the guest and the node, put together.
+//! This machine as the management side and the data plane see it: images, the guest and the node,
+//! put together.
 //!
 //! ```text
 //! api::fleet::Machine  ◀── Control ──▶ gateway (who is awake)
@@ -7,8 +8,8 @@
 //!                                └──  guest   their first program
 //! ```
 //!
-//! Nothing here decides what should run; it knows how to. The calls of the node block for some milliseconds at most and
-//! run on threads that may.
+//! Nothing here decides what should run; it knows how to. The calls of the node block for some
+//! milliseconds at most and run on threads that may.
 
 mod control;
 mod data;
@@ -50,7 +51,8 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
-    /// Instances whose image starts a program by itself, from their launch until somebody watches it.
+    /// Instances whose image starts a program by itself, from their launch until somebody watches
+    /// it.
     starting: Mutex<HashSet<String>>,
 }
 
@@ -58,12 +60,14 @@ impl Host {
     /// Takes charge of what runs here. Blocks.
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
         let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;
-        let leases = Leases::open(&settings.node.folder.join("images"), &images).map_err(OpenError::Leases)?;
+        let leases = Leases::open(&settings.node.folder.join("images"), &images)
+            .map_err(OpenError::Leases)?;
         let registries = Registries::new(settings.registries_inside);
         let http = registries.client().map_err(OpenError::Http)?;
         let folder = settings.node.folder.clone();
         let disk_mb = node::divided(settings.pulled_mb, settings.node.limits.share_percent);
-        let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max).map_err(OpenError::Pulled)?;
+        let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max)
+            .map_err(OpenError::Pulled)?;
         let node = Node::open(settings.node, world.clone())?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
@@ -82,13 +86,14 @@ impl Host {
         })))
     }
 
-    /// Removes what no name and no instance needs of the images any more. Blocks. While the command line works with
-    /// images, it waits for the next time.
+    /// Removes what no name and no instance needs of the images any more. Blocks. While the command
+    /// line works with images, it waits for the next time.
     pub fn tidy(&self) {
         match self.0.images.collect() {
             Ok(freed) => {
                 tracing::debug!(?freed, "images were tidied");
-                // Images that were removed count for nobody any more, and those that only a workspace has do.
+                // Images that were removed count for nobody any more, and those that only a
+                // workspace has do.
                 self.0.pulled.keep_only(|image| self.0.images.has(image));
             }
             Err(error) => tracing::debug!(%error, "images could not be tidied now"),
@@ -101,7 +106,10 @@ impl Host {
     }
 
     /// Runs something that blocks for a moment.
-    async fn on_node<T, E>(&self, work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    async fn on_node<T, E>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<Interrupted> + Send + 'static,

@@ -1,9 +1,10 @@
-//! Disk for the images that workspaces pull. Each has its share of what there is for all; what came by the command line is the
-//! operator's and counts for nobody.
+//! Disk for the images that workspaces pull. Each has its share of what there is for all; what came
+//! by the command line is the operator's and counts for nobody.
 //!
-//! An image counts for the first workspace that had it pulled, until it is removed from the store. That is noted on disk,
-//! because images outlive this program. How large an image is turns out while it is pulled: meanwhile a workspace holds as much
-//! as the image may become, and its pulls take turns, so that many at once do not take more than one after the other.
+//! An image counts for the first workspace that had it pulled, until it is removed from the store.
+//! That is noted on disk, because images outlive this program. How large an image is turns out
+//! while it is pulled: meanwhile a workspace holds as much as the image may become, and its pulls
+//! take turns, so that many at once do not take more than one after the other.
 
 use admission::{Limits, Permit, Pool, Refused};
 use images::Digest;
@@ -60,7 +61,9 @@ impl Pulled {
         let turn = self.turn(workspace).lock_owned().await;
         let owner = workspace.to_owned();
         let Limits { total, share } = self.pool.limits();
-        let left = share.saturating_sub(self.pool.held_by(&owner)).min(total.saturating_sub(self.pool.held()));
+        let left = share
+            .saturating_sub(self.pool.held_by(&owner))
+            .min(total.saturating_sub(self.pool.held()));
         // Where nothing is left, asking for a little tells whose limit it is.
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
@@ -74,7 +77,13 @@ impl Pulled {
     }
 
     /// Notes what an image takes that has been pulled into this room.
-    pub(crate) fn keep(&self, room: Room, workspace: &str, image: Digest, bytes: u64) -> io::Result<()> {
+    pub(crate) fn keep(
+        &self,
+        room: Room,
+        workspace: &str,
+        image: Digest,
+        bytes: u64,
+    ) -> io::Result<()> {
         let note = Note { workspace: workspace.to_owned(), image };
         let mb = bytes.div_ceil(MIB);
         drop(room);
@@ -93,7 +102,8 @@ impl Pulled {
 
     /// Gives back the room of images that are not there any more.
     pub(crate) fn keep_only(&self, is_here: impl Fn(&Digest) -> bool) {
-        let gone: Vec<Note> = self.kept.lock().keys().filter(|note| !is_here(&note.image)).cloned().collect();
+        let gone: Vec<Note> =
+            self.kept.lock().keys().filter(|note| !is_here(&note.image)).cloned().collect();
         for note in gone {
             if let Err(error) = fs::remove_file(self.folder.join(note.file())) {
                 tracing::warn!(%error, image = %note.image, "the note of a pulled image could not be removed");
@@ -111,7 +121,10 @@ impl Note {
 
     fn of_file(name: &str) -> Option<Self> {
         let (workspace, digest) = name.split_once('.')?;
-        Some(Self { workspace: workspace.to_owned(), image: digest.replacen('-', ":", 1).parse().ok()? })
+        Some(Self {
+            workspace: workspace.to_owned(),
+            image: digest.replacen('-', ":", 1).parse().ok()?,
+        })
     }
 }
 
@@ -164,7 +177,11 @@ mod tests {
     fn what_is_no_note_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("half"), "").unwrap();
-        fs::write(folder.path().join(format!("wsp_a.{}", digest(3).to_string().replace(':', "-"))), "").unwrap();
+        fs::write(
+            folder.path().join(format!("wsp_a.{}", digest(3).to_string().replace(':', "-"))),
+            "",
+        )
+        .unwrap();
         open(folder.path());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

@@ -1,6 +1,7 @@
 //! Which registries may be asked: those of the internet, and those inside that the settings name.
 //!
-//! Users choose the names of images, so without this a name could make this server call what only it can reach.
+//! Users choose the names of images, so without this a name could make this server call what only
+//! it can reach.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
@@ -25,12 +26,17 @@ impl Registries {
         let rule = self.clone();
         let redirects = Policy::custom(move |attempt: Attempt<'_>| {
             let known = attempt.url().host_str().is_some_and(|host| rule.permits(host));
-            if !known || attempt.previous().len() > REDIRECTS_MAX { attempt.stop() } else { attempt.follow() }
+            if !known || attempt.previous().len() > REDIRECTS_MAX {
+                attempt.stop()
+            } else {
+                attempt.follow()
+            }
         });
         reqwest::Client::builder().redirect(redirects).dns_resolver(Arc::new(self.clone())).build()
     }
 
-    /// Whether a host may be asked, as far as its name tells. Names are looked at again when they are resolved.
+    /// Whether a host may be asked, as far as its name tells. Names are looked at again when they
+    /// are resolved.
     pub(crate) fn permits(&self, host: &str) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         self.is_inside(host) || bare.parse::<IpAddr>().map_or(true, is_public)
@@ -47,9 +53,13 @@ impl Resolve for Registries {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let inside = rule.is_inside(name.as_str());
-            let open: Vec<SocketAddr> = found.filter(|address| inside || is_public(address.ip())).collect();
+            let open: Vec<SocketAddr> =
+                found.filter(|address| inside || is_public(address.ip())).collect();
             if open.is_empty() {
-                return Err("the registry is not on the internet; images.inside lists those that may be".into());
+                return Err(
+                    "the registry is not on the internet; images.inside lists those that may be"
+                        .into(),
+                );
             }
             Ok(Box::new(open.into_iter()) as Addrs)
         })
@@ -63,7 +73,9 @@ mod tests {
     #[test]
     fn only_the_internet_and_what_is_named_may_be_asked() {
         let rule = Registries::new(vec!["registry.lan".into(), "10.0.0.7".into()]);
-        for host in ["ghcr.io", "8.8.8.8", "registry.lan", "REGISTRY.lan", "10.0.0.7", "[2606:4700::1]"] {
+        for host in
+            ["ghcr.io", "8.8.8.8", "registry.lan", "REGISTRY.lan", "10.0.0.7", "[2606:4700::1]"]
+        {
             assert!(rule.permits(host), "{host}");
         }
         for host in [

@@ -26,7 +26,9 @@ pub enum OpenError {
     Leases(#[source] io::Error),
     #[error("what is known of pulled images cannot be read")]
     Pulled(#[source] io::Error),
-    #[error("the key with which this machine speaks to the work on it can be neither read nor made")]
+    #[error(
+        "the key with which this machine speaks to the work on it can be neither read nor made"
+    )]
     Key(#[source] io::Error),
     #[error("no client for registries can be made")]
     Http(#[source] reqwest::Error),

@@ -1,7 +1,8 @@
 //! Following the work of an instance, over the connection that its first program serves.
 //!
-//! What runs in the instance could dial the same socket. So the machine shows a secret there, which follows from its own key
-//! and the name of the instance: nothing has to be kept for each, and the next run of this program knows it again.
+//! What runs in the instance could dial the same socket. So the machine shows a secret there, which
+//! follows from its own key and the name of the instance: nothing has to be kept for each, and the
+//! next run of this program knows it again.
 
 use crate::instances::{how_it_ended, machine_id};
 use crate::launching::chain;
@@ -50,7 +51,12 @@ impl Key {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = world.random_bytes();
                 let fresh = path.with_extension("new");
-                let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+                let mut file = File::options()
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .mode(0o600)
+                    .open(&fresh)?;
                 file.write_all(&key)?;
                 file.sync_all()?;
                 fs::rename(fresh, path)?;
@@ -104,7 +110,9 @@ impl Host {
             }
             tries += 1;
             if tries >= TRIES {
-                return Err(MachineFault(format!("the work of `{id}` cannot be followed: {reason}")));
+                return Err(MachineFault(format!(
+                    "the work of `{id}` cannot be followed: {reason}"
+                )));
             }
             sleep(TRY_PAUSE).await;
         }
@@ -122,15 +130,24 @@ impl Host {
     }
 
     /// Reads one stream of output, as far as it goes.
-    async fn follow(&self, id: &Id, from: &mut u64, printed: &mpsc::Sender<Printed>) -> Result<work::End, Broken> {
+    async fn follow(
+        &self,
+        id: &Id,
+        from: &mut u64,
+        printed: &mpsc::Sender<Printed>,
+    ) -> Result<work::End, Broken> {
         let early = |reason: &dyn std::error::Error| Broken::Early(chain(reason));
-        let response = self.ask(id, Method::GET, &format!("{PATH}?from={from}")).await.map_err(Broken::Early)?;
+        let response = self
+            .ask(id, Method::GET, &format!("{PATH}?from={from}"))
+            .await
+            .map_err(Broken::Early)?;
         if response.status() != StatusCode::OK {
             return Err(Broken::Early(format!("it answers {}", response.status())));
         }
         let (mut body, mut frames, mut some) = (response.into_body(), Frames::default(), false);
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| if some { Broken::Late(chain(&error)) } else { early(&error) })?;
+            let frame = frame
+                .map_err(|error| if some { Broken::Late(chain(&error)) } else { early(&error) })?;
             let Ok(data) = frame.into_data() else { continue };
             frames.push(&data);
             while let Some(frame) = frames.take().map_err(|error| early(&error))? {
@@ -138,7 +155,8 @@ impl Host {
                     Frame::Ended(end) => return Ok(end),
                     Frame::Printed { next, at, stream, bytes } => {
                         (*from, some) = (next, true);
-                        let piece = Printed { next, at, stream: stream_of(stream), text: bytes.into() };
+                        let piece =
+                            Printed { next, at, stream: stream_of(stream), text: bytes.into() };
                         // Whoever does not want to hear of it may still wait for the end.
                         let _ = printed.send(piece).await;
                     }
@@ -149,12 +167,15 @@ impl Host {
     }
 
     async fn ask(&self, id: &Id, method: Method, path: &str) -> Result<Response<Incoming>, String> {
-        let request = Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(SECRET_HEADER, self.0.key.secret(id));
         self.ask_guest(id, request, Empty::<Bytes>::new()).await.map_err(|error| chain(&error))
     }
 
-    /// What the instance says of its work, in the light of what the machine knows. That the kernel killed for want of memory
-    /// shows as a signal, or as the code that shells make of it.
+    /// What the instance says of its work, in the light of what the machine knows. That the kernel
+    /// killed for want of memory shows as a signal, or as the code that shells make of it.
     async fn judge(&self, id: Id, end: work::End) -> WorkEnd {
         let killed = matches!(end.how, work::How::Killed(SIGKILL) | work::How::Exited(KILLED_CODE));
         let how = match end.how {
@@ -169,7 +190,8 @@ impl Host {
     }
 
     async fn lacked_memory(&self, id: Id) -> bool {
-        let look = self.on_node(move |inner| Ok::<_, Interrupted>(inner.node.ran_out_of_memory(&id)));
+        let look =
+            self.on_node(move |inner| Ok::<_, Interrupted>(inner.node.ran_out_of_memory(&id)));
         matches!(look.await, Ok(Ok(true)))
     }
 

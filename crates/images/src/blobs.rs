@@ -45,24 +45,45 @@ impl Blobs {
     }
 
     /// Reads a document, which may have come to harm on disk.
-    pub(crate) fn document(&self, what: &'static str, digest: &Digest, bytes_max: u64) -> Result<Vec<u8>, Error> {
+    pub(crate) fn document(
+        &self,
+        what: &'static str,
+        digest: &Digest,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.open_blob(digest)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > bytes_max {
             return Err(Error::Limit { what: "bytes in one document", max: bytes_max });
         }
         let found = Digest::of(&bytes);
-        if found == *digest { Ok(bytes) } else { Err(Error::Digest { what, wanted: *digest, found }) }
+        if found == *digest {
+            Ok(bytes)
+        } else {
+            Err(Error::Digest { what, wanted: *digest, found })
+        }
     }
 
     pub(crate) fn write(&self, scratch: PathBuf, bytes_max: u64) -> Result<Writer, Error> {
         let file = File::create(&scratch).map_err(Error::io("write", &scratch))?;
-        Ok(Writer { file, path: scratch, hasher: Hasher::default(), size: 0, bytes_max, keep: false })
+        Ok(Writer {
+            file,
+            path: scratch,
+            hasher: Hasher::default(),
+            size: 0,
+            bytes_max,
+            keep: false,
+        })
     }
 
-    /// Goes on with a download that was cut, or begins one. What is dropped unfinished is kept for the next time.
-    /// If another process is at the same download, this one is made apart.
-    pub(crate) fn resume(&self, digest: &Digest, bytes_max: u64, scratch: PathBuf) -> Result<Writer, Error> {
+    /// Goes on with a download that was cut, or begins one. What is dropped unfinished is kept for
+    /// the next time. If another process is at the same download, this one is made apart.
+    pub(crate) fn resume(
+        &self,
+        digest: &Digest,
+        bytes_max: u64,
+        scratch: PathBuf,
+    ) -> Result<Writer, Error> {
         let path = self.partial.join(digest.hex());
         let failed = Error::io("write", &path);
         let file = File::options().read(true).append(true).create(true).open(&path);
@@ -118,7 +139,8 @@ impl Blobs {
     }
 }
 
-/// Whether this process may write the file: nobody else does, and it has not got its final name meanwhile.
+/// Whether this process may write the file: nobody else does, and it has not got its final name
+/// meanwhile.
 fn is_ours(file: &File, path: &Path) -> bool {
     let locked = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
     let inode = |data: fs::Metadata| (data.dev(), data.ino());
@@ -142,7 +164,8 @@ impl Write for Hashing {
     }
 }
 
-/// A blob that is being written. Dropped without [`Blobs::finish`] it is gone, unless it is a download.
+/// A blob that is being written. Dropped without [`Blobs::finish`] it is gone, unless it is a
+/// download.
 pub(crate) struct Writer {
     file: File,
     path: PathBuf,
@@ -169,7 +192,10 @@ impl Writer {
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.size + bytes.len() as u64 > self.bytes_max {
-            return Err(io::Error::other(Exceeded { what: "bytes in one blob", max: self.bytes_max }));
+            return Err(io::Error::other(Exceeded {
+                what: "bytes in one blob",
+                max: self.bytes_max,
+            }));
         }
         let written = self.file.write(bytes)?;
         self.hasher.update(&bytes[..written]);

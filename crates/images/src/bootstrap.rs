@@ -19,8 +19,7 @@ pub(crate) const STEPS: usize = 15;
 /// The same for all files that the tool makes, so that the same packages give the same image.
 const SOURCE_DATE_EPOCH: &str = "1700000000";
 /// The tool copies these from this machine.
-const OF_THIS_MACHINE: &str =
-    r#"rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"; : >"$1/etc/resolv.conf"; echo holm >"$1/etc/hostname""#;
+const OF_THIS_MACHINE: &str = r#"rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"; : >"$1/etc/resolv.conf"; echo holm >"$1/etc/hostname""#;
 
 impl Store {
     pub(crate) fn bootstrap(
@@ -36,7 +35,9 @@ impl Store {
         tool.command.arg(format!("--aptopt={}", options.display()));
         tool.command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
         let config = recipe.config.over(&Config::default());
-        let made = run(recipe, kitchen, tool, progress, |archive| self.0.store_rootfs(archive, &config, lease));
+        let made = run(recipe, kitchen, tool, progress, |archive| {
+            self.0.store_rootfs(archive, &config, lease)
+        });
         disk::remove_file(&options)?;
         made
     }
@@ -58,7 +59,8 @@ fn tool(recipe: &Recipe, kitchen: &Kitchen) -> Tool {
 
 /// What this machine's own apt needs to reach its server: a proxy, a certificate.
 pub(crate) fn download_options() -> Vec<u8> {
-    let dump = Command::new("apt-config").args(["dump", "--format", "%f \"%v\";%n", "Acquire"]).output();
+    let dump =
+        Command::new("apt-config").args(["dump", "--format", "%f \"%v\";%n", "Acquire"]).output();
     let mut options = dump.map(|output| output.stdout).unwrap_or_default();
     options.extend_from_slice(b"APT::Install-Recommends \"false\";\n");
     options

@@ -23,9 +23,9 @@ struct Needed {
 }
 
 impl Store {
-    /// Removes all blobs, layers and unfinished downloads that nothing needs. If one image cannot be read, nothing
-    /// is removed, because what it needs is not known. [`Error::InUse`] while another process has the store open:
-    /// nobody here knows what that one holds.
+    /// Removes all blobs, layers and unfinished downloads that nothing needs. If one image cannot
+    /// be read, nothing is removed, because what it needs is not known. [`Error::InUse`] while
+    /// another process has the store open: nobody here knows what that one holds.
     pub fn collect(&self) -> Result<Collected, Error> {
         let parts = &self.0;
         let mut retired = Vec::new();
@@ -41,7 +41,8 @@ impl Store {
             for blob in parts.blobs.partials()?.iter().filter(|blob| !needed.blobs.contains(blob)) {
                 parts.blobs.remove_partial(blob)?;
             }
-            for layer in parts.layers.list()?.iter().filter(|layer| !needed.layers.contains(layer)) {
+            for layer in parts.layers.list()?.iter().filter(|layer| !needed.layers.contains(layer))
+            {
                 let scratch = parts.scratch();
                 collected.bytes += parts.layers.retire(layer, &scratch)?;
                 collected.layers += 1;
@@ -59,7 +60,9 @@ impl Parts {
         let mut needed = Needed::default();
         for held in leases.keys() {
             match held {
-                Held::Image(image) if self.blobs.size(image).is_some() => self.add_image(&mut needed, image)?,
+                Held::Image(image) if self.blobs.size(image).is_some() => {
+                    self.add_image(&mut needed, image)?
+                }
                 // Pinned too late: it is gone, and whoever pinned it is being told so.
                 Held::Image(_) => {}
                 Held::Blob(blob) => drop(needed.blobs.insert(*blob)),

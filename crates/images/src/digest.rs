@@ -113,7 +113,12 @@ mod tests {
     #[test]
     fn other_spellings_are_refused() {
         let known = Digest::of(b"").to_string();
-        for wrong in [known.to_uppercase(), known.replace("256", "512"), known[..70].into(), format!("{known}0")] {
+        for wrong in [
+            known.to_uppercase(),
+            known.replace("256", "512"),
+            known[..70].into(),
+            format!("{known}0"),
+        ] {
             assert_eq!(wrong.parse::<Digest>(), Err(InvalidDigest), "{wrong}");
         }
     }

@@ -32,14 +32,18 @@ pub(crate) fn flush_tree(folder: &Path) -> Result<(), Error> {
 
 pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }
 
 pub(crate) fn remove_tree(path: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path)(error))
+        }
         _ => Ok(()),
     }
 }
@@ -50,7 +54,8 @@ pub(crate) fn digests_in(folder: &Path) -> Result<Vec<crate::Digest>, Error> {
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry.map_err(Error::io("list", folder))?;
-        found.extend(entry.file_name().to_str().and_then(|name| crate::Digest::from_hex(name).ok()));
+        found
+            .extend(entry.file_name().to_str().and_then(|name| crate::Digest::from_hex(name).ok()));
     }
     Ok(found)
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
-use crate::manifest::{self, Descriptor, FULL_NAME_ANNOTATION, Index, NAME_ANNOTATION, OCI_MANIFEST};
+use crate::manifest::{
+    self, Descriptor, FULL_NAME_ANNOTATION, Index, NAME_ANNOTATION, OCI_MANIFEST,
+};
 use crate::reference::Reference;
 use crate::store::Store;
 

@@ -1,5 +1,5 @@
-//! Images on top of others: what a recipe does is done in an overlay over the layers of the image to begin with, and
-//! what it changed becomes one more layer.
+//! Images on top of others: what a recipe does is done in an overlay over the layers of the image
+//! to begin with, and what it changed becomes one more layer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +19,8 @@ use crate::store::{Image, Store};
 use crate::tar::write_difference;
 
 const SCRIPT: &str = include_str!("extend.sh");
-/// What this machine needs to reach registries is of use to the commands of a recipe, but no part of the image.
+/// What this machine needs to reach registries is of use to the commands of a recipe, but no part
+/// of the image.
 const PASSED_ON: [&str; 12] = [
     "http_proxy",
     "https_proxy",
@@ -46,7 +47,8 @@ const CERTIFICATE_VARIABLES: [&str; 7] = [
 ];
 const CERTIFICATES_HERE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const CERTIFICATES_INSIDE: &str = "/run/certificates";
-/// Only while an image is made. `/tmp` is no part of it, and an address of this machine's registry neither.
+/// Only while an image is made. `/tmp` is no part of it, and an address of this machine's registry
+/// neither.
 const WHILE_MADE: [(&str, &str); 7] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("APT_CONFIG", "/run/kitchen/apt.conf"),
@@ -79,13 +81,23 @@ impl Extension<'_> {
         let folder = store.0.scratch();
         let made = self.change(store, &folder, progress).and_then(|()| {
             progress("storing what has changed");
-            Ok(store.0.store_difference(&folder.join("upper"), self.parent, &self.config(), lease)?)
+            Ok(store.0.store_difference(
+                &folder.join("upper"),
+                self.parent,
+                &self.config(),
+                lease,
+            )?)
         });
         disk::remove_tree(&folder)?;
         made
     }
 
-    fn change(&self, store: &Store, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), RecipeError> {
+    fn change(
+        &self,
+        store: &Store,
+        folder: &Path,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<(), RecipeError> {
         for name in ["upper", "work", "root", "kitchen/files"] {
             disk::make_folder(&folder.join(name))?;
         }
@@ -97,8 +109,22 @@ impl Extension<'_> {
         }
         let mut tool = self.kitchen.tool(Path::new("unshare"), "util-linux");
         let command = &mut tool.command;
-        command.args(["--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "/bin/sh", "-c", SCRIPT, "-"]);
-        command.arg(overlay_options(store, self.parent, folder)?).arg(folder.join("root")).arg(&kitchen);
+        command.args([
+            "--mount",
+            "--pid",
+            "--ipc",
+            "--uts",
+            "--fork",
+            "--kill-child",
+            "/bin/sh",
+            "-c",
+            SCRIPT,
+            "-",
+        ]);
+        command
+            .arg(overlay_options(store, self.parent, folder)?)
+            .arg(folder.join("root"))
+            .arg(&kitchen);
         command.current_dir(&store.0.folder).env_clear().envs(Self::environment());
         run(self.recipe, self.kitchen, tool, progress, pass_over)
     }
@@ -112,13 +138,20 @@ impl Extension<'_> {
         }
         for (number, path) in self.recipe.files.keys().enumerate() {
             let path = quoted(path);
-            let _ = writeln!(script, "mkdir -p \"$(dirname {path})\"\ncp /run/kitchen/files/{number} {path}");
+            let _ = writeln!(
+                script,
+                "mkdir -p \"$(dirname {path})\"\ncp /run/kitchen/files/{number} {path}"
+            );
         }
         if !self.recipe.packages.is_empty() {
             let packages = self.recipe.packages.join(" ");
-            let _ =
-                writeln!(script, "echo 'I: installing packages'\napt-get -q update\napt-get -qy install {packages}");
-            script.push_str("apt-get clean\nrm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log\n");
+            let _ = writeln!(
+                script,
+                "echo 'I: installing packages'\napt-get -q update\napt-get -qy install {packages}"
+            );
+            script.push_str(
+                "apt-get clean\nrm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log\n",
+            );
         }
         if !config.workdir.is_empty() {
             let workdir = quoted(&config.workdir);
@@ -127,20 +160,34 @@ impl Extension<'_> {
         for line in &self.recipe.run {
             let first = line.trim().lines().next().unwrap_or_default();
             let step = first.trim_start_matches("# ");
-            let _ = writeln!(script, "printf 'I: %s\\n' {}\n/bin/sh -euc {}", quoted(step), quoted(line));
+            let _ = writeln!(
+                script,
+                "printf 'I: %s\\n' {}\n/bin/sh -euc {}",
+                quoted(step),
+                quoted(line)
+            );
         }
         Ok(script)
     }
 
     /// What the image itself says comes over this, inside.
     fn environment() -> BTreeMap<String, String> {
-        let path = ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned());
+        let path = (
+            "PATH".to_owned(),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+        );
         let mut all = BTreeMap::from([path]);
-        all.extend(PASSED_ON.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))));
+        all.extend(
+            PASSED_ON
+                .iter()
+                .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))),
+        );
         all.extend(WHILE_MADE.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let here = std::env::var("SSL_CERT_FILE").unwrap_or_else(|_| CERTIFICATES_HERE.to_owned());
         if Path::new(&here).is_file() {
-            all.extend(CERTIFICATE_VARIABLES.map(|name| (name.to_owned(), CERTIFICATES_INSIDE.to_owned())));
+            all.extend(
+                CERTIFICATE_VARIABLES.map(|name| (name.to_owned(), CERTIFICATES_INSIDE.to_owned())),
+            );
             all.insert("HOLM_CERTIFICATES".to_owned(), here);
         }
         all
@@ -154,11 +201,19 @@ impl Extension<'_> {
 /// All folders are named from the store's, because a path may hold what divides the options.
 fn overlay_options(store: &Store, parent: &Image, folder: &Path) -> Result<String, Error> {
     let inside = |path: &Path| -> Result<String, Error> {
-        let inside: PathBuf =
-            path.strip_prefix(&store.0.folder).map_err(|error| Error::malformed("store", error))?.into();
+        let inside: PathBuf = path
+            .strip_prefix(&store.0.folder)
+            .map_err(|error| Error::malformed("store", error))?
+            .into();
         Ok(inside.display().to_string())
     };
-    let lower = parent.layers.iter().rev().map(|layer| inside(layer)).collect::<Result<Vec<_>, _>>()?.join(":");
+    let lower = parent
+        .layers
+        .iter()
+        .rev()
+        .map(|layer| inside(layer))
+        .collect::<Result<Vec<_>, _>>()?
+        .join(":");
     let (upper, work) = (inside(&folder.join("upper"))?, inside(&folder.join("work"))?);
     let form = match store.0.settings.overlay {
         Overlay::Trusted => "",
@@ -171,7 +226,9 @@ fn overlay_options(store: &Store, parent: &Image, folder: &Path) -> Result<Strin
 
 fn apt_options() -> Vec<u8> {
     let mut options = download_options();
-    options.extend_from_slice(b"DPkg::Options:: \"--force-unsafe-io\";\nAPT::Sandbox::User \"root\";\n");
+    options.extend_from_slice(
+        b"DPkg::Options:: \"--force-unsafe-io\";\nAPT::Sandbox::User \"root\";\n",
+    );
     options
 }
 
@@ -192,7 +249,13 @@ fn quoted(text: &str) -> String {
 
 impl crate::store::Parts {
     /// Stores what an overlay has collected over an image as that image with one more layer.
-    fn store_difference(&self, upper: &Path, parent: &Image, config: &Config, lease: &Lease) -> Result<Digest, Error> {
+    fn store_difference(
+        &self,
+        upper: &Path,
+        parent: &Image,
+        config: &Config,
+        lease: &Lease,
+    ) -> Result<Digest, Error> {
         let form = self.settings.overlay;
         let layer = self.pack_layer(lease, |archive| write_difference(upper, form, archive))?;
         let (mut manifest, setup) = self.documents(&parent.digest)?;
@@ -211,8 +274,11 @@ mod tests {
 
     #[test]
     fn a_command_stays_one_word() {
-        let output =
-            Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted("it's $HOME `x`"))).output().unwrap();
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!("printf %s {}", quoted("it's $HOME `x`")))
+            .output()
+            .unwrap();
         assert_eq!(output.stdout, b"it's $HOME `x`");
     }
 }

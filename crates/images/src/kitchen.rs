@@ -96,8 +96,8 @@ pub(crate) struct Listened<T> {
 }
 
 impl Store {
-    /// Makes the image of a recipe, and those that it begins with, unless they are there already, and gives it its
-    /// names.
+    /// Makes the image of a recipe, and those that it begins with, unless they are there already,
+    /// and gives it its names.
     pub fn make(
         &self,
         recipe: &Recipe,
@@ -114,7 +114,11 @@ impl Store {
         progress: &mut dyn FnMut(Step<'_>),
         depth: usize,
     ) -> Result<Digest, RecipeError> {
-        let parent = recipe.from.as_ref().map(|from| self.parent(from, kitchen, progress, depth)).transpose()?;
+        let parent = recipe
+            .from
+            .as_ref()
+            .map(|from| self.parent(from, kitchen, progress, depth))
+            .transpose()?;
         let (parent, _lease) = parent.unzip();
         let made = made(recipe, kitchen, parent.as_ref())?;
         let digest = match self.resolve(&made)? {
@@ -142,7 +146,8 @@ impl Store {
         depth: usize,
     ) -> Result<(Image, Lease), RecipeError> {
         let max = DEPTH_MAX as u64;
-        let depth = depth.checked_sub(1).ok_or(Error::Limit { what: "images in each other", max })?;
+        let depth =
+            depth.checked_sub(1).ok_or(Error::Limit { what: "images in each other", max })?;
         let digest = match Recipe::of(from)? {
             Some(recipe) => Some(self.make_deep(&recipe, kitchen, progress, depth)?),
             None => self.resolve(from)?.map(|image| image.digest),
@@ -154,7 +159,10 @@ impl Store {
     /// Images of what the recipe was before: no name but this one keeps them.
     fn forget_others(&self, made: &Reference) -> Result<(), Error> {
         for named in self.0.names.list()? {
-            if is_key(&named.name) && named.name.repository() == made.repository() && named.name != *made {
+            if is_key(&named.name)
+                && named.name.repository() == made.repository()
+                && named.name != *made
+            {
                 self.0.names.remove(&named.name)?;
             }
         }
@@ -185,7 +193,10 @@ impl Store {
 /// The name under which the image of exactly this recipe is kept.
 fn made(recipe: &Recipe, kitchen: &Kitchen, parent: Option<&Image>) -> Result<Reference, Error> {
     let parent = parent.map(|image| image.digest.to_string());
-    let key = Digest::of(&manifest::write("recipe", &(FORM, recipe, kitchen, bootstrap::LEFT_OUT, parent))?);
+    let key = Digest::of(&manifest::write(
+        "recipe",
+        &(FORM, recipe, kitchen, bootstrap::LEFT_OUT, parent),
+    )?);
     let tag = format!("{KEY_TAG}{}", &key.hex()[..16]);
     recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
 }
@@ -195,14 +206,18 @@ pub(crate) fn is_key(name: &Reference) -> bool {
     name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG))
 }
 
-/// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its steps.
+/// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its
+/// steps.
 pub(crate) fn listen<T: Send>(
     child: &mut Child,
     progress: &mut dyn FnMut(&str),
     take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
 ) -> Listened<T> {
     let (Some(output), Some(words)) = (child.stdout.take(), child.stderr.take()) else {
-        return Listened { result: Err(Error::malformed("recipe", "the tool has no output")), last_words: Vec::new() };
+        return Listened {
+            result: Err(Error::malformed("recipe", "the tool has no output")),
+            last_words: Vec::new(),
+        };
     };
     let mut last_words = VecDeque::new();
     let taken = std::thread::scope(|scope| {
@@ -219,7 +234,8 @@ pub(crate) fn listen<T: Send>(
         }
         taking.join()
     });
-    let result = taken.unwrap_or_else(|_| Err(Error::malformed("recipe", "reading the tool's output broke off")));
+    let result = taken
+        .unwrap_or_else(|_| Err(Error::malformed("recipe", "reading the tool's output broke off")));
     Listened { result, last_words: last_words.into() }
 }
 
@@ -232,7 +248,8 @@ pub(crate) fn run<T: Send>(
     take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
 ) -> Result<T, RecipeError> {
     let Tool { mut command, program, package } = tool;
-    let start = |source: io::Error| RecipeError::Start { program: program.clone(), package, source };
+    let start =
+        |source: io::Error| RecipeError::Start { program: program.clone(), package, source };
     let mut child = command.spawn().map_err(start)?;
     let Listened { result, last_words } = listen(&mut child, progress, take);
     match child.wait().map_err(start)?.code() {

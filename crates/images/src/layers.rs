@@ -1,4 +1,5 @@
-//! Unpacked layers, named by the digest of their archive. A layer under its final name is whole and flushed.
+//! Unpacked layers, named by the digest of their archive. A layer under its final name is whole and
+//! flushed.
 //!
 //! ```text
 //! layers/<form>/<digest>/root    what overlayfs mounts
@@ -22,7 +23,8 @@ use crate::unpack;
 
 pub(crate) struct Layers {
     folder: PathBuf,
-    /// One lock for each layer that is being unpacked, so that two images that share it do not both work.
+    /// One lock for each layer that is being unpacked, so that two images that share it do not both
+    /// work.
     busy: Mutex<HashMap<Digest, Arc<Mutex<()>>>>,
 }
 
@@ -47,8 +49,8 @@ impl Layers {
         }
     }
 
-    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed: also to see whether it is this layer,
-    /// when that is not known.
+    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed: also to see
+    /// whether it is this layer, when that is not known.
     pub(crate) fn ensure(
         &self,
         layer: &Digest,
@@ -61,9 +63,12 @@ impl Layers {
         let turn = lock.lock();
         let result = match self.bytes(layer)? {
             Some(bytes) if known => Ok(bytes),
-            Some(bytes) => packed().and_then(|packed| verify(layer, packed, settings)).map(|()| bytes),
+            Some(bytes) => {
+                packed().and_then(|packed| verify(layer, packed, settings)).map(|()| bytes)
+            }
             None => {
-                let done = packed().and_then(|packed| self.unpack(layer, packed, scratch, settings));
+                let done =
+                    packed().and_then(|packed| self.unpack(layer, packed, scratch, settings));
                 disk::remove_tree(scratch)?;
                 done
             }
@@ -73,13 +78,22 @@ impl Layers {
         result
     }
 
-    fn unpack(&self, layer: &Digest, packed: fs::File, scratch: &Path, settings: &Settings) -> Result<u64, Error> {
+    fn unpack(
+        &self,
+        layer: &Digest,
+        packed: fs::File,
+        scratch: &Path,
+        settings: &Settings,
+    ) -> Result<u64, Error> {
         let root = scratch.join("root");
         disk::make_folder(&root)?;
         // Whoever must not see a file is kept out further up; this is the root of an instance.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&root, open).map_err(Error::io("open up", &root))?;
-        let mut hashed = Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
+        let mut hashed = Hashed {
+            inner: packing::unpacked(packed, &settings.limits)?,
+            hasher: Hasher::default(),
+        };
         let bytes = unpack::unpack(&mut hashed, &root, settings)?;
         hashed.require(layer)?;
         let size = scratch.join("bytes");
@@ -106,7 +120,8 @@ impl Layers {
 
 /// Whether a packed layer is the one that it is said to be.
 fn verify(layer: &Digest, packed: fs::File, settings: &Settings) -> Result<(), Error> {
-    let mut hashed = Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
+    let mut hashed =
+        Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
     std::io::copy(&mut hashed, &mut std::io::sink())?;
     hashed.require(layer)
 }
@@ -120,7 +135,11 @@ impl<R> Hashed<R> {
     /// Whether all that was read is this layer.
     fn require(self, layer: &Digest) -> Result<(), Error> {
         let found = self.hasher.finish();
-        if found == *layer { Ok(()) } else { Err(Error::Digest { what: "unpacked layer", wanted: *layer, found }) }
+        if found == *layer {
+            Ok(())
+        } else {
+            Err(Error::Digest { what: "unpacked layer", wanted: *layer, found })
+        }
     }
 }
 

@@ -23,8 +23,8 @@ pub(crate) struct Leases(Arc<Mutex<Counts>>);
 
 /// Keeps an image, or what an import has stored so far, until it is dropped.
 ///
-/// A lease lives in memory. After a restart, whoever runs instances takes theirs again before the first
-/// [`Store::collect`](crate::Store::collect).
+/// A lease lives in memory. After a restart, whoever runs instances takes theirs again before the
+/// first [`Store::collect`](crate::Store::collect).
 #[must_use = "what is leased may be removed as soon as the lease is dropped"]
 pub struct Lease {
     leases: Leases,

@@ -1,9 +1,11 @@
-//! Images on this machine: a content-addressed store of layers, unpacked once and shared, and the ways in and out.
+//! Images on this machine: a content-addressed store of layers, unpacked once and shared, and the
+//! ways in and out.
 //!
 //! - In: OCI layouts, `docker save` archives and plain root filesystems ([`Store::import_folder`],
 //!   [`Store::import_archive`], [`Store::import_rootfs`]).
 //! - From registries: [`Puller::pull`]. Made here: [`Store::make`].
-//! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`] writes a layout.
+//! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`]
+//!   writes a layout.
 //! - [`Store::pin`] keeps what runs; [`Store::collect`] removes what nothing needs.
 //!
 //! ```text
@@ -14,8 +16,9 @@
 //! scratch/<n>/            work in progress of one process; what is left of one that has ended is cleared away
 //! ```
 //!
-//! Whatever has its final name is whole and on disk, so a crash at any moment leaves nothing but `scratch`, a
-//! download to continue, or blobs that the next collection removes. Several processes may have a store open.
+//! Whatever has its final name is whole and on disk, so a crash at any moment leaves nothing but
+//! `scratch`, a download to continue, or blobs that the next collection removes. Several processes
+//! may have a store open.
 
 mod blobs;
 mod bootstrap;

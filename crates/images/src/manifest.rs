@@ -26,13 +26,23 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) platform: Option<Platform>,
-    #[serde(default, deserialize_with = "null_is_empty", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
 impl Descriptor {
     pub(crate) fn new(media_type: &str, digest: Digest, size: u64) -> Self {
-        Self { media_type: media_type.into(), digest, size, platform: None, annotations: BTreeMap::new() }
+        Self {
+            media_type: media_type.into(),
+            digest,
+            size,
+            platform: None,
+            annotations: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn is_index(&self) -> bool {
@@ -79,7 +89,8 @@ impl Index {
         Self { schema_version: 2, media_type: Some(OCI_INDEX.into()), manifests }
     }
 
-    /// The entry for a machine. An entry that names none fits any, but one that names it comes first.
+    /// The entry for a machine. An entry that names none fits any, but one that names it comes
+    /// first.
     pub(crate) fn choose(&self, platform: &Platform) -> Result<&Descriptor, Error> {
         let named = self.manifests.iter().find(|entry| entry.platform.as_ref() == Some(platform));
         named
@@ -179,7 +190,11 @@ impl From<Config> for Process {
             entrypoint: config.entrypoint,
             cmd: config.cmd,
             user: config.user,
-            exposed_ports: config.exposed.into_iter().map(|port| (port, serde_json::json!({}))).collect(),
+            exposed_ports: config
+                .exposed
+                .into_iter()
+                .map(|port| (port, serde_json::json!({})))
+                .collect(),
         }
     }
 }
@@ -196,11 +211,16 @@ impl Setup {
 }
 
 /// Go writes an empty list as `null`.
-fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(input: D) -> Result<T, D::Error> {
+fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    input: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
-pub(crate) fn read<'a, T: Deserialize<'a>>(what: &'static str, bytes: &'a [u8]) -> Result<T, Error> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(
+    what: &'static str,
+    bytes: &'a [u8],
+) -> Result<T, Error> {
     serde_json::from_slice(bytes).map_err(|error| Error::malformed(what, error))
 }
 
@@ -220,8 +240,11 @@ mod tests {
     #[test]
     fn the_entry_for_this_machine_is_chosen() {
         let other = Platform { os: "linux".into(), architecture: "s390x".into() };
-        let index =
-            Index::new(vec![entry(Some(other.clone()), b"1"), entry(None, b"2"), entry(Some(Platform::here()), b"3")]);
+        let index = Index::new(vec![
+            entry(Some(other.clone()), b"1"),
+            entry(None, b"2"),
+            entry(Some(Platform::here()), b"3"),
+        ]);
         assert_eq!(index.choose(&Platform::here()).unwrap().digest, Digest::of(b"3"));
         let only_other = Index::new(vec![entry(Some(other), b"1")]);
         assert!(matches!(only_other.choose(&Platform::here()), Err(Error::NoPlatform(_))));
@@ -232,7 +255,10 @@ mod tests {
         let text = br#"{"config":{"Env":null,"Cmd":null,"ExposedPorts":null,"User":null},"rootfs":{"type":"layers","diff_ids":null}}"#;
         let setup: Setup = read("configuration", text).unwrap();
         assert_eq!(Config::from(setup.config), Config::default());
-        assert!(read::<Setup>("configuration", br#"{"config":null,"rootfs":{"type":"layers"}}"#).is_ok());
+        assert!(
+            read::<Setup>("configuration", br#"{"config":null,"rootfs":{"type":"layers"}}"#)
+                .is_ok()
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Which image a name means. One small file for each name, because names are longer than file names may be.
+//! Which image a name means. One small file for each name, because names are longer than file names
+//! may be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,8 @@ pub(crate) enum Audience {
 }
 
 impl Named {
-    /// Only the operator could bring what has no registry in its name; of the rest nobody knows any more.
+    /// Only the operator could bring what has no registry in its name; of the rest nobody knows any
+    /// more.
     pub(crate) fn is_public(&self) -> bool {
         self.audience.map_or(self.name.host().is_none(), |audience| audience == Audience::Everyone)
     }
@@ -60,8 +62,17 @@ impl Names {
         }
     }
 
-    pub(crate) fn set(&self, name: &Reference, image: Digest, audience: Audience, scratch: &Path) -> Result<(), Error> {
-        let bytes = manifest::write("name", &Named { name: name.clone(), image, audience: Some(audience) })?;
+    pub(crate) fn set(
+        &self,
+        name: &Reference,
+        image: Digest,
+        audience: Audience,
+        scratch: &Path,
+    ) -> Result<(), Error> {
+        let bytes = manifest::write(
+            "name",
+            &Named { name: name.clone(), image, audience: Some(audience) },
+        )?;
         disk::write(&self.path(name), scratch, &bytes)
     }
 

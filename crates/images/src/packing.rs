@@ -33,16 +33,22 @@ impl Packing {
 }
 
 /// The bytes of a packed stream unpacked, never more than the limits allow.
-pub(crate) fn unpacked<'a>(packed: impl Read + 'a, limits: &Limits) -> io::Result<Box<dyn Read + 'a>> {
+pub(crate) fn unpacked<'a>(
+    packed: impl Read + 'a,
+    limits: &Limits,
+) -> io::Result<Box<dyn Read + 'a>> {
     let bytes_in = Rc::new(Cell::new(0));
-    let mut packed = BufReader::with_capacity(BUFFER_BYTES, Counted { inner: packed, count: bytes_in.clone() });
+    let mut packed =
+        BufReader::with_capacity(BUFFER_BYTES, Counted { inner: packed, count: bytes_in.clone() });
     let inner: Box<dyn Read + 'a> = match Packing::of(packed.fill_buf()?) {
         Packing::Plain => Box::new(packed),
         Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
         Packing::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
     };
     // A tar archive is larger than its files by a header for each.
-    let bytes_max = limits.layer_bytes_max.saturating_add(limits.entries_max.saturating_mul(HEADER_BYTES_TYPICAL));
+    let bytes_max = limits
+        .layer_bytes_max
+        .saturating_add(limits.entries_max.saturating_mul(HEADER_BYTES_TYPICAL));
     Ok(Box::new(Bounded { inner, bytes_in, bytes_out: 0, bytes_max, limits: limits.clone() }))
 }
 
@@ -75,11 +81,19 @@ impl<R: Read> Read for Bounded<R> {
         let read = self.inner.read(buffer)?;
         self.bytes_out += read as u64;
         if self.bytes_out > self.bytes_max {
-            return Err(io::Error::other(Exceeded { what: "bytes in one layer", max: self.bytes_max }));
+            return Err(io::Error::other(Exceeded {
+                what: "bytes in one layer",
+                max: self.bytes_max,
+            }));
         }
         let Limits { ratio_max, ratio_free_bytes, .. } = self.limits;
-        if self.bytes_out > ratio_free_bytes && self.bytes_out > self.bytes_in.get().saturating_mul(ratio_max) {
-            return Err(io::Error::other(Exceeded { what: "times its packed size", max: ratio_max }));
+        if self.bytes_out > ratio_free_bytes
+            && self.bytes_out > self.bytes_in.get().saturating_mul(ratio_max)
+        {
+            return Err(io::Error::other(Exceeded {
+                what: "times its packed size",
+                max: ratio_max,
+            }));
         }
         Ok(read)
     }

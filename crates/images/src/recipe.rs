@@ -1,7 +1,7 @@
 //! Recipes: short files that say what an image is made of.
 //!
-//! A recipe begins either with Debian's packages or with another image (`from`), whose layers it shares. Those of the
-//! project are part of the program; what else there is, is read from files.
+//! A recipe begins either with Debian's packages or with another image (`from`), whose layers it
+//! shares. Those of the project are part of the program; what else there is, is read from files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,7 +53,8 @@ const SOURCES: [Source; 8] = [
     },
 ];
 
-/// A recipe and a file beside it are read into memory. Whatever is larger is better fetched by a command of the recipe.
+/// A recipe and a file beside it are read into memory. Whatever is larger is better fetched by a
+/// command of the recipe.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// How an image is made. Whoever writes one decides what runs on this machine as root.
@@ -71,11 +72,12 @@ pub struct Recipe<File = Content> {
     pub from: Option<Reference>,
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Where in the image which file beside the recipe goes: its name as it is written, its content once it is read.
+    /// Where in the image which file beside the recipe goes: its name as it is written, its content
+    /// once it is read.
     #[serde(default = "BTreeMap::new")]
     pub files: BTreeMap<String, File>,
-    /// Shell commands that run inside, as root and with the network, when packages and files are there, in the working
-    /// folder. The first line of each names the step.
+    /// Shell commands that run inside, as root and with the network, when packages and files are
+    /// there, in the working folder. The first line of each names the step.
     #[serde(default)]
     pub run: Vec<String>,
     /// Lies over that of the image to begin with.
@@ -93,7 +95,8 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// Text as text, so that what was made of a recipe before files could be binary is still known as made of it.
+/// Text as text, so that what was made of a recipe before files could be binary is still known as
+/// made of it.
 impl Serialize for Content {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
@@ -119,8 +122,12 @@ pub struct Changes {
     pub exposed: Vec<String>,
 }
 
-/// As before lists could be taken away: none is an empty list. So the empty list has to be something else.
-fn list_or_none<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+/// As before lists could be taken away: none is an empty list. So the empty list has to be
+/// something else.
+fn list_or_none<S: Serializer>(
+    list: &Option<Vec<String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match list {
         None => Vec::<String>::new().serialize(serializer),
         Some(list) if list.is_empty() => serializer.serialize_none(),
@@ -131,7 +138,8 @@ fn list_or_none<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Res
 impl Changes {
     /// What holds when these changes lie over what the image to begin with says.
     pub(crate) fn over(&self, below: &Config) -> Config {
-        let text = |own: &String, below: &String| if own.is_empty() { below.clone() } else { own.clone() };
+        let text =
+            |own: &String, below: &String| if own.is_empty() { below.clone() } else { own.clone() };
         // Arguments of another program mean nothing to this one.
         let cmd_below = if self.entrypoint.is_none() { below.cmd.clone() } else { Vec::new() };
         let mut config = Config {
@@ -143,7 +151,9 @@ impl Changes {
             exposed: below.exposed.clone(),
         };
         config.env.extend(self.env.clone());
-        config.exposed.extend(self.exposed.iter().filter(|port| !below.exposed.contains(port)).cloned());
+        config
+            .exposed
+            .extend(self.exposed.iter().filter(|port| !below.exposed.contains(port)).cloned());
         config
     }
 }
@@ -166,7 +176,8 @@ impl Recipe {
 
     /// Reads a recipe from a file, and the files in the same folder that it names.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let text = String::from_utf8(read_file(path)?).map_err(|error| Error::malformed("recipe", error))?;
+        let text = String::from_utf8(read_file(path)?)
+            .map_err(|error| Error::malformed("recipe", error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::read(&text, |name| read_file(&folder.join(name)))
     }
@@ -186,21 +197,35 @@ impl Recipe {
 impl Recipe<String> {
     fn check(&self) -> Result<(), Error> {
         // Each becomes a word of a command, or a part of an argument in which a comma divides.
-        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-');
-        let is_package = |name: &String| !name.is_empty() && !name.starts_with('-') && name.bytes().all(word);
+        let word = |byte: u8| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-')
+        };
+        let is_package =
+            |name: &String| !name.is_empty() && !name.starts_with('-') && name.bytes().all(word);
         if let Some(name) = self.packages.iter().find(|name| !is_package(name)) {
-            return Err(Error::malformed("recipe", format!("`{name}` is not the name of a package")));
+            return Err(Error::malformed(
+                "recipe",
+                format!("`{name}` is not the name of a package"),
+            ));
         }
-        let is_place =
-            |path: &str| path.starts_with('/') && !path.split('/').skip(1).any(|part| matches!(part, "" | "." | ".."));
+        let is_place = |path: &str| {
+            path.starts_with('/')
+                && !path.split('/').skip(1).any(|part| matches!(part, "" | "." | ".."))
+        };
         if let Some(path) = self.files.keys().find(|path| !is_place(path)) {
-            return Err(Error::malformed("recipe", format!("`{path}` is not a plain path from the root")));
+            return Err(Error::malformed(
+                "recipe",
+                format!("`{path}` is not a plain path from the root"),
+            ));
         }
         match &self.from {
-            None if !self.run.is_empty() || !self.files.is_empty() => {
-                Err(Error::malformed("recipe", "`run` and `files` need an image to begin with: `from`"))
+            None if !self.run.is_empty() || !self.files.is_empty() => Err(Error::malformed(
+                "recipe",
+                "`run` and `files` need an image to begin with: `from`",
+            )),
+            None if self.packages.is_empty() => {
+                Err(Error::malformed("recipe", "it has neither `from` nor `packages`"))
             }
-            None if self.packages.is_empty() => Err(Error::malformed("recipe", "it has neither `from` nor `packages`")),
             _ => Ok(()),
         }
     }
@@ -238,7 +263,10 @@ mod tests {
         let mut names = Vec::new();
         for recipe in Recipe::all().unwrap() {
             assert!(recipe.from.is_none_or(|from| names.contains(&from)), "{}", recipe.name);
-            assert!(!names.contains(&recipe.name) && !recipe.aliases.iter().any(|alias| names.contains(alias)));
+            assert!(
+                !names.contains(&recipe.name)
+                    && !recipe.aliases.iter().any(|alias| names.contains(alias))
+            );
             names.push(recipe.name);
             names.extend(recipe.aliases);
         }
@@ -247,8 +275,11 @@ mod tests {
     #[test]
     fn clients_find_the_images_that_they_ask_for() {
         for name in ["base-image", "node", "py-app", "ts-app", "nextjs", "vite", "jupyter-server"] {
-            let own = if name == "base-image" { "holm/base".to_owned() } else { format!("holm/{name}") };
-            for asked in [&own, &format!("blaxel/{name}"), &format!("docker.io/blaxel/{name}:latest")] {
+            let own =
+                if name == "base-image" { "holm/base".to_owned() } else { format!("holm/{name}") };
+            for asked in
+                [&own, &format!("blaxel/{name}"), &format!("docker.io/blaxel/{name}:latest")]
+            {
                 let recipe = Recipe::of(&asked.parse().unwrap()).unwrap();
                 assert_eq!(recipe.unwrap_or_else(|| panic!("{asked}")).name, own.parse().unwrap());
             }
@@ -264,7 +295,10 @@ mod tests {
         let mut seen = 0;
         for page in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let text = fs::read_to_string(&page).unwrap();
-            for (at, found) in text.match_indices("image").filter(|_| page.extension().is_some_and(|end| end == "md")) {
+            for (at, found) in text
+                .match_indices("image")
+                .filter(|_| page.extension().is_some_and(|end| end == "md"))
+            {
                 let value = text[at + found.len()..].trim_start_matches(['"', ':', ' ', '=']);
                 let name = value.split(|c| !is_part(c)).next().unwrap_or_default();
                 if ["holm/", "blaxel/"].iter().any(|start| name.starts_with(start)) {
@@ -291,9 +325,12 @@ mod tests {
         for wrong in ["name = \"x\"", "name = \"x\"\npackages = [\"a\"]\nrun = [\"true\"]"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-        for wrong in
-            ["other = 1", "files = { a = \"b\" }", "files = { \"/a/../b\" = \"b\" }", "files = { \"/a\" = \"b\" }"]
-        {
+        for wrong in [
+            "other = 1",
+            "files = { a = \"b\" }",
+            "files = { \"/a/../b\" = \"b\" }",
+            "files = { \"/a\" = \"b\" }",
+        ] {
             assert!(read(&format!("{start}{wrong}")).is_err(), "{wrong}");
         }
     }
@@ -302,7 +339,8 @@ mod tests {
     fn files_are_read_from_beside_the_recipe() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("own.toml");
-        fs::write(&path, "name = \"x\"\nfrom = \"y\"\nfiles = { \"/etc/motd\" = \"motd\" }").unwrap();
+        fs::write(&path, "name = \"x\"\nfrom = \"y\"\nfiles = { \"/etc/motd\" = \"motd\" }")
+            .unwrap();
         assert!(Recipe::open(&path).is_err());
         fs::write(folder.path().join("motd"), BINARY).unwrap();
         assert_eq!(Recipe::open(&path).unwrap().files["/etc/motd"], Content(BINARY.into()));
@@ -318,12 +356,15 @@ mod tests {
         assert!(matches!(Recipe::open(&path), Err(Error::Limit { max: FILE_BYTES_MAX, .. })));
     }
 
-    /// Images are kept under a digest of this: text and lists that are there must give what they gave before.
+    /// Images are kept under a digest of this: text and lists that are there must give what they
+    /// gave before.
     #[test]
     fn what_was_made_before_is_still_known() {
-        let text = "name = \"x\"\nfrom = \"y\"\nfiles = { \"/a\" = \"a\" }\n[config]\ncmd = [\"sh\"]";
-        let key =
-            |text: &str, file: &[u8]| serde_json::to_value(Recipe::read(text, |_| Ok(file.to_vec())).unwrap()).unwrap();
+        let text =
+            "name = \"x\"\nfrom = \"y\"\nfiles = { \"/a\" = \"a\" }\n[config]\ncmd = [\"sh\"]";
+        let key = |text: &str, file: &[u8]| {
+            serde_json::to_value(Recipe::read(text, |_| Ok(file.to_vec())).unwrap()).unwrap()
+        };
         let text_key = key(text, b"hello");
         assert_eq!(text_key["files"]["/a"], "hello");
         assert_eq!(text_key["config"]["entrypoint"], serde_json::json!([]));
@@ -334,8 +375,13 @@ mod tests {
 
     #[test]
     fn an_empty_list_takes_away_what_the_image_below_starts() {
-        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let below = Config { entrypoint: words(&["serve"]), cmd: words(&["--port", "1"]), ..Config::default() };
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let below = Config {
+            entrypoint: words(&["serve"]),
+            cmd: words(&["--port", "1"]),
+            ..Config::default()
+        };
         let over = |text: &str| {
             let config = toml::from_str::<Changes>(text).unwrap().over(&below);
             (config.entrypoint, config.cmd)

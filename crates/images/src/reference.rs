@@ -15,7 +15,8 @@ const REPOSITORY_BYTES_MAX: usize = 255;
 const HOST_BYTES_MAX: usize = 255;
 const TAG_BYTES_MAX: usize = 128;
 
-/// The name of an image. Two names are equal when they mean the same image: `docker.io/library/x:latest` is `x`.
+/// The name of an image. Two names are equal when they mean the same image:
+/// `docker.io/library/x:latest` is `x`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference {
@@ -73,9 +74,10 @@ impl FromStr for Reference {
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
         let (rest, digest) = match text.split_once('@') {
-            Some((rest, digest)) => {
-                (rest, Some(digest.parse().map_err(|_| InvalidReference("the digest is not a sha256"))?))
-            }
+            Some((rest, digest)) => (
+                rest,
+                Some(digest.parse().map_err(|_| InvalidReference("the digest is not a sha256"))?),
+            ),
             None => (text, None),
         };
         let (host, rest) = split_host(rest)?;
@@ -102,14 +104,17 @@ fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
     }
     check_host(first)?;
     let host = first.to_ascii_lowercase();
-    let is_default = matches!(host.as_str(), DEFAULT_HOST | "index.docker.io" | "registry-1.docker.io");
+    let is_default =
+        matches!(host.as_str(), DEFAULT_HOST | "index.docker.io" | "registry-1.docker.io");
     Ok(((!is_default).then_some(host), rest))
 }
 
 fn check_host(host: &str) -> Result<(), InvalidReference> {
     let refused = Err(InvalidReference("the host is not one"));
     let (name, port) = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
-        Some(Some((address, port))) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("ipv6", port),
+        Some(Some((address, port))) if address.parse::<std::net::Ipv6Addr>().is_ok() => {
+            ("ipv6", port)
+        }
         Some(_) => return refused,
         None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
     };
@@ -118,10 +123,17 @@ fn check_host(host: &str) -> Result<(), InvalidReference> {
         plain && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
     };
     let port_is_one = match port.strip_prefix(':') {
-        Some(port) => port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0),
+        Some(port) => {
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|port| port > 0)
+        }
         None => port.is_empty(),
     };
-    if host.len() <= HOST_BYTES_MAX && name.split('.').all(label) && port_is_one { Ok(()) } else { refused }
+    if host.len() <= HOST_BYTES_MAX && name.split('.').all(label) && port_is_one {
+        Ok(())
+    } else {
+        refused
+    }
 }
 
 fn check_path(path: &str) -> Result<(), InvalidReference> {
@@ -131,10 +143,13 @@ fn check_path(path: &str) -> Result<(), InvalidReference> {
     if path.split('/').all(is_path_part) {
         return Ok(());
     }
-    Err(InvalidReference("the path is lower-case letters and digits, with single `.`, `_`, `__` or `-` between"))
+    Err(InvalidReference(
+        "the path is lower-case letters and digits, with single `.`, `_`, `__` or `-` between",
+    ))
 }
 
-/// Letters and digits with separators between them: one dot, one or two underscores, or any number of dashes.
+/// Letters and digits with separators between them: one dot, one or two underscores, or any number
+/// of dashes.
 fn is_path_part(part: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = part.as_bytes();
@@ -142,14 +157,18 @@ fn is_path_part(part: &str) -> bool {
     word(*first)
         && word(*last)
         && bytes.split(|byte| word(*byte)).all(|separator| {
-            matches!(separator, b"" | b"." | b"_" | b"__") || separator.iter().all(|byte| *byte == b'-')
+            matches!(separator, b"" | b"." | b"_" | b"__")
+                || separator.iter().all(|byte| *byte == b'-')
         })
 }
 
 fn check_tag(tag: &str) -> Result<(), InvalidReference> {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let first = tag.bytes().next().is_some_and(word);
-    if first && tag.len() <= TAG_BYTES_MAX && tag.bytes().all(|byte| word(byte) || matches!(byte, b'.' | b'-')) {
+    if first
+        && tag.len() <= TAG_BYTES_MAX
+        && tag.bytes().all(|byte| word(byte) || matches!(byte, b'.' | b'-'))
+    {
         return Ok(());
     }
     Err(InvalidReference("the tag is up to 128 letters, digits, `.`, `_` and `-`"))

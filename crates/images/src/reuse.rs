@@ -1,9 +1,10 @@
 //! What a pull may take from the store instead of the registry.
 //!
-//! Layers are shared below, whoever brought them. A registry that lists the digest of a layer does not thereby have it,
-//! and a configuration that names one is not thereby made of it: else whoever learns a digest could have what is behind
-//! it mounted. So for tenants only that is taken from the store which is in images for everybody, or in images of the very
-//! repository that lets them in; the rest the registry has to show.
+//! Layers are shared below, whoever brought them. A registry that lists the digest of a layer does
+//! not thereby have it, and a configuration that names one is not thereby made of it: else whoever
+//! learns a digest could have what is behind it mounted. So for tenants only that is taken from the
+//! store which is in images for everybody, or in images of the very repository that lets them in;
+//! the rest the registry has to show.
 
 use crate::digest::Digest;
 use crate::error::Error;
@@ -33,7 +34,9 @@ impl Reuse {
             let Ok((manifest, setup)) = store.0.documents(&named.image) else { continue };
             blobs.insert(manifest.config.digest);
             blobs.extend(manifest.layers.iter().map(|layer| layer.digest));
-            layers.extend(manifest.layers.iter().map(|layer| layer.digest).zip(setup.rootfs.diff_ids));
+            layers.extend(
+                manifest.layers.iter().map(|layer| layer.digest).zip(setup.rootfs.diff_ids),
+            );
         }
         Ok(Self::Known { blobs, layers })
     }

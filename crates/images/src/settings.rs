@@ -6,7 +6,8 @@ pub struct Settings {
     pub rules: Rules,
 }
 
-/// Bounds on what an image may be. Whoever makes an image is not trusted with this machine's disk and memory.
+/// Bounds on what an image may be. Whoever makes an image is not trusted with this machine's disk
+/// and memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// One layer or other blob as it is stored and sent.
@@ -94,7 +95,8 @@ pub enum Devices {
 /// What to do with set-user-id and set-group-id programs and file capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Privileges {
-    /// Instances run with `no_new_privs`, which makes them useless inside; outside they could only harm.
+    /// Instances run with `no_new_privs`, which makes them useless inside; outside they could only
+    /// harm.
     #[default]
     Drop,
     Keep,

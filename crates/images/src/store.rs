@@ -21,8 +21,8 @@ use crate::reuse::Reuse;
 use crate::settings::Settings;
 use crate::workshop::Workshop;
 
-/// All images of this machine. Clones are the same store, and other processes may have it open too. All of it
-/// blocks: call it from threads that may.
+/// All images of this machine. Clones are the same store, and other processes may have it open too.
+/// All of it blocks: call it from threads that may.
 #[derive(Clone)]
 pub struct Store(pub(crate) Arc<Parts>);
 
@@ -58,13 +58,16 @@ pub struct Listed {
 }
 
 impl Store {
-    /// Opens the store in `folder`, which is made if it is missing, and clears away what a crash has left.
+    /// Opens the store in `folder`, which is made if it is missing, and clears away what a crash
+    /// has left.
     pub fn open(folder: &Path, settings: Settings) -> Result<Self, Error> {
         disk::make_folder(folder)?;
         // Programs that work on it do so from other places.
         let folder = &folder.canonicalize().map_err(Error::io("find", folder))?;
-        // Files in layers have owners and modes of their own that mean nothing to the users of this machine.
-        std::fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(Error::io("close off", folder))?;
+        // Files in layers have owners and modes of their own that mean nothing to the users of this
+        // machine.
+        std::fs::set_permissions(folder, Permissions::from_mode(0o700))
+            .map_err(Error::io("close off", folder))?;
         Ok(Self(Arc::new(Parts {
             blobs: Blobs::open(folder)?,
             layers: Layers::open(folder, &settings)?,
@@ -82,7 +85,8 @@ impl Store {
         self.find(name)?.map(|digest| self.image(digest)).transpose()
     }
 
-    /// Which image a name means now. Cheaper than [`Store::resolve`], for those who know the image itself already.
+    /// Which image a name means now. Cheaper than [`Store::resolve`], for those who know the image
+    /// itself already.
     pub fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
         self.find_among(name, |_| true)
     }
@@ -92,13 +96,18 @@ impl Store {
         self.find_among(name, Named::is_public)
     }
 
-    fn find_among(&self, name: &Reference, counts: impl Fn(&Named) -> bool) -> Result<Option<Digest>, Error> {
+    fn find_among(
+        &self,
+        name: &Reference,
+        counts: impl Fn(&Named) -> bool,
+    ) -> Result<Option<Digest>, Error> {
         if let Some(named) = self.0.names.find(name)?.filter(&counts) {
             return Ok(Some(named.image));
         }
         let Some(wanted) = name.digest() else { return Ok(None) };
         let mut names = self.0.names.list()?.into_iter();
-        let same = |named: &Named| named.image == *wanted && named.name.repository() == name.repository();
+        let same =
+            |named: &Named| named.image == *wanted && named.name.repository() == name.repository();
         Ok(names.find(|named| same(named) && counts(named)).map(|named| named.image))
     }
 
@@ -113,13 +122,15 @@ impl Store {
         self.0.blobs.size(image).is_some()
     }
 
-    /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is gone already.
+    /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is
+    /// gone already.
     pub fn pin(&self, digest: &Digest) -> Result<Option<(Image, Lease)>, Error> {
         let Some(lease) = self.lease(digest) else { return Ok(None) };
         Ok(Some((self.image(*digest)?, lease)))
     }
 
-    /// As [`Store::pin`], for those who know the image itself already: it is what its digest says, as long as it is there.
+    /// As [`Store::pin`], for those who know the image itself already: it is what its digest says,
+    /// as long as it is there.
     pub fn lease(&self, digest: &Digest) -> Option<Lease> {
         let lease = self.0.leases.take();
         lease.hold(Held::Image(*digest));
@@ -135,7 +146,9 @@ impl Store {
         }
         names
             .into_iter()
-            .map(|(digest, names)| Ok(Listed { digest, names, size_bytes: self.image(digest)?.size_bytes }))
+            .map(|(digest, names)| {
+                Ok(Listed { digest, names, size_bytes: self.image(digest)?.size_bytes })
+            })
             .collect()
     }
 
@@ -157,7 +170,8 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes a name. What no name and no lease needs any more goes with the next [`Store::collect`].
+    /// Removes a name. What no name and no lease needs any more goes with the next
+    /// [`Store::collect`].
     pub fn remove(&self, name: &Reference) -> Result<bool, Error> {
         let existed = self.0.names.find(name)?.is_some();
         self.0.names.remove(name)?;
@@ -182,9 +196,15 @@ impl Store {
         let mut sizes = BTreeMap::new();
         for layer in &setup.rootfs.diff_ids {
             let bytes = self.0.layers.bytes(layer)?;
-            sizes.insert(*layer, bytes.ok_or_else(|| Error::malformed("image", format!("layer {layer} is missing")))?);
+            sizes.insert(
+                *layer,
+                bytes.ok_or_else(|| {
+                    Error::malformed("image", format!("layer {layer} is missing"))
+                })?,
+            );
             let root = self.0.layers.root(layer);
-            // Overlayfs refuses a layer twice. The higher one covers all of the lower one, whatever is between.
+            // Overlayfs refuses a layer twice. The higher one covers all of the lower one, whatever
+            // is between.
             layers.retain(|lower| *lower != root);
             layers.push(root);
         }
@@ -196,9 +216,12 @@ impl Parts {
     /// The manifest and the configuration of a stored image.
     pub(crate) fn documents(&self, image: &Digest) -> Result<(Manifest, Setup), Error> {
         let bytes_max = self.settings.limits.document_bytes_max;
-        let found: Manifest = manifest::read("manifest", &self.blobs.document("manifest", image, bytes_max)?)?;
-        let setup =
-            manifest::read("configuration", &self.blobs.document("configuration", &found.config.digest, bytes_max)?)?;
+        let found: Manifest =
+            manifest::read("manifest", &self.blobs.document("manifest", image, bytes_max)?)?;
+        let setup = manifest::read(
+            "configuration",
+            &self.blobs.document("configuration", &found.config.digest, bytes_max)?,
+        )?;
         Ok((found, setup))
     }
 
@@ -212,8 +235,8 @@ impl Parts {
         self.names.set(name, image, Audience::Everyone, &self.scratch())
     }
 
-    /// Keeps an image that a tenant has pulled, for those who are granted it. The name is that of its content: tags move,
-    /// and what one tenant was shown must not change what another runs.
+    /// Keeps an image that a tenant has pulled, for those who are granted it. The name is that of
+    /// its content: tags move, and what one tenant was shown must not change what another runs.
     pub(crate) fn keep_granted(&self, name: &Reference, image: Digest) -> Result<(), Error> {
         let name = name.at(image);
         match self.names.find(&name)? {
@@ -227,8 +250,8 @@ impl Parts {
         self.unpack_within(image, lease, &Reuse::All, u64::MAX).map(drop)
     }
 
-    /// The same for an image that may have so many bytes; says how many it has. What is unpacked already is looked at again
-    /// where `reuse` does not know it.
+    /// The same for an image that may have so many bytes; says how many it has. What is unpacked
+    /// already is looked at again where `reuse` does not know it.
     pub(crate) fn unpack_within(
         &self,
         image: &Digest,
@@ -244,7 +267,13 @@ impl Parts {
             lease.hold(Held::Layer(*layer));
             let open = || self.blobs.open_blob(&packed.digest);
             let known = reuse.layer(&packed.digest, layer);
-            bytes = bytes.saturating_add(self.layers.ensure(layer, open, known, &self.scratch(), &self.settings)?);
+            bytes = bytes.saturating_add(self.layers.ensure(
+                layer,
+                open,
+                known,
+                &self.scratch(),
+                &self.settings,
+            )?);
             if bytes > max {
                 return Err(Error::Limit { what: "bytes in all layers", max });
             }
@@ -256,7 +285,10 @@ impl Parts {
 /// Refuses what could not run here.
 pub(crate) fn check(manifest: &Manifest, setup: &Setup, layers_max: usize) -> Result<(), Error> {
     if manifest.layers.len() != setup.rootfs.diff_ids.len() {
-        return Err(Error::malformed("image", "manifest and configuration name different numbers of layers"));
+        return Err(Error::malformed(
+            "image",
+            "manifest and configuration name different numbers of layers",
+        ));
     }
     if manifest.layers.len() > layers_max {
         return Err(Error::Limit { what: "layers", max: layers_max as u64 });

@@ -1,4 +1,5 @@
-//! Where one user of the store works, while others may use the same store: the server, the command line.
+//! Where one user of the store works, while others may use the same store: the server, the command
+//! line.
 //!
 //! ```text
 //! lock                     taken to enter, and by whoever collects for as long as that takes
@@ -6,7 +7,8 @@
 //! scratch/<name>/<number>  work in progress
 //! ```
 //!
-//! What is stored but not named yet is known to its own process only, so nothing is collected while others work.
+//! What is stored but not named yet is known to its own process only, so nothing is collected while
+//! others work.
 
 use std::fs::{self, File};
 use std::io;
@@ -87,7 +89,9 @@ fn is_in_use(workshop: &Path) -> Result<bool, Error> {
     let path = workshop.join("lock");
     let file = match File::open(&path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             return Ok(false);
         }
         Err(error) => return Err(Error::io("open", &path)(error)),

@@ -20,7 +20,8 @@ impl Hooks for Callbacks {
     }
 }
 
-/// The status by which an execution is told as an answer: 200 when it succeeded, 500 when it did not.
+/// The status by which an execution is told as an answer: 200 when it succeeded, 500 when it did
+/// not.
 pub fn status_code(execution: &Execution) -> u16 {
     match rules::status(execution) {
         JobExecutionStatus::Succeeded => 200,

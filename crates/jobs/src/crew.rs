@@ -11,7 +11,8 @@ use types::ids::ExecutionId;
 /// An answer that takes a while.
 pub type Running<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// One try at one task. As text it is also the name of the instance that runs it, and no other instance ever has it.
+/// One try at one task. As text it is also the name of the instance that runs it, and no other
+/// instance ever has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttemptId {
     pub execution: ExecutionId,
@@ -26,11 +27,13 @@ pub trait Crew<A>: Send + Sync + 'static {
     /// The same at every start of this program on this machine, and no other machine's.
     fn name(&self) -> &str;
 
-    /// Runs an attempt to its end, or goes on with one that an earlier run of this program began. What is left of it
-    /// stays until it is [abandoned](Self::abandon), so that its outcome can be had again after a crash.
+    /// Runs an attempt to its end, or goes on with one that an earlier run of this program began.
+    /// What is left of it stays until it is [abandoned](Self::abandon), so that its outcome can be
+    /// had again after a crash.
     fn run<'a>(&'a self, id: &'a AttemptId, attempt: A) -> Running<'a, Outcome>;
 
-    /// Removes all of an attempt, and ends it at once if it still runs. Without it there is nothing to do.
+    /// Removes all of an attempt, and ends it at once if it still runs. Without it there is nothing
+    /// to do.
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()>;
 
     /// The attempts that are on this machine, also those that have ended.

@@ -1,8 +1,10 @@
-//! What the clock has to do about the cron triggers of a job: a pure function of triggers, marks and time.
+//! What the clock has to do about the cron triggers of a job: a pure function of triggers, marks
+//! and time.
 //!
-//! A mark says until when everything was seen to. Of several times that were missed, only the newest is made up for. A clock
-//! that is set back finds its marks ahead and fires nothing twice; where they are so far ahead that the clock must have
-//! been wrong when they were made, they begin anew.
+//! A mark says until when everything was seen to. Of several times that were missed, only the
+//! newest is made up for. A clock that is set back finds its marks ahead and fires nothing twice;
+//! where they are so far ahead that the clock must have been wrong when they were made, they begin
+//! anew.
 
 use store::cron::Mark;
 use types::parts::{Cron, Trigger};
@@ -45,7 +47,8 @@ impl Timed {
     }
 }
 
-/// `changed_at` is when the job was last written: from then on a trigger without a mark, or with another line, counts.
+/// `changed_at` is when the job was last written: from then on a trigger without a mark, or with
+/// another line, counts.
 pub fn steps(timed: &[Timed], marks: &[Mark], changed_at: Timestamp, now: Timestamp) -> Steps {
     let mut steps = Steps::default();
     for one in timed {
@@ -55,7 +58,11 @@ pub fn steps(timed: &[Timed], marks: &[Mark], changed_at: Timestamp, now: Timest
         let due = one.cron.latest_until(now).filter(|due| *due > start);
         let handled_at = due.unwrap_or(start);
         if old.is_none_or(|mark| mark.handled_at != handled_at) {
-            steps.moved.push(Mark { trigger: one.trigger.clone(), line: one.line.clone(), handled_at });
+            steps.moved.push(Mark {
+                trigger: one.trigger.clone(),
+                line: one.line.clone(),
+                handled_at,
+            });
         }
         steps.due.extend(due.map(|at| Due { trigger: one.trigger.clone(), at }));
         steps.next = steps.next.into_iter().chain(one.cron.next_after(handled_at)).min();
@@ -66,9 +73,11 @@ pub fn steps(timed: &[Timed], marks: &[Mark], changed_at: Timestamp, now: Timest
 }
 
 impl Due {
-    /// How callers know the execution that it starts: the time that was due, and something that makes it one of its own.
+    /// How callers know the execution that it starts: the time that was due, and something that
+    /// makes it one of its own.
     pub fn execution_name(&self, world: &World) -> String {
-        let digits: String = self.at.to_string().chars().filter(char::is_ascii_digit).take(12).collect();
+        let digits: String =
+            self.at.to_string().chars().filter(char::is_ascii_digit).take(12).collect();
         format!("cron-{digits}-{}", world.random_text(8))
     }
 }
@@ -101,7 +110,8 @@ mod tests {
         }
 
         fn look(&mut self, now_ms: i64) -> Steps {
-            let steps = steps(&self.timed, &self.marks, self.changed_at, Timestamp::from_ms(now_ms));
+            let steps =
+                steps(&self.timed, &self.marks, self.changed_at, Timestamp::from_ms(now_ms));
             self.marks.retain(|mark| !steps.removed.contains(&mark.trigger));
             for moved in &steps.moved {
                 self.marks.retain(|mark| mark.trigger != moved.trigger);

@@ -6,18 +6,21 @@
 //!                    └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! So a commit is shared by as many tasks as ended meanwhile. An attempt is removed from the machine after its outcome is
-//! durable, and keeps its slot until then.
+//! So a commit is shared by as many tasks as ended meanwhile. An attempt is removed from the
+//! machine after its outcome is durable, and keeps its slot until then.
 //!
 //! # The lease
 //!
-//! A machine holds its tasks by one row, which it renews with each heartbeat. Others watch whether that row changes: when it
-//! did not for as long as a lease lasts, by the watcher's own clock that never jumps, they take the row away and the tasks
-//! with it, which are lost. A machine that could not renew ends its tasks by its own clock when three quarters of the lease
-//! have passed since it last began to. So the clocks of machines need not agree, and only must not run at different speeds.
+//! A machine holds its tasks by one row, which it renews with each heartbeat. Others watch whether
+//! that row changes: when it did not for as long as a lease lasts, by the watcher's own clock that
+//! never jumps, they take the row away and the tasks with it, which are lost. A machine that could
+//! not renew ends its tasks by its own clock when three quarters of the lease have passed since it
+//! last began to. So the clocks of machines need not agree, and only must not run at different
+//! speeds.
 //!
-//! A machine whose program was killed cannot end anything: its instances go on, and when the program is not back within the
-//! lease, others begin the same tasks anew. What a task does may so be done twice; its result is accepted once.
+//! A machine whose program was killed cannot end anything: its instances go on, and when the
+//! program is not back within the lease, others begin the same tasks anew. What a task does may so
+//! be done twice; its result is accepted once.
 
 mod lease;
 mod orders;
@@ -48,8 +51,14 @@ const QUIET: Duration = Duration::from_millis(50);
 /// More tasks than a machine ever holds.
 const HELD_MAX: i64 = 1_000_000;
 
-/// Takes and runs tasks until the end begins. What runs then is left to go on, and found again at the next start.
-pub async fn run<C: Crew<Assignment>>(store: Store, queue: Queue, crew: Arc<C>, ending: CancellationToken) {
+/// Takes and runs tasks until the end begins. What runs then is left to go on, and found again at
+/// the next start.
+pub async fn run<C: Crew<Assignment>>(
+    store: Store,
+    queue: Queue,
+    crew: Arc<C>,
+    ending: CancellationToken,
+) {
     let mut dispatcher = Dispatcher::new(store, queue, crew);
     ending.run_until_cancelled(dispatcher.begin()).await;
     while ending.run_until_cancelled(dispatcher.wait()).await.is_some() {
@@ -122,12 +131,15 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Goes on with what an earlier run of this program has left, as far as it is still this machine's.
+    /// Goes on with what an earlier run of this program has left, as far as it is still this
+    /// machine's.
     async fn begin(&mut self) {
         let held = loop {
             match self.held().await {
                 Ok(held) => break held,
-                Err(error) => tracing::error!(%error, "the tasks of this machine cannot be read; trying again"),
+                Err(error) => {
+                    tracing::error!(%error, "the tasks of this machine cannot be read; trying again")
+                }
             }
             tokio::time::sleep(RETRY_AFTER).await;
         };
@@ -150,8 +162,8 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
     }
 
-    /// Ends what is this machine's no more: its workspace is gone, or its lease was. And gives back what it holds by the
-    /// rows alone: a commit whose answer was lost.
+    /// Ends what is this machine's no more: its workspace is gone, or its lease was. And gives back
+    /// what it holds by the rows alone: a commit whose answer was lost.
     async fn compare(&mut self) -> Result<(), Error> {
         let mut held = self.held().await?;
         let taken = |(id, mine): (&AttemptId, &Mine)| {
@@ -159,8 +171,10 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         };
         for id in self.mine.iter().filter_map(taken).collect::<Vec<_>>() {
             tracing::warn!(attempt = %id, "a task is not this machine's any more; it is ended");
-            if let Some(Stage::Running(run)) =
-                self.mine.get_mut(&id).map(|mine| std::mem::replace(&mut mine.stage, Stage::Leaving))
+            if let Some(Stage::Running(run)) = self
+                .mine
+                .get_mut(&id)
+                .map(|mine| std::mem::replace(&mut mine.stage, Stage::Leaving))
             {
                 run.abort();
             }
@@ -210,7 +224,8 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         });
         let wait_ms = ready_at.map(|ready_at| ready_at.since(self.store.world().now()));
         self.ready = wait_ms.is_some_and(|ms| ms <= 0);
-        let wait = wait_ms.and_then(|ms| u64::try_from(ms).ok()).map_or(poll, Duration::from_millis);
+        let wait =
+            wait_ms.and_then(|ms| u64::try_from(ms).ok()).map_or(poll, Duration::from_millis);
         self.look_at = Instant::now() + wait.min(poll);
     }
 
@@ -242,7 +257,11 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
     }
 
     fn ended(&mut self, id: AttemptId, outcome: Outcome) {
-        let Some(mine) = self.mine.get_mut(&id).filter(|mine| matches!(mine.stage, Stage::Running(_))) else { return };
+        let Some(mine) =
+            self.mine.get_mut(&id).filter(|mine| matches!(mine.stage, Stage::Running(_)))
+        else {
+            return;
+        };
         mine.stage = Stage::Ended;
         self.outcomes.push((id, outcome));
     }
@@ -303,7 +322,8 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Commits a round. When that takes so long that the lease is in danger, ends what runs meanwhile.
+    /// Commits a round. When that takes so long that the lease is in danger, ends what runs
+    /// meanwhile.
     async fn commit(&mut self, round: Round) -> Result<Done, Error> {
         let store = self.store.clone();
         let mut write = Box::pin(store.write(move |tx| round.run(tx)));
@@ -358,7 +378,8 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             }
         };
         let memory_mb = order.execution.memory_mb;
-        let (crew, attempt, assignment) = (self.crew.clone(), id.clone(), Assignment { order, index: id.task });
+        let (crew, attempt, assignment) =
+            (self.crew.clone(), id.clone(), Assignment { order, index: id.task });
         let run = self.running.spawn(async move {
             let outcome = crew.run(&attempt, assignment).await;
             Event::Ended(attempt, outcome)
@@ -391,7 +412,10 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             });
         }
         if !ends.is_empty() {
-            tracing::error!(tasks = ends.len(), "the lease of this machine runs out; its tasks are ended");
+            tracing::error!(
+                tasks = ends.len(),
+                "the lease of this machine runs out; its tasks are ended"
+            );
         }
         for id in ends.join_all().await {
             self.outcomes.push((id, self.lost("the machine could not renew its lease")));

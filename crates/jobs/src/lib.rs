@@ -1,7 +1,8 @@
 //! The durable queue: executions of jobs and their tasks, what fires them, and what they call back.
 //!
-//! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt; what came of it is
-//! accepted once, from that attempt. Running itself is left to a [`Crew`], so nothing here knows of containers.
+//! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt;
+//! what came of it is accepted once, from that attempt. Running itself is left to a [`Crew`], so
+//! nothing here knows of containers.
 
 pub mod callbacks;
 mod crew;

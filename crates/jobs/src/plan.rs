@@ -81,7 +81,9 @@ impl Order {
 
     fn arguments(&self, index: u32) -> &str {
         let place = usize::try_from(index).ok().and_then(|index| self.places.get(index).cloned());
-        let text = place.and_then(|place| self.data.get(place)).and_then(|text| std::str::from_utf8(text).ok());
+        let text = place
+            .and_then(|place| self.data.get(place))
+            .and_then(|text| std::str::from_utf8(text).ok());
         text.unwrap_or(NO_ARGUMENTS)
     }
 }
@@ -95,18 +97,31 @@ pub(crate) fn stored(
 ) -> Result<executions::Order, Error> {
     // Our types have text keys only; this cannot fail.
     let text = serde_json::to_string(plan).unwrap_or_default();
-    Ok(executions::Order { plan: keyring.seal(&executions::context(id), &text)?, arguments: tasks.join("\n") })
+    Ok(executions::Order {
+        plan: keyring.seal(&executions::context(id), &text)?,
+        arguments: tasks.join("\n"),
+    })
 }
 
 /// The plan of an execution, while it is kept.
-pub fn plan(tx: &mut Tx<'_>, keyring: &store::Keyring, id: &ExecutionId) -> Result<Option<Plan>, Error> {
+pub fn plan(
+    tx: &mut Tx<'_>,
+    keyring: &store::Keyring,
+    id: &ExecutionId,
+) -> Result<Option<Plan>, Error> {
     let Some(sealed) = executions::plan(tx, id)? else { return Ok(None) };
     open(keyring, id, &sealed).map(Some)
 }
 
 /// The order of an execution, while it is kept.
-pub(crate) fn order(tx: &mut Tx<'_>, keyring: &store::Keyring, id: &ExecutionId) -> Result<Option<Order>, Error> {
-    let (Some(execution), Some(order)) = (executions::find_by_id(tx, id)?, executions::order(tx, id)?) else {
+pub(crate) fn order(
+    tx: &mut Tx<'_>,
+    keyring: &store::Keyring,
+    id: &ExecutionId,
+) -> Result<Option<Order>, Error> {
+    let (Some(execution), Some(order)) =
+        (executions::find_by_id(tx, id)?, executions::order(tx, id)?)
+    else {
         return Ok(None);
     };
     let plan = open(keyring, id, &order.plan)?;

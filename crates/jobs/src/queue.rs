@@ -1,4 +1,5 @@
-//! The queue as those see it who start and cancel executions, inside whatever transaction they have.
+//! The queue as those see it who start and cancel executions, inside whatever transaction they
+//! have.
 
 use crate::crew::{AttemptId, Outcome};
 use crate::plan::{self, Plan};
@@ -17,7 +18,12 @@ const TRIM_BATCH: i64 = 1000;
 /// What others do in the same transaction in which something happens here. An error undoes both.
 pub trait Hooks: Send + Sync + 'static {
     /// An attempt was given to this machine.
-    fn claimed(&self, _tx: &mut Tx<'_>, _attempt: &AttemptId, _execution: &Execution) -> Result<(), Error> {
+    fn claimed(
+        &self,
+        _tx: &mut Tx<'_>,
+        _attempt: &AttemptId,
+        _execution: &Execution,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
@@ -84,7 +90,9 @@ pub enum StartError {
     #[error("the workspace has {max} executions that have not ended, and no more are allowed")]
     Crowded { max: u32 },
     /// Another time there may be room.
-    #[error("there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run")]
+    #[error(
+        "there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run"
+    )]
     Full { wanted: i64, free: i64 },
     /// There never will be.
     #[error("{0}, so the execution can never begin without waiting")]
@@ -156,7 +164,8 @@ impl Queue {
         }
     }
 
-    /// Lets no task of an execution begin any more. What runs goes on to its end. Repeating it is harmless.
+    /// Lets no task of an execution begin any more. What runs goes on to its end. Repeating it is
+    /// harmless.
     pub fn cancel(&self, tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
         let Some(mut execution) = executions::lock(tx, id)? else { return Ok(None) };
         if execution.phase != Phase::Open {
@@ -170,7 +179,12 @@ impl Queue {
     }
 
     /// Cancels all executions of a job.
-    pub fn cancel_job(&self, tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str) -> Result<(), Error> {
+    pub fn cancel_job(
+        &self,
+        tx: &mut Tx<'_>,
+        workspace: &WorkspaceId,
+        job: &str,
+    ) -> Result<(), Error> {
         for id in executions::open_of_job(tx, workspace, job)? {
             self.cancel(tx, &id)?;
         }
@@ -178,7 +192,12 @@ impl Queue {
     }
 
     /// Stores an execution whose counts have changed, and draws the conclusions.
-    pub(crate) fn conclude(&self, tx: &mut Tx<'_>, execution: &mut Execution, now: Timestamp) -> Result<(), Error> {
+    pub(crate) fn conclude(
+        &self,
+        tx: &mut Tx<'_>,
+        execution: &mut Execution,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let earliest = match execution.counts.waiting {
             0 => None,
             _ => tasks::earliest(tx, &execution.id)?,
@@ -212,7 +231,8 @@ fn require_room(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), StartError
     let holders = holders::lock_all(tx)?;
     let wanted = execution.parallelism;
     let memory = holders.iter().map(|holder| holder.memory_mb).max().unwrap_or(0);
-    let fits = |holder: &holders::Holder| holder.slots.min(holder.memory_mb / execution.memory_mb.max(1));
+    let fits =
+        |holder: &holders::Holder| holder.slots.min(holder.memory_mb / execution.memory_mb.max(1));
     let all: i64 = holders.iter().map(fits).sum();
     if !holders.is_empty() && execution.memory_mb > memory {
         let why = format!("no machine has {} MB for a task", execution.memory_mb);

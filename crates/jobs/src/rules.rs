@@ -43,8 +43,8 @@ impl Patience {
         }
     }
 
-    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is luck, so that tasks that failed
-    /// together do not come back together.
+    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is luck, so
+    /// that tasks that failed together do not come back together.
     fn pause_ms(self, count: i64, luck: u16) -> i64 {
         let doublings = u32::try_from(count.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
@@ -85,7 +85,13 @@ pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Ti
 }
 
 /// What a running task becomes by the outcome of its attempt.
-pub(crate) fn after(task: &Task, outcome: &Outcome, phase: Phase, patience: Patience, luck: u16) -> Task {
+pub(crate) fn after(
+    task: &Task,
+    outcome: &Outcome,
+    phase: Phase,
+    patience: Patience,
+    luck: u16,
+) -> Task {
     let mut task = task.clone();
     (task.started_at, task.ended_at) = (outcome.started_at, Some(outcome.ended_at));
     task.failure = outcome.result.as_ref().err().map(Failure::stored);
@@ -98,9 +104,12 @@ pub(crate) fn after(task: &Task, outcome: &Outcome, phase: Phase, patience: Pati
         false => (&mut task.losses, patience.losses_max),
     };
     *count += 1;
-    let (count, retries_left) = (*count, *count <= max && !matches!(failure, Failure::NotStarted(_)));
+    let (count, retries_left) =
+        (*count, *count <= max && !matches!(failure, Failure::NotStarted(_)));
     task.state = match phase {
-        Phase::Open if retries_left => State::Waiting(outcome.ended_at.plus_ms(patience.pause_ms(count, luck))),
+        Phase::Open if retries_left => {
+            State::Waiting(outcome.ended_at.plus_ms(patience.pause_ms(count, luck)))
+        }
         Phase::Cancelling if !failure.is_the_tasks_own() => State::Cancelled,
         _ => State::Failed,
     };
@@ -121,7 +130,8 @@ pub(crate) fn ended(execution: &mut Execution, state: State, now: Timestamp) {
     execution.updated_at = now;
 }
 
-/// No task begins any more. What waits and what was never claimed is cancelled; what runs goes on to its end.
+/// No task begins any more. What waits and what was never claimed is cancelled; what runs goes on
+/// to its end.
 pub(crate) fn cancelled(execution: &mut Execution, now: Timestamp) {
     if execution.phase != Phase::Open {
         return;
@@ -132,9 +142,14 @@ pub(crate) fn cancelled(execution: &mut Execution, now: Timestamp) {
     execution.updated_at = now;
 }
 
-/// Draws the conclusions from the counts: whether the execution has ended, and else when a task can be claimed.
-/// `earliest` is when the first of the waiting tasks is due. Says whether it ended by this.
-pub(crate) fn concluded(execution: &mut Execution, earliest: Option<Timestamp>, now: Timestamp) -> bool {
+/// Draws the conclusions from the counts: whether the execution has ended, and else when a task can
+/// be claimed. `earliest` is when the first of the waiting tasks is due. Says whether it ended by
+/// this.
+pub(crate) fn concluded(
+    execution: &mut Execution,
+    earliest: Option<Timestamp>,
+    now: Timestamp,
+) -> bool {
     let counts = execution.counts;
     let left = fresh(execution) + counts.running + counts.waiting;
     let end = match execution.phase {

@@ -5,8 +5,12 @@ use proptest::prelude::*;
 use store::executions::Counts;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 
-const PATIENCE: Patience =
-    Patience { retries_max: 2, losses_max: 1, first: Duration::from_secs(1), longest: Duration::from_secs(8) };
+const PATIENCE: Patience = Patience {
+    retries_max: 2,
+    losses_max: 1,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(8),
+};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_ms(second * 1000)
@@ -92,7 +96,10 @@ impl Case {
     }
 
     fn earliest(&self) -> Option<Timestamp> {
-        self.rows.iter().filter_map(|task| if let State::Waiting(at) = task.state { Some(at) } else { None }).min()
+        self.rows
+            .iter()
+            .filter_map(|task| if let State::Waiting(at) = task.state { Some(at) } else { None })
+            .min()
     }
 
     fn apply(&mut self, event: &Event) {
@@ -102,7 +109,9 @@ impl Case {
             Event::Claim(count) => self.claim(*count, now),
             Event::End(index, result) => self.end(*index, result, now),
             Event::Cancel => {
-                for task in self.rows.iter_mut().filter(|task| matches!(task.state, State::Waiting(_))) {
+                for task in
+                    self.rows.iter_mut().filter(|task| matches!(task.state, State::Waiting(_)))
+                {
                     task.state = State::Cancelled;
                 }
                 self.cancelled |= !self.execution.phase.has_ended();
@@ -132,7 +141,8 @@ impl Case {
     }
 
     fn end(&mut self, index: usize, result: &Result<(), Failure>, now: Timestamp) {
-        let running: Vec<_> = (0..self.rows.len()).filter(|at| self.rows[*at].state == State::Running).collect();
+        let running: Vec<_> =
+            (0..self.rows.len()).filter(|at| self.rows[*at].state == State::Running).collect();
         let Some(index) = running.get(index % running.len().max(1)).copied() else { return };
         let outcome = Outcome { started_at: None, ended_at: now, result: result.clone() };
         self.rows[index] = after(&self.rows[index], &outcome, self.execution.phase, PATIENCE, 0);
@@ -208,9 +218,14 @@ fn pauses_double_up_to_the_longest_and_half_of_each_is_luck() {
 #[test]
 fn a_failure_uses_up_retries_and_a_loss_does_not() {
     let one = task(&execution(1, 1), 0);
-    let end = |task: &Task, failure: Failure| after(task, &outcome(5, Err(failure)), Phase::Open, PATIENCE, 0);
+    let end = |task: &Task, failure: Failure| {
+        after(task, &outcome(5, Err(failure)), Phase::Open, PATIENCE, 0)
+    };
     let lost = end(&one, Failure::Lost("gone".into()));
-    assert_eq!((lost.failures, lost.losses, lost.state), (0, 1, State::Waiting(at(5).plus_ms(500))));
+    assert_eq!(
+        (lost.failures, lost.losses, lost.state),
+        (0, 1, State::Waiting(at(5).plus_ms(500)))
+    );
     assert_eq!(end(&lost, Failure::Lost("gone".into())).state, State::Failed);
     let first = end(&lost, Failure::Exited(1));
     let second = end(&first, Failure::OutOfMemory);

@@ -14,7 +14,8 @@ pub struct Settings {
     pub lease: Duration,
     /// How often it renews it; several times in a lease.
     pub heartbeat: Duration,
-    /// How long the first retry of a task waits; each further one waits twice as long, up to the last.
+    /// How long the first retry of a task waits; each further one waits twice as long, up to the
+    /// last.
     pub backoff_first: Duration,
     pub backoff_max: Duration,
     /// Tries of a task that may be lost through no fault of its own, before it counts as failed.
@@ -59,14 +60,19 @@ impl Settings {
         self.lease - self.lease / ENDING_PART
     }
 
-    /// Refuses what cannot work: the setting, as the operator's file names it, and what would be right.
+    /// Refuses what cannot work: the setting, as the operator's file names it, and what would be
+    /// right.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
         let wrong = [
             (self.heartbeat.is_zero(), "jobs.heartbeat", "must be above zero"),
             (self.poll.is_zero(), "jobs.poll", "must be above zero"),
             (!renews, "jobs.lease", "must be at least three times jobs.heartbeat"),
-            (self.backoff_max < self.backoff_first, "jobs.backoff_max", "must not be below jobs.backoff_first"),
+            (
+                self.backoff_max < self.backoff_first,
+                "jobs.backoff_max",
+                "must not be below jobs.backoff_first",
+            ),
             (self.tasks_max == 0, "jobs.tasks_max", "must be at least 1"),
             (self.open_max == 0, "jobs.open_max", "must be at least 1"),
             (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", "must be at least 1"),

@@ -1,5 +1,6 @@
-//! Who gets the next free slot: the workspace with the fewest running tasks, and inside a workspace the executions take
-//! turns. So ten tasks do not wait behind a hundred thousand of somebody else's.
+//! Who gets the next free slot: the workspace with the fewest running tasks, and inside a workspace
+//! the executions take turns. So ten tasks do not wait behind a hundred thousand of somebody
+//! else's.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -13,11 +14,12 @@ pub(crate) struct Room {
     pub memory_mb: i64,
 }
 
-/// How many tasks of which executions to claim. `candidates` of a workspace are in their turns; `running` is what each
-/// workspace has on all machines; `whole_mb` is all the memory there is for tasks here.
+/// How many tasks of which executions to claim. `candidates` of a workspace are in their turns;
+/// `running` is what each workspace has on all machines; `whole_mb` is all the memory there is for
+/// tasks here.
 ///
-/// A task that would fit here, but not now, gets the memory that becomes free before smaller ones do: the sharing ends
-/// with it, or large tasks would never run beside many small ones.
+/// A task that would fit here, but not now, gets the memory that becomes free before smaller ones
+/// do: the sharing ends with it, or large tasks would never run beside many small ones.
 pub(crate) fn share(
     mut room: Room,
     whole_mb: i64,
@@ -25,12 +27,15 @@ pub(crate) fn share(
     running: &[(WorkspaceId, i64)],
     workspace_max: i64,
 ) -> BTreeMap<ExecutionId, i64> {
-    let running: HashMap<&WorkspaceId, i64> = running.iter().map(|(id, count)| (id, *count)).collect();
+    let running: HashMap<&WorkspaceId, i64> =
+        running.iter().map(|(id, count)| (id, *count)).collect();
     let mut turns: BTreeMap<WorkspaceId, VecDeque<Candidate>> = BTreeMap::new();
-    for candidate in candidates.into_iter().filter(|one| one.memory_mb <= whole_mb && one.room > 0) {
+    for candidate in candidates.into_iter().filter(|one| one.memory_mb <= whole_mb && one.room > 0)
+    {
         turns.entry(candidate.workspace.clone()).or_default().push_back(candidate);
     }
-    let places = turns.keys().map(|id| Reverse((running.get(id).copied().unwrap_or(0), id.clone())));
+    let places =
+        turns.keys().map(|id| Reverse((running.get(id).copied().unwrap_or(0), id.clone())));
     let mut waiting: BinaryHeap<_> = places.collect();
     let mut shares = BTreeMap::new();
     while room.slots > 0 {
@@ -60,13 +65,27 @@ mod tests {
     const MANY: Room = Room { slots: 10, memory_mb: 10_000 };
 
     fn candidate(workspace: &str, id: &str, room: i64, memory_mb: i64) -> Candidate {
-        Candidate { id: ExecutionId::known(id), workspace: WorkspaceId::known(workspace), memory_mb, room }
+        Candidate {
+            id: ExecutionId::known(id),
+            workspace: WorkspaceId::known(workspace),
+            memory_mb,
+            room,
+        }
     }
 
     #[track_caller]
-    fn check(room: Room, candidates: &[(&str, &str, i64, i64)], running: &[(&str, i64)], wanted: &[(&str, i64)]) {
-        let candidates = candidates.iter().map(|(of, id, room, memory)| candidate(of, id, *room, *memory)).collect();
-        let running: Vec<_> = running.iter().map(|(id, count)| (WorkspaceId::known(*id), *count)).collect();
+    fn check(
+        room: Room,
+        candidates: &[(&str, &str, i64, i64)],
+        running: &[(&str, i64)],
+        wanted: &[(&str, i64)],
+    ) {
+        let candidates = candidates
+            .iter()
+            .map(|(of, id, room, memory)| candidate(of, id, *room, *memory))
+            .collect();
+        let running: Vec<_> =
+            running.iter().map(|(id, count)| (WorkspaceId::known(*id), *count)).collect();
         let shares = share(room, 10_000, candidates, &running, 100);
         let shares: Vec<_> = shares.iter().map(|(id, count)| (id.as_str(), *count)).collect();
         assert_eq!(shares, wanted);
@@ -75,13 +94,28 @@ mod tests {
     #[test]
     fn a_few_tasks_do_not_wait_behind_very_many() {
         check(MANY, &[("big", "a", 100_000, 1), ("small", "b", 10, 1)], &[], &[("a", 5), ("b", 5)]);
-        check(MANY, &[("big", "a", 100_000, 1), ("small", "b", 10, 1)], &[("big", 100)], &[("b", 10)]);
-        check(MANY, &[("big", "a", 100_000, 1), ("small", "b", 3, 1)], &[("big", 4)], &[("a", 7), ("b", 3)]);
+        check(
+            MANY,
+            &[("big", "a", 100_000, 1), ("small", "b", 10, 1)],
+            &[("big", 100)],
+            &[("b", 10)],
+        );
+        check(
+            MANY,
+            &[("big", "a", 100_000, 1), ("small", "b", 3, 1)],
+            &[("big", 4)],
+            &[("a", 7), ("b", 3)],
+        );
     }
 
     #[test]
     fn executions_of_a_workspace_take_turns() {
-        check(MANY, &[("w", "a", 100, 1), ("w", "b", 2, 1), ("w", "c", 100, 1)], &[], &[("a", 4), ("b", 2), ("c", 4)]);
+        check(
+            MANY,
+            &[("w", "a", 100, 1), ("w", "b", 2, 1), ("w", "c", 100, 1)],
+            &[],
+            &[("a", 4), ("b", 2), ("c", 4)],
+        );
         let one = Room { slots: 1, ..MANY };
         check(one, &[("w", "b", 9, 1), ("w", "a", 9, 1)], &[], &[("b", 1)]);
     }
@@ -95,7 +129,12 @@ mod tests {
 
     #[test]
     fn a_workspace_has_a_limit_of_its_own() {
-        check(MANY, &[("big", "a", 50, 1), ("small", "b", 1, 1)], &[("big", 98)], &[("a", 2), ("b", 1)]);
+        check(
+            MANY,
+            &[("big", "a", 50, 1), ("small", "b", 1, 1)],
+            &[("big", 98)],
+            &[("a", 2), ("b", 1)],
+        );
     }
 
     proptest! {

@@ -74,7 +74,12 @@ impl Receiver {
     }
 }
 
-async fn receive(State(receiver): State<Arc<Receiver>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn receive(
+    State(receiver): State<Arc<Receiver>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     receiver.seen.lock().push((uri.to_string(), headers, body));
     let now = receiver.now.fetch_add(1, Ordering::SeqCst) + 1;
     receiver.most.fetch_max(now, Ordering::SeqCst);
@@ -160,7 +165,8 @@ async fn enqueue(store: &Store, url: &str) {
 
 /// The one delivery.
 async fn told(store: &Store) -> Delivery {
-    let all = store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 2)).await.unwrap();
+    let all =
+        store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 2)).await.unwrap();
     let [one] = all.try_into().unwrap();
     one
 }
@@ -176,14 +182,19 @@ async fn a_call_is_signed_and_dated_anew_at_each_attempt() {
     place.pass_s(10);
     sender(&store).settle().await.unwrap();
     let told = told(&store).await;
-    assert_eq!((told.state, told.attempts, told.last_status, told.last_error), (Is::Delivered, 2, Some(200), None));
+    assert_eq!(
+        (told.state, told.attempts, told.last_status, told.last_error),
+        (Is::Delivered, 2, Some(200), None)
+    );
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
     mac.update(&receiver.seen.lock()[0].2);
-    let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex: String =
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     for name in ["x-blaxel-signature", "x-service-signature"] {
         assert_eq!(receiver.header(0, name), format!("sha256={hex}"));
     }
-    let sent: Vec<i64> = (0..2).map(|call| receiver.header(call, "x-blaxel-timestamp").parse().unwrap()).collect();
+    let sent: Vec<i64> =
+        (0..2).map(|call| receiver.header(call, "x-blaxel-timestamp").parse().unwrap()).collect();
     assert_eq!(sent, [1_800_000_000, 1_800_000_010]);
     assert_eq!(receiver.header(0, "x-service-delivery-id"), told.id.as_str());
     assert_eq!(receiver.header(1, "x-service-delivery-id"), told.id.as_str());
@@ -207,7 +218,10 @@ async fn a_refusal_is_final_and_a_failure_is_tried_so_often() {
         sender(&store).settle().await.unwrap();
         place.pass_s(60);
     }
-    assert_eq!((told(&store).await.state, told(&store).await.attempts, receiver.count()), (Is::Failed, 4, 5));
+    assert_eq!(
+        (told(&store).await.state, told(&store).await.attempts, receiver.count()),
+        (Is::Failed, 4, 5)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -220,7 +234,10 @@ async fn nobody_listens_then_somebody_does() {
     let failed = told(&store).await;
     assert_eq!((failed.state, failed.last_status), (Is::Pending, None));
     let why = failed.last_error.unwrap();
-    assert!(why.starts_with("the receiver could not be reached") && !why.contains("hunter2"), "{why}");
+    assert!(
+        why.starts_with("the receiver could not be reached") && !why.contains("hunter2"),
+        "{why}"
+    );
     drop(receiver);
 }
 
@@ -241,7 +258,10 @@ async fn what_a_killed_server_was_sending_is_sent_again() {
         place.pass_s(36);
         sender(&store).settle().await.unwrap();
         assert_eq!((receiver.count(), told(&store).await.state), (2, Is::Delivered));
-        assert_eq!(receiver.header(0, "x-service-delivery-id"), receiver.header(1, "x-service-delivery-id"));
+        assert_eq!(
+            receiver.header(0, "x-service-delivery-id"),
+            receiver.header(1, "x-service-delivery-id")
+        );
     }
 }
 
@@ -262,7 +282,11 @@ async fn what_leads_inside_is_refused_for_good_and_never_called() {
         enqueue(&store, &url).await;
         sender(&store).settle().await.unwrap();
         let told = told(&store).await;
-        assert_eq!((told.state, told.last_status, receiver.count()), (Is::Failed, None, 0), "{url} {told:?}");
+        assert_eq!(
+            (told.state, told.last_status, receiver.count()),
+            (Is::Failed, None, 0),
+            "{url} {told:?}"
+        );
     }
 }
 
@@ -274,7 +298,11 @@ async fn a_redirect_is_looked_at_like_an_address() {
     // What leads where, what comes of it, and how many calls arrive.
     let cases = [
         (vec![leads_to(307, &here)], Is::Delivered, 2),
-        (vec![leads_to(308, "/there"), leads_to(307, &here), leads_to(307, &here)], Is::Delivered, 4),
+        (
+            vec![leads_to(308, "/there"), leads_to(307, &here), leads_to(307, &here)],
+            Is::Delivered,
+            4,
+        ),
         ((0..4).map(|_| leads_to(307, &here)).collect(), Is::Failed, 4),
         (vec![leads_to(302, &here)], Is::Failed, 1),
         (vec![leads_to(307, &format!("http://localhost:{port}/"))], Is::Failed, 1),
@@ -288,7 +316,11 @@ async fn a_redirect_is_looked_at_like_an_address() {
         receiver.answer(answers);
         enqueue(&store, &receiver.url("/")).await;
         sender(&store).settle().await.unwrap();
-        assert_eq!((told(&store).await.state, receiver.count() - before), (state, calls), "case {number}");
+        assert_eq!(
+            (told(&store).await.state, receiver.count() - before),
+            (state, calls),
+            "case {number}"
+        );
         assert!(receiver.seen.lock().iter().all(|(_, _, body)| !body.is_empty()));
     }
 }
@@ -323,14 +355,15 @@ async fn a_slow_receiver_holds_only_its_share_and_is_given_up() {
     }
     let settings = Settings { timeout: Duration::from_millis(300), attempts_max: 1, ..settings() };
     Sender::new(store.clone(), settings).unwrap().settle().await.unwrap();
-    let all = store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 10)).await.unwrap();
-    assert!(
-        all.iter().all(|one| one.state == Is::Failed && one.last_error.as_deref() == Some("no answer within 0.3 s"))
-    );
+    let all =
+        store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 10)).await.unwrap();
+    assert!(all.iter().all(|one| one.state == Is::Failed
+        && one.last_error.as_deref() == Some("no answer within 0.3 s")));
     assert_eq!((all.len(), receiver.count()), (6, 6));
 }
 
-/// Several servers share the work of one database, and nothing is sent twice while none of them fails.
+/// Several servers share the work of one database, and nothing is sent twice while none of them
+/// fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_servers_send_each_once() {
     let (receiver, place) = (Receiver::start().await, Place::postgres());
@@ -341,7 +374,10 @@ async fn several_servers_send_each_once() {
     let (first, second) = (sender(&stores[0]), sender(&stores[1]));
     let (first, second) = tokio::join!(first.settle(), second.settle());
     first.and(second).unwrap();
-    let all = stores[0].read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 100)).await.unwrap();
+    let all = stores[0]
+        .read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 100))
+        .await
+        .unwrap();
     assert!(all.iter().all(|one| one.state == Is::Delivered && one.attempts == 1));
     assert_eq!((all.len(), receiver.count()), (40, 40));
     assert!(receiver.most.load(Ordering::SeqCst) <= 8);

@@ -1,9 +1,11 @@
 //! Answers to questions: what is packed, what is not packed yet, and what goes on, added up.
 //!
-//! Days that lie in the window as a whole, and in which no price changes, are taken as their sums; others by their hours. An
-//! hour that the window cuts is gone through fact by fact. So every answer is exact, whatever the window.
+//! Days that lie in the window as a whole, and in which no price changes, are taken as their sums;
+//! others by their hours. An hour that the window cuts is gone through fact by fact. So every
+//! answer is exact, whatever the window.
 //!
-//! Questions that do not ask for single resources are answered from one number for each class and day.
+//! Questions that do not ask for single resources are answered from one number for each class and
+//! day.
 
 use crate::calendar;
 use crate::fold;
@@ -28,19 +30,38 @@ const DAYS_OF_SERIES: i64 = 1 << 20;
 const DAYS_MAX: i64 = 400;
 
 /// Answers a question. `now` is when it is asked: what goes on is counted up to then.
-pub fn answer(tx: &mut Tx<'_>, question: &Question, prices: &PriceBook, now: Timestamp) -> Result<Answer, Error> {
+pub fn answer(
+    tx: &mut Tx<'_>,
+    question: &Question,
+    prices: &PriceBook,
+    now: Timestamp,
+) -> Result<Answer, Error> {
     let (first, end) = question.window.hours();
     let steps = calendar::steps(question.resolution, first, end);
-    let mut reading = Reading { question, prices, now, first, end, groups: Groups::new(question, steps.len()), steps };
+    let mut reading = Reading {
+        question,
+        prices,
+        now,
+        first,
+        end,
+        groups: Groups::new(question, steps.len()),
+        steps,
+    };
     let live = usage::live(tx, &question.account, question.window.end.ms())?;
     let mut unpacked = unpacked(tx, &question.account, first, end)?;
     for class in usage::classes(tx, Some(&question.account))? {
         if question.filter.admits(&class) {
             let unpacked = unpacked.remove(&class.id).unwrap_or_default();
-            reading.class(tx, &class, live.iter().filter(|live| live.class == class.id), unpacked)?;
+            reading.class(
+                tx,
+                &class,
+                live.iter().filter(|live| live.class == class.id),
+                unpacked,
+            )?;
         }
     }
-    let starts = reading.steps.iter().map(|hour| Timestamp::from_ms(hour.saturating_mul(HOUR_MS))).collect();
+    let starts =
+        reading.steps.iter().map(|hour| Timestamp::from_ms(hour.saturating_mul(HOUR_MS))).collect();
     Ok(reading.groups.finish(starts))
 }
 
@@ -68,7 +89,11 @@ pub fn resource_types(
     filter: Filter,
     now: Timestamp,
 ) -> Result<Vec<ResourceType>, Error> {
-    let question = Question { group_by: vec![GroupBy::ResourceType], filter, ..Question::all(account, window) };
+    let question = Question {
+        group_by: vec![GroupBy::ResourceType],
+        filter,
+        ..Question::all(account, window)
+    };
     let answer = answer(tx, &question, &PriceBook::new(), now)?;
     let name = |key: crate::Key| key.resource_type.and_then(|name| ResourceType::parse(&name));
     Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
@@ -167,11 +192,13 @@ impl Reading<'_> {
         let cut = |day: i64| day * 24 * HOUR_MS < start.ms() || (day + 1) * 24 * HOUR_MS > end.ms();
         if self.question.resolution == Resolution::Hourly || first >= last {
             let whole = self.question.resolution != Resolution::Hourly && !cut(first);
-            let steady = self.prices.changes(class.dimension, first * 24, (last + 1) * 24).next().is_none();
+            let steady =
+                self.prices.changes(class.dimension, first * 24, (last + 1) * 24).next().is_none();
             return vec![Stretch { first, end: last + 1, whole: whole && steady }];
         }
         let changes = self.prices.changes(class.dimension, first * 24, (last + 1) * 24);
-        let mut split: Vec<i64> = changes.filter(|hour| hour % 24 != 0).map(|hour| hour.div_euclid(24)).collect();
+        let mut split: Vec<i64> =
+            changes.filter(|hour| hour % 24 != 0).map(|hour| hour.div_euclid(24)).collect();
         split.extend([first, last].into_iter().filter(|day| cut(*day)));
         split.sort_unstable();
         split.dedup();
@@ -198,7 +225,8 @@ impl Reading<'_> {
             (false, _) => Packed::Hours,
         };
         let rows = usage::read_days(tx, resources.class.id, stretch.first, stretch.end, packed)?;
-        let mut rows: BTreeMap<i64, usage::Day> = rows.into_iter().map(|row| (row.day, row)).collect();
+        let mut rows: BTreeMap<i64, usage::Day> =
+            rows.into_iter().map(|row| (row.day, row)).collect();
         for day in unpacked.range(stretch.first..stretch.end).map(|(day, _)| *day) {
             rows.entry(day).or_default();
         }
@@ -222,7 +250,13 @@ impl Reading<'_> {
         added: &[Added],
     ) -> Result<(), Error> {
         let sum = total + added.iter().map(|added| i128::from(added.amount)).sum::<i128>();
-        self.tell(tx, resources, 0, (self.step(day * 24), self.tariff(resources.class, day * 24)), sum)
+        self.tell(
+            tx,
+            resources,
+            0,
+            (self.step(day * 24), self.tariff(resources.class, day * 24)),
+            sum,
+        )
     }
 
     fn sums(
@@ -260,13 +294,18 @@ impl Reading<'_> {
         added: &[Added],
     ) -> Result<(), Error> {
         let mut content = Content::read(hours, day)?;
-        added.iter().for_each(|added| content.add(added.series, added.hour - day * 24, added.amount));
+        added
+            .iter()
+            .for_each(|added| content.add(added.series, added.hour - day * 24, added.amount));
         for hour in (day * 24).max(self.first)..((day + 1) * 24).min(self.end) {
-            let (place, cut) = ((self.step(hour), self.tariff(resources.class, hour)), self.cut(hour));
+            let (place, cut) =
+                ((self.step(hour), self.tariff(resources.class, hour)), self.cut(hour));
             for (series, amount) in content.hour(hour - day * 24) {
                 let amount = match cut {
                     None => amount.into(),
-                    Some((from, to)) if resources.knows(tx, series)? => exactly(tx, resources.class, series, from, to)?,
+                    Some((from, to)) if resources.knows(tx, series)? => {
+                        exactly(tx, resources.class, series, from, to)?
+                    }
                     Some(_) => 0,
                 };
                 self.tell(tx, resources, series, place, amount)?;
@@ -284,12 +323,19 @@ impl Reading<'_> {
     }
 
     /// Adds what a life used since it was last written into the hours.
-    fn goes_on(&mut self, tx: &mut Tx<'_>, resources: &mut Resources<'_>, live: &Live) -> Result<(), Error> {
+    fn goes_on(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        live: &Live,
+    ) -> Result<(), Error> {
         let Window { start, end } = self.question.window;
         let (from, to) = (live.through.max(start.ms()), until(&live.until, self.now).min(end.ms()));
         let mut parts = Vec::new();
         if from < to {
-            each_hour(fold::Use::Span { from, to, level: live.level }, |hour, amount| parts.push((hour, amount)));
+            each_hour(fold::Use::Span { from, to, level: live.level }, |hour, amount| {
+                parts.push((hour, amount))
+            });
         }
         for (hour, amount) in parts {
             let place = (self.step(hour), self.tariff(resources.class, hour));
@@ -324,7 +370,12 @@ impl Reading<'_> {
 }
 
 /// By class.
-fn unpacked(tx: &mut Tx<'_>, account: &AccountId, first: i64, end: i64) -> Result<BTreeMap<i64, Unpacked>, Error> {
+fn unpacked(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    first: i64,
+    end: i64,
+) -> Result<BTreeMap<i64, Unpacked>, Error> {
     let mut by_class: BTreeMap<i64, Unpacked> = BTreeMap::new();
     for added in usage::read_hours_of(tx, account, first.div_euclid(24) * 24, end)? {
         let days = by_class.entry(added.class).or_default();

@@ -28,7 +28,9 @@ fn begin(resolution: Resolution, hour: i64) -> i64 {
     match resolution {
         Resolution::Hourly => hour,
         Resolution::Daily => hour.div_euclid(24) * 24,
-        Resolution::Weekly => (hour + MONDAY_OFFSET_HOURS).div_euclid(7 * 24) * 7 * 24 - MONDAY_OFFSET_HOURS,
+        Resolution::Weekly => {
+            (hour + MONDAY_OFFSET_HOURS).div_euclid(7 * 24) * 7 * 24 - MONDAY_OFFSET_HOURS
+        }
         Resolution::Monthly => date(hour).map_or(hour, |date| hour_of(date.first_of_month())),
     }
 }
@@ -38,7 +40,9 @@ fn next(resolution: Resolution, hour: i64) -> i64 {
         Resolution::Hourly => hour + 1,
         Resolution::Daily => hour + 24,
         Resolution::Weekly => hour + 7 * 24,
-        Resolution::Monthly => date(hour).and_then(|date| date.checked_add(1.month()).ok()).map_or(hour, hour_of),
+        Resolution::Monthly => {
+            date(hour).and_then(|date| date.checked_add(1.month()).ok()).map_or(hour, hour_of)
+        }
     }
 }
 
@@ -61,12 +65,20 @@ mod tests {
     fn check(resolution: Resolution, from: &str, to: &str, expect: &[&str]) {
         let hour = |text: &str| text.parse::<Timestamp>().unwrap().ms().div_euclid(3_600_000);
         let shown = |hour: &i64| Timestamp::from_ms(hour * 3_600_000).to_string()[..13].to_owned();
-        assert_eq!(steps(resolution, hour(from), hour(to)).iter().map(shown).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            steps(resolution, hour(from), hour(to)).iter().map(shown).collect::<Vec<_>>(),
+            expect
+        );
     }
 
     #[test]
     fn steps_follow_the_calendar() {
-        check(Resolution::Hourly, "2026-04-16T22:00:00Z", "2026-04-17T00:00:00Z", &["2026-04-16T22", "2026-04-16T23"]);
+        check(
+            Resolution::Hourly,
+            "2026-04-16T22:00:00Z",
+            "2026-04-17T00:00:00Z",
+            &["2026-04-16T22", "2026-04-16T23"],
+        );
         check(
             Resolution::Daily,
             "2028-02-28T23:00:00Z",
@@ -74,9 +86,27 @@ mod tests {
             &["2028-02-28T00", "2028-02-29T00", "2028-03-01T00"],
         );
         // 20 April 2026 is a Monday.
-        check(Resolution::Weekly, "2026-04-19T23:00:00Z", "2026-04-20T01:00:00Z", &["2026-04-13T00", "2026-04-20T00"]);
-        check(Resolution::Monthly, "2025-12-31T00:00:00Z", "2026-02-01T00:00:00Z", &["2025-12-01T00", "2026-01-01T00"]);
-        check(Resolution::Monthly, "1969-12-31T00:00:00Z", "1970-01-01T01:00:00Z", &["1969-12-01T00", "1970-01-01T00"]);
-        assert_eq!(steps(Resolution::Monthly, 0, i64::MAX / 3_600_000).len(), 12 * (9999 - 1970 + 1));
+        check(
+            Resolution::Weekly,
+            "2026-04-19T23:00:00Z",
+            "2026-04-20T01:00:00Z",
+            &["2026-04-13T00", "2026-04-20T00"],
+        );
+        check(
+            Resolution::Monthly,
+            "2025-12-31T00:00:00Z",
+            "2026-02-01T00:00:00Z",
+            &["2025-12-01T00", "2026-01-01T00"],
+        );
+        check(
+            Resolution::Monthly,
+            "1969-12-31T00:00:00Z",
+            "1970-01-01T01:00:00Z",
+            &["1969-12-01T00", "1970-01-01T00"],
+        );
+        assert_eq!(
+            steps(Resolution::Monthly, 0, i64::MAX / 3_600_000).len(),
+            12 * (9999 - 1970 + 1)
+        );
     }
 }

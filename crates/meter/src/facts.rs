@@ -4,7 +4,8 @@ use store::usage::{Fact, Stamp};
 use types::Timestamp;
 use types::usage::Measure;
 
-/// Memory of an instance, in MB, and what is stored, in KiB, count as this at most. No sum overflows then.
+/// Memory of an instance, in MB, and what is stored, in KiB, count as this at most. No sum
+/// overflows then.
 pub(crate) const LEVEL_MAX: i64 = 1 << 40;
 
 /// Something that happened to what a subject names.
@@ -14,12 +15,12 @@ pub struct UsageFact {
     pub id: String,
     /// What it happened to, by the name with which [`crate::register`] told whose it is.
     pub subject: String,
-    /// Rises with the facts of one machine; 0 where there is no such number. Tells apart what happened in the same
-    /// millisecond.
+    /// Rises with the facts of one machine; 0 where there is no such number. Tells apart what
+    /// happened in the same millisecond.
     pub number: u64,
     pub at: Timestamp,
-    /// The steady clock of the machine at that moment. Between two facts with the same boot the steady clock counts and
-    /// not the calendar, which may be set while something runs.
+    /// The steady clock of the machine at that moment. Between two facts with the same boot the
+    /// steady clock counts and not the calendar, which may be set while something runs.
     pub stamp: Option<Stamp>,
     pub happened: Happened,
 }
@@ -55,12 +56,14 @@ pub enum Happened {
     Deactivated,
 }
 
-/// The boot of a stamp: the text by which a machine calls one of its starts, as a number that is never 0.
+/// The boot of a stamp: the text by which a machine calls one of its starts, as a number that is
+/// never 0.
 pub fn boot(text: &str) -> i64 {
-    // FNV-1a: it need not withstand anybody, machines choose the texts and are only mixed up with themselves.
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    // FNV-1a: it need not withstand anybody, machines choose the texts and are only mixed up with
+    // themselves.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     i64::try_from(hash >> 1).unwrap_or(1).max(1)
 }
 

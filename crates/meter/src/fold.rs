@@ -1,4 +1,5 @@
-//! The course of one life, from its facts. Pure: the same set of facts gives the same course, in whatever order they came.
+//! The course of one life, from its facts. Pure: the same set of facts gives the same course, in
+//! whatever order they came.
 //!
 //! ```text
 //!        Started, Resumed, Stored, Activated
@@ -8,18 +9,19 @@
 //!    └───────────── Stopped ──▶ ended ◀────────┘   nothing comes after the end
 //! ```
 //!
-//! Facts are put in the order of their times, then of their numbers. The time of a fact with a stamp is that of the first
-//! fact of the same boot plus what the steady clock says has passed since, so a calendar that is set while an instance
-//! runs moves neither its ends nor its length. Without stamps a life is as long as the calendar says. In either case no time
-//! counts twice and none counts backwards, and whatever is ordered after the end counts nothing.
+//! Facts are put in the order of their times, then of their numbers. The time of a fact with a
+//! stamp is that of the first fact of the same boot plus what the steady clock says has passed
+//! since, so a calendar that is set while an instance runs moves neither its ends nor its length.
+//! Without stamps a life is as long as the calendar says. In either case no time counts twice and
+//! none counts backwards, and whatever is ordered after the end counts nothing.
 //!
-//! What a life used is told as [`Use`]s with a sign. A life that is on has told its use up to `through`; a fact before
-//! that takes the rest back. When facts come in their order, only they are looked at; a fact that comes too late is put
-//! where it belongs, and all facts of the life are gone through again: what was told before is taken back, and what is
-//! right is told.
+//! What a life used is told as [`Use`]s with a sign. A life that is on has told its use up to
+//! `through`; a fact before that takes the rest back. When facts come in their order, only they are
+//! looked at; a fact that comes too late is put where it belongs, and all facts of the life are
+//! gone through again: what was told before is taken back, and what is right is told.
 //!
-//! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after its last proof of life
-//! (`cut`), whatever the next start says about when it found them gone.
+//! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after its
+//! last proof of life (`cut`), whatever the next start says about when it found them gone.
 
 use crate::facts::{Happened, LEVEL_MAX};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,8 +59,8 @@ struct Course {
     cut: Option<i64>,
 }
 
-/// Goes on with facts that come after all that are known. `None`: one of them does not, or does not share the boot of the
-/// others, and all facts have to be gone through.
+/// Goes on with facts that come after all that are known. `None`: one of them does not, or does not
+/// share the boot of the others, and all facts have to be gone through.
 pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[Fact]) -> Option<Vec<Use>> {
     if life.cut.is_some() {
         // It has known two starts of its machine; which of them it is on in is not kept.
@@ -79,12 +81,15 @@ pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[Fact]) -> Option
     Some(uses)
 }
 
-/// The anchor of all facts, if there can be one: a fact that would have been the anchor comes too late.
+/// The anchor of all facts, if there can be one: a fact that would have been the anchor comes too
+/// late.
 fn anchor_of(life: &Life, fresh: &[Fact]) -> Option<Option<Anchor>> {
     let stamps = || fresh.iter().filter_map(|fact| fact.stamp);
     match life.anchor {
         Some(anchor) => {
-            let follows = |stamp: Stamp| stamp.boot == anchor.stamp.boot && stamp.mono_ms > anchor.stamp.mono_ms;
+            let follows = |stamp: Stamp| {
+                stamp.boot == anchor.stamp.boot && stamp.mono_ms > anchor.stamp.mono_ms
+            };
             stamps().all(follows).then_some(Some(anchor))
         }
         None => {
@@ -94,8 +99,8 @@ fn anchor_of(life: &Life, fresh: &[Fact]) -> Option<Option<Anchor>> {
     }
 }
 
-/// Goes through all facts of a life, of which some are fresh: takes back what was told without them and tells anew.
-/// `proof_of` gives the last proof of life of an earlier start of its machine.
+/// Goes through all facts of a life, of which some are fresh: takes back what was told without them
+/// and tells anew. `proof_of` gives the last proof of life of an earlier start of its machine.
 pub(crate) fn begin_again<E>(
     life: &mut Life,
     measure: Measure,
@@ -124,10 +129,23 @@ pub(crate) fn whole(life: &Life, measure: Measure, all: &[Fact]) -> Vec<Use> {
     told(life, measure, all.iter()).1
 }
 
-/// The course by some of the facts, and what was told of it: a life that is on was told up to `through`.
-fn told<'f>(life: &Life, measure: Measure, facts: impl Iterator<Item = &'f Fact> + Clone) -> (Course, Vec<Use>) {
+/// The course by some of the facts, and what was told of it: a life that is on was told up to
+/// `through`.
+fn told<'f>(
+    life: &Life,
+    measure: Measure,
+    facts: impl Iterator<Item = &'f Fact> + Clone,
+) -> (Course, Vec<Use>) {
     let facts = ordered(facts.clone(), &anchors(facts));
-    let begin = Course { measure, phase: Phase::Off, level: 0, began_at: None, through: 0, boot: 0, cut: life.cut };
+    let begin = Course {
+        measure,
+        phase: Phase::Off,
+        level: 0,
+        began_at: None,
+        through: 0,
+        boot: 0,
+        cut: life.cut,
+    };
     let mut course = begin;
     let mut uses = course.run(&facts);
     if course.phase == Phase::On && life.phase == Phase::On && course.through < life.through {
@@ -137,14 +155,17 @@ fn told<'f>(life: &Life, measure: Measure, facts: impl Iterator<Item = &'f Fact>
     (course, uses)
 }
 
-/// When the first start of the machine that a life knew was last proven to be up, by the times of that life.
+/// When the first start of the machine that a life knew was last proven to be up, by the times of
+/// that life.
 fn cut<E>(
     all: &[Fact],
     anchors: &Anchors,
     proof_of: impl FnOnce(i64) -> Result<Option<Proof>, E>,
 ) -> Result<Option<i64>, E> {
     let facts = ordered(all.iter(), anchors);
-    let Some(boot) = facts.iter().find_map(|(_, fact)| fact.stamp).map(|stamp| stamp.boot) else { return Ok(None) };
+    let Some(boot) = facts.iter().find_map(|(_, fact)| fact.stamp).map(|stamp| stamp.boot) else {
+        return Ok(None);
+    };
     let proof = proof_of(boot)?;
     let at = proof.zip(anchors.get(&boot)).map(|(proof, anchor)| moment(anchor, proof.mono_ms));
     // Never proven: then nothing after its last fact.
@@ -164,14 +185,16 @@ fn anchors<'f>(facts: impl Iterator<Item = &'f Fact>) -> Anchors {
         let mine = (stamp.mono_ms, fact.number, fact.at, fact.id.as_str());
         first.entry(stamp.boot).and_modify(|known| *known = mine.min(*known)).or_insert(mine);
     }
-    let anchor = |(boot, (mono_ms, _, at, _))| (boot, Anchor { stamp: Stamp { boot, mono_ms }, at });
+    let anchor =
+        |(boot, (mono_ms, _, at, _))| (boot, Anchor { stamp: Stamp { boot, mono_ms }, at });
     first.into_iter().map(anchor).collect()
 }
 
 /// Facts with their places, in order.
 fn ordered<'f>(facts: impl Iterator<Item = &'f Fact>, anchors: &Anchors) -> Vec<(Place, &'f Fact)> {
     let place = |fact: &'f Fact| {
-        let anchored = fact.stamp.and_then(|stamp| Some(moment(anchors.get(&stamp.boot)?, stamp.mono_ms)));
+        let anchored =
+            fact.stamp.and_then(|stamp| Some(moment(anchors.get(&stamp.boot)?, stamp.mono_ms)));
         let at = anchored.unwrap_or(fact.at).max(0);
         (Place { at, number: fact.number, kind: fact.kind, id: fact.id.clone() }, fact)
     };
@@ -184,7 +207,8 @@ impl Course {
     fn run(&mut self, facts: &[(Place, &Fact)]) -> Vec<Use> {
         let mut uses = Vec::new();
         for (place, fact) in facts {
-            let happened = Happened::read(fact.kind, fact.amount).filter(|happened| happened.fits(self.measure));
+            let happened = Happened::read(fact.kind, fact.amount)
+                .filter(|happened| happened.fits(self.measure));
             if let Some(happened) = happened.filter(|_| self.phase != Phase::Ended) {
                 self.step(place.at, fact.stamp.map_or(0, |stamp| stamp.boot), happened, &mut uses);
             }
@@ -202,7 +226,9 @@ impl Course {
             Happened::Started { memory_mb } => self.turn_on(at, memory_mb.into()),
             Happened::Resized { memory_mb } => self.level = memory_mb.into(),
             Happened::Resumed => self.turn_on(at, self.level),
-            Happened::Stored { bytes: 0 } | Happened::Paused | Happened::Deactivated => self.phase = Phase::Off,
+            Happened::Stored { bytes: 0 } | Happened::Paused | Happened::Deactivated => {
+                self.phase = Phase::Off
+            }
             Happened::Stored { bytes } => {
                 let level = i64::try_from(bytes.div_ceil(1024)).unwrap_or(LEVEL_MAX).min(LEVEL_MAX);
                 self.turn_on(at, level);
@@ -222,7 +248,12 @@ impl Course {
     /// Up to when it was on, by a fact that says it was or that it is no more.
     fn end(&self, at: i64, boot: i64) -> i64 {
         match self.cut {
-            Some(cut) if self.measure == Measure::Runtime && boot != 0 && self.boot != 0 && boot != self.boot => {
+            Some(cut)
+                if self.measure == Measure::Runtime
+                    && boot != 0
+                    && self.boot != 0
+                    && boot != self.boot =>
+            {
                 at.min(cut.max(self.through))
             }
             _ => at,

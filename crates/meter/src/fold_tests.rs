@@ -24,7 +24,15 @@ fn life() -> Life {
 
 fn fact(id: usize, at: i64, happened: (i64, i64), stamp: Option<(i64, i64)>) -> Fact {
     let stamp = stamp.map(|(boot, mono_ms)| Stamp { boot, mono_ms });
-    Fact { id: format!("f{id}"), life: 1, number: 0, at, kind: happened.0, amount: happened.1, stamp }
+    Fact {
+        id: format!("f{id}"),
+        life: 1,
+        number: 0,
+        at,
+        kind: happened.0,
+        amount: happened.1,
+        stamp,
+    }
 }
 
 /// Takes facts in as the intake does; the proofs are those of the test.
@@ -49,8 +57,11 @@ type Told = (i64, (i64, i64), Option<(i64, i64)>);
 
 #[track_caller]
 fn check(measure: Measure, facts: &[Told], expect: i64) {
-    let facts: Vec<_> =
-        facts.iter().enumerate().map(|(id, (at, happened, stamp))| fact(id, *at, *happened, *stamp)).collect();
+    let facts: Vec<_> = facts
+        .iter()
+        .enumerate()
+        .map(|(id, (at, happened, stamp))| fact(id, *at, *happened, *stamp))
+        .collect();
     assert_eq!(total(&whole(&life(), measure, &facts)), expect);
 }
 
@@ -64,10 +75,18 @@ const STOPPED: (i64, i64) = (6, 0);
 fn a_life_counts_while_it_runs() {
     let runtime = Measure::Runtime;
     check(runtime, &[(100, STARTED, None), (350, STOPPED, None)], 2500);
-    check(runtime, &[(100, STARTED, None), (200, PAUSED, None), (300, RESUMED, None), (350, STOPPED, None)], 1500);
+    check(
+        runtime,
+        &[(100, STARTED, None), (200, PAUSED, None), (300, RESUMED, None), (350, STOPPED, None)],
+        1500,
+    );
     check(runtime, &[(100, STARTED, None), (200, (2, 20), None), (300, STOPPED, None)], 3000);
     check(runtime, &[(100, STARTED, None), (200, ALIVE, None)], 1000);
-    check(runtime, &[(100, STARTED, None), (200, STOPPED, None), (300, ALIVE, None), (400, RESUMED, None)], 1000);
+    check(
+        runtime,
+        &[(100, STARTED, None), (200, STOPPED, None), (300, ALIVE, None), (400, RESUMED, None)],
+        1000,
+    );
     check(runtime, &[(100, RESUMED, None), (200, STOPPED, None)], 0);
     check(runtime, &[(200, STARTED, None), (100, STOPPED, None)], 0);
     check(runtime, &[(100, (7, 4096), None), (200, STOPPED, None), (300, (99, 1), None)], 0);
@@ -75,9 +94,17 @@ fn a_life_counts_while_it_runs() {
 
 #[test]
 fn what_is_stored_counts_until_it_is_gone() {
-    check(Measure::Storage, &[(100, (7, 1025), None), (200, (7, 1024), None), (300, (7, 0), None)], 300);
+    check(
+        Measure::Storage,
+        &[(100, (7, 1025), None), (200, (7, 1024), None), (300, (7, 0), None)],
+        300,
+    );
     check(Measure::Storage, &[(100, (7, i64::MAX), None), (101, (7, 0), None)], LEVEL_MAX);
-    check(Measure::Time, &[(100, (9, 0), None), (300, (10, 0), None), (500, (9, 0), None), (501, (10, 0), None)], 201);
+    check(
+        Measure::Time,
+        &[(100, (9, 0), None), (300, (10, 0), None), (500, (9, 0), None), (501, (10, 0), None)],
+        201,
+    );
     check(Measure::Events, &[(100, (8, 3), None), (100, (8, 4), None)], 7);
 }
 
@@ -98,7 +125,9 @@ fn nothing_outlives_its_machine() {
         if reversed {
             facts.reverse();
         }
-        facts.iter().for_each(|fact| take(&mut life, &mut known, std::slice::from_ref(fact), &mut hours));
+        facts
+            .iter()
+            .for_each(|fact| take(&mut life, &mut known, std::slice::from_ref(fact), &mut hours));
         // The last proof of boot 1 is 1000 on its steady clock, 900 ms after the start.
         assert_eq!(hours.added().iter().map(|added| added.amount).sum::<i64>(), 9000);
     }
@@ -110,8 +139,8 @@ fn any_fact() -> impl Strategy<Value = Told> {
 }
 
 proptest! {
-    /// Whatever the facts are and however they come, also with moments in between at which what goes on is counted:
-    /// the hours are those of all facts gone through once.
+    /// Whatever the facts are and however they come, also with moments in between at which what
+    /// goes on is counted: the hours are those of all facts gone through once.
     #[test]
     fn the_order_of_arrival_does_not_matter(
         facts in proptest::collection::vec(any_fact(), 1..14),

@@ -1,8 +1,9 @@
 //! Sums by group, and series of the groups of one page.
 //!
-//! There may be very many groups, and a page shows the first hundred by their keys. So only those that may be on the page
-//! have a series: a group that is met is given one if its key is small enough, and the largest key then loses its own. A
-//! group that has lost it never gets it back, since keys on the page only become smaller.
+//! There may be very many groups, and a page shows the first hundred by their keys. So only those
+//! that may be on the page have a series: a group that is met is given one if its key is small
+//! enough, and the largest key then loses its own. A group that has lost it never gets it back,
+//! since keys on the page only become smaller.
 
 use crate::money::{Quantity, Tariff};
 use crate::question::{Answer, Entry, Key, Question, Sums};
@@ -53,7 +54,8 @@ impl Groups {
         let number = self.sums.len();
         self.sums.push(Sums::default());
         let full = self.page.len() >= self.limit;
-        let beyond = full && self.page.last_key_value().is_some_and(|(last, _)| vacant.key() > last);
+        let beyond =
+            full && self.page.last_key_value().is_some_and(|(last, _)| vacant.key() > last);
         let on_page = !beyond && self.after.as_ref().is_none_or(|after| vacant.key() > after);
         self.more |= beyond;
         if on_page {
@@ -76,8 +78,11 @@ impl Groups {
         if let Some(sums) = self.sums.get_mut(number) {
             *sums += part;
         }
-        if let Some(point) =
-            self.series.get_mut(number).and_then(Option::as_mut).and_then(|series| series.get_mut(step))
+        if let Some(point) = self
+            .series
+            .get_mut(number)
+            .and_then(Option::as_mut)
+            .and_then(|series| series.get_mut(step))
         {
             *point += part;
         }

@@ -37,7 +37,9 @@ impl Hours {
 pub(crate) fn each_hour(one: Use, mut tell: impl FnMut(i64, i64)) {
     match one {
         Use::Point { at, count } => tell(at.div_euclid(HOUR_MS), count),
-        Use::Span { from, to, level } if to < from => each_hour_up(to, from, |hour, ms| tell(hour, -ms * level)),
+        Use::Span { from, to, level } if to < from => {
+            each_hour_up(to, from, |hour, ms| tell(hour, -ms * level))
+        }
         Use::Span { from, to, level } => each_hour_up(from, to, |hour, ms| tell(hour, ms * level)),
     }
 }

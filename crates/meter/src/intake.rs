@@ -1,5 +1,5 @@
-//! Facts and owners come in, in any order, and what follows from them is written in the same transaction: there is no
-//! moment at which the hours say something else than the facts.
+//! Facts and owners come in, in any order, and what follows from them is written in the same
+//! transaction: there is no moment at which the hours say something else than the facts.
 
 use crate::facts::UsageFact;
 use crate::fold::{self, Use};
@@ -10,8 +10,8 @@ use store::usage::{self, Correction, Fact, Life, Owner};
 use store::{Error, Tx};
 use types::Timestamp;
 
-/// A fact that is dated so far ahead of the time here, or has stood on a steady clock for so long, is an error of its
-/// machine.
+/// A fact that is dated so far ahead of the time here, or has stood on a steady clock for so long,
+/// is an error of its machine.
 const AHEAD_MAX_MS: i64 = 24 * HOUR_MS;
 const MONO_MAX_MS: i64 = 100 * 366 * 24 * HOUR_MS;
 /// What changes a day that was over for so long is noted as a correction.
@@ -29,8 +29,9 @@ pub struct Taken {
     pub refused: Vec<String>,
 }
 
-/// Says whose usage it is what `subject` will do, in the transaction that makes the row of it. Saying it again changes
-/// nothing: the first owner stands, since past usage was theirs. Facts may have come before.
+/// Says whose usage it is what `subject` will do, in the transaction that makes the row of it.
+/// Saying it again changes nothing: the first owner stands, since past usage was theirs. Facts may
+/// have come before.
 pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Error> {
     if usage::own(tx, subject, owner)? {
         return Ok(());
@@ -48,8 +49,9 @@ pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Err
 
 /// Takes facts in. A fact counts once however often it comes.
 ///
-/// A fact that contradicts a known one does not undo the others: a machine hands its facts over in order and tries again
-/// until they are taken, so one bad fact would hold up all that come after it.
+/// A fact that contradicts a known one does not undo the others: a machine hands its facts over in
+/// order and tries again until they are taken, so one bad fact would hold up all that come after
+/// it.
 pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
     let mut taken = Taken::default();
     let facts = sort_out(facts, tx.world().now(), &mut taken);
@@ -79,10 +81,16 @@ pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
 }
 
 /// Each fact once, without those that cannot be.
-fn sort_out<'f>(facts: &'f [UsageFact], now: Timestamp, taken: &mut Taken) -> BTreeMap<&'f str, &'f UsageFact> {
+fn sort_out<'f>(
+    facts: &'f [UsageFact],
+    now: Timestamp,
+    taken: &mut Taken,
+) -> BTreeMap<&'f str, &'f UsageFact> {
     let mut sorted: BTreeMap<&str, &UsageFact> = BTreeMap::new();
     for fact in facts {
-        let steady = fact.stamp.is_none_or(|stamp| stamp.boot != 0 && (0..MONO_MAX_MS).contains(&stamp.mono_ms));
+        let steady = fact
+            .stamp
+            .is_none_or(|stamp| stamp.boot != 0 && (0..MONO_MAX_MS).contains(&stamp.mono_ms));
         if !steady || !(0..=now.plus_ms(AHEAD_MAX_MS).ms()).contains(&fact.at.ms()) {
             taken.refused.push(fact.id.clone());
             continue;
@@ -96,7 +104,12 @@ fn sort_out<'f>(facts: &'f [UsageFact], now: Timestamp, taken: &mut Taken) -> BT
     sorted
 }
 
-fn fold_in(tx: &mut Tx<'_>, life: &mut Life, fresh: &[Fact], hours: &mut Hours) -> Result<(), Error> {
+fn fold_in(
+    tx: &mut Tx<'_>,
+    life: &mut Life,
+    fresh: &[Fact],
+    hours: &mut Hours,
+) -> Result<(), Error> {
     let Some(owner) = &life.owner else { return Ok(()) };
     match fold::go_on(life, owner.dimension.measure(), fresh) {
         Some(uses) => note(tx, life, &uses, hours),
@@ -107,13 +120,22 @@ fn fold_in(tx: &mut Tx<'_>, life: &mut Life, fresh: &[Fact], hours: &mut Hours) 
     }
 }
 
-fn fold_all(tx: &mut Tx<'_>, life: &mut Life, all: &[Fact], fresh: &[Fact], hours: &mut Hours) -> Result<(), Error> {
+fn fold_all(
+    tx: &mut Tx<'_>,
+    life: &mut Life,
+    all: &[Fact],
+    fresh: &[Fact],
+    hours: &mut Hours,
+) -> Result<(), Error> {
     let Some(owner) = life.owner.clone() else { return Ok(()) };
     let fresh: BTreeSet<&str> = fresh.iter().map(|fact| fact.id.as_str()).collect();
-    let uses = fold::begin_again(life, owner.dimension.measure(), all, &fresh, |boot| match &owner.machine {
-        Some(machine) => usage::proof(tx, machine, boot),
-        None => Ok(None),
-    })?;
+    let uses =
+        fold::begin_again(life, owner.dimension.measure(), all, &fresh, |boot| {
+            match &owner.machine {
+                Some(machine) => usage::proof(tx, machine, boot),
+                None => Ok(None),
+            }
+        })?;
     note(tx, life, &uses, hours)
 }
 
@@ -144,7 +166,8 @@ fn write(tx: &mut Tx<'_>, lives: &[Life], hours: &Hours) -> Result<(), Error> {
             *amount = amount.saturating_add(hour.amount);
         }
     }
-    let correction = |((class, day, series), amount)| Correction { class, day, series, noted_at: now, amount };
+    let correction =
+        |((class, day, series), amount)| Correction { class, day, series, noted_at: now, amount };
     let corrections: Vec<_> = late.into_iter().map(correction).collect();
     usage::save(tx, lives)?;
     usage::add_hours(tx, &added)?;

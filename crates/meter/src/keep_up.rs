@@ -1,6 +1,7 @@
-//! What has to be done again and again, so that questions stay cheap: usage of what goes on is moved into the hours that
-//! are over ([`roll`]), and hours that are over are packed ([`pack`]). Neither changes any answer. Both may be left undone
-//! for as long as one likes, repeated, cut off at any point and done by several servers at once.
+//! What has to be done again and again, so that questions stay cheap: usage of what goes on is
+//! moved into the hours that are over ([`roll`]), and hours that are over are packed ([`pack`]).
+//! Neither changes any answer. Both may be left undone for as long as one likes, repeated, cut off
+//! at any point and done by several servers at once.
 
 use crate::fold::{self, Use};
 use crate::hours::Hours;
@@ -17,8 +18,8 @@ const DAYS: i64 = 64;
 /// Hours are packed when they have been over for so long: by then most of their facts have come.
 const PACK_AFTER_HOURS: i64 = 2;
 
-/// Moves usage of all that goes on into the hours that are over by now, as far as it is proven. Answers how many lives
-/// that were. To be called every minute or so.
+/// Moves usage of all that goes on into the hours that are over by now, as far as it is proven.
+/// Answers how many lives that were. To be called every minute or so.
 pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let mut after: Option<(i64, String)> = None;
     let mut rolled = 0;
@@ -36,7 +37,11 @@ pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
 /// Where the next page begins, if there may be one.
 type Page = (u64, Option<(i64, String)>);
 
-fn roll_page(tx: &mut Tx<'_>, now: Timestamp, after: Option<&(i64, String)>) -> Result<Page, Error> {
+fn roll_page(
+    tx: &mut Tx<'_>,
+    now: Timestamp,
+    after: Option<&(i64, String)>,
+) -> Result<Page, Error> {
     let hour_ms = floor(now.ms());
     let after = after.map(|(through, subject)| (*through, subject.as_str()));
     let lives = usage::lock_on(tx, hour_ms, after, LIVES)?;
@@ -63,7 +68,9 @@ fn floor(ms: i64) -> i64 {
 type Proofs = BTreeMap<(String, i64), Option<Proof>>;
 
 fn until_of(tx: &mut Tx<'_>, life: &Life, proofs: &mut Proofs) -> Result<Until, Error> {
-    let Some(machine) = life.owner.as_ref().and_then(|owner| owner.machine.clone()) else { return Ok(Until::Now) };
+    let Some(machine) = life.owner.as_ref().and_then(|owner| owner.machine.clone()) else {
+        return Ok(Until::Now);
+    };
     let boot = life.anchor.map_or(0, |anchor| anchor.stamp.boot);
     let key = (machine, boot);
     let proof = match proofs.get(&key) {
@@ -83,12 +90,14 @@ pub(crate) fn until(until: &Until, now: Timestamp) -> i64 {
         Until::Now => now.ms(),
         Until::Proof { proof: None, .. } => i64::MIN,
         Until::Proof { proof: Some(proof), anchor: None } => proof.at,
-        Until::Proof { proof: Some(proof), anchor: Some(anchor) } => fold::moment(anchor, proof.mono_ms),
+        Until::Proof { proof: Some(proof), anchor: Some(anchor) } => {
+            fold::moment(anchor, proof.mono_ms)
+        }
     }
 }
 
-/// Packs the hours that have been over for a while. Answers how many days of classes were packed. To be called every
-/// hour or so.
+/// Packs the hours that have been over for a while. Answers how many days of classes were packed.
+/// To be called every hour or so.
 pub async fn pack(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let end = now.ms().div_euclid(HOUR_MS) - PACK_AFTER_HOURS;
     let mut packed = 0;

@@ -4,13 +4,15 @@
 //!  facts, owners ──▶ intake ──▶ fold ──▶ hours ──(keep_up)──▶ packed days ──▶ answer ◀── prices
 //! ```
 //!
-//! Facts and owners are the truth and are kept for ever; all sums follow from them ([`verify`]). The parts have no clock:
-//! who calls says what time it is. [`roll`] and [`pack`] have to be called now and then, or questions become slow, never wrong.
+//! Facts and owners are the truth and are kept for ever; all sums follow from them ([`verify`]).
+//! The parts have no clock: who calls says what time it is. [`roll`] and [`pack`] have to be called
+//! now and then, or questions become slow, never wrong.
 //!
-//! **Why days are packed across resources**, and not resources across days: nearly every question goes over all resources
-//! for some time. One row for each day, workspace and dimension makes 90 days some hundred rows to read, whoever is asked
-//! for; one row for each resource and month would be 40,000 rows for the same, and one for each hour some millions. What a
-//! late fact changes is added beside the packed day, so a change never waits for a day to be written anew.
+//! **Why days are packed across resources**, and not resources across days: nearly every question
+//! goes over all resources for some time. One row for each day, workspace and dimension makes 90
+//! days some hundred rows to read, whoever is asked for; one row for each resource and month would
+//! be 40,000 rows for the same, and one for each hour some millions. What a late fact changes is
+//! added beside the packed day, so a change never waits for a day to be written anew.
 
 mod answer;
 mod calendar;

@@ -1,7 +1,8 @@
-//! Exact sums: money and quantities are whole numbers of a part so small that every price times every usage is one.
+//! Exact sums: money and quantities are whole numbers of a part so small that every price times
+//! every usage is one.
 //!
-//! Whatever is added up in whatever order is then the same, and rounding happens once, at the edge: [`Money::dollars`] and
-//! [`Quantity::units`] round half to even at ten decimal places.
+//! Whatever is added up in whatever order is then the same, and rounding happens once, at the edge:
+//! [`Money::dollars`] and [`Quantity::units`] round half to even at ten decimal places.
 
 use std::fmt;
 use std::iter::Sum;
@@ -47,7 +48,8 @@ impl Money {
 
     /// A share of this, rounded down. `percent` may be above 100.
     pub fn percent(self, percent: u32) -> Self {
-        // Divided first: a year of a large bill times 100 would still fit, but nothing guards a budget's amount.
+        // Divided first: a year of a large bill times 100 would still fit, but nothing guards a
+        // budget's amount.
         Self((self.0 / 100).saturating_mul(i128::from(percent)))
     }
 }
@@ -102,7 +104,8 @@ impl Tariff {
 }
 
 fn rounded(parts: i128, per_whole: i128) -> f64 {
-    // Ten places of a unit are no whole number of parts, so what is below one place is compared as a fraction.
+    // Ten places of a unit are no whole number of parts, so what is below one place is compared as
+    // a fraction.
     let (whole, rest) = (parts.div_euclid(per_whole), parts.rem_euclid(per_whole));
     let scaled = rest * PLACES_SHOWN;
     let (mut places, below) = (scaled / per_whole, scaled % per_whole);
@@ -115,7 +118,9 @@ fn rounded(parts: i128, per_whole: i128) -> f64 {
 
 fn parse(text: &str) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str, max: usize| (1..=max).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let digits = |part: &str, max: usize| {
+        (1..=max).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
+    };
     if !digits(whole, 18) || !digits(fraction, PLACES as usize) {
         return None;
     }
@@ -126,7 +131,8 @@ fn parse(text: &str) -> Option<i128> {
 }
 
 fn write(value: i128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let text = format!("{}.{:0width$}", value / PER_WHOLE, value % PER_WHOLE, width = PLACES as usize);
+    let text =
+        format!("{}.{:0width$}", value / PER_WHOLE, value % PER_WHOLE, width = PLACES as usize);
     f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -142,7 +148,9 @@ impl FromStr for Money {
     type Err = BadAmount;
 
     fn from_str(text: &str) -> Result<Self, BadAmount> {
-        parse(text).map(|value| Self(value * PARTS_PER_UNIT)).ok_or_else(|| BadAmount(text.to_owned()))
+        parse(text)
+            .map(|value| Self(value * PARTS_PER_UNIT))
+            .ok_or_else(|| BadAmount(text.to_owned()))
     }
 }
 
@@ -208,7 +216,20 @@ mod tests {
 
     #[test]
     fn amounts_that_are_none_are_refused() {
-        for bad in ["", ".", "1.", ".5", "-1", "+1", "1e3", "0.0000000000001", "1000000000.1", "1,5", " 1", "٣"] {
+        for bad in [
+            "",
+            ".",
+            "1.",
+            ".5",
+            "-1",
+            "+1",
+            "1e3",
+            "0.0000000000001",
+            "1000000000.1",
+            "1,5",
+            " 1",
+            "٣",
+        ] {
             assert!(bad.parse::<Price>().is_err(), "{bad}");
             assert!(bad.parse::<Money>().is_err(), "{bad}");
         }

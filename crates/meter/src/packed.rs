@@ -1,11 +1,12 @@
 //! A day of a class as two texts: what each series used in the day, and what it used in each hour.
 //!
-//! Both are base64 of bytes, since the store has whole numbers and texts. A series is written as its distance to the one
-//! before, an amount in the fewest bytes that hold it; an hour with the same amount as the hour before, as most are of what
-//! runs throughout, takes one byte.
+//! Both are base64 of bytes, since the store has whole numbers and texts. A series is written as
+//! its distance to the one before, an amount in the fewest bytes that hold it; an hour with the
+//! same amount as the hour before, as most are of what runs throughout, takes one byte.
 //!
-//! A day of 10,000 series is 50 to 200 KiB. So 90 days of a few classes are a few hundred rows, which are read and added up
-//! in the time that a database takes to hand over some thousand rows: that is what makes questions fast.
+//! A day of 10,000 series is 50 to 200 KiB. So 90 days of a few classes are a few hundred rows,
+//! which are read and added up in the time that a database takes to hand over some thousand rows:
+//! that is what makes questions fast.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -38,12 +39,17 @@ impl Content {
     pub(crate) fn hour(&self, hour: i64) -> impl Iterator<Item = (i64, i64)> {
         let place = usize::try_from(hour).unwrap_or(HOURS);
         let amount = move |amounts: &[i64; HOURS]| amounts.get(place).copied().unwrap_or(0);
-        self.0.iter().map(move |(series, amounts)| (*series, amount(amounts))).filter(|(_, amount)| *amount != 0)
+        self.0
+            .iter()
+            .map(move |(series, amounts)| (*series, amount(amounts)))
+            .filter(|(_, amount)| *amount != 0)
     }
 
     pub(crate) fn write(&self, class: i64, day: i64) -> Day {
         let (mut sums, mut hours, mut total) = (Writer::default(), Writer::default(), 0_i128);
-        for (series, amounts) in self.0.iter().filter(|(_, amounts)| amounts.iter().any(|amount| *amount != 0)) {
+        for (series, amounts) in
+            self.0.iter().filter(|(_, amounts)| amounts.iter().any(|amount| *amount != 0))
+        {
             let sum = amounts.iter().fold(0_i64, |sum, amount| sum.saturating_add(*amount));
             total += i128::from(sum);
             sums.series(*series);
@@ -67,7 +73,11 @@ pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> 
 }
 
 /// Reads each hour that has an amount, as series, hour of the day and amount.
-pub(crate) fn each_hour(hours: &str, day: i64, mut tell: impl FnMut(i64, i64, i64)) -> Result<(), Error> {
+pub(crate) fn each_hour(
+    hours: &str,
+    day: i64,
+    mut tell: impl FnMut(i64, i64, i64),
+) -> Result<(), Error> {
     let bytes = decoded(hours, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
     while !reader.0.is_empty() {
@@ -88,7 +98,11 @@ fn decoded(text: &str, day: i64) -> Result<Vec<u8>, Error> {
 }
 
 fn corrupt(day: i64) -> Error {
-    Error::Corrupt { table: "usage_days", id: day.to_string(), why: "it is not a packed day".into() }
+    Error::Corrupt {
+        table: "usage_days",
+        id: day.to_string(),
+        why: "it is not a packed day".into(),
+    }
 }
 
 #[derive(Default)]
@@ -105,8 +119,11 @@ impl Writer {
 
     /// Which hours have an amount, then the amounts; 0 stands for the one before.
     fn amounts(&mut self, amounts: &[i64; HOURS]) {
-        let mask =
-            amounts.iter().enumerate().filter(|(_, amount)| **amount != 0).fold(0, |mask, (hour, _)| mask | 1 << hour);
+        let mask = amounts
+            .iter()
+            .enumerate()
+            .filter(|(_, amount)| **amount != 0)
+            .fold(0, |mask, (hour, _)| mask | 1 << hour);
         self.unsigned(mask);
         let mut before = 0;
         for amount in amounts.iter().filter(|amount| **amount != 0) {
@@ -192,8 +209,15 @@ mod tests {
     #[test]
     fn what_runs_throughout_is_small() {
         let mut content = Content::default();
-        (1..=1000).for_each(|series| (0..24).for_each(|hour| content.add(series, hour, 2048 * 3_600_000)));
+        (1..=1000).for_each(|series| {
+            (0..24).for_each(|hour| content.add(series, hour, 2048 * 3_600_000))
+        });
         let day = content.write(1, 1);
-        assert!(day.sums.len() < 10_000 && day.hours.len() < 47_000, "{} {}", day.sums.len(), day.hours.len());
+        assert!(
+            day.sums.len() < 10_000 && day.hours.len() < 47_000,
+            "{} {}",
+            day.sums.len(),
+            day.hours.len()
+        );
     }
 }

@@ -7,10 +7,11 @@ use types::usage::Dimension;
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 
-/// The prices of an account: for each dimension its price from a time on. Before the first price usage costs nothing.
+/// The prices of an account: for each dimension its price from a time on. Before the first price
+/// usage costs nothing.
 ///
-/// A price counts from the first full hour at or after the time from which it is valid: an hour has one price. Past
-/// usage keeps the price of its time.
+/// A price counts from the first full hour at or after the time from which it is valid: an hour has
+/// one price. Past usage keeps the price of its time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PriceBook {
     by_dimension: BTreeMap<Dimension, BTreeMap<i64, Price>>,
@@ -31,7 +32,9 @@ impl PriceBook {
     /// The price of an hour, counted from 1970.
     fn price(&self, dimension: Dimension, hour: i64) -> Price {
         let prices = self.by_dimension.get(&dimension);
-        prices.and_then(|prices| prices.range(..=hour).next_back()).map_or(Price::ZERO, |(_, price)| *price)
+        prices
+            .and_then(|prices| prices.range(..=hour).next_back())
+            .map_or(Price::ZERO, |(_, price)| *price)
     }
 
     pub(crate) fn tariff(&self, dimension: Dimension, hour: i64) -> Tariff {
@@ -39,7 +42,12 @@ impl PriceBook {
     }
 
     /// The hours between `first` and `end` that begin with another price, without `first` itself.
-    pub(crate) fn changes(&self, dimension: Dimension, first: i64, end: i64) -> impl Iterator<Item = i64> {
+    pub(crate) fn changes(
+        &self,
+        dimension: Dimension,
+        first: i64,
+        end: i64,
+    ) -> impl Iterator<Item = i64> {
         let prices = self.by_dimension.get(&dimension);
         let changes = prices.map(|prices| prices.range(first + 1..end.max(first + 1)));
         changes.into_iter().flatten().map(|(hour, _)| *hour)
@@ -59,7 +67,8 @@ mod tests {
         let price = |hour| book.price(Dimension::JobRuntime, hour);
         assert_eq!([price(9), price(10), price(20), price(21)], [Price::ZERO, low, low, high]);
         assert_eq!(book.price(Dimension::JobImages, 30), Price::ZERO);
-        let changes = |first, end| book.changes(Dimension::JobRuntime, first, end).collect::<Vec<_>>();
+        let changes =
+            |first, end| book.changes(Dimension::JobRuntime, first, end).collect::<Vec<_>>();
         assert_eq!([changes(10, 21), changes(10, 22), changes(9, 9)], [vec![], vec![21], vec![]]);
         assert_eq!(book.changes(Dimension::JobImages, 0, 100).count(), 0);
     }

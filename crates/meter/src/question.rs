@@ -8,8 +8,8 @@ use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{
-    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint, AccountMetricsSummary,
-    EntrySummary, GroupBy, Resolution,
+    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint,
+    AccountMetricsSummary, EntrySummary, GroupBy, Resolution,
 };
 
 /// From `start` up to `end`, which does not belong to it.
@@ -53,8 +53,9 @@ pub struct Question {
     pub after: Option<Key>,
 }
 
-/// What a group is, and the order of groups: members as [`GroupBy`] lists them. One that is split by has a value, and so
-/// has one that is implied: a name its workspace and type, an id all of these, a dimension its type.
+/// What a group is, and the order of groups: members as [`GroupBy`] lists them. One that is split
+/// by has a value, and so has one that is implied: a name its workspace and type, an id all of
+/// these, a dimension its type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     pub workspace: Option<String>,
@@ -69,7 +70,8 @@ pub struct Key {
 pub struct Answer {
     pub total: Sums,
     pub entries: Vec<Entry>,
-    /// Starts of the steps of all series, by the calendar in UTC. The first may lie before the window.
+    /// Starts of the steps of all series, by the calendar in UTC. The first may lie before the
+    /// window.
     pub steps: Vec<Timestamp>,
     /// Where the next page goes on.
     pub next: Option<Key>,
@@ -119,9 +121,15 @@ impl Answer {
             start_time: question.window.start,
             end_time: question.window.end,
             resolution: question.resolution,
-            summary: AccountMetricsSummary { total_cost: self.total.cost.dollars(), total_usage: usage(&self.total) },
+            summary: AccountMetricsSummary {
+                total_cost: self.total.cost.dollars(),
+                total_usage: usage(&self.total),
+            },
             data: self.entries.iter().map(entry).collect(),
-            meta: AccountMetricsMeta { has_more: next_cursor.is_some(), next_cursor: next_cursor.unwrap_or_default() },
+            meta: AccountMetricsMeta {
+                has_more: next_cursor.is_some(),
+                next_cursor: next_cursor.unwrap_or_default(),
+            },
         }
     }
 }

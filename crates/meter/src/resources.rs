@@ -6,8 +6,8 @@ use store::usage::{self, Class, Series};
 use store::{Error, Tx};
 use types::wire::GroupBy;
 
-/// Series whose names are read at once. Those that were made at one time, and are used at one time, have numbers close
-/// to each other.
+/// Series whose names are read at once. Those that were made at one time, and are used at one time,
+/// have numbers close to each other.
 const BLOCK: i64 = 1024;
 
 pub(crate) struct Resources<'q> {
@@ -17,7 +17,8 @@ pub(crate) struct Resources<'q> {
 }
 
 enum Names {
-    /// The question does not tell resources apart: all have one group, known once something is added to it.
+    /// The question does not tell resources apart: all have one group, known once something is
+    /// added to it.
     Alike(Option<usize>),
     /// By number of the series. What the filter lets through is there from the beginning.
     Filtered(Vec<(Series, Option<usize>)>),
@@ -35,10 +36,16 @@ enum Member {
 
 impl<'q> Resources<'q> {
     /// `None`: the question asks for a resource that the class does not have.
-    pub(crate) fn new(tx: &mut Tx<'_>, question: &'q Question, class: &'q Class) -> Result<Option<Self>, Error> {
+    pub(crate) fn new(
+        tx: &mut Tx<'_>,
+        question: &'q Question,
+        class: &'q Class,
+    ) -> Result<Option<Self>, Error> {
         let filter = &question.filter;
         let (name, uuid) = (filter.resource_name.as_deref(), filter.resource_uuid.as_deref());
-        let split = [GroupBy::ResourceName, GroupBy::ResourceUuid].iter().any(|by| question.group_by.contains(by));
+        let split = [GroupBy::ResourceName, GroupBy::ResourceUuid]
+            .iter()
+            .any(|by| question.group_by.contains(by));
         let names = if name.is_some() || uuid.is_some() {
             let mut series = usage::read_series(tx, class.id, (1, class.series), name, uuid)?;
             series.sort_unstable_by_key(|series| series.id);
@@ -63,27 +70,44 @@ impl<'q> Resources<'q> {
     pub(crate) fn knows(&mut self, tx: &mut Tx<'_>, series: i64) -> Result<bool, Error> {
         match &mut self.names {
             Names::Alike(_) => Ok(true),
-            Names::Filtered(known) => Ok(known.binary_search_by_key(&series, |(known, _)| known.id).is_ok()),
-            Names::All(blocks) => Ok(!matches!(member(tx, self.class, blocks, series)?, Member::Missing)),
+            Names::Filtered(known) => {
+                Ok(known.binary_search_by_key(&series, |(known, _)| known.id).is_ok())
+            }
+            Names::All(blocks) => {
+                Ok(!matches!(member(tx, self.class, blocks, series)?, Member::Missing))
+            }
         }
     }
 
     /// The group of a series, if it is asked for. Whoever asks is about to add to it.
-    pub(crate) fn group(&mut self, tx: &mut Tx<'_>, groups: &mut Groups, series: i64) -> Result<Option<usize>, Error> {
+    pub(crate) fn group(
+        &mut self,
+        tx: &mut Tx<'_>,
+        groups: &mut Groups,
+        series: i64,
+    ) -> Result<Option<usize>, Error> {
         let (class, group_by) = (self.class, self.group_by);
         match &mut self.names {
-            Names::Alike(group) => Ok(Some(*group.get_or_insert_with(|| groups.number(key(group_by, class, None))))),
+            Names::Alike(group) => {
+                Ok(Some(*group.get_or_insert_with(|| groups.number(key(group_by, class, None)))))
+            }
             Names::Filtered(known) => {
-                let Ok(at) = known.binary_search_by_key(&series, |(known, _)| known.id) else { return Ok(None) };
+                let Ok(at) = known.binary_search_by_key(&series, |(known, _)| known.id) else {
+                    return Ok(None);
+                };
                 let (series, group) = &mut known[at];
-                Ok(Some(*group.get_or_insert_with(|| groups.number(key(group_by, class, Some(series))))))
+                Ok(Some(
+                    *group.get_or_insert_with(|| groups.number(key(group_by, class, Some(series)))),
+                ))
             }
             Names::All(blocks) => {
                 let member = member(tx, class, blocks, series)?;
                 match member {
                     Member::Missing => return Ok(None),
                     Member::Of(_) => {}
-                    Member::Named(series) => *member = Member::Of(groups.number(key(group_by, class, Some(series)))),
+                    Member::Named(series) => {
+                        *member = Member::Of(groups.number(key(group_by, class, Some(series))))
+                    }
                 }
                 Ok(if let Member::Of(group) = member { Some(*group) } else { None })
             }
@@ -116,7 +140,8 @@ fn member<'b>(
         let first = series / BLOCK * BLOCK;
         let mut members = vec![Member::Missing; usize::try_from(BLOCK).unwrap_or(0)];
         for series in usage::read_series(tx, class.id, (first, first + BLOCK - 1), None, None)? {
-            let place = usize::try_from(series.id - first).ok().and_then(|place| members.get_mut(place));
+            let place =
+                usize::try_from(series.id - first).ok().and_then(|place| members.get_mut(place));
             if let Some(member) = place {
                 *member = Member::Named(series);
             }
@@ -133,8 +158,11 @@ fn key(group_by: &[GroupBy], class: &Class, series: Option<&Series>) -> Key {
     let kind = class.dimension.resource_type().name();
     Key {
         workspace: by(&[Workspace, ResourceName, ResourceUuid]).then(|| class.workspace.clone()),
-        resource_type: by(&[ResourceType, ResourceName, ResourceUuid, BillingDimension]).then(|| kind.to_owned()),
-        resource_name: series.filter(|_| by(&[ResourceName, ResourceUuid])).map(|series| series.name.clone()),
+        resource_type: by(&[ResourceType, ResourceName, ResourceUuid, BillingDimension])
+            .then(|| kind.to_owned()),
+        resource_name: series
+            .filter(|_| by(&[ResourceName, ResourceUuid]))
+            .map(|series| series.name.clone()),
         resource_uuid: series.filter(|_| by(&[ResourceUuid])).map(|series| series.uuid.clone()),
         dimension: by(&[BillingDimension]).then(|| class.dimension.name().to_owned()),
     }

@@ -26,7 +26,8 @@ pub struct Verified {
     pub differ: u64,
 }
 
-/// An hour of a resource of which the facts and the hours say different things, in the whole numbers that usage is kept in.
+/// An hour of a resource of which the facts and the hours say different things, in the whole
+/// numbers that usage is kept in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub class: Class,
@@ -36,8 +37,8 @@ pub struct Difference {
     pub by_hours: i64,
 }
 
-/// Recomputes every hour that the window touches from the facts alone, and compares with what answers are made from.
-/// Reads all lives once for each week of the window.
+/// Recomputes every hour that the window touches from the facts alone, and compares with what
+/// answers are made from. Reads all lives once for each week of the window.
 pub async fn verify(store: &Store, window: Window) -> Result<Verified, Error> {
     let (first, end) = window.hours();
     let (mut from, last) = (first.div_euclid(24), (end - 1).div_euclid(24) + 1);
@@ -68,8 +69,11 @@ fn verify_hours(tx: &mut Tx<'_>, hours: (i64, i64)) -> Result<Verified, Error> {
             if by_facts != by_hours {
                 verified.differ += 1;
                 let hour = Timestamp::from_ms(hour * crate::prices::HOUR_MS);
-                let difference = Difference { class: class.clone(), series, hour, by_facts, by_hours };
-                verified.differences.extend((verified.differ <= DIFFERENCES_MAX as u64).then_some(difference));
+                let difference =
+                    Difference { class: class.clone(), series, hour, by_facts, by_hours };
+                verified
+                    .differences
+                    .extend((verified.differ <= DIFFERENCES_MAX as u64).then_some(difference));
             }
         };
         for ((_, series, hour), expected) in mine.filter(|(_, expected)| **expected != 0) {
@@ -94,7 +98,12 @@ fn by_facts(tx: &mut Tx<'_>, hours: (i64, i64)) -> Result<Amounts, Error> {
     }
 }
 
-fn add_life(tx: &mut Tx<'_>, life: &Life, (first, end): (i64, i64), amounts: &mut Amounts) -> Result<(), Error> {
+fn add_life(
+    tx: &mut Tx<'_>,
+    life: &Life,
+    (first, end): (i64, i64),
+    amounts: &mut Amounts,
+) -> Result<(), Error> {
     let (Some((class, series)), Some(owner)) = (life.series, &life.owner) else { return Ok(()) };
     for one in fold::whole(life, owner.dimension.measure(), &usage::facts_of(tx, life.id)?) {
         each_hour(one, |hour, amount| {
@@ -107,13 +116,19 @@ fn add_life(tx: &mut Tx<'_>, life: &Life, (first, end): (i64, i64), amounts: &mu
     Ok(())
 }
 
-fn by_hours(tx: &mut Tx<'_>, class: i64, (first, end): (i64, i64)) -> Result<BTreeMap<(i64, i64), i64>, Error> {
+fn by_hours(
+    tx: &mut Tx<'_>,
+    class: i64,
+    (first, end): (i64, i64),
+) -> Result<BTreeMap<(i64, i64), i64>, Error> {
     let mut amounts = BTreeMap::new();
     let (from, to) = (first.div_euclid(24), (end - 1).div_euclid(24) + 1);
     for day in usage::read_days(tx, class, from, to, usage::Packed::Hours)? {
         let content = Content::read(&day.hours, day.day)?;
         for hour in (day.day * 24).max(first)..((day.day + 1) * 24).min(end) {
-            amounts.extend(content.hour(hour - day.day * 24).map(|(series, amount)| ((series, hour), amount)));
+            amounts.extend(
+                content.hour(hour - day.day * 24).map(|(series, amount)| ((series, hour), amount)),
+            );
         }
     }
     for added in usage::read_hours(tx, class, first, end)? {

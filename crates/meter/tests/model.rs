@@ -1,5 +1,6 @@
-//! Random lives, told in any order, twice, late and with crashes in between, against a model that adds up what was really
-//! on, millisecond for millisecond. A failure names its seed; the seed makes it again.
+//! Random lives, told in any order, twice, late and with crashes in between, against a model that
+//! adds up what was really on, millisecond for millisecond. A failure names its seed; the seed
+//! makes it again.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -30,7 +31,15 @@ async fn every_answer_is_the_sum_of_what_was_on(place: Place) {
             let question = question(&town, &mut rng);
             let (book, listed) = prices(&mut rng);
             let expect = model(&town, &question, &listed);
-            check(&place.store, &town, question, book, expect, &format!("seed {seed}, question {number}")).await;
+            check(
+                &place.store,
+                &town,
+                question,
+                book,
+                expect,
+                &format!("seed {seed}, question {number}"),
+            )
+            .await;
             if number == QUESTIONS / 2 {
                 meter::roll(&place.store, at(town.now)).await.unwrap();
                 meter::pack(&place.store, at(town.now + 12 * HOUR)).await.unwrap();
@@ -42,7 +51,8 @@ async fn every_answer_is_the_sum_of_what_was_on(place: Place) {
     }
 }
 
-/// Tells owners and facts in any order, some twice. Time goes on meanwhile as it likes, and what is done now and then is.
+/// Tells owners and facts in any order, some twice. Time goes on meanwhile as it likes, and what is
+/// done now and then is.
 async fn tell_all(store: &Store, town: &Town, rng: &mut Rng) {
     let mut owners: Vec<usize> = (0..town.lives.len()).collect();
     let mut facts: Vec<UsageFact> = town.lives.iter().flat_map(|life| life.facts.clone()).collect();
@@ -127,7 +137,12 @@ fn question(town: &Town, rng: &mut Rng) -> Question {
     Question {
         account: town.account.clone(),
         window: Window { start: at(one.min(two)), end: at(one.max(two) + whole) },
-        resolution: [Resolution::Hourly, Resolution::Daily, Resolution::Weekly, Resolution::Monthly][rng.usize(..4)],
+        resolution: [
+            Resolution::Hourly,
+            Resolution::Daily,
+            Resolution::Weekly,
+            Resolution::Monthly,
+        ][rng.usize(..4)],
         group_by,
         filter,
         limit: [1, 2, 100][rng.usize(..3)],
@@ -136,24 +151,36 @@ fn question(town: &Town, rng: &mut Rng) -> Question {
 }
 
 /// Goes through all pages.
-async fn check(store: &Store, town: &Town, question: Question, prices: PriceBook, expect: Groups, what: &str) {
+async fn check(
+    store: &Store,
+    town: &Town,
+    question: Question,
+    prices: PriceBook,
+    expect: Groups,
+    what: &str,
+) {
     let (mut after, now) = (None, at(town.now));
     let mut left = expect.iter();
     let mut total = meter::Sums::default();
     expect.values().for_each(|(sums, _)| total += *sums);
     loop {
-        let (asked, prices) = (Question { after: after.clone(), ..question.clone() }, prices.clone());
+        let (asked, prices) =
+            (Question { after: after.clone(), ..question.clone() }, prices.clone());
         let answer = store.read(move |tx| meter::answer(tx, &asked, &prices, now)).await.unwrap();
         assert!(answer.entries.len() <= question.limit);
         for entry in &answer.entries {
-            let (key, (sums, steps)) = left.next().unwrap_or_else(|| panic!("{what}: one too many: {entry:?}"));
+            let (key, (sums, steps)) =
+                left.next().unwrap_or_else(|| panic!("{what}: one too many: {entry:?}"));
             assert_eq!((&entry.key, &entry.sums), (key, sums), "{what}: {question:?}");
             assert_eq!(entry.series.len(), answer.steps.len());
             for (step, sums) in answer.steps.iter().zip(&entry.series) {
                 let expect = steps.get(&step.ms()).copied().unwrap_or_default();
                 assert_eq!(*sums, expect, "{what}, {step}: {question:?}");
             }
-            assert!(steps.keys().all(|step| answer.steps.contains(&at(*step))), "{what}: {question:?}");
+            assert!(
+                steps.keys().all(|step| answer.steps.contains(&at(*step))),
+                "{what}: {question:?}"
+            );
         }
         assert_eq!(answer.total, total, "{what}: {question:?}");
         after = answer.next;

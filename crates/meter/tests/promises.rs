@@ -27,7 +27,14 @@ fn account() -> AccountId {
 
 fn owner(workspace: &str, dimension: Dimension, name: &str, uuid: &str) -> Owner {
     let machine = (dimension == Dimension::SandboxRuntime).then(|| "machine".to_owned());
-    Owner { account: account(), workspace: workspace.into(), dimension, name: name.into(), uuid: uuid.into(), machine }
+    Owner {
+        account: account(),
+        workspace: workspace.into(),
+        dimension,
+        name: name.into(),
+        uuid: uuid.into(),
+        machine,
+    }
 }
 
 fn fact(subject: &str, ms: i64, happened: Happened) -> UsageFact {
@@ -78,20 +85,30 @@ async fn small_town(place: &Place) {
         let started = fact(subject, 0, Happened::Started { memory_mb: 1024 });
         [started, fact(subject, 10_000, Happened::Stopped)]
     };
-    let disk =
-        [fact("disk", 0, Happened::Stored { bytes: 1 << 30 }), fact("disk", 5000, Happened::Stored { bytes: 0 })];
+    let disk = [
+        fact("disk", 0, Happened::Stored { bytes: 1 << 30 }),
+        fact("disk", 5000, Happened::Stored { bytes: 0 }),
+    ];
     take_in(place, [on("one"), on("two"), disk].concat()).await;
 }
 
-/// Splits, and for each entry what its members are: workspace, type, name, uuid, dimension; then cost, and usage if told.
+/// Splits, and for each entry what its members are: workspace, type, name, uuid, dimension; then
+/// cost, and usage if told.
 const ENTRIES: &[(&[GroupBy], &[&str])] = &[
     (&[], &["- - - - - 10 -"]),
     (&[GroupBy::Workspace], &["main - - - - 5 -", "other - - - - 5 -"]),
     (&[GroupBy::ResourceType], &["- sandbox - - - 10 -", "- volume - - - 0 -"]),
-    (&[GroupBy::ResourceName], &["main sandbox box - - 5 -", "main volume disk - - 0 -", "other sandbox box - - 5 -"]),
+    (
+        &[GroupBy::ResourceName],
+        &["main sandbox box - - 5 -", "main volume disk - - 0 -", "other sandbox box - - 5 -"],
+    ),
     (
         &[GroupBy::ResourceUuid],
-        &["main sandbox box res_1 - 5 -", "main volume disk - - 0 -", "other sandbox box res_2 - 5 -"],
+        &[
+            "main sandbox box res_1 - 5 -",
+            "main volume disk - - 0 -",
+            "other sandbox box res_2 - 5 -",
+        ],
     ),
     (
         &[GroupBy::BillingDimension],
@@ -133,7 +150,10 @@ async fn an_entry_has_what_the_interface_says(place: Place) {
         for entry in &wire.data {
             assert_eq!(entry.timeseries.len(), 2);
             assert!(entry.timeseries.iter().all(|point| point.usage.is_some() == told));
-            assert_eq!((entry.timeseries[0].cost, entry.timeseries[1].cost), (entry.summary.cost, 0.0));
+            assert_eq!(
+                (entry.timeseries[0].cost, entry.timeseries[1].cost),
+                (entry.summary.cost, 0.0)
+            );
         }
         assert_eq!((wire.meta.has_more, wire.meta.next_cursor.as_str()), (false, ""));
     }
@@ -157,19 +177,32 @@ async fn a_dead_machine_costs_nothing_more(place: Place) {
     let stamp = |boot, mono_ms| Some(Stamp { boot, mono_ms });
     place.set(MONDAY + 20 * HOUR);
     register(&place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
-    let started = UsageFact { stamp: stamp(1, 500), ..fact("one", 0, Happened::Started { memory_mb: 1024 }) };
+    let started =
+        UsageFact { stamp: stamp(1, 500), ..fact("one", 0, Happened::Started { memory_mb: 1024 }) };
     take_in(&place, vec![started]).await;
-    place.store.write(move |tx| meter::alive(tx, "machine", at(MONDAY + 9000), stamp(1, 9500))).await.unwrap();
+    place
+        .store
+        .write(move |tx| meter::alive(tx, "machine", at(MONDAY + 9000), stamp(1, 9500)))
+        .await
+        .unwrap();
     // It is gone; hours later its next start has nothing of the instance, and says so.
     meter::roll(&place.store, place.now()).await.unwrap();
-    place.store.write(move |tx| meter::alive(tx, "machine", at(MONDAY + 15 * HOUR), stamp(2, 100))).await.unwrap();
+    place
+        .store
+        .write(move |tx| meter::alive(tx, "machine", at(MONDAY + 15 * HOUR), stamp(2, 100)))
+        .await
+        .unwrap();
     meter::roll(&place.store, place.now()).await.unwrap();
     assert_eq!(used(&place).await, 9.0);
     let stopped = UsageFact { stamp: stamp(2, 150), ..fact("one", 15 * HOUR, Happened::Stopped) };
     take_in(&place, vec![stopped]).await;
     assert_eq!(used(&place).await, 9.0);
     // What was on its way for so long: it had ended even before.
-    take_in(&place, vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Happened::Stopped) }]).await;
+    take_in(
+        &place,
+        vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Happened::Stopped) }],
+    )
+    .await;
     assert_eq!(used(&place).await, 4.0);
 }
 
@@ -193,7 +226,8 @@ async fn a_late_fact_is_seen_as_a_correction(place: Place) {
     take_in(&place, vec![fact("one", 4000, Happened::Stopped)]).await;
     assert_eq!(used(&place).await, 19.0);
     let window = Window { start: at(MONDAY), end: at(MONDAY + HOUR) };
-    let corrections = place.store.read(move |tx| meter::corrections(tx, &account(), window)).await.unwrap();
+    let corrections =
+        place.store.read(move |tx| meter::corrections(tx, &account(), window)).await.unwrap();
     let told: Vec<_> = corrections
         .iter()
         .map(|(class, correction)| (class.dimension, correction.noted_at, correction.amount))
@@ -204,8 +238,13 @@ async fn a_late_fact_is_seen_as_a_correction(place: Place) {
 async fn types_are_told_that_were_used(place: Place) {
     small_town(&place).await;
     let types = async |from: i64, to: i64| {
-        let (window, now) = (Window { start: at(MONDAY + from), end: at(MONDAY + to) }, place.now());
-        place.store.read(move |tx| meter::resource_types(tx, &account(), window, Filter::default(), now)).await.unwrap()
+        let (window, now) =
+            (Window { start: at(MONDAY + from), end: at(MONDAY + to) }, place.now());
+        place
+            .store
+            .read(move |tx| meter::resource_types(tx, &account(), window, Filter::default(), now))
+            .await
+            .unwrap()
     };
     assert_eq!(types(0, HOUR).await, [ResourceType::Sandbox, ResourceType::Volume]);
     assert_eq!(types(5000, 6000).await, [ResourceType::Sandbox]);
@@ -219,8 +258,15 @@ async fn the_first_owner_stands(place: Place) {
         let (window, now) = (question(&[]).window, place.now());
         let mut prices = PriceBook::new();
         prices.set(Dimension::SandboxRuntime, at(0), "1".parse().unwrap());
-        let ask = move |tx: &mut store::Tx<'_>| meter::spent(tx, &account(), workspace, window, &prices, now);
-        place.store.read(ask).await.map(meter::Money::dollars).map_err(|error: Error| error.to_string())
+        let ask = move |tx: &mut store::Tx<'_>| {
+            meter::spent(tx, &account(), workspace, window, &prices, now)
+        };
+        place
+            .store
+            .read(ask)
+            .await
+            .map(meter::Money::dollars)
+            .map_err(|error: Error| error.to_string())
     };
     assert_eq!(spent(Some("other")).await, Ok(10.0));
     assert_eq!(spent(None).await, Ok(20.0));

@@ -14,7 +14,8 @@ use std::io;
 use std::sync::Arc;
 use types::Timestamp;
 
-/// Takes over what lives, keeps what has ended, and removes what was half made and what nobody knows.
+/// Takes over what lives, keeps what has ended, and removes what was half made and what nobody
+/// knows.
 pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
     let mut found = Vec::new();
     let mut known = HashSet::new();
@@ -42,7 +43,12 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
     Ok(found)
 }
 
-fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::Result<Option<Origin>> {
+fn of_this_boot(
+    book: &Book,
+    groups: &Groups,
+    id: &Id,
+    record: &Record,
+) -> io::Result<Option<Origin>> {
     let group = groups.find(record.owner.as_ref(), id);
     let Some(identity) = &record.process else {
         group.sweep()?;
@@ -56,14 +62,21 @@ fn of_this_boot(book: &Book, groups: &Groups, id: &Id, record: &Record) -> io::R
             let since = book.world.now();
             let frozen = group.frozen()?;
             if !frozen {
-                // The earlier node may have ended in the middle of freezing, and the kernel would go on with it.
+                // The earlier node may have ended in the middle of freezing, and the kernel would
+                // go on with it.
                 group.thaw()?;
             }
-            book.journal.record(since, id, if frozen { Happened::Paused } else { Happened::Resumed })?;
+            book.journal.record(
+                since,
+                id,
+                if frozen { Happened::Paused } else { Happened::Resumed },
+            )?;
             if frozen { State::Paused { since } } else { State::Running { since } }
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
-        (None, None) => gone(book, id, record.clone(), Exit::Missed, last_seen(book, &record.boot))?,
+        (None, None) => {
+            gone(book, id, record.clone(), Exit::Missed, last_seen(book, &record.boot))?
+        }
     };
     let membership = record.owner.as_ref().map(|owner| groups.join(owner)).transpose()?;
     Ok(Some(origin(book, id, record, Found { group, body, state, membership })))
@@ -91,15 +104,23 @@ fn origin(book: &Book, id: &Id, record: &Record, found: Found) -> Origin {
         owner: record.owner.clone(),
         holdings: Holdings {
             // What has ended has no disks any more.
-            _stake: book.shares.adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
+            _stake: book
+                .shares
+                .adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
             _membership: membership,
         },
         promise: awake.then(|| book.shares.adopt_promise(&record.owner, record.memory_mb)),
     }
 }
 
-/// The machine was started anew since, so whatever it was is gone. Even a record that cannot be read tells so much.
-fn of_earlier_boot(book: &Book, groups: &Groups, id: &Id, record: Option<Record>) -> io::Result<Origin> {
+/// The machine was started anew since, so whatever it was is gone. Even a record that cannot be
+/// read tells so much.
+fn of_earlier_boot(
+    book: &Book,
+    groups: &Groups,
+    id: &Id,
+    record: Option<Record>,
+) -> io::Result<Origin> {
     let unreadable = Record {
         boot: String::new(),
         seat: 0,

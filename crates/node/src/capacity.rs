@@ -10,11 +10,13 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 /// A machine that is sold with so many GB has a little less for programs.
 const NOMINAL_MB: u64 = 1_024;
-/// What is kept for the node, the rest of the server and the system, as a part of the whole and within bounds.
+/// What is kept for the node, the rest of the server and the system, as a part of the whole and
+/// within bounds.
 const RESERVE_PART: u64 = 8;
 const MEMORY_RESERVE_MB: (u64, u64) = (256, 4_096);
 const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
-/// Of the disk that is free when the node opens, the file systems of instances get one of two parts.
+/// Of the disk that is free when the node opens, the file systems of instances get one of two
+/// parts.
 const DISK_PART: u64 = 2;
 
 /// What is divided between owners.
@@ -36,12 +38,15 @@ impl Capacity {
     /// What these limits mean on this machine, for a node with its files in `folder`.
     pub fn of(limits: &settings::Limits, folder: &Path) -> io::Result<Self> {
         let whole_mb = memory_mb()?;
-        let memory_mb = limits.memory_mb.unwrap_or_else(|| without_reserve(whole_mb, MEMORY_RESERVE_MB));
+        let memory_mb =
+            limits.memory_mb.unwrap_or_else(|| without_reserve(whole_mb, MEMORY_RESERVE_MB));
         let processes = match limits.processes {
             Some(processes) => processes,
             None => without_reserve(processes()?, PROCESSES_RESERVE),
         };
-        let disk_mb = limits.disk_mb.map_or_else(|| Ok::<_, io::Error>(free_disk_mb(folder)? / DISK_PART), Ok)?;
+        let disk_mb = limits
+            .disk_mb
+            .map_or_else(|| Ok::<_, io::Error>(free_disk_mb(folder)? / DISK_PART), Ok)?;
         let divided = |total: u64| divided(total, limits.share_percent);
         Ok(Self {
             instances: divided(limits.instances.into()),
@@ -76,7 +81,9 @@ fn memory_mb() -> io::Result<u64> {
     let text = read_to_string("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    let whole = kib.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemTotal"))? * 1_024;
+    let whole = kib.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemTotal")
+    })? * 1_024;
     Ok(crate::cgroup::limits_of_machine("memory").fold(whole, u64::min) / MIB)
 }
 
@@ -101,14 +108,19 @@ mod tests {
     #[test]
     fn a_reserve_is_kept_and_never_the_larger_part() {
         let memory = |whole| without_reserve(whole, MEMORY_RESERVE_MB);
-        assert_eq!([400, 1_000, 4_000, 24_105, 1_000_000].map(memory), [200, 744, 3_500, 21_092, 995_904]);
+        assert_eq!(
+            [400, 1_000, 4_000, 24_105, 1_000_000].map(memory),
+            [200, 744, 3_500, 21_092, 995_904]
+        );
         assert_eq!(without_reserve(32_768, PROCESSES_RESERVE), 28_672);
     }
 
     #[test]
     fn this_machine_has_something_of_everything() {
-        let capacity = Capacity::of(&settings::Limits::default(), Path::new("/no/such/folder")).unwrap();
-        for limits in [capacity.memory_mb, capacity.processes, capacity.disk_mb, capacity.instances] {
+        let capacity =
+            Capacity::of(&settings::Limits::default(), Path::new("/no/such/folder")).unwrap();
+        for limits in [capacity.memory_mb, capacity.processes, capacity.disk_mb, capacity.instances]
+        {
             assert!(limits.share > 0 && limits.share < limits.total, "{capacity:?}");
         }
         assert!(capacity.instance_mb >= capacity.memory_mb.total);

@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 
 /// Finds the console of a process that an earlier node started: it still is that process's output.
 pub(crate) fn reopen(pid: i32) -> io::Result<OwnedFd> {
-    // The instance may have put anything there since, such as a pipe that nobody writes to: do not wait for it.
+    // The instance may have put anything there since, such as a pipe that nobody writes to: do not
+    // wait for it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(open(format!("/proc/{pid}/fd/1"), flags, Mode::empty())?)
 }

@@ -1,16 +1,19 @@
-//! The file systems of an instance that the node makes: its writable layer, the views of its image, its devices.
+//! The file systems of an instance that the node makes: its writable layer, the views of its image,
+//! its devices.
 //!
-//! None of them is attached anywhere on the machine. They are gone when the last process and descriptor are.
+//! None of them is attached anywhere on the machine. They are gone when the last process and
+//! descriptor are.
 
 use crate::seats::IDS_PER_INSTANCE;
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, makedev, mkdirat, mknodat, openat, symlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, makedev, mkdirat, mknodat,
+    openat, symlinkat,
 };
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
+    fsmount, fsopen, open_tree,
 };
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,8 +24,14 @@ const FILES_PER_MB: u64 = 256;
 const FILES_AT_LEAST: u64 = 1_024;
 
 /// Character devices with their numbers.
-const DEVICES: [(&str, u32, u32); 6] =
-    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd", "fd"),
     ("/proc/self/fd/0", "stdin"),
@@ -42,7 +51,8 @@ pub(crate) const CONSOLE_BYTES: u64 = 1 << 20;
 
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
 
-/// Makes a writable layer in memory, with a limit. `files` are written into it before anything runs, as path and text.
+/// Makes a writable layer in memory, with a limit. `files` are written into it before anything
+/// runs, as path and text.
 pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
     let owner = root.to_string();
     let options = [
@@ -67,8 +77,9 @@ pub(crate) fn make_memory_folder(size_mb: u32, root: u32) -> io::Result<OwnedFd>
         ("uid", owner.clone()),
         ("gid", owner),
     ];
-    let attributes =
-        MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     make_tmpfs(&options, attributes)
 }
 
@@ -79,17 +90,19 @@ pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, files: &[(&str, String)]) -
     files.iter().try_for_each(|(path, text)| put(layer, &Path::new("upper").join(path), text, root))
 }
 
-/// Makes the file for what the first process prints. It is apart from the writable layer, so that a full disk silences
-/// nobody; when it is full itself, printing fails.
+/// Makes the file for what the first process prints. It is apart from the writable layer, so that a
+/// full disk silences nobody; when it is full itself, printing fails.
 pub(crate) fn make_console(root: u32) -> io::Result<OwnedFd> {
-    let mount = make_tmpfs(&[("size", CONSOLE_BYTES.to_string())], MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    let mount =
+        make_tmpfs(&[("size", CONSOLE_BYTES.to_string())], MountAttrFlags::MOUNT_ATTR_NODEV)?;
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::APPEND | OFlags::CLOEXEC;
     let console = openat(&mount, "console", flags, Mode::from_raw_mode(0o600))?;
     chown(mount.as_fd(), "console", root)?;
     Ok(console)
 }
 
-/// Shows an unpacked layer to the instance: read-only, and owned by the ids that its user namespace has.
+/// Shows an unpacked layer to the instance: read-only, and owned by the ids that its user namespace
+/// has.
 pub(crate) fn view_layer(folder: &Path, users: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let view = open_tree(CWD, folder, flags)?;
@@ -97,10 +110,14 @@ pub(crate) fn view_layer(folder: &Path, users: BorrowedFd<'_>) -> io::Result<Own
     Ok(view)
 }
 
-/// The devices of an instance. They belong to the machine's root, so the instance can use but not change them.
+/// The devices of an instance. They belong to the machine's root, so the instance can use but not
+/// change them.
 pub(crate) fn make_devices() -> io::Result<OwnedFd> {
     let options = [("size", "64k".to_owned()), ("mode", "0755".to_owned())];
-    let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID)?;
+    let mount = make_tmpfs(
+        &options,
+        MountAttrFlags::MOUNT_ATTR_NOEXEC | MountAttrFlags::MOUNT_ATTR_NOSUID,
+    )?;
     for (name, major, minor) in DEVICES {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(&mount, name, FileType::CharacterDevice, mode, makedev(major, minor))?;
@@ -139,7 +156,8 @@ fn make_owned_folder(at: BorrowedFd<'_>, path: impl AsRef<Path>, root: u32) -> i
 
 /// Writes a file into the fresh layer, in which nobody else can have made anything yet.
 fn put(at: BorrowedFd<'_>, path: &Path, text: &str, root: u32) -> io::Result<()> {
-    let folders: Vec<&Path> = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
+    let folders: Vec<&Path> =
+        path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
     for folder in folders.into_iter().rev() {
         make_owned_folder(at, folder, root)?;
     }

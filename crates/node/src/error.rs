@@ -1,4 +1,5 @@
-//! What callers can learn from a failure. One type per boundary, one variant per decision that a caller may take.
+//! What callers can learn from a failure. One type per boundary, one variant per decision that a
+//! caller may take.
 
 use crate::launch::LaunchError;
 use crate::spec::{Id, SpecError};

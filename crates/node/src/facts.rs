@@ -1,8 +1,9 @@
 //! What happened, kept until somebody has taken note of it.
 //!
-//! Facts are lines in a file, in the order in which they happened, so they survive a kill of the node. They are handed out
-//! again until they are forgotten; their numbers make a second delivery harmless. A stop of the machine may lose the last
-//! ones that nobody had read; the next node reports every instance of that time as lost.
+//! Facts are lines in a file, in the order in which they happened, so they survive a kill of the
+//! node. They are handed out again until they are forgotten; their numbers make a second delivery
+//! harmless. A stop of the machine may lose the last ones that nobody had read; the next node
+//! reports every instance of that time as lost.
 
 use crate::spec::Id;
 use crate::state::Exit;
@@ -22,7 +23,8 @@ pub struct Fact {
     /// Rises by one with each fact of this node.
     pub number: u64,
     pub at: Timestamp,
-    /// When, in milliseconds since the machine started. Times may be set; the length of a life is taken from this.
+    /// When, in milliseconds since the machine started. Times may be set; the length of a life is
+    /// taken from this.
     #[serde(default)]
     pub uptime_ms: Option<i64>,
     /// Which start of the machine that was.
@@ -66,7 +68,8 @@ impl Journal {
     pub(crate) fn open(folder: &Path, kept_at_most: usize, world: World) -> io::Result<Self> {
         let path = folder.join("facts");
         let facts = read(&path)?;
-        // Numbers go on where they were even when all facts are forgotten: time never goes back that far.
+        // Numbers go on where they were even when all facts are forgotten: time never goes back
+        // that far.
         let by_time = u64::try_from(world.now().ms()).unwrap_or(0).saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let file = rewrite(&path, &facts)?;
@@ -82,7 +85,12 @@ impl Journal {
         (kept >= self.kept_at_most).then_some(kept)
     }
 
-    pub(crate) fn record(&self, at: Timestamp, instance: &Id, happened: Happened) -> io::Result<()> {
+    pub(crate) fn record(
+        &self,
+        at: Timestamp,
+        instance: &Id,
+        happened: Happened,
+    ) -> io::Result<()> {
         let mut kept = self.state.lock();
         let (number, chance) = (kept.next, self.world.random_text(8));
         let fact = Fact {
@@ -103,7 +111,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The oldest facts that are not forgotten, at most `limit`. Waits for the first one, but not longer than `patience`.
+    /// The oldest facts that are not forgotten, at most `limit`. Waits for the first one, but not
+    /// longer than `patience`.
     pub(crate) fn oldest(&self, limit: usize, patience: Duration) -> Vec<Fact> {
         let deadline = Instant::now() + patience;
         let mut kept = self.state.lock();
@@ -121,7 +130,8 @@ impl Journal {
         kept.facts.drain(..count);
         kept.stale += count;
         if kept.facts.is_empty() {
-            // Facts are mostly let go of one by one: a new file each time would cost more than what they tell of.
+            // Facts are mostly let go of one by one: a new file each time would cost more than what
+            // they tell of.
             kept.file.set_len(0)?;
             kept.stale = 0;
         } else if kept.stale > STALE_AT_MOST && kept.stale > kept.facts.len() {
@@ -182,7 +192,10 @@ mod tests {
         assert_eq!(journal.oldest(10, Duration::ZERO), first[1..]);
         journal.forget(first[1].number).unwrap();
         drop(journal);
-        assert_eq!(Journal::open(folder.path(), 10, world()).unwrap().oldest(10, Duration::ZERO), []);
+        assert_eq!(
+            Journal::open(folder.path(), 10, world()).unwrap().oldest(10, Duration::ZERO),
+            []
+        );
     }
 
     #[test]
@@ -197,7 +210,10 @@ mod tests {
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
         journal.record(Timestamp::from_ms(1), &id, Happened::Resumed).unwrap();
         drop(journal);
-        assert_eq!(Journal::open(folder.path(), 10, world()).unwrap().oldest(10, Duration::ZERO).len(), 2);
+        assert_eq!(
+            Journal::open(folder.path(), 10, world()).unwrap().oldest(10, Duration::ZERO).len(),
+            2
+        );
     }
 
     #[test]

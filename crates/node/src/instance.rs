@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
 
-/// How long the kernel may take to end a killed process. A process that waits for a disk may need all of it.
+/// How long the kernel may take to end a killed process. A process that waits for a disk may need
+/// all of it.
 const KILL_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is known of an instance at one moment.
@@ -90,10 +91,34 @@ pub(crate) struct Origin {
 
 impl Instance {
     pub(crate) fn new(origin: Origin, book: Arc<Book>) -> Self {
-        let Origin { id, seat, memory_mb, started_by, group, body, state, owner, holdings, promise } = origin;
+        let Origin {
+            id,
+            seat,
+            memory_mb,
+            started_by,
+            group,
+            body,
+            state,
+            owner,
+            holdings,
+            promise,
+        } = origin;
         let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
         let holdings = Mutex::new(Some(holdings));
-        Self { id, seat, memory_mb, started_by, group, body, owner, holdings, promise, state, changed, book }
+        Self {
+            id,
+            seat,
+            memory_mb,
+            started_by,
+            group,
+            body,
+            owner,
+            holdings,
+            promise,
+            state,
+            changed,
+            book,
+        }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -118,7 +143,8 @@ impl Instance {
         if state.step(Event::Resumed, self.book.world.now())?.is_none() {
             return Ok(());
         }
-        // Written before the thaw: what runs is paid for, even if this process is killed in between.
+        // Written before the thaw: what runs is paid for, even if this process is killed in
+        // between.
         self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
         self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))
     }
@@ -191,10 +217,13 @@ impl Instance {
         let mut state = self.state.lock();
         let exit = match (exit, *state) {
             (exit, State::Stopping { .. }) => exit,
-            (Exit::Signal(9), _) if self.group.oom_kills().is_ok_and(|kills| kills > 0) => Exit::OutOfMemory,
+            (Exit::Signal(9), _) if self.group.oom_kills().is_ok_and(|kills| kills > 0) => {
+                Exit::OutOfMemory
+            }
             (exit, _) => exit,
         };
-        if let Err(error) = self.apply(&mut state, Event::Ended(exit), Some(Happened::Exited(exit))) {
+        if let Err(error) = self.apply(&mut state, Event::Ended(exit), Some(Happened::Exited(exit)))
+        {
             tracing::error!(%error, instance = %self.id, "cannot record the end of an instance");
         }
         if let State::Exited { at, exit } = *state
@@ -205,7 +234,12 @@ impl Instance {
     }
 
     /// Changes the state if `event` does, and records the fact that goes with it.
-    fn apply(&self, state: &mut State, event: Event, happened: Option<Happened>) -> Result<(), Error> {
+    fn apply(
+        &self,
+        state: &mut State,
+        event: Event,
+        happened: Option<Happened>,
+    ) -> Result<(), Error> {
         let now = self.book.world.now();
         let Some(next) = state.step(event, now)? else { return Ok(()) };
         *state = next;
@@ -227,14 +261,16 @@ impl Instance {
         let mut promise = self.promise.lock();
         *promise = match state {
             State::Paused { .. } | State::Exited { .. } => None,
-            State::Running { .. } | State::Stopping { .. } => {
-                Some(promise.take().unwrap_or_else(|| self.book.shares.adopt_promise(&self.owner, self.memory_mb)))
-            }
+            State::Running { .. } | State::Stopping { .. } => Some(
+                promise
+                    .take()
+                    .unwrap_or_else(|| self.book.shares.adopt_promise(&self.owner, self.memory_mb)),
+            ),
         };
     }
 
-    /// Gives back what it holds of its owner's share, when everything else of it is gone. Others may know this instance for a
-    /// moment longer, and should not keep it.
+    /// Gives back what it holds of its owner's share, when everything else of it is gone. Others
+    /// may know this instance for a moment longer, and should not keep it.
     pub(crate) fn let_go(&self) {
         drop(self.holdings.lock().take());
     }

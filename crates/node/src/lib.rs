@@ -1,7 +1,9 @@
-//! Instances on this machine: programs that run apart from the machine and from each other, and the kernel beneath them.
+//! Instances on this machine: programs that run apart from the machine and from each other, and the
+//! kernel beneath them.
 //!
-//! An [`Instance`](View) is one container now; callers name it by an [`Id`] and never see how it is kept apart, so that
-//! other kinds can stand beside containers. The node knows nothing of what an instance is for.
+//! An [`Instance`](View) is one container now; callers name it by an [`Id`] and never see how it is
+//! kept apart, so that other kinds can stand beside containers. The node knows nothing of what an
+//! instance is for.
 //!
 //! ```text
 //! Node ── Seats      networks, users and devices, made before they are needed
@@ -14,14 +16,15 @@
 //!      └─ Journal    what happened, until somebody has taken note of it
 //! ```
 //!
-//! **What keeps an instance apart:** namespaces for processes, mounts, network, ipc, names, control groups and users (its
-//! root is nobody outside); a root file system of read-only layers under a writable one of limited size; limits of
-//! memory, cpu and processes; no capability over the machine, no new privileges, a filter of system calls; a network that
-//! reaches the internet but neither the machine nor its neighbours. The kernel is shared: whoever can break it from a
+//! **What keeps an instance apart:** namespaces for processes, mounts, network, ipc, names, control
+//! groups and users (its root is nobody outside); a root file system of read-only layers under a
+//! writable one of limited size; limits of memory, cpu and processes; no capability over the
+//! machine, no new privileges, a filter of system calls; a network that reaches the internet but
+//! neither the machine nor its neighbours. The kernel is shared: whoever can break it from a
 //! program's place breaks out. That is what machines of their own are for.
 //!
-//! **Instances outlive the node.** Whatever it holds of them is found again through the process of the instance. An
-//! instance whose record is older than the machine's start is reported as lost.
+//! **Instances outlive the node.** Whatever it holds of them is found again through the process of
+//! the instance. An instance whose record is older than the machine's start is reported as lost.
 
 mod adopt;
 mod capacity;
@@ -60,5 +63,7 @@ pub use node::Node;
 pub use probe::{Finding, probe};
 pub use seats::IDS_PER_INSTANCE;
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
-pub use spec::{FirstProcess, Id, Medium, Owner, Program, Scratch, Spec, SpecError, User, Writable};
+pub use spec::{
+    FirstProcess, Id, Medium, Owner, Program, Scratch, Spec, SpecError, User, Writable,
+};
 pub use state::{Exit, State};

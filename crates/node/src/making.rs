@@ -39,9 +39,15 @@ pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateErro
     made
 }
 
-/// In this order: the record comes before anything that would outlive a kill of this process, and the process is recorded
-/// only after its start was; a record without a process is swept, whatever it got to.
-fn on_seat(node: &Node, spec: &Spec, seat: Seat, admitted: (Stake, Promise)) -> Result<Arc<Instance>, CreateError> {
+/// In this order: the record comes before anything that would outlive a kill of this process, and
+/// the process is recorded only after its start was; a record without a process is swept, whatever
+/// it got to.
+fn on_seat(
+    node: &Node,
+    spec: &Spec,
+    seat: Seat,
+    admitted: (Stake, Promise),
+) -> Result<Arc<Instance>, CreateError> {
     let book = &node.book;
     let mut record = record(node, spec, &seat);
     book.records.put(&spec.id, &record).doing("record the instance")?;
@@ -56,7 +62,8 @@ fn on_seat(node: &Node, spec: &Spec, seat: Seat, admitted: (Stake, Promise)) -> 
 
     let now = book.world.now();
     let pid = started.pid.as_raw_nonzero().get();
-    let body = Body { pid, pidfd: started.pidfd, network: seat.network, console: Some(seat.console) };
+    let body =
+        Body { pid, pidfd: started.pidfd, network: seat.network, console: Some(seat.console) };
     let (stake, promise) = admitted;
     let origin = Origin {
         id: spec.id.clone(),
@@ -104,12 +111,22 @@ fn writable(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<OwnedFd> {
     }
 }
 
-fn start(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> Result<Started, CreateError> {
+fn start(
+    node: &Node,
+    spec: &Spec,
+    seat: &Seat,
+    group: &Group,
+    disk: &OwnedFd,
+) -> Result<Started, CreateError> {
     let made = |scratch| node.book.scratches.make(scratch, seat.root);
     let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
     let scratch = scratch.doing("make its folders of limited size")?;
     let mut fds = descriptors(node, spec, seat, group, disk).doing("prepare what it inherits")?;
-    fds.scratch = scratch.into_iter().map(keep).collect::<Result<_, _>>().doing("prepare what it inherits")?;
+    fds.scratch = scratch
+        .into_iter()
+        .map(keep)
+        .collect::<Result<_, _>>()
+        .doing("prepare what it inherits")?;
     let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
     let words = Words {
         arguments: &spec.first.arguments,
@@ -161,8 +178,10 @@ struct Parts {
 }
 
 fn parts(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<Parts> {
-    let layer = |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, seat.users.as_fd())?)?);
-    let listener = spec.first.listen.map(|port| node.home.listener(&seat.network, port)).transpose()?;
+    let layer =
+        |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, seat.users.as_fd())?)?);
+    let listener =
+        spec.first.listen.map(|port| node.home.listener(&seat.network, port)).transpose()?;
     let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
     Ok(Parts {
         layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
@@ -171,7 +190,13 @@ fn parts(node: &Node, spec: &Spec, seat: &Seat) -> io::Result<Parts> {
     })
 }
 
-fn descriptors(node: &Node, spec: &Spec, seat: &Seat, group: &Group, disk: &OwnedFd) -> io::Result<Fds> {
+fn descriptors(
+    node: &Node,
+    spec: &Spec,
+    seat: &Seat,
+    group: &Group,
+    disk: &OwnedFd,
+) -> io::Result<Fds> {
     let Parts { layers, listener, config } = parts(node, spec, seat)?;
     Ok(Fds {
         groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
@@ -203,7 +228,8 @@ fn files(node: &Node, spec: &Spec) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Whatever cannot be undone now is left to the next start of the node, which sweeps records without a process.
+/// Whatever cannot be undone now is left to the next start of the node, which sweeps records
+/// without a process.
 fn undo(node: &Node, spec: &Spec) {
     node.dismiss(&spec.id);
     let undone = node
@@ -211,7 +237,9 @@ fn undo(node: &Node, spec: &Spec) {
         .find(Some(&spec.owner), &spec.id)
         .sweep()
         .and_then(|()| node.book.bundles.remove(&spec.id))
-        .and_then(|()| node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed))
+        .and_then(|()| {
+            node.book.journal.record(node.book.world.now(), &spec.id, Happened::Destroyed)
+        })
         .and_then(|()| node.book.records.remove(&spec.id));
     if let Err(error) = undone {
         tracing::error!(%error, instance = %spec.id, "cannot undo a failed start");

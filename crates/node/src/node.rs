@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
 
-/// All instances of one machine that go by one name. Its calls block, most for a few milliseconds; any number of threads may
-/// make them.
+/// All instances of one machine that go by one name. Its calls block, most for a few milliseconds;
+/// any number of threads may make them.
 pub struct Node {
     pub(crate) settings: Settings,
     pub(crate) book: Arc<Book>,
@@ -60,7 +60,8 @@ pub(crate) struct Registry {
 }
 
 impl Node {
-    /// Takes charge of the instances of an earlier node of this name and folder, and removes what it left half made.
+    /// Takes charge of the instances of an earlier node of this name and folder, and removes what
+    /// it left half made.
     ///
     /// The network of the calling thread is taken as the machine's.
     pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
@@ -69,27 +70,41 @@ impl Node {
             std::fs::metadata(program).doing("find the program that starts instances (runc)")?;
         }
         let lock = lock(&settings)?;
-        let journal =
-            Journal::open(&settings.folder, settings.limits.facts_kept, world.clone()).doing("open the journal")?;
+        let journal = Journal::open(&settings.folder, settings.limits.facts_kept, world.clone())
+            .doing("open the journal")?;
         let records = Records::open(&settings.folder).doing("open the records of instances")?;
         let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
-        let scratches = Scratches::open(&settings.folder).doing("open the folder of what is limited in size")?;
+        let scratches = Scratches::open(&settings.folder)
+            .doing("open the folder of what is limited in size")?;
         let sign = Sign::open(&settings.folder).doing("open the sign of life")?;
-        let capacity = Capacity::of(&settings.limits, &settings.folder).doing("learn what this machine has")?;
+        let capacity = Capacity::of(&settings.limits, &settings.folder)
+            .doing("learn what this machine has")?;
         let shares = Shares::new(&capacity);
         let book = Arc::new(Book { journal, records, bundles, scratches, shares, sign, world });
-        let groups = Groups::open(&settings.name, &settings.backend, &capacity).doing("prepare control groups")?;
+        let groups = Groups::open(&settings.name, &settings.backend, &capacity)
+            .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
-        let rules = Rules::write(&settings, capacity.memory_mb.total).doing("write the firewall rules")?;
+        let rules =
+            Rules::write(&settings, capacity.memory_mb.total).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
-        let found = adopt::find(&book, &groups, &boot).doing("find the instances of an earlier node")?;
+        let found =
+            adopt::find(&book, &groups, &boot).doing("find the instances of an earlier node")?;
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
         let watch = Watch::start(move |seat| ended(&watched, seat)).doing("watch processes")?;
-        let taken = found.iter().filter(|instance| instance.body.is_some()).map(|instance| instance.seat).collect();
+        let taken = found
+            .iter()
+            .filter(|instance| instance.body.is_some())
+            .map(|instance| instance.seat)
+            .collect();
         let seats = Seats::open(Arc::clone(&home), &settings, taken).doing("prepare seats")?;
-        let null = File::options().read(true).write(true).open("/dev/null").doing("open /dev/null")?.into();
+        let null = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .doing("open /dev/null")?
+            .into();
         let filter = Filter::new();
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         lift_file_limit();
@@ -138,13 +153,18 @@ impl Node {
         self.find(id)?.resume()
     }
 
-    /// Writes out or drops what memory of an instance can be, which makes sense while it is paused. Takes as long as the
-    /// disk needs.
+    /// Writes out or drops what memory of an instance can be, which makes sense while it is paused.
+    /// Takes as long as the disk needs.
     pub fn reclaim(&self, id: &Id) -> Result<(), Error> {
-        self.find(id)?.group.reclaim().doing("reclaim the memory of").map_err(|attempt| attempt.on(id))
+        self.find(id)?
+            .group
+            .reclaim()
+            .doing("reclaim the memory of")
+            .map_err(|attempt| attempt.on(id))
     }
 
-    /// Asks the first process to end and ends it after `grace`. What the instance was made of stays until it is destroyed.
+    /// Asks the first process to end and ends it after `grace`. What the instance was made of stays
+    /// until it is destroyed.
     pub fn stop(&self, id: &Id, grace: Duration) -> Result<Exit, Error> {
         self.find(id)?.stop(grace)
     }
@@ -158,7 +178,8 @@ impl Node {
     pub fn destroy(&self, id: &Id) -> Result<(), Error> {
         let instance = self.find(id)?;
         instance.end()?;
-        let attempt = |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
+        let attempt =
+            |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
         match instance.started_by {
             StartedBy::Node => attempt(instance.group.remove(), "remove the control groups of")?,
             StartedBy::Tool => {
@@ -166,7 +187,9 @@ impl Node {
                 attempt(self.book.bundles.remove(id), "remove the bundle of")?;
             }
         }
-        let Some(instance) = self.registry.lock().remove(id) else { return Err(Error::Missing(id.clone())) };
+        let Some(instance) = self.registry.lock().remove(id) else {
+            return Err(Error::Missing(id.clone()));
+        };
         let now = self.book.world.now();
         attempt(self.book.journal.record(now, id, Happened::Destroyed), "record the end of")?;
         attempt(self.book.records.remove(id), "remove the record of")?;
@@ -195,7 +218,8 @@ impl Node {
 
     /// Whether the kernel has ended a process of the instance for want of memory.
     pub fn ran_out_of_memory(&self, id: &Id) -> Result<bool, Error> {
-        let kills = self.find(id)?.group.oom_kills().doing("measure").map_err(|attempt| attempt.on(id))?;
+        let kills =
+            self.find(id)?.group.oom_kills().doing("measure").map_err(|attempt| attempt.on(id))?;
         Ok(kills > 0)
     }
 
@@ -203,26 +227,35 @@ impl Node {
     pub fn console(&self, id: &Id) -> Result<Vec<u8>, Error> {
         let instance = self.find(id)?;
         match instance.body.as_ref().and_then(|body| body.console.as_ref()) {
-            Some(console) => console::tail(console).doing("read the output of").map_err(|attempt| attempt.on(id)),
+            Some(console) => {
+                console::tail(console).doing("read the output of").map_err(|attempt| attempt.on(id))
+            }
             None => Ok(Vec::new()),
         }
     }
 
-    /// Connects to a port of an instance, on its loopback interface. No port of an instance can be reached otherwise.
+    /// Connects to a port of an instance, on its loopback interface. No port of an instance can be
+    /// reached otherwise.
     pub fn dial(&self, id: &Id, port: u16, patience: Duration) -> Result<TcpStream, Error> {
         let socket = self.socket(id)?;
-        crate::net::connect(socket, port, patience).doing("connect to").map_err(|attempt| attempt.on(id))
+        crate::net::connect(socket, port, patience)
+            .doing("connect to")
+            .map_err(|attempt| attempt.on(id))
     }
 
-    /// A TCP socket in the network of an instance, to be connected by the caller. It does not block.
+    /// A TCP socket in the network of an instance, to be connected by the caller. It does not
+    /// block.
     pub fn socket(&self, id: &Id) -> Result<OwnedFd, Error> {
         let instance = self.find(id)?;
         let Some(body) = &instance.body else { return Err(Error::Missing(id.clone())) };
-        self.home.socket(&body.network).doing("enter the network of").map_err(|attempt| attempt.on(id))
+        self.home
+            .socket(&body.network)
+            .doing("enter the network of")
+            .map_err(|attempt| attempt.on(id))
     }
 
-    /// Gives a sign of life: which start of the machine this is, and how many milliseconds ago that was. What ends while no
-    /// node is there is reported as of the last one.
+    /// Gives a sign of life: which start of the machine this is, and how many milliseconds ago that
+    /// was. What ends while no node is there is reported as of the last one.
     pub fn give_sign(&self) -> (&str, i64) {
         let uptime_ms = self.book.world.uptime_ms();
         if let Err(error) = self.book.sign.give(&self.boot, uptime_ms) {
@@ -231,9 +264,9 @@ impl Node {
         (&self.boot, uptime_ms)
     }
 
-    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for the first. The same facts
-    /// come again until [`Node::forget`] is called. A node that finds instances of an earlier one says again whether each is
-    /// paused or running.
+    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for
+    /// the first. The same facts come again until [`Node::forget`] is called. A node that finds
+    /// instances of an earlier one says again whether each is paused or running.
     pub fn facts(&self, limit: usize, patience: Duration) -> Vec<Fact> {
         self.book.journal.oldest(limit, patience)
     }
@@ -243,8 +276,8 @@ impl Node {
         self.book.journal.forget(through)
     }
 
-    /// Removes what the node itself put on the machine: control groups and firewall rules. For when it will not be opened
-    /// again; fails while there is an instance.
+    /// Removes what the node itself put on the machine: control groups and firewall rules. For when
+    /// it will not be opened again; fails while there is an instance.
     pub fn leave(&self) -> io::Result<()> {
         self.groups.remove()?;
         self.rules.as_ref().map_or(Ok(()), Rules::remove)
@@ -304,14 +337,15 @@ impl Registry {
 }
 
 fn ended(registry: &Mutex<Registry>, seat: u64) {
-    let instance = u32::try_from(seat).ok().and_then(|seat| registry.lock().by_seat.get(&seat).cloned());
+    let instance =
+        u32::try_from(seat).ok().and_then(|seat| registry.lock().by_seat.get(&seat).cloned());
     if let Some(instance) = instance {
         instance.ended();
     }
 }
 
-/// Open files count as memory of the instance that opened them. A limit of their number for the whole machine, which newer
-/// systems do not have, would only let one instance starve the others.
+/// Open files count as memory of the instance that opened them. A limit of their number for the
+/// whole machine, which newer systems do not have, would only let one instance starve the others.
 fn lift_file_limit() {
     const LIMIT: &str = "/proc/sys/fs/file-max";
     let most = i64::MAX.to_string();
@@ -326,13 +360,14 @@ fn lift_file_limit() {
 const TERMINALS_MAX: u64 = 1 << 20;
 const TERMINALS_OF_MACHINE: u64 = 4_096;
 
-/// Terminals count as memory of the instance that opened them, and each instance has a limit of its own. The machine's must
-/// hold all of these, or a few instances take the terminals of all others.
+/// Terminals count as memory of the instance that opened them, and each instance has a limit of its
+/// own. The machine's must hold all of these, or a few instances take the terminals of all others.
 fn lift_terminal_limit(limits: &crate::settings::Limits) {
     const LIMIT: &str = "/proc/sys/kernel/pty/max";
     let all = u64::from(limits.instances).saturating_mul(limits.terminals.into());
     let wanted = all.saturating_add(TERMINALS_OF_MACHINE).min(TERMINALS_MAX);
-    let now = std::fs::read_to_string(LIMIT).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+    let now =
+        std::fs::read_to_string(LIMIT).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
     if now.is_some_and(|now| now < wanted)
         && let Err(error) = std::fs::write(LIMIT, wanted.to_string())
     {
@@ -340,8 +375,8 @@ fn lift_terminal_limit(limits: &crate::settings::Limits) {
     }
 }
 
-/// How long a killed node may still hold the lock: an instance that it was starting has its descriptors until it is a program
-/// of its own.
+/// How long a killed node may still hold the lock: an instance that it was starting has its
+/// descriptors until it is a program of its own.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 

@@ -25,12 +25,14 @@ pub struct Finding {
 /// Tries the parts of an instance, one by one. Leaves nothing behind.
 pub fn probe() -> Vec<Finding> {
     let finding = |what, help: Option<&'static str>, result: io::Result<String>| {
-        let (works, detail) = result.map_or_else(|error| (false, error.to_string()), |detail| (true, detail));
+        let (works, detail) =
+            result.map_or_else(|error| (false, error.to_string()), |detail| (true, detail));
         Finding { what, needed: help.is_none(), help: help.unwrap_or_default(), works, detail }
     };
     let need = |what, result| finding(what, None, result);
     let try_out = |what, help, result| finding(what, Some(help), result);
-    let made = |result: io::Result<_>| result.map(|_: rustix::fd::OwnedFd| "can be made".to_owned());
+    let made =
+        |result: io::Result<_>| result.map(|_: rustix::fd::OwnedFd| "can be made".to_owned());
     vec![
         need("control groups", control_groups()),
         need("user namespaces", made(make_users(PROBE_ROOT))),
@@ -38,15 +40,18 @@ pub fn probe() -> Vec<Finding> {
         need("devices", made(disk::make_devices())),
         need("layers with shifted owners", shifted_layer()),
         try_out("firewall (nft)", FIREWALL_HELP, firewall()),
-        try_out("folders of limited size (mkfs.ext4, loop devices)", FOLDERS_HELP, scratch::try_out(PROBE_ROOT)),
+        try_out(
+            "folders of limited size (mkfs.ext4, loop devices)",
+            FOLDERS_HELP,
+            scratch::try_out(PROBE_ROOT),
+        ),
         try_out("another program to start instances (runc)", RUNC_HELP, runc()),
         try_out("memory that can be written out (swap)", SWAP_HELP, swap()),
     ]
 }
 
 const FIREWALL_HELP: &str = "apt-get install nftables";
-const FOLDERS_HELP: &str =
-    "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
+const FOLDERS_HELP: &str = "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
 const RUNC_HELP: &str = "apt-get install runc, if `node.backend` is to be \"runc\"";
 const SWAP_HELP: &str = "sandboxes that sleep keep their memory without it: make a swap file with fallocate -l 8G /swapfile, \
      chmod 600 /swapfile, mkswap /swapfile and swapon /swapfile, and name it in /etc/fstab";
@@ -64,7 +69,9 @@ fn control_groups() -> io::Result<String> {
 
 /// On a thread of its own, which ends in the namespace that it made.
 fn network_namespace() -> io::Result<String> {
-    std::thread::spawn(sys::leave_network).join().map_err(|_| io::Error::other("the attempt failed"))??;
+    std::thread::spawn(sys::leave_network)
+        .join()
+        .map_err(|_| io::Error::other("the attempt failed"))??;
     Ok("can be made".to_owned())
 }
 
@@ -77,17 +84,24 @@ fn shifted_layer() -> io::Result<String> {
 
 fn firewall() -> io::Result<String> {
     let found = NFT.iter().find(|path| Path::new(path).exists());
-    found.map(|path| (*path).to_owned()).ok_or_else(|| io::Error::other("the package nftables is not installed"))
+    found
+        .map(|path| (*path).to_owned())
+        .ok_or_else(|| io::Error::other("the package nftables is not installed"))
 }
 
 fn runc() -> io::Result<String> {
-    let found = ["/usr/sbin/runc", "/usr/bin/runc"].into_iter().find(|path| Path::new(path).exists());
+    let found =
+        ["/usr/sbin/runc", "/usr/bin/runc"].into_iter().find(|path| Path::new(path).exists());
     found.map(str::to_owned).ok_or_else(|| io::Error::other("the package runc is not installed"))
 }
 
 fn swap() -> io::Result<String> {
     let areas = read_to_string("/proc/swaps")?.lines().count().saturating_sub(1);
-    if areas == 0 { Err(io::Error::other("there is no swap")) } else { Ok(format!("{areas} areas")) }
+    if areas == 0 {
+        Err(io::Error::other("there is no swap"))
+    } else {
+        Ok(format!("{areas} areas"))
+    }
 }
 
 #[cfg(test)]

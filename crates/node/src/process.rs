@@ -1,4 +1,5 @@
-//! Processes by an identity that lasts: a number alone is given out again, a number with a start time is not.
+//! Processes by an identity that lasts: a number alone is given out again, a number with a start
+//! time is not.
 
 use crate::state::Exit;
 use crate::sys;
@@ -33,8 +34,8 @@ impl Identity {
     }
 }
 
-/// The fields of a line of the process table from the third one on. The second one is a name in parentheses, which may
-/// contain anything.
+/// The fields of a line of the process table from the third one on. The second one is a name in
+/// parentheses, which may contain anything.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
@@ -67,17 +68,21 @@ pub(crate) fn exit_of(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
                 };
             }
             Err(Errno::INTR) => {}
-            // Started by an earlier node, so it is the machine's first process that reaps it, in its own time.
+            // Started by an earlier node, so it is the machine's first process that reaps it, in
+            // its own time.
             Ok(None) | Err(_) => return exit_of_another(pidfd, pid),
         }
     }
 }
 
-/// Before it is reaped, the process table tells how it ended; afterwards only its descriptor does, on newer kernels.
+/// Before it is reaped, the process table tells how it ended; afterwards only its descriptor does,
+/// on newer kernels.
 fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
     let deadline = Instant::now() + REAPING_PATIENCE;
     loop {
-        if let Some(status) = sys::status_after_reaping(pidfd).or_else(|| status_before_reaping(pidfd, pid)) {
+        if let Some(status) =
+            sys::status_after_reaping(pidfd).or_else(|| status_before_reaping(pidfd, pid))
+        {
             return from_wait_status(status);
         }
         if is_reaped(pidfd) || Instant::now() > deadline {
@@ -89,7 +94,8 @@ fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
 
 fn status_before_reaping(pidfd: BorrowedFd<'_>, pid: i32) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // In this order: as long as the process is not reaped, its number is nobody else's, so the text was about it.
+    // In this order: as long as the process is not reaped, its number is nobody else's, so the text
+    // was about it.
     let ended = after_name(&text)?.next()? == "Z" && !is_reaped(pidfd);
     if ended { after_name(&text)?.nth(EXIT_FIELD)?.parse().ok() } else { None }
 }

@@ -1,9 +1,10 @@
 //! One small file per instance, by which the next node finds it again.
 //!
-//! A file is made as a whole, and each change is one more line, of which the last whole one counts. Replacing the file
-//! instead would make the kernel write it to the disk at once, which costs a start more than its control groups do. Nothing
-//! is forced onto the disk: the kernel keeps what a killed process has written, and when the machine itself stops, the
-//! instances are gone too. Then the name of the file is all that is needed of it.
+//! A file is made as a whole, and each change is one more line, of which the last whole one counts.
+//! Replacing the file instead would make the kernel write it to the disk at once, which costs a
+//! start more than its control groups do. Nothing is forced onto the disk: the kernel keeps what a
+//! killed process has written, and when the machine itself stops, the instances are gone too. Then
+//! the name of the file is all that is needed of it.
 
 use crate::process::Identity;
 use crate::spec::{Id, Owner};
@@ -111,7 +112,9 @@ impl Records {
 }
 
 fn read(file: &Path) -> io::Result<Option<Record>> {
-    Ok(fs::read(file)?.rsplit(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice(line).ok()))
+    Ok(fs::read(file)?
+        .rsplit(|byte| *byte == b'\n')
+        .find_map(|line| serde_json::from_slice(line).ok()))
 }
 
 #[cfg(test)]
@@ -151,6 +154,9 @@ mod tests {
     fn a_record_of_a_node_without_owners_is_read() {
         let text = r#"{"boot":"b","seat":3,"memory_mb":64,"process":null,"end":null}"#;
         let record: Record = serde_json::from_str(text).unwrap();
-        assert_eq!((record.owner, record.disks, record.started_by), (None, vec![], StartedBy::Node));
+        assert_eq!(
+            (record.owner, record.disks, record.started_by),
+            (None, vec![], StartedBy::Node)
+        );
     }
 }

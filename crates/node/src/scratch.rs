@@ -1,9 +1,11 @@
-//! File systems of limited size that come and go with an instance: its writable layer, where that is on disk, and empty folders.
+//! File systems of limited size that come and go with an instance: its writable layer, where that
+//! is on disk, and empty folders.
 //!
-//! Each is a file system of its own in a file of the node's folder that never had a name, behind a loop device that the kernel
-//! lets go of with the last mount. So there is nothing to clear away, wherever the node is stopped: what holds the room is the
-//! instance. On the disk and not in memory, because what is in memory counts against the instance's own; and not a folder
-//! with a quota, because most machines have none.
+//! Each is a file system of its own in a file of the node's folder that never had a name, behind a
+//! loop device that the kernel lets go of with the last mount. So there is nothing to clear away,
+//! wherever the node is stopped: what holds the room is the instance. On the disk and not in
+//! memory, because what is in memory counts against the instance's own; and not a folder with a
+//! quota, because most machines have none.
 
 use crate::disk;
 use crate::spec::{Medium, Scratch};
@@ -12,7 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, chmodat, ftruncate, open, unlinkat};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+    fsopen,
+};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::DirBuilder;
 use std::io;
@@ -59,7 +64,12 @@ impl Scratches {
     }
 
     /// A writable layer, with `files` in it.
-    pub(crate) fn make_layer(&self, size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
+    pub(crate) fn make_layer(
+        &self,
+        size_mb: u32,
+        root: u32,
+        files: &[(&str, String)],
+    ) -> io::Result<OwnedFd> {
         let mount = self.make_file_system(size_mb, root)?;
         disk::fill(mount.as_fd(), root, files)?;
         Ok(mount)
@@ -82,14 +92,22 @@ impl Scratches {
 /// Makes one that nobody uses.
 pub(crate) fn try_out(root: u32) -> io::Result<String> {
     let scratches = Scratches { folder: std::env::temp_dir() };
-    scratches.make(&Scratch { path: "/".to_owned(), size_mb: 1, read_only: true, medium: Medium::Disk }, root)?;
+    scratches.make(
+        &Scratch { path: "/".to_owned(), size_mb: 1, read_only: true, medium: Medium::Disk },
+        root,
+    )?;
     Ok("can be made".to_owned())
 }
 
 /// Has the system's own program lay out a file system. Without a journal: nobody comes back to it.
 fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
     let maker = MAKERS.into_iter().find(|path| Path::new(path).exists());
-    let missing = || io::Error::new(io::ErrorKind::Unsupported, "folders of limited size need mkfs.ext4 (e2fsprogs)");
+    let missing = || {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            "folders of limited size need mkfs.ext4 (e2fsprogs)",
+        )
+    };
     let mut child = Command::new(maker.ok_or_else(missing)?)
         .args(["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E"])
         .arg(format!("root_owner={root}:{root},lazy_itable_init=1,nodiscard"))
@@ -107,15 +125,17 @@ fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
     if done.status.success() {
         return Ok(());
     }
-    let said: String = String::from_utf8_lossy(&done.stderr).trim().chars().take(SAID_CHARS).collect();
+    let said: String =
+        String::from_utf8_lossy(&done.stderr).trim().chars().take(SAID_CHARS).collect();
     Err(io::Error::other(format!("mkfs.ext4 failed with {}, and said: {said}", done.status)))
 }
 
 /// Puts a loop device before a file. It is free again when nobody has it open or mounted.
 fn attach(file: &OwnedFd) -> io::Result<(OwnedFd, String)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let control = open(LOOPS, flags, Mode::empty())
-        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{LOOPS} cannot be used: {error}")))?;
+    let control = open(LOOPS, flags, Mode::empty()).map_err(|error| {
+        io::Error::new(io::Error::from(error).kind(), format!("{LOOPS} cannot be used: {error}"))
+    })?;
     for _ in 0..TRIES {
         let path = format!("/dev/loop{}", sys::free_loop(control.as_fd())?);
         let device = open(&path, flags, Mode::empty())?;

@@ -1,7 +1,8 @@
 //! Seats: the parts of an instance that take longest to make, made before somebody waits for them.
 //!
-//! A seat has a number. Its address and its user ids follow from that number, so no two instances share either. Numbers are
-//! given out in a circle, because the kernel takes a moment to let go of the network of an instance that is gone.
+//! A seat has a number. Its address and its user ids follow from that number, so no two instances
+//! share either. Numbers are given out in a circle, because the kernel takes a moment to let go of
+//! the network of an instance that is gone.
 
 use crate::disk;
 use crate::net::Home;
@@ -55,11 +56,18 @@ struct Free {
 
 impl Seats {
     /// `taken` are the numbers of instances that live on from an earlier node.
-    pub(crate) fn open(home: Arc<Home>, settings: &Settings, taken: HashSet<u32>) -> io::Result<Self> {
+    pub(crate) fn open(
+        home: Arc<Home>,
+        settings: &Settings,
+        taken: HashSet<u32>,
+    ) -> io::Result<Self> {
         let ready = settings.limits.seats_ready;
         let ids = (u32::MAX - settings.first_uid) / IDS_PER_INSTANCE;
-        let count =
-            settings.subnet.seats().min(ids).min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
+        let count = settings
+            .subnet
+            .seats()
+            .min(ids)
+            .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
         // Begin behind the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
         let free = Free { ready: VecDeque::new(), taken, next, count, open: true };
@@ -71,7 +79,8 @@ impl Seats {
             changed: Condvar::new(),
         });
         let maker = Arc::clone(&shared);
-        let maker = std::thread::Builder::new().name("seats".into()).spawn(move || maker.keep_ready())?;
+        let maker =
+            std::thread::Builder::new().name("seats".into()).spawn(move || maker.keep_ready())?;
         Ok(Self { shared, maker: Some(maker) })
     }
 
@@ -114,7 +123,8 @@ impl Shared {
                 Ok(seat) => self.state.lock().ready.push_back(seat),
                 Err(error) => {
                     tracing::warn!(%error, "cannot make a seat ahead");
-                    // The next one who takes a seat makes it and sees the error; then it is tried again.
+                    // The next one who takes a seat makes it and sees the error; then it is tried
+                    // again.
                     let mut state = self.state.lock();
                     if state.open {
                         self.changed.wait(&mut state);

@@ -10,8 +10,8 @@ use std::str::FromStr;
 pub struct Settings {
     /// For the records; nobody else may write there.
     pub folder: PathBuf,
-    /// Names the control groups, the table of firewall rules and, with its first letters, the network interfaces of this
-    /// node. Two nodes on one machine need two names.
+    /// Names the control groups, the table of firewall rules and, with its first letters, the
+    /// network interfaces of this node. Two nodes on one machine need two names.
     pub name: String,
     /// Addresses of the instances. They are seen only on this machine.
     pub subnet: Subnet,
@@ -44,8 +44,9 @@ pub enum Egress {
 }
 
 impl Egress {
-    /// Networks that are not the internet: private ones, link-local ones with the metadata services of clouds, the ones
-    /// that providers keep for such services, and what is no destination at all.
+    /// Networks that are not the internet: private ones, link-local ones with the metadata services
+    /// of clouds, the ones that providers keep for such services, and what is no destination at
+    /// all.
     pub fn internet_only() -> Self {
         const CLOSED: [(Ipv4Addr, u8); 13] = [
             (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -63,7 +64,10 @@ impl Egress {
             (Ipv4Addr::new(240, 0, 0, 0), 4),
         ];
         Self::Internet {
-            closed: CLOSED.iter().map(|(address, bits)| Subnet { address: *address, bits: *bits }).collect(),
+            closed: CLOSED
+                .iter()
+                .map(|(address, bits)| Subnet { address: *address, bits: *bits })
+                .collect(),
         }
     }
 }
@@ -72,14 +76,17 @@ impl Egress {
 pub struct Limits {
     /// Instances that exist at once.
     pub instances: u32,
-    /// Megabytes of memory of all instances together. None: what the machine has, less a reserve for everything else.
+    /// Megabytes of memory of all instances together. None: what the machine has, less a reserve
+    /// for everything else.
     pub memory_mb: Option<u64>,
-    /// How many times that memory may be promised to instances that are awake. Those that sleep count for nothing.
+    /// How many times that memory may be promised to instances that are awake. Those that sleep
+    /// count for nothing.
     pub memory_promises: u32,
-    /// Processes and threads of all instances together. None: what the machine may have, less a reserve.
+    /// Processes and threads of all instances together. None: what the machine may have, less a
+    /// reserve.
     pub processes: Option<u64>,
-    /// File systems of limited size, each of which needs a loop device, and their megabytes. None: half of what is free
-    /// when the node opens.
+    /// File systems of limited size, each of which needs a loop device, and their megabytes. None:
+    /// half of what is free when the node opens.
     pub disks: u32,
     pub disk_mb: Option<u64>,
     /// Percent of each of the above that one owner may have.
@@ -148,8 +155,10 @@ impl FromStr for Subnet {
     fn from_str(text: &str) -> Result<Self, NotASubnet> {
         let wrong = || NotASubnet(text.to_owned());
         let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
-        let (address, bits) =
-            (address.parse::<Ipv4Addr>().map_err(|_| wrong())?, bits.parse::<u8>().map_err(|_| wrong())?);
+        let (address, bits) = (
+            address.parse::<Ipv4Addr>().map_err(|_| wrong())?,
+            bits.parse::<u8>().map_err(|_| wrong())?,
+        );
         let host_bits = u32::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
         if bits > 32 || address.to_bits() & host_bits != 0 {
             return Err(wrong());

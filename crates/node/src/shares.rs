@@ -1,8 +1,10 @@
-//! What instances hold of the machine, counted for each owner, so that whoever takes too much is refused and not his neighbour.
+//! What instances hold of the machine, counted for each owner, so that whoever takes too much is
+//! refused and not his neighbour.
 //!
-//! Memory is counted twice. The kernel holds an owner to his share of what is really there ([`crate::cgroup`]). Before that, the
-//! node promises no instance more than it could ever have, and all that are awake together no more than a multiple of the
-//! whole. An instance that sleeps has given its promise back; waking it is never refused.
+//! Memory is counted twice. The kernel holds an owner to his share of what is really there
+//! ([`crate::cgroup`]). Before that, the node promises no instance more than it could ever have,
+//! and all that are awake together no more than a multiple of the whole. An instance that sleeps
+//! has given its promise back; waking it is never refused.
 
 use crate::capacity::Capacity;
 use crate::error::CreateError;
@@ -71,12 +73,13 @@ impl Shares {
     /// Of an instance that an earlier node has made, with the sizes of its disks.
     pub(crate) fn adopt(&self, who: &Who, disks: &[u32]) -> Stake {
         let (count, mb) = amounts(disks.iter().copied());
-        let disks = (count > 0).then(|| [self.disks.adopt(who, count), self.disk_mb.adopt(who, mb)]);
+        let disks =
+            (count > 0).then(|| [self.disks.adopt(who, count), self.disk_mb.adopt(who, mb)]);
         Stake { _instance: self.instances.adopt(who, 1), _disks: disks }
     }
 
-    /// Of an instance that is awake, whatever the limits say. It counts up to the share of its owner: waking is never refused, and
-    /// whoever wakes a thousand must not shut others out by it.
+    /// Of an instance that is awake, whatever the limits say. It counts up to the share of its
+    /// owner: waking is never refused, and whoever wakes a thousand must not shut others out by it.
     pub(crate) fn adopt_promise(&self, who: &Who, memory_mb: u32) -> Promise {
         let left_mb = self.promised_mb.limits().share.saturating_sub(self.promised_mb.held_by(who));
         Promise { _permit: self.promised_mb.adopt(who, left_mb.min(memory_mb.into())) }

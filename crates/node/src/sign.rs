@@ -1,7 +1,7 @@
 //! The last sign of life of the node: what its successor knows of when instances were watched last.
 //!
-//! An instance that ends while no node is there has ended at a time that nobody knows. It is reported as of the last sign,
-//! which is the last time at which it could have been seen to run.
+//! An instance that ends while no node is there has ended at a time that nobody knows. It is
+//! reported as of the last sign, which is the last time at which it could have been seen to run.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
@@ -20,17 +20,20 @@ impl Sign {
         open(folder.join("alive"), flags, Mode::from_raw_mode(0o600)).map(Self)
     }
 
-    /// In one write over the last one and of the same length, so that a kill leaves the one or the other.
+    /// In one write over the last one and of the same length, so that a kill leaves the one or the
+    /// other.
     pub(crate) fn give(&self, boot: &str, uptime_ms: i64) -> Result<(), Errno> {
         let text = format!("{uptime_ms:020} {boot}\n");
         pwrite(&self.0, text.as_bytes(), 0).map(drop)
     }
 
-    /// When the last one was given, in milliseconds since this start of the machine; none in an earlier one.
+    /// When the last one was given, in milliseconds since this start of the machine; none in an
+    /// earlier one.
     pub(crate) fn last(&self, boot: &str) -> Option<i64> {
         let mut bytes = [0; BYTES_MAX];
         let length = pread(&self.0, &mut bytes, 0).ok()?;
-        let (uptime_ms, of) = std::str::from_utf8(bytes.get(..length)?).ok()?.trim().split_once(' ')?;
+        let (uptime_ms, of) =
+            std::str::from_utf8(bytes.get(..length)?).ok()?.trim().split_once(' ')?;
         (of == boot).then(|| uptime_ms.parse().ok()).flatten()
     }
 }

@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The name of an instance: 1 to 63 lower-case letters, digits and hyphens. It names files and control groups.
+/// The name of an instance: 1 to 63 lower-case letters, digits and hyphens. It names files and
+/// control groups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Id(String);
@@ -18,7 +19,9 @@ impl Id {
     pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
         let text = text.into();
         let fits = (1..=63).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
             && !text.starts_with('-');
         if fits { Ok(Self(text)) } else { Err(SpecError::Id(text)) }
     }
@@ -48,8 +51,8 @@ impl fmt::Display for Id {
     }
 }
 
-/// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the machine has once is divided
-/// between owners; the node knows nothing else of them.
+/// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the
+/// machine has once is divided between owners; the node knows nothing else of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Owner(String);
@@ -58,7 +61,9 @@ impl Owner {
     pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
         let text = text.into();
         let fits = (1..=63).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));
+            && text.bytes().all(|byte| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
+            });
         if fits { Ok(Self(text)) } else { Err(SpecError::Owner(text)) }
     }
 
@@ -81,12 +86,14 @@ impl From<Owner> for String {
     }
 }
 
-/// A program in memory that nobody can change any more, so that no instance can reach the file it came from.
+/// A program in memory that nobody can change any more, so that no instance can reach the file it
+/// came from.
 #[derive(Debug, Clone)]
 pub struct Program(Arc<OwnedFd>);
 
 impl Program {
-    /// The program must not need a file to be interpreted or linked that the instance does not have.
+    /// The program must not need a file to be interpreted or linked that the instance does not
+    /// have.
     pub fn new(bytes: &[u8]) -> io::Result<Self> {
         Ok(Self(Arc::new(sealed("program", bytes)?)))
     }
@@ -120,8 +127,9 @@ pub struct FirstProcess {
     pub arguments: Vec<String>,
     /// `NAME=value`.
     pub environment: Vec<String>,
-    /// A port of the instance whose listening socket the program finds as descriptor [`crate::LISTENER_FD`]. It takes
-    /// connections before the program runs, and while it is paused.
+    /// A port of the instance whose listening socket the program finds as descriptor
+    /// [`crate::LISTENER_FD`]. It takes connections before the program runs, and while it is
+    /// paused.
     pub listen: Option<u16>,
     /// What the program reads from descriptor [`crate::CONFIG_FD`]. It is never on a disk.
     pub config: Option<Vec<u8>>,
@@ -148,20 +156,24 @@ impl User {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writable {
-    /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an error and not the end of all.
+    /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an
+    /// error and not the end of all.
     Memory { mb: u32 },
-    /// A file system of its own on the machine's disk, of this size. It takes a little of it itself.
+    /// A file system of its own on the machine's disk, of this size. It takes a little of it
+    /// itself.
     Disk { mb: u32 },
 }
 
 impl Writable {
-    /// Memory, and as much of it as may sensibly be files: three quarters, so that the rest is left for processes.
+    /// Memory, and as much of it as may sensibly be files: three quarters, so that the rest is left
+    /// for processes.
     pub const fn of_memory(memory_mb: u32) -> Self {
         Self::Memory { mb: memory_mb / 4 * 3 }
     }
 }
 
-/// An empty folder with a file system of its own, gone with the instance. The file system itself takes a little of the size.
+/// An empty folder with a file system of its own, gone with the instance. The file system itself
+/// takes a little of the size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scratch {
     /// Absolute. Made if the image does not have it.
@@ -186,13 +198,16 @@ impl Scratch {
 
     fn fits(&self) -> bool {
         let Some(inside) = self.path.strip_prefix('/') else { return false };
-        let plain = inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
+        let plain =
+            inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
         let taken = inside.split('/').next().is_some_and(|first| Self::TAKEN.contains(&first));
         plain && !taken && self.path.len() <= PATH_BYTES_MAX && self.size_mb > 0
     }
 
     fn is_in(&self, other: &Self) -> bool {
-        self.path.strip_prefix(&other.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        self.path
+            .strip_prefix(&other.path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
@@ -200,10 +215,11 @@ impl Scratch {
 pub struct Spec {
     pub id: Id,
     pub owner: Owner,
-    /// Whether there was room for it before: an instance that takes the place of one that was lost is not refused for the
-    /// memory that was promised to others meanwhile.
+    /// Whether there was room for it before: an instance that takes the place of one that was lost
+    /// is not refused for the memory that was promised to others meanwhile.
     pub again: bool,
-    /// Folders with the unpacked layers of an image, lowest first. They must not change while the instance exists.
+    /// Folders with the unpacked layers of an image, lowest first. They must not change while the
+    /// instance exists.
     pub layers: Vec<PathBuf>,
     pub memory_mb: u32,
     /// Thousandths of a core.
@@ -254,9 +270,14 @@ impl Spec {
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         let ids = self.user.uid.max(self.user.gid);
         let host = (1..=63).contains(&self.hostname.len())
-            && self.hostname.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+            && self
+                .hostname
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
         match self {
-            _ if self.layers.is_empty() || self.layers.len() > LAYERS_MAX => Err(SpecError::Layers(self.layers.len())),
+            _ if self.layers.is_empty() || self.layers.len() > LAYERS_MAX => {
+                Err(SpecError::Layers(self.layers.len()))
+            }
             _ if self.memory_mb < 16 => Err(SpecError::Memory(self.memory_mb)),
             _ if self.cpu_millicores < 10 => Err(SpecError::Cpu(self.cpu_millicores)),
             _ if self.pids_max < 4 => Err(SpecError::Pids(self.pids_max)),
@@ -281,7 +302,9 @@ const PATH_BYTES_MAX: usize = 4_000;
 pub enum SpecError {
     #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
     Id(String),
-    #[error("`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores")]
+    #[error(
+        "`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores"
+    )]
     Owner(String),
     #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
     Layers(usize),
@@ -334,8 +357,12 @@ mod tests {
     #[test]
     fn folders_are_beside_each_other_in_places_that_can_be_one() {
         let fits = |paths: &[&str]| {
-            let scratch =
-                |path: &&str| Scratch { path: (*path).to_owned(), size_mb: 1, read_only: false, medium: Medium::Disk };
+            let scratch = |path: &&str| Scratch {
+                path: (*path).to_owned(),
+                size_mb: 1,
+                read_only: false,
+                medium: Medium::Disk,
+            };
             let first = FirstProcess {
                 program: Program::new(b"").unwrap(),
                 arguments: vec![],

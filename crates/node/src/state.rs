@@ -56,7 +56,9 @@ impl State {
         match (self, event) {
             (State::Paused { .. }, Resumed) => Ok(Some(State::Running { since: now })),
             (State::Running { .. }, Paused) => Ok(Some(State::Paused { since: now })),
-            (State::Running { .. } | State::Paused { .. }, StopRequested) => Ok(Some(State::Stopping { since: now })),
+            (State::Running { .. } | State::Paused { .. }, StopRequested) => {
+                Ok(Some(State::Stopping { since: now }))
+            }
             // An end is final: the first report of it stands.
             (State::Exited { .. }, Ended(_) | StopRequested) => Ok(None),
             (_, Ended(exit)) => Ok(Some(State::Exited { at: now, exit })),

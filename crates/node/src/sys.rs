@@ -1,4 +1,5 @@
-//! System calls that rustix does not wrap, or wraps as unsafe. Every other module reaches the kernel through safe functions.
+//! System calls that rustix does not wrap, or wraps as unsafe. Every other module reaches the
+//! kernel through safe functions.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io;
@@ -6,8 +7,8 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::UnshareFlags;
 use std::ffi::c_void;
 
-/// Size of the stack of a process that only makes a few system calls before it ends or becomes another program.
-/// Unoptimised builds need far more than the 2 KiB of an optimised one.
+/// Size of the stack of a process that only makes a few system calls before it ends or becomes
+/// another program. Unoptimised builds need far more than the 2 KiB of an optimised one.
 pub(crate) const STACK_BYTES: usize = 256 * 1024;
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
@@ -18,9 +19,11 @@ pub(crate) fn last_error() -> io::Errno {
     io::Errno::from_raw_os_error(last_errno())
 }
 
-/// The error number of this thread, without anything that a process between clone and exec must not do.
+/// The error number of this thread, without anything that a process between clone and exec must not
+/// do.
 pub(crate) fn last_errno() -> i32 {
-    // SAFETY: the C library promises a valid pointer to an integer of this thread. Needed: std wraps it in a larger type.
+    // SAFETY: the C library promises a valid pointer to an integer of this thread. Needed: std
+    // wraps it in a larger type.
     unsafe { *libc::__errno_location() }
 }
 
@@ -30,15 +33,19 @@ pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::
     set_attributes(mount, set, Some(users))
 }
 
-fn set_attributes(mount: BorrowedFd<'_>, set: u64, users: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn set_attributes(
+    mount: BorrowedFd<'_>,
+    set: u64,
+    users: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let attributes = libc::mount_attr {
         attr_set: set,
         attr_clr: 0,
         propagation: 0,
         userns_fd: users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs())),
     };
-    // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own size.
-    // Needed: rustix has no mount_setattr.
+    // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own
+    // size. Needed: rustix has no mount_setattr.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -87,9 +94,14 @@ pub(crate) fn free_loop(control: BorrowedFd<'_>) -> io::Result<u32> {
 /// Puts a loop device before a file, until nobody uses it any more.
 pub(crate) fn begin_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<()> {
     let file = file.as_raw_fd().unsigned_abs();
-    let configuration = LoopConfiguration { file, flags: LO_FLAGS_AUTOCLEAR, ..LoopConfiguration::default() };
-    // SAFETY: the call reads a structure of this size (304 bytes), which lives through it. Needed: no crate wraps it.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const configuration) }.into()).map(drop)
+    let configuration =
+        LoopConfiguration { file, flags: LO_FLAGS_AUTOCLEAR, ..LoopConfiguration::default() };
+    // SAFETY: the call reads a structure of this size (304 bytes), which lives through it. Needed:
+    // no crate wraps it.
+    check(
+        unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const configuration) }.into(),
+    )
+    .map(drop)
 }
 
 /// Gives the calling thread a network namespace of its own.
@@ -112,14 +124,16 @@ struct PidfdInfo {
 const _: () = assert!(size_of::<PidfdInfo>() == 64);
 
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
-/// `_IOWR(0xFF, 11, struct pidfd_info)` with the first published size of the structure, which every kernel takes.
+/// `_IOWR(0xFF, 11, struct pidfd_info)` with the first published size of the structure, which every
+/// kernel takes.
 const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
 
-/// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps it.
+/// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps
+/// it.
 pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
-    // SAFETY: the number of the call says how large the structure is (64 bytes), so nothing is written outside it.
-    // Needed: no crate wraps this call.
+    // SAFETY: the number of the call says how large the structure is (64 bytes), so nothing is
+    // written outside it. Needed: no crate wraps this call.
     let result = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
@@ -143,24 +157,28 @@ pub(crate) struct Sleeper {
 impl Sleeper {
     /// Starts it. It shares the memory of this process, so its cost does not grow with the heap.
     ///
-    /// The kernel counts what a user namespace uses of some limits (watches, queues, locked memory, namespaces) against the
-    /// user who made it, too. So `owner` makes it: instances that all belonged to root could starve each other and root.
+    /// The kernel counts what a user namespace uses of some limits (watches, queues, locked memory,
+    /// namespaces) against the user who made it, too. So `owner` makes it: instances that all
+    /// belonged to root could starve each other and root.
     pub(crate) fn start(owner: u32) -> io::Result<Self> {
         let _blocked = SignalsBlocked::new();
         let _owner = ActingAs::user(owner)?;
         let mut stack = vec![0_u8; STACK_BYTES];
         let flags = libc::CLONE_VM | libc::CLONE_NEWUSER | libc::SIGCHLD;
-        let parent =
-            std::ptr::without_provenance_mut(rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() as usize);
-        // SAFETY: the stack belongs to the returned value, which waits for the process before it frees it.
-        // Needed: user namespaces are made by processes, and std cannot start one without exec.
+        let parent = std::ptr::without_provenance_mut(
+            rustix::process::getpid().as_raw_nonzero().get().unsigned_abs() as usize,
+        );
+        // SAFETY: the stack belongs to the returned value, which waits for the process before it
+        // frees it. Needed: user namespaces are made by processes, and std cannot start one without
+        // exec.
         let pid = unsafe { libc::clone(sleep, stack_top(&mut stack), flags, parent) };
         let pid = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(last_error)?;
         Ok(Self { pid, stack })
     }
 }
 
-/// The calling thread as another user, with all its rights, until it is dropped. The other threads stay who they are.
+/// The calling thread as another user, with all its rights, until it is dropped. The other threads
+/// stay who they are.
 struct ActingAs {
     security_bits: libc::c_int,
 }
@@ -171,7 +189,8 @@ const SAME: u32 = u32::MAX;
 
 impl ActingAs {
     fn user(uid: u32) -> io::Result<Self> {
-        // SAFETY: calls without memory. Needed: the C library would change all threads of the process.
+        // SAFETY: calls without memory. Needed: the C library would change all threads of the
+        // process.
         unsafe {
             let bits = check(libc::syscall(libc::SYS_prctl, libc::PR_GET_SECUREBITS, 0, 0, 0, 0))?;
             let acting = Self { security_bits: libc::c_int::try_from(bits).unwrap_or(0) };
@@ -203,12 +222,13 @@ impl Drop for Sleeper {
     }
 }
 
-/// Ends with the thread that started it, so that a killed node does not live on in it, and by itself in any case.
+/// Ends with the thread that started it, so that a killed node does not live on in it, and by
+/// itself in any case.
 extern "C" fn sleep(parent: *mut c_void) -> i32 {
     let limit = libc::timespec { tv_sec: 5, tv_nsec: 0 };
     let (none, size) = (std::ptr::null::<c_void>(), 8_usize);
-    // SAFETY: raw system calls on local data; no allocation and no lock, which other threads of this memory may hold.
-    // Needed: the memory is shared, so nothing of std may run here.
+    // SAFETY: raw system calls on local data; no allocation and no lock, which other threads of
+    // this memory may hold. Needed: the memory is shared, so nothing of std may run here.
     unsafe {
         libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
         if libc::syscall(libc::SYS_getppid).unsigned_abs() == parent.addr() as u64 {
@@ -224,7 +244,8 @@ pub(crate) fn stack_top(stack: &mut [u8]) -> *mut c_void {
     end.wrapping_sub(end.addr() % 16).cast()
 }
 
-/// Blocks all signals of the calling thread until it is dropped, so that no handler runs in a child that shares memory.
+/// Blocks all signals of the calling thread until it is dropped, so that no handler runs in a child
+/// that shares memory.
 pub(crate) struct SignalsBlocked {
     before: libc::sigset_t,
 }
@@ -246,6 +267,8 @@ impl SignalsBlocked {
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: `before` was filled by `new`. Needed: as above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut())
+        };
     }
 }

@@ -25,13 +25,19 @@ impl Watch {
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&poll, &end, EventData::new_u64(END), EventFlags::IN)?;
         let watched = Arc::clone(&poll);
-        let thread = std::thread::Builder::new().name("watch".into()).spawn(move || run(&watched, ended))?;
+        let thread =
+            std::thread::Builder::new().name("watch".into()).spawn(move || run(&watched, ended))?;
         Ok(Self { poll, end, thread: Some(thread) })
     }
 
     /// `key` must not be [`u64::MAX`].
     pub(crate) fn add(&self, process: impl AsFd, key: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.poll, process, EventData::new_u64(key), EventFlags::IN | EventFlags::ONESHOT)?)
+        Ok(epoll::add(
+            &self.poll,
+            process,
+            EventData::new_u64(key),
+            EventFlags::IN | EventFlags::ONESHOT,
+        )?)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Backups while the server works: one archive that either database can be restored from.
 //!
-//! An archive is a text of JSON lines: a header, then for each table one line with its columns and one for each row,
-//! then an end with the number of rows, then the SHA-256 of all lines before. It holds digests and sealed secrets,
-//! and the keys that open those only when asked to.
+//! An archive is a text of JSON lines: a header, then for each table one line with its columns and
+//! one for each row, then an end with the number of rows, then the SHA-256 of all lines before. It
+//! holds digests and sealed secrets, and the keys that open those only when asked to.
 
 mod archive;
 mod restore;
@@ -49,7 +49,12 @@ impl Store {
     }
 }
 
-fn write(tx: &mut Tx<'_>, file: &Path, with_keys: bool, progress: &mut dyn FnMut(Progress)) -> Result<u64, Error> {
+fn write(
+    tx: &mut Tx<'_>,
+    file: &Path,
+    with_keys: bool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<u64, Error> {
     let header = Header {
         format: archive::FORMAT,
         schema: migrations::newest(),
@@ -86,7 +91,11 @@ fn page(tx: &mut Tx<'_>, table: &Table, after: Option<&[Value]>) -> Result<Vec<V
             format!("WHERE ({key}) > ({})", names.join(", "))
         }
     };
-    let sql = format!("SELECT {} FROM {} {condition} ORDER BY {key} LIMIT $1", table.columns.join(", "), table.name);
+    let sql = format!(
+        "SELECT {} FROM {} {condition} ORDER BY {key} LIMIT $1",
+        table.columns.join(", "),
+        table.name
+    );
     Ok(tx.query("backup", &sql, &params)?.into_iter().map(|row| row.values).collect())
 }
 
@@ -101,7 +110,11 @@ fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
     let mut tables: Vec<Table> = Vec::new();
     for (name, column, _) in columns {
         if tables.last().is_none_or(|last| last.name != name) {
-            let key = keys.iter().filter(|(table, _, _)| *table == name).map(|(_, column, _)| column.clone()).collect();
+            let key = keys
+                .iter()
+                .filter(|(table, _, _)| *table == name)
+                .map(|(_, column, _)| column.clone())
+                .collect();
             tables.push(Table { name, key, columns: Vec::new() });
         }
         if let Some(table) = tables.last_mut() {
@@ -109,7 +122,9 @@ fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
         }
     }
     match tables.iter().find(|table| table.key.is_empty()) {
-        Some(table) => Err(Error::Unusable(format!("the table {} has no primary key to go by", table.name))),
+        Some(table) => {
+            Err(Error::Unusable(format!("the table {} has no primary key to go by", table.name)))
+        }
         None => Ok(tables),
     }
 }

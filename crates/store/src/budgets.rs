@@ -7,7 +7,8 @@ use types::ids::{AccountId, BudgetId};
 const TABLE: &str = "budgets";
 const CROSSINGS: &str = "budget_crossings";
 /// Columns of a budget, in the order of [`read`].
-const COLUMNS: &str = "id, account_id, name, workspace, amount, thresholds, hard_limit, webhook_url, webhook_secret,
+const COLUMNS: &str =
+    "id, account_id, name, workspace, amount, thresholds, hard_limit, webhook_url, webhook_secret,
     version, created_at, updated_at, created_by, updated_by, exhausted_until";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +109,11 @@ pub fn update(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
 }
 
 /// Saves whether the money is spent, unless the owner has changed the budget since it was read.
-pub fn set_exhausted(tx: &mut Tx<'_>, budget: &Budget, until: Option<Timestamp>) -> Result<(), Error> {
+pub fn set_exhausted(
+    tx: &mut Tx<'_>,
+    budget: &Budget,
+    until: Option<Timestamp>,
+) -> Result<(), Error> {
     let sql = "UPDATE budgets SET exhausted_until = $3 WHERE id = $1 AND version = $2";
     let done = tx.execute(TABLE, sql, params![&budget.id, budget.version, until])?;
     fresh(done, budget)
@@ -157,7 +162,8 @@ pub fn delete(tx: &mut Tx<'_>, budget: &BudgetId) -> Result<bool, Error> {
     Ok(tx.execute(TABLE, "DELETE FROM budgets WHERE id = $1", params![budget])? > 0)
 }
 
-/// The name of a budget with a hard limit whose money is spent, which refuses new work in a workspace.
+/// The name of a budget with a hard limit whose money is spent, which refuses new work in a
+/// workspace.
 pub fn exhausted(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -170,9 +176,11 @@ pub fn exhausted(
     tx.find(TABLE, sql, params![account, now, workspace])?.map(|row| row.text(0)).transpose()
 }
 
-/// Notes that a share was reached. True for exactly one caller: who was the first to note it tells of it.
+/// Notes that a share was reached. True for exactly one caller: who was the first to note it tells
+/// of it.
 pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<bool, Error> {
-    let sql = "INSERT INTO budget_crossings (budget_id, period, threshold, amount, spent, crossed_at)
+    let sql =
+        "INSERT INTO budget_crossings (budget_id, period, threshold, amount, spent, crossed_at)
                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
     let done = tx.execute(
         CROSSINGS,
@@ -192,17 +200,31 @@ pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<
 /// Forgets a crossing, so that the same share of another amount is told of.
 pub fn uncross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<(), Error> {
     let sql = "DELETE FROM budget_crossings WHERE budget_id = $1 AND period = $2 AND threshold = $3 AND amount = $4";
-    tx.execute(CROSSINGS, sql, params![budget, crossing.period, crossing.threshold, crossing.amount.as_str()])?;
+    tx.execute(
+        CROSSINGS,
+        sql,
+        params![budget, crossing.period, crossing.threshold, crossing.amount.as_str()],
+    )?;
     Ok(())
 }
 
 /// What was reached in a month, lowest share first.
-pub fn crossings(tx: &mut Tx<'_>, budget: &BudgetId, period: Timestamp) -> Result<Vec<Crossing>, Error> {
+pub fn crossings(
+    tx: &mut Tx<'_>,
+    budget: &BudgetId,
+    period: Timestamp,
+) -> Result<Vec<Crossing>, Error> {
     let sql = "SELECT period, threshold, amount, spent, crossed_at FROM budget_crossings
                WHERE budget_id = $1 AND period = $2 ORDER BY threshold";
     let read = |row: &Row| {
         let (amount, spent) = (row.text(2)?, row.text(3)?);
-        Ok(Crossing { period: row.time(0)?, threshold: row.int(1)?, amount, spent, crossed_at: row.time(4)? })
+        Ok(Crossing {
+            period: row.time(0)?,
+            threshold: row.int(1)?,
+            amount,
+            spent,
+            crossed_at: row.time(4)?,
+        })
     };
     tx.query(CROSSINGS, sql, params![budget, period])?.iter().map(read).collect()
 }
@@ -226,7 +248,9 @@ fn read(row: &Row) -> Result<Budget, Error> {
     let webhook = match (row.opt_text(7)?, row.opt_text(8)?) {
         (Some(url), Some(secret)) => Some(Webhook { url, secret }),
         (None, None) => None,
-        _ => return Err(Error::corrupt(TABLE, id.as_str(), "a webhook is an address and a secret")),
+        _ => {
+            return Err(Error::corrupt(TABLE, id.as_str(), "a webhook is an address and a secret"));
+        }
     };
     Ok(Budget {
         id,

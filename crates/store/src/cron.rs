@@ -1,4 +1,5 @@
-//! How far the clock has come with each cron trigger of a job. Whoever moves a mark holds the row of the job.
+//! How far the clock has come with each cron trigger of a job. Whoever moves a mark holds the row
+//! of the job.
 
 use crate::{Error, Tx, params};
 use types::Timestamp;
@@ -16,9 +17,12 @@ pub struct Mark {
 }
 
 pub fn list(tx: &mut Tx<'_>, job: &ResourceId) -> Result<Vec<Mark>, Error> {
-    let sql = "SELECT trigger_id, line, handled_at FROM cron_marks WHERE job_id = $1 ORDER BY trigger_id";
+    let sql =
+        "SELECT trigger_id, line, handled_at FROM cron_marks WHERE job_id = $1 ORDER BY trigger_id";
     let rows = tx.query(TABLE, sql, params![job])?;
-    rows.iter().map(|row| Ok(Mark { trigger: row.text(0)?, line: row.text(1)?, handled_at: row.time(2)? })).collect()
+    rows.iter()
+        .map(|row| Ok(Mark { trigger: row.text(0)?, line: row.text(1)?, handled_at: row.time(2)? }))
+        .collect()
 }
 
 pub fn put(tx: &mut Tx<'_>, job: &ResourceId, mark: &Mark) -> Result<(), Error> {
@@ -32,6 +36,10 @@ pub fn put(tx: &mut Tx<'_>, job: &ResourceId, mark: &Mark) -> Result<(), Error> 
 }
 
 pub fn remove(tx: &mut Tx<'_>, job: &ResourceId, trigger: &str) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM cron_marks WHERE job_id = $1 AND trigger_id = $2", params![job, trigger])?;
+    tx.execute(
+        TABLE,
+        "DELETE FROM cron_marks WHERE job_id = $1 AND trigger_id = $2",
+        params![job, trigger],
+    )?;
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Calls to addresses that users gave, kept until they were answered.
 //!
-//! A delivery is written in the transaction of what it tells of, so it is sent if and only if that happened. One that
-//! tells of the end of an execution is written when the execution starts, and waits. Whoever sends a delivery claims it
-//! for a while; when nothing was heard by then it is claimed again, so a receiver may see it more than once.
+//! A delivery is written in the transaction of what it tells of, so it is sent if and only if that
+//! happened. One that tells of the end of an execution is written when the execution starts, and
+//! waits. Whoever sends a delivery claims it for a while; when nothing was heard by then it is
+//! claimed again, so a receiver may see it more than once.
 
 use crate::{Error, Row, Tx, params};
 use std::collections::BTreeMap;
@@ -137,7 +138,8 @@ pub fn is_awaited(tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<bool, Erro
     Ok(tx.find(TABLE, sql, params![execution.as_str()])?.is_some())
 }
 
-/// The execution has ended: its deliveries are sent from now on, with this body. Says how many they are.
+/// The execution has ended: its deliveries are sent from now on, with this body. Says how many they
+/// are.
 pub fn release(tx: &mut Tx<'_>, execution: &ExecutionId, body: &str) -> Result<u64, Error> {
     let now = tx.world().now();
     tx.execute(
@@ -150,7 +152,8 @@ pub fn release(tx: &mut Tx<'_>, execution: &ExecutionId, body: &str) -> Result<u
 fn is_crowded(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<bool, Error> {
     let sql = "SELECT COUNT(*) FROM (SELECT id FROM deliveries
         WHERE workspace_id = $1 AND state IN ('waiting', 'pending') LIMIT $2) counted";
-    let open = tx.find(TABLE, sql, params![workspace, OPEN_MAX])?.map_or(Ok(0), |row| row.int(0))?;
+    let open =
+        tx.find(TABLE, sql, params![workspace, OPEN_MAX])?.map_or(Ok(0), |row| row.int(0))?;
     Ok(open >= OPEN_MAX)
 }
 
@@ -162,7 +165,9 @@ fn insert(
     body: &str,
 ) -> Result<DeliveryId, Error> {
     let (id, now) = (DeliveryId::new(tx.world()), tx.world().now());
-    let seal = |Sensitive(secret): &Sensitive<String>| tx.shared().keyring.read().seal(&context(&id), secret);
+    let seal = |Sensitive(secret): &Sensitive<String>| {
+        tx.shared().keyring.read().seal(&context(&id), secret)
+    };
     let secret = new.secret.as_ref().map(seal).transpose()?;
     let failed = state == State::Failed;
     tx.execute(
@@ -201,10 +206,12 @@ pub fn first_due(tx: &mut Tx<'_>) -> Result<Option<Timestamp>, Error> {
     tx.find(TABLE, sql, params![])?.map(|row| row.time(0)).transpose()
 }
 
-/// Takes what is due, of each workspace in turn, so that none waits behind the many calls of another.
+/// Takes what is due, of each workspace in turn, so that none waits behind the many calls of
+/// another.
 pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error> {
     let Claiming { now, until, limit, share, busy } = claiming;
-    // What is passed over belongs to workspaces that have their share, so there is no more of it than is being sent.
+    // What is passed over belongs to workspaces that have their share, so there is no more of it
+    // than is being sent.
     let looked_at = limit + busy.values().sum::<i64>();
     let rows = tx.query(
         TABLE,
@@ -229,7 +236,12 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error
 }
 
 /// Another server may have been faster, and a secret whose key is lost cannot be sent.
-fn claim_one(tx: &mut Tx<'_>, row: &Row, now: Timestamp, until: Timestamp) -> Result<Option<Claimed>, Error> {
+fn claim_one(
+    tx: &mut Tx<'_>,
+    row: &Row,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<Option<Claimed>, Error> {
     let (id, claim) = (DeliveryId::known(row.text(0)?), row.int(1)? + 1);
     let done = tx.execute(
         TABLE,
@@ -241,7 +253,8 @@ fn claim_one(tx: &mut Tx<'_>, row: &Row, now: Timestamp, until: Timestamp) -> Re
         return Ok(None);
     }
     let sealed = row.opt_text(4)?;
-    let opened = sealed.map(|sealed| tx.shared().keyring.read().open(&context(&id), &sealed)).transpose();
+    let opened =
+        sealed.map(|sealed| tx.shared().keyring.read().open(&context(&id), &sealed)).transpose();
     let Ok(secret) = opened else {
         let lost = Attempt { status: None, error: Some(UNREADABLE.into()), next: Next::Failed };
         record(tx, &id, claim, &lost)?;
@@ -260,7 +273,12 @@ fn claim_one(tx: &mut Tx<'_>, row: &Row, now: Timestamp, until: Timestamp) -> Re
 }
 
 /// Notes what came of an attempt, unless the claim was void by then. Says whether it was noted.
-pub fn record(tx: &mut Tx<'_>, id: &DeliveryId, claim: i64, attempt: &Attempt) -> Result<bool, Error> {
+pub fn record(
+    tx: &mut Tx<'_>,
+    id: &DeliveryId,
+    claim: i64,
+    attempt: &Attempt,
+) -> Result<bool, Error> {
     let now = tx.world().now();
     let (state, due_at, ended_at) = match attempt.next {
         Next::Delivered => (State::Delivered, now, Some(now)),
@@ -314,7 +332,8 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, E
 
 /// Nobody is told any more on behalf of a workspace that is gone.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM deliveries WHERE workspace_id = $1", params![workspace]).map(drop)
+    tx.execute(TABLE, "DELETE FROM deliveries WHERE workspace_id = $1", params![workspace])
+        .map(drop)
 }
 
 fn read(row: &Row) -> Result<Delivery, Error> {

@@ -1,5 +1,6 @@
-//! Which resource answers under which name at the edge. A name has one holder in the whole server, whichever workspaces
-//! want it, and loses it only in a transaction: with the resource, or when the resource takes another name.
+//! Which resource answers under which name at the edge. A name has one holder in the whole server,
+//! whichever workspaces want it, and loses it only in a transaction: with the resource, or when the
+//! resource takes another name.
 
 use crate::{Error, Tx, params};
 use types::ids::{ResourceId, WorkspaceId};
@@ -23,8 +24,7 @@ pub enum Taken {
 
 /// Takes a name for a resource if it is free. Of two at once one waits for the other's transaction.
 pub fn take(tx: &mut Tx<'_>, name: &str, wanted: &Holder) -> Result<Taken, Error> {
-    let sql =
-        "INSERT INTO edge_names (name, workspace_id, resource_id) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
+    let sql = "INSERT INTO edge_names (name, workspace_id, resource_id) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
     if tx.execute(TABLE, sql, params![name, &wanted.workspace, &wanted.resource])? == 1 {
         return Ok(Taken::Own);
     }
@@ -39,12 +39,19 @@ pub fn take(tx: &mut Tx<'_>, name: &str, wanted: &Holder) -> Result<Taken, Error
 pub fn holder(tx: &mut Tx<'_>, name: &str) -> Result<Option<Holder>, Error> {
     let sql = "SELECT workspace_id, resource_id FROM edge_names WHERE name = $1";
     let Some(row) = tx.find(TABLE, sql, params![name])? else { return Ok(None) };
-    Ok(Some(Holder { workspace: WorkspaceId::known(row.text(0)?), resource: ResourceId::known(row.text(1)?) }))
+    Ok(Some(Holder {
+        workspace: WorkspaceId::known(row.text(0)?),
+        resource: ResourceId::known(row.text(1)?),
+    }))
 }
 
 /// The name of a resource that has at most one.
 pub fn name_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Option<String>, Error> {
-    let row = tx.find(TABLE, "SELECT name FROM edge_names WHERE resource_id = $1 LIMIT 1", params![resource])?;
+    let row = tx.find(
+        TABLE,
+        "SELECT name FROM edge_names WHERE resource_id = $1 LIMIT 1",
+        params![resource],
+    )?;
     row.map(|row| row.text(0)).transpose()
 }
 

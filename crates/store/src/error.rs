@@ -11,19 +11,22 @@ pub enum Error {
     /// A stored value that this program cannot have written, or a newer one wrote.
     #[error("{table} {id} holds an impossible value: {why}")]
     Corrupt { table: &'static str, id: String, why: String },
-    /// The changes after a position are no longer kept. Read the present state, then follow from the latest.
+    /// The changes after a position are no longer kept. Read the present state, then follow from
+    /// the latest.
     #[error("changes up to {oldest} are no longer kept")]
     Gone { oldest: i64 },
     /// Too much work is waiting for the database. Try again later.
     #[error("more than {limit} requests wait for the database")]
     Busy { limit: usize },
-    /// There is no connection to the database now. Nothing of what was asked happened. Try again later.
+    /// There is no connection to the database now. Nothing of what was asked happened. Try again
+    /// later.
     #[error("the database cannot be reached{}", if .0.is_some() { "" } else { "; trying again shortly" })]
     Unreachable(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
     /// A secret cannot be opened: its key is missing or the text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
-    /// The database refused or went away. What was asked did not happen, unless it went away while committing.
+    /// The database refused or went away. What was asked did not happen, unless it went away while
+    /// committing.
     #[error("the database failed")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database or its folder cannot be used as it is; the text says what to do.
@@ -47,11 +50,14 @@ impl From<rusqlite::Error> for Error {
             rusqlite::Error::SqliteFailure(code, text)
                 if matches!(
                     code.extended_code,
-                    rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+                    rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE
+                        | rusqlite::ffi::SQLITE_CONSTRAINT_PRIMARYKEY
                 ) =>
             {
-                let table =
-                    text.as_deref().and_then(|text| text.rsplit(": ").next()).and_then(|name| name.split('.').next());
+                let table = text
+                    .as_deref()
+                    .and_then(|text| text.rsplit(": ").next())
+                    .and_then(|name| name.split('.').next());
                 Self::Duplicate { table: table.unwrap_or("a table").to_owned() }
             }
             _ => Self::database(error),

@@ -1,7 +1,8 @@
 //! Executions of jobs: the durable queue as rows.
 //!
-//! Whoever changes a task or the counts of an execution holds the execution's row ([`lock`]), so that they always agree.
-//! What a change means is decided in the crate `jobs`; here it is only kept.
+//! Whoever changes a task or the counts of an execution holds the execution's row ([`lock`]), so
+//! that they always agree. What a change means is decided in the crate `jobs`; here it is only
+//! kept.
 
 pub mod claims;
 pub mod holders;
@@ -28,7 +29,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    const ALL: [Self; 5] = [Self::Open, Self::Cancelling, Self::Succeeded, Self::Failed, Self::Cancelled];
+    const ALL: [Self; 5] =
+        [Self::Open, Self::Cancelling, Self::Succeeded, Self::Failed, Self::Cancelled];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +77,8 @@ pub struct Execution {
     pub ended_at: Option<Timestamp>,
 }
 
-/// The tasks of an execution by their states. Those never claimed are in none, until they are cancelled.
+/// The tasks of an execution by their states. Those never claimed are in none, until they are
+/// cancelled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub running: i64,
@@ -116,7 +119,8 @@ pub fn context(id: &ExecutionId) -> String {
 
 /// Makes an execution; [`Error::Duplicate`] when the job has one of this name.
 pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(), Error> {
-    let Execution { id, workspace, job_id, total, next, parallelism, memory_mb, turn, .. } = execution;
+    let Execution { id, workspace, job_id, total, next, parallelism, memory_mb, turn, .. } =
+        execution;
     let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
     tx.execute(
         TABLE,
@@ -148,11 +152,20 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
         ],
     )?;
     let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
-    tx.execute("execution_orders", sql, params![id, order.plan.as_str(), order.arguments.as_str()])?;
+    tx.execute(
+        "execution_orders",
+        sql,
+        params![id, order.plan.as_str(), order.arguments.as_str()],
+    )?;
     Ok(())
 }
 
-pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str, name: &str) -> Result<Option<Execution>, Error> {
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    job: &str,
+    name: &str,
+) -> Result<Option<Execution>, Error> {
     let sql = select!("WHERE workspace_id = $1 AND job = $2 AND name = $3");
     tx.find(TABLE, sql, params![workspace, job, name])?.as_ref().map(read).transpose()
 }
@@ -209,7 +222,8 @@ pub fn put(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
 pub fn order(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Order>, Error> {
     let sql = "SELECT plan, arguments FROM execution_orders WHERE execution_id = $1";
     let row = tx.find("execution_orders", sql, params![id])?;
-    row.map(|mut row| Ok(Order { plan: row.take_text(0)?, arguments: row.take_text(1)? })).transpose()
+    row.map(|mut row| Ok(Order { plan: row.take_text(0)?, arguments: row.take_text(1)? }))
+        .transpose()
 }
 
 /// The plan of an execution, sealed.
@@ -219,7 +233,11 @@ pub fn plan(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> 
 }
 
 /// The executions of a job that have not ended, in the order of their ids.
-pub fn open_of_job(tx: &mut Tx<'_>, workspace: &WorkspaceId, job: &str) -> Result<Vec<ExecutionId>, Error> {
+pub fn open_of_job(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    job: &str,
+) -> Result<Vec<ExecutionId>, Error> {
     let sql = "SELECT id FROM executions WHERE workspace_id = $1 AND job = $2 AND ended_at IS NULL ORDER BY id";
     let rows = tx.query(TABLE, sql, params![workspace, job])?;
     rows.iter().map(|row| row.text(0).map(ExecutionId::known)).collect()
@@ -232,8 +250,8 @@ pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId, most: i64) -> Result
     tx.find(TABLE, sql, params![workspace, most])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Forgets executions that ended before a time, oldest first: at most `limit` rows of one execution at once, since it may
-/// have very many tasks. Says how many rows that were.
+/// Forgets executions that ended before a time, oldest first: at most `limit` rows of one execution
+/// at once, since it may have very many tasks. Says how many rows that were.
 pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64, Error> {
     let oldest = "SELECT id FROM executions WHERE ended_at < $1 ORDER BY ended_at, id LIMIT 1";
     let Some(row) = tx.find(TABLE, oldest, params![ended_before])? else { return Ok(0) };
@@ -252,7 +270,8 @@ pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64,
 
 /// Forgets all that a workspace has. Whoever runs its tasks notices that they are gone.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM executions WHERE workspace_id = $1", params![workspace]).map(drop)
+    tx.execute(TABLE, "DELETE FROM executions WHERE workspace_id = $1", params![workspace])
+        .map(drop)
 }
 
 fn read(row: &Row) -> Result<Execution, Error> {

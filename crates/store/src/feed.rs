@@ -1,33 +1,38 @@
 //! The feed of changes: one row per write, in an order in which followers miss nothing.
 //!
-//! A *revision* is one number that grows with every change. Following is safe when no change can appear later
-//! with a revision below one that was already read.
+//! A *revision* is one number that grows with every change. Following is safe when no change can
+//! appear later with a revision below one that was already read.
 //!
 //! On SQLite there is one writer, so the next number will do.
 //!
-//! On PostgreSQL many servers commit at once, and a plain sequence would show 8 before 7 when 7 commits later.
-//! Queueing all writers would cure that and cost the speed. Instead a revision is made of the number of its
-//! transaction, `((xid + xid_offset) << 20) | n`, with `n` counting the changes of that transaction, and readers
-//! stop at the *horizon*: below the oldest transaction that still runs nothing new can appear. A follower lags
-//! by the longest transaction that writes, which `statement_timeout_ms` bounds; the numbers belong to the whole
-//! cluster, so transactions in its other databases count as well.
+//! On PostgreSQL many servers commit at once, and a plain sequence would show 8 before 7 when 7
+//! commits later. Queueing all writers would cure that and cost the speed. Instead a revision is
+//! made of the number of its transaction, `((xid + xid_offset) << 20) | n`, with `n` counting the
+//! changes of that transaction, and readers stop at the *horizon*: below the oldest transaction
+//! that still runs nothing new can appear. A follower lags by the longest transaction that writes,
+//! which `statement_timeout_ms` bounds; the numbers belong to the whole cluster, so transactions in
+//! its other databases count as well.
 //!
-//! A transaction that got its number early may write an object after one with a higher number has done so. Then
-//! the object's history would run backwards, so `resources` keeps the revision of the last change in its row and
-//! asks for a repetition, with a new number, when that is not below the present one.
+//! A transaction that got its number early may write an object after one with a higher number has
+//! done so. Then the object's history would run backwards, so `resources` keeps the revision of the
+//! last change in its row and asks for a repetition, with a new number, when that is not below the
+//! present one.
 //!
-//! `xid_offset` keeps revisions growing when the rows move to another cluster, whose numbers start anew. After a
-//! restore they leap ahead by [`LEAP`], and followers of what was there before are told [`Error::Gone`].
+//! `xid_offset` keeps revisions growing when the rows move to another cluster, whose numbers start
+//! anew. After a restore they leap ahead by [`LEAP`], and followers of what was there before are
+//! told [`Error::Gone`].
 //!
-//! A *failover* can take the numbers of transactions back: a standby that had not yet received the last ones gives
-//! their numbers to others. What was told under a revision is then not what stands under it, and a follower that is
-//! ahead would wait in silence until the numbers have caught up. So `feed_origin` notes the *history* that revisions
-//! were given out in, the identity of the cluster and the timeline that a promotion begins ([`Tx::history`]), and the
-//! first connection that sees another one leaps as a restore does, whether anything was lost or not: who is promoted
-//! cannot know. Nothing is read or written in a history before that, because each new connection looks first
-//! (`db::postgres::history`), no connection outlives a primary, and connections to a standby, which would outlive its
-//! promotion, are refused. [`LEAP`] is further than a standby can be behind. What this cannot see is a cluster that is
-//! put back from a copy of its files without recovery from an archive: its history has the same name.
+//! A *failover* can take the numbers of transactions back: a standby that had not yet received the
+//! last ones gives their numbers to others. What was told under a revision is then not what stands
+//! under it, and a follower that is ahead would wait in silence until the numbers have caught up.
+//! So `feed_origin` notes the *history* that revisions were given out in, the identity of the
+//! cluster and the timeline that a promotion begins ([`Tx::history`]), and the first connection
+//! that sees another one leaps as a restore does, whether anything was lost or not: who is promoted
+//! cannot know. Nothing is read or written in a history before that, because each new connection
+//! looks first (`db::postgres::history`), no connection outlives a primary, and connections to a
+//! standby, which would outlive its promotion, are refused. [`LEAP`] is further than a standby can
+//! be behind. What this cannot see is a cluster that is put back from a copy of its files without
+//! recovery from an archive: its history has the same name.
 
 mod follower;
 
@@ -64,7 +69,8 @@ impl Act {
 pub struct Change {
     pub revision: i64,
     pub workspace: WorkspaceId,
-    /// The name of a kind of resources, or of what surrounds them: `workspace`, `member`, `api-key`.
+    /// The name of a kind of resources, or of what surrounds them: `workspace`, `member`,
+    /// `api-key`.
     pub kind: String,
     pub resource_id: String,
     pub parent: String,
@@ -88,8 +94,8 @@ pub struct NewChange<'a> {
     pub actor: &'a str,
 }
 
-/// How far revisions jump at a restore or failover: further than the source can have gone on after the backup, and than
-/// a standby can be behind. A revision has room for 8000 of them.
+/// How far revisions jump at a restore or failover: further than the source can have gone on after
+/// the backup, and than a standby can be behind. A revision has room for 8000 of them.
 pub const LEAP: i64 = 1 << 50;
 
 /// Appends a change, in the transaction that makes it.
@@ -98,7 +104,11 @@ pub fn record(tx: &mut Tx<'_>, change: NewChange<'_>) -> Result<(), Error> {
     record_at(tx, revision, change)
 }
 
-pub(crate) fn record_at(tx: &mut Tx<'_>, revision: i64, change: NewChange<'_>) -> Result<(), Error> {
+pub(crate) fn record_at(
+    tx: &mut Tx<'_>,
+    revision: i64,
+    change: NewChange<'_>,
+) -> Result<(), Error> {
     let now = tx.world().now();
     tx.execute(
         "changes",
@@ -121,7 +131,12 @@ pub(crate) fn record_at(tx: &mut Tx<'_>, revision: i64, change: NewChange<'_>) -
 }
 
 /// Changes after a revision, oldest first, of one workspace or of all.
-pub fn since(tx: &mut Tx<'_>, workspace: Option<&WorkspaceId>, after: i64, limit: i64) -> Result<Vec<Change>, Error> {
+pub fn since(
+    tx: &mut Tx<'_>,
+    workspace: Option<&WorkspaceId>,
+    after: i64,
+    limit: i64,
+) -> Result<Vec<Change>, Error> {
     let oldest = trimmed_to(tx)?;
     if after < oldest {
         return Err(Error::Gone { oldest });
@@ -144,7 +159,8 @@ pub fn since(tx: &mut Tx<'_>, workspace: Option<&WorkspaceId>, after: i64, limit
     rows.into_iter().map(change).collect()
 }
 
-/// The newest revision that followers can see. What is read in the same transaction includes all up to it.
+/// The newest revision that followers can see. What is read in the same transaction includes all up
+/// to it.
 pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let horizon = tx.horizon()?;
     let row = tx.find(
@@ -156,14 +172,27 @@ pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     Ok(kept.max(trimmed_to(tx)?))
 }
 
-/// Forgets at most `limit` changes made before `older_than`, but keeps the newest `keep_min`. Says how many it forgot.
-pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, keep_min: i64, limit: i64) -> Result<u64, Error> {
-    let Some(keep_from) =
-        revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1 OFFSET $1", keep_min)?
+/// Forgets at most `limit` changes made before `older_than`, but keeps the newest `keep_min`. Says
+/// how many it forgot.
+pub fn trim(
+    tx: &mut Tx<'_>,
+    older_than: Timestamp,
+    keep_min: i64,
+    limit: i64,
+) -> Result<u64, Error> {
+    let Some(keep_from) = revision_at(
+        tx,
+        "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1 OFFSET $1",
+        keep_min,
+    )?
     else {
         return Ok(0);
     };
-    let rows = tx.query("changes", "SELECT revision, at FROM changes ORDER BY revision LIMIT $1", params![limit])?;
+    let rows = tx.query(
+        "changes",
+        "SELECT revision, at FROM changes ORDER BY revision LIMIT $1",
+        params![limit],
+    )?;
     let mut upto = 0;
     for row in rows {
         if row.int(0)? > keep_from || row.time(1)? >= older_than {
@@ -174,7 +203,11 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, keep_min: i64, limit: i64) -
     if upto == 0 {
         return Ok(0);
     }
-    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1", params![upto])?;
+    tx.execute(
+        "feed_origin",
+        "UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1",
+        params![upto],
+    )?;
     tx.execute("changes", "DELETE FROM changes WHERE revision <= $1", params![upto])
 }
 
@@ -183,12 +216,14 @@ fn revision_at(tx: &mut Tx<'_>, sql: &str, param: i64) -> Result<Option<i64>, Er
 }
 
 fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    let row = tx.find("feed_origin", "SELECT trimmed_to FROM feed_origin WHERE id = 1", params![])?;
+    let row =
+        tx.find("feed_origin", "SELECT trimmed_to FROM feed_origin WHERE id = 1", params![])?;
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
 }
 
-/// Keeps revisions growing when the rows came from another cluster, or the cluster from another history. Runs alone in
-/// its transaction, so that the number it gets is above those of all whose changes it sees.
+/// Keeps revisions growing when the rows came from another cluster, or the cluster from another
+/// history. Runs alone in its transaction, so that the number it gets is above those of all whose
+/// changes it sees.
 pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     let highest = highest(tx)?;
     let now = tx.history()?;
@@ -196,12 +231,18 @@ pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     if before == now {
         return tx.move_revisions_above(highest);
     }
-    tx.execute("feed_origin", "UPDATE feed_origin SET history = $1 WHERE id = 1", params![now.as_deref()])?;
+    tx.execute(
+        "feed_origin",
+        "UPDATE feed_origin SET history = $1 WHERE id = 1",
+        params![now.as_deref()],
+    )?;
     match before {
         // An older release did not note it.
         None => tx.move_revisions_above(highest),
         Some(_) => {
-            tracing::warn!("the database has another history than before: followers of the change feed begin anew");
+            tracing::warn!(
+                "the database has another history than before: followers of the change feed begin anew"
+            );
             leap(tx, highest)
         }
     }
@@ -217,16 +258,23 @@ fn noted_history(tx: &mut Tx<'_>) -> Result<Option<String>, Error> {
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.opt_text(0)
 }
 
-/// Goes on with revisions that nobody can have seen, and tells all who follow from before that those are gone.
+/// Goes on with revisions that nobody can have seen, and tells all who follow from before that
+/// those are gone.
 pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
     let moved_to = from.saturating_add(LEAP);
-    tx.execute("feed_origin", "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1", params![moved_to])?;
+    tx.execute(
+        "feed_origin",
+        "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1",
+        params![moved_to],
+    )?;
     tx.move_revisions_above(moved_to)
 }
 
 /// The highest revision that was ever given out, as far as the rows know.
 pub(crate) fn highest(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    let newest = revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?.unwrap_or(0);
+    let newest =
+        revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?
+            .unwrap_or(0);
     Ok(newest.max(trimmed_to(tx)?))
 }
 
@@ -239,8 +287,9 @@ fn change(row: Row) -> Result<Change, Error> {
         resource_id: row.text(3)?,
         parent: row.text(4)?,
         name: row.text(5)?,
-        act: Act::parse(&act)
-            .ok_or_else(|| Error::corrupt("changes", row.text(3).unwrap_or_default(), format!("act `{act}`")))?,
+        act: Act::parse(&act).ok_or_else(|| {
+            Error::corrupt("changes", row.text(3).unwrap_or_default(), format!("act `{act}`"))
+        })?,
         version: row.int(7)?,
         actor: row.text(8)?,
         at: row.time(9)?,

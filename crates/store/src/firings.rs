@@ -28,12 +28,25 @@ pub struct Outcome {
 }
 
 /// Notes that a schedule is being fired, and forgets its oldest firings beyond `keep`.
-pub fn begin(tx: &mut Tx<'_>, sandbox: &ResourceId, server: &str, firing: &Firing, keep: i64) -> Result<(), Error> {
+pub fn begin(
+    tx: &mut Tx<'_>,
+    sandbox: &ResourceId,
+    server: &str,
+    firing: &Firing,
+    keep: i64,
+) -> Result<(), Error> {
     tx.execute(
         TABLE,
         "INSERT INTO schedule_firings (id, sandbox_id, schedule, server, created_at, timeout_s)
          VALUES ($1, $2, $3, $4, $5, $6)",
-        params![firing.id.as_str(), sandbox, firing.schedule.as_str(), server, firing.created_at, firing.timeout_s],
+        params![
+            firing.id.as_str(),
+            sandbox,
+            firing.schedule.as_str(),
+            server,
+            firing.created_at,
+            firing.timeout_s
+        ],
     )?;
     tx.execute(
         TABLE,

@@ -20,8 +20,14 @@ pub enum Claim {
     Conflict,
 }
 
-/// Claims a key for a request, of which `digest` is made. Of two at once one waits for the other's transaction.
-pub fn claim(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str, digest: &str) -> Result<Claim, Error> {
+/// Claims a key for a request, of which `digest` is made. Of two at once one waits for the other's
+/// transaction.
+pub fn claim(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    key: &str,
+    digest: &str,
+) -> Result<Claim, Error> {
     let now = tx.world().now();
     let expired = now.plus_ms(-KEPT_MS);
     tx.execute(
@@ -49,8 +55,15 @@ pub fn claim(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str, digest: &str) 
 
 /// Keeps the answer to a request that claimed a key. The caller seals it in the context
 /// `idempotency/<workspace>/<key>`: it may show secrets that are shown only once.
-pub fn record(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str, status: i64, sealed: &str) -> Result<(), Error> {
-    let sql = "UPDATE idempotency SET status = $3, body = $4 WHERE workspace_id = $1 AND claim = $2";
+pub fn record(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    key: &str,
+    status: i64,
+    sealed: &str,
+) -> Result<(), Error> {
+    let sql =
+        "UPDATE idempotency SET status = $3, body = $4 WHERE workspace_id = $1 AND claim = $2";
     match tx.execute(TABLE, sql, params![workspace, key, status, sealed])? {
         1 => Ok(()),
         _ => Err(Error::Stale { what: "the idempotency key".into() }),

@@ -1,5 +1,5 @@
-//! Which images of registries a workspace may run. Machines have the content, and share it; the right to it is here, so
-//! that it holds on all servers and after all restarts.
+//! Which images of registries a workspace may run. Machines have the content, and share it; the
+//! right to it is here, so that it holds on all servers and after all restarts.
 
 use crate::{Error, Tx, params};
 use types::ids::WorkspaceId;
@@ -7,7 +7,12 @@ use types::ids::WorkspaceId;
 const TABLE: &str = "image_rights";
 
 /// Notes what a registry let a workspace have under a name.
-pub fn grant(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str, digest: &str) -> Result<(), Error> {
+pub fn grant(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    name: &str,
+    digest: &str,
+) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "INSERT INTO image_rights (workspace_id, name, digest, granted_at) VALUES ($1, $2, $3, $4)
                ON CONFLICT (workspace_id, name) DO UPDATE SET digest = excluded.digest, granted_at = excluded.granted_at";
@@ -27,5 +32,6 @@ pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<Vec
 }
 
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM image_rights WHERE workspace_id = $1", params![workspace]).map(drop)
+    tx.execute(TABLE, "DELETE FROM image_rights WHERE workspace_id = $1", params![workspace])
+        .map(drop)
 }

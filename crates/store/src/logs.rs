@@ -1,4 +1,5 @@
-//! What tasks printed, as chunks of lines. What a line is, only whoever writes and reads the chunks knows.
+//! What tasks printed, as chunks of lines. What a line is, only whoever writes and reads the chunks
+//! knows.
 
 use crate::{Error, Row, Tx, Value, params};
 use types::ids::{ExecutionId, WorkspaceId};
@@ -104,7 +105,8 @@ pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), 
     Ok(())
 }
 
-/// The last chunk of an attempt: its number, the time of its last line and how far the output was read.
+/// The last chunk of an attempt: its number, the time of its last line and how far the output was
+/// read.
 pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>, Error> {
     let row = tx.find(
         TABLE,
@@ -113,19 +115,34 @@ pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>
         params![source.execution.as_str(), i64::from(source.task), i64::from(source.attempt)],
     )?;
     let Some(row) = row else { return Ok(None) };
-    let mark = Mark { total_bytes: natural(&row, 2)?, read_to: natural(&row, 3)?, begun: row.opt_text(4)? };
+    let mark = Mark {
+        total_bytes: natural(&row, 2)?,
+        read_to: natural(&row, 3)?,
+        begun: row.opt_text(4)?,
+    };
     let number = u32::try_from(row.int(0)?)
         .map_err(|_| Error::corrupt(TABLE, source.execution.as_str(), "the number is odd"))?;
     Ok(Some((number, row.int(1)?, mark)))
 }
 
 /// Chunks after a place, at most `limit`; those whose last line is the newest come first.
-pub fn page(tx: &mut Tx<'_>, window: &Window, after: Option<&Place>, limit: i64) -> Result<Vec<Found>, Error> {
+pub fn page(
+    tx: &mut Tx<'_>,
+    window: &Window,
+    after: Option<&Place>,
+    limit: i64,
+) -> Result<Vec<Found>, Error> {
     chunks(tx, window, after, "", limit)
 }
 
-/// As [`page`], but only the chunks that begin before the window. The others can be counted unread: [`count`].
-pub fn early(tx: &mut Tx<'_>, window: &Window, after: Option<&Place>, limit: i64) -> Result<Vec<Found>, Error> {
+/// As [`page`], but only the chunks that begin before the window. The others can be counted unread:
+/// [`count`].
+pub fn early(
+    tx: &mut Tx<'_>,
+    window: &Window,
+    after: Option<&Place>,
+    limit: i64,
+) -> Result<Vec<Found>, Error> {
     chunks(tx, window, after, "AND first_ns < $5", limit)
 }
 
@@ -157,7 +174,8 @@ fn chunks(
 }
 
 impl Window {
-    /// The condition of all questions. One text for both would keep the databases from using the index of executions.
+    /// The condition of all questions. One text for both would keep the databases from using the
+    /// index of executions.
     fn wanted(&self) -> &'static str {
         match self.execution {
             Some(_) => {
@@ -174,8 +192,10 @@ impl Window {
     }
 
     fn values(&self, after: Option<&Place>, limit: i64) -> Vec<Value> {
-        let (first, last) = self.task.map_or((0, i64::from(u32::MAX)), |task| (task.into(), task.into()));
-        let before_all = Place { last_ns: i64::MAX, execution: String::new(), task: 0, attempt: 0, number: 0 };
+        let (first, last) =
+            self.task.map_or((0, i64::from(u32::MAX)), |task| (task.into(), task.into()));
+        let before_all =
+            Place { last_ns: i64::MAX, execution: String::new(), task: 0, attempt: 0, number: 0 };
         let after = after.unwrap_or(&before_all);
         let mut values = params![
             &self.workspace,

@@ -9,19 +9,39 @@ struct Migration {
 }
 
 const ALL: &[Migration] = &[
-    Migration { number: 1, name: "resources", sql: include_str!("../migrations/0001_resources.sql") },
+    Migration {
+        number: 1,
+        name: "resources",
+        sql: include_str!("../migrations/0001_resources.sql"),
+    },
     Migration { number: 2, name: "identity", sql: include_str!("../migrations/0002_identity.sql") },
-    Migration { number: 3, name: "references", sql: include_str!("../migrations/0003_references.sql") },
+    Migration {
+        number: 3,
+        name: "references",
+        sql: include_str!("../migrations/0003_references.sql"),
+    },
     Migration { number: 4, name: "firings", sql: include_str!("../migrations/0004_firings.sql") },
-    Migration { number: 5, name: "executions", sql: include_str!("../migrations/0005_executions.sql") },
+    Migration {
+        number: 5,
+        name: "executions",
+        sql: include_str!("../migrations/0005_executions.sql"),
+    },
     Migration { number: 6, name: "logs", sql: include_str!("../migrations/0006_logs.sql") },
     Migration { number: 7, name: "hooks", sql: include_str!("../migrations/0007_hooks.sql") },
     Migration { number: 8, name: "runners", sql: include_str!("../migrations/0008_runners.sql") },
     Migration { number: 9, name: "usage", sql: include_str!("../migrations/0009_usage.sql") },
     Migration { number: 10, name: "bill", sql: include_str!("../migrations/0010_bill.sql") },
     Migration { number: 11, name: "history", sql: include_str!("../migrations/0011_history.sql") },
-    Migration { number: 12, name: "edge names", sql: include_str!("../migrations/0012_edge_names.sql") },
-    Migration { number: 13, name: "image rights", sql: include_str!("../migrations/0013_image_rights.sql") },
+    Migration {
+        number: 12,
+        name: "edge names",
+        sql: include_str!("../migrations/0012_edge_names.sql"),
+    },
+    Migration {
+        number: 13,
+        name: "image rights",
+        sql: include_str!("../migrations/0013_image_rights.sql"),
+    },
 ];
 
 /// The number of the newest step.
@@ -32,7 +52,8 @@ pub(crate) fn newest() -> i64 {
 /// Applies what is missing. Refuses a database that a newer program has changed.
 pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
     tx.batch("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)")?;
-    let newest_applied = tx.find("migrations", "SELECT COALESCE(MAX(number), 0) FROM migrations", params![])?;
+    let newest_applied =
+        tx.find("migrations", "SELECT COALESCE(MAX(number), 0) FROM migrations", params![])?;
     let applied = newest_applied.map_or(Ok(0), |row| row.int(0))?;
     if applied > newest() {
         return Err(Error::Unusable(format!(

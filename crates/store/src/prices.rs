@@ -1,7 +1,7 @@
 //! What a unit of each billing dimension costs, and from when on.
 //!
-//! A version says only what changes with it: a dimension that it does not name keeps its price. Versions that have begun
-//! stay as they are, so that what was billed stays as it was billed.
+//! A version says only what changes with it: a dimension that it does not name keeps its price.
+//! Versions that have begun stay as they are, so that what was billed stays as it was billed.
 
 use crate::{Error, Row, Tx, params};
 use std::collections::BTreeMap;
@@ -21,10 +21,17 @@ pub struct Version {
     pub prices: Prices,
 }
 
-/// Keeps the prices that the installation begins with, unless there are some. They go for all usage until an account
-/// has prices of its own. Answers whether they were taken.
+/// Keeps the prices that the installation begins with, unless there are some. They go for all usage
+/// until an account has prices of its own. Answers whether they were taken.
 pub fn seed(tx: &mut Tx<'_>, prices: &Prices) -> Result<bool, Error> {
-    if tx.find(TABLE, "SELECT valid_from FROM price_versions WHERE account_id = $1", params![INSTALLATION])?.is_some() {
+    if tx
+        .find(
+            TABLE,
+            "SELECT valid_from FROM price_versions WHERE account_id = $1",
+            params![INSTALLATION],
+        )?
+        .is_some()
+    {
         return Ok(false);
     }
     let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
@@ -40,7 +47,8 @@ pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Version>, Error>
     tx.query(TABLE, sql, params![INSTALLATION, account])?.iter().map(read).collect()
 }
 
-/// Puts `coming` in the place of the account's versions that begin after `now` or at it. Those that have begun stay.
+/// Puts `coming` in the place of the account's versions that begin after `now` or at it. Those that
+/// have begun stay.
 pub fn replace_coming(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -53,7 +61,11 @@ pub fn replace_coming(
     let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
                VALUES ($1, $2, $3, $4, $5)";
     for version in coming {
-        tx.execute(TABLE, sql, params![account, version.valid_from, written(&version.prices)?, now, by])?;
+        tx.execute(
+            TABLE,
+            sql,
+            params![account, version.valid_from, written(&version.prices)?, now, by],
+        )?;
     }
     Ok(())
 }
@@ -64,6 +76,7 @@ fn written(prices: &Prices) -> Result<String, Error> {
 
 fn read(row: &Row) -> Result<Version, Error> {
     let prices = serde_json::from_str(&row.text(2)?);
-    let prices = prices.map_err(|error| Error::corrupt(TABLE, row.text(0).unwrap_or_default(), error))?;
+    let prices =
+        prices.map_err(|error| Error::corrupt(TABLE, row.text(0).unwrap_or_default(), error))?;
     Ok(Version { valid_from: row.time(1)?, prices })
 }

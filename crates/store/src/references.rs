@@ -11,18 +11,27 @@ const TABLE: &str = "resource_references";
 /// Sets what an object names.
 pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(), Error> {
     // Objects that name nothing are the rule, and most writes change none of their references.
-    let wanted: BTreeSet<(KindName, &str)> = wanted.iter().map(|to| (to.kind, to.name.as_str())).collect();
-    let rows =
-        tx.query(TABLE, "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1", params![&from.id])?;
+    let wanted: BTreeSet<(KindName, &str)> =
+        wanted.iter().map(|to| (to.kind, to.name.as_str())).collect();
+    let rows = tx.query(
+        TABLE,
+        "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1",
+        params![&from.id],
+    )?;
     let mut stored = BTreeSet::new();
     for row in &rows {
         stored.insert((kind(&row.text(0)?)?, row.text(1)?));
     }
-    for (to_kind, to_name) in stored.iter().filter(|(kind, name)| !wanted.contains(&(*kind, name.as_str()))) {
-        let sql = "DELETE FROM resource_references WHERE from_id = $1 AND to_kind = $2 AND to_name = $3";
+    for (to_kind, to_name) in
+        stored.iter().filter(|(kind, name)| !wanted.contains(&(*kind, name.as_str())))
+    {
+        let sql =
+            "DELETE FROM resource_references WHERE from_id = $1 AND to_kind = $2 AND to_name = $3";
         tx.execute(TABLE, sql, params![&from.id, to_kind.name(), to_name.as_str()])?;
     }
-    for (to_kind, to_name) in wanted.iter().filter(|(kind, name)| !stored.contains(&(*kind, (*name).to_owned()))) {
+    for (to_kind, to_name) in
+        wanted.iter().filter(|(kind, name)| !stored.contains(&(*kind, (*name).to_owned())))
+    {
         tx.execute(
             TABLE,
             "INSERT INTO resource_references (from_id, workspace_id, from_kind, from_name, to_kind, to_name)

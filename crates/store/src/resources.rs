@@ -22,7 +22,8 @@ pub struct Stored {
     pub id: ResourceId,
     pub workspace: WorkspaceId,
     pub kind: KindName,
-    /// Names of the objects around it, joined with `/`; empty at the top. A kind is always at the top or never.
+    /// Names of the objects around it, joined with `/`; empty at the top. A kind is always at the
+    /// top or never.
     pub parent: String,
     pub name: String,
     pub external_id: Option<String>,
@@ -49,7 +50,8 @@ macro_rules! select {
 }
 use select;
 
-const BY_NAME: &str = select!("WHERE workspace_id = $1 AND kind = $2 AND parent = $3 AND name = $4");
+const BY_NAME: &str =
+    select!("WHERE workspace_id = $1 AND kind = $2 AND parent = $3 AND name = $4");
 
 pub fn find(
     tx: &mut Tx<'_>,
@@ -58,11 +60,13 @@ pub fn find(
     parent: &str,
     name: &str,
 ) -> Result<Option<Stored>, Error> {
-    tx.find(TABLE, BY_NAME, params![workspace, kind.name(), parent, name])?.map(Stored::try_from).transpose()
+    tx.find(TABLE, BY_NAME, params![workspace, kind.name(), parent, name])?
+        .map(Stored::try_from)
+        .transpose()
 }
 
-/// As [`find`], and nobody else changes it until this transaction ends. Who adds something below an object
-/// locks the object first, or it may be deleted in between.
+/// As [`find`], and nobody else changes it until this transaction ends. Who adds something below an
+/// object locks the object first, or it may be deleted in between.
 pub fn lock(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -71,18 +75,29 @@ pub fn lock(
     name: &str,
 ) -> Result<Option<Stored>, Error> {
     let sql = tx.locking(BY_NAME);
-    tx.find(TABLE, &sql, params![workspace, kind.name(), parent, name])?.map(Stored::try_from).transpose()
+    tx.find(TABLE, &sql, params![workspace, kind.name(), parent, name])?
+        .map(Stored::try_from)
+        .transpose()
 }
 
 pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Error> {
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }
 
-/// Objects of a kind in all workspaces, in the order of their ids, after one of them: for those who serve all.
-pub fn scan(tx: &mut Tx<'_>, kind: KindName, after: Option<&ResourceId>, limit: i64) -> Result<Vec<Stored>, Error> {
+/// Objects of a kind in all workspaces, in the order of their ids, after one of them: for those who
+/// serve all.
+pub fn scan(
+    tx: &mut Tx<'_>,
+    kind: KindName,
+    after: Option<&ResourceId>,
+    limit: i64,
+) -> Result<Vec<Stored>, Error> {
     let after = after.map_or("", ResourceId::as_str);
     let sql = select!("WHERE kind = $1 AND id > $2 ORDER BY id LIMIT $3");
-    tx.query(TABLE, sql, params![kind.name(), after, limit])?.into_iter().map(Stored::try_from).collect()
+    tx.query(TABLE, sql, params![kind.name(), after, limit])?
+        .into_iter()
+        .map(Stored::try_from)
+        .collect()
 }
 
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
@@ -140,7 +155,8 @@ pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     Ok(stored)
 }
 
-/// Saves an object unless its row has moved on since it was read. Its place (workspace, kind, parent, name) stays.
+/// Saves an object unless its row has moved on since it was read. Its place (workspace, kind,
+/// parent, name) stays.
 pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     let Some(before) = tx.find(
         TABLE,
@@ -224,7 +240,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
 /// The kinds that live below a kind, at any depth.
 const fn below(kind: KindName) -> &'static [KindName] {
     match kind {
-        KindName::Sandbox => &[KindName::Preview, KindName::PreviewToken, KindName::Schedule, KindName::Snapshot],
+        KindName::Sandbox => {
+            &[KindName::Preview, KindName::PreviewToken, KindName::Schedule, KindName::Snapshot]
+        }
         KindName::Preview => &[KindName::PreviewToken],
         KindName::Vpc => &[KindName::EgressGateway, KindName::EgressIp],
         KindName::EgressGateway => &[KindName::EgressIp],
@@ -235,8 +253,13 @@ const fn below(kind: KindName) -> &'static [KindName] {
 /// Objects that are deleted at once at most when a workspace goes.
 const DELETED_AT_ONCE: i64 = 500;
 
-/// Deletes whatever a workspace holds. The changes stay for followers, until they are trimmed by age.
-pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -> Result<(), Error> {
+/// Deletes whatever a workspace holds. The changes stay for followers, until they are trimmed by
+/// age.
+pub fn delete_workspace(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    actor: &str,
+) -> Result<(), Error> {
     loop {
         let rows = tx.query(
             TABLE,
@@ -250,19 +273,31 @@ pub fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId, actor: &str) -
             delete_row(tx, &Stored::try_from(row)?, actor)?;
         }
     }
-    tx.execute("resource_counts", "DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
+    tx.execute(
+        "resource_counts",
+        "DELETE FROM resource_counts WHERE workspace_id = $1",
+        params![workspace],
+    )?;
     crate::executions::delete_workspace(tx, workspace)?;
     crate::deliveries::delete_workspace(tx, workspace)?;
     crate::trigger_addresses::delete_workspace(tx, workspace)?;
     crate::image_rights::delete_workspace(tx, workspace)?;
-    tx.execute("idempotency", "DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
+    tx.execute(
+        "idempotency",
+        "DELETE FROM idempotency WHERE workspace_id = $1",
+        params![workspace],
+    )?;
     Ok(())
 }
 
 impl Stored {
     /// Where the objects below it say that they are.
     pub fn path(&self) -> String {
-        if self.parent.is_empty() { self.name.clone() } else { format!("{}/{}", self.parent, self.name) }
+        if self.parent.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.parent, self.name)
+        }
     }
 
     fn status_name(&self) -> &'static str {
@@ -295,7 +330,8 @@ impl TryFrom<Row> for Stored {
         let kind = row.take_text(2)?;
         let status = row.take_text(6)?;
         Ok(Self {
-            kind: KindName::parse(&kind).ok_or_else(|| Error::corrupt(TABLE, &id, format!("kind `{kind}`")))?,
+            kind: KindName::parse(&kind)
+                .ok_or_else(|| Error::corrupt(TABLE, &id, format!("kind `{kind}`")))?,
             status: parse_status(&status).map_err(|why| Error::corrupt(TABLE, &id, why))?,
             id: ResourceId::known(id),
             workspace: WorkspaceId::known(row.take_text(1)?),

@@ -26,7 +26,8 @@ macro_rules! select {
     };
 }
 
-/// Adds the newest revision. The caller has just written the resource, so no other comes in between.
+/// Adds the newest revision. The caller has just written the resource, so no other comes in
+/// between.
 pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
     tx.execute(
         TABLE,
@@ -58,7 +59,12 @@ pub fn find(tx: &mut Tx<'_>, resource: &ResourceId, id: &str) -> Result<Option<R
 }
 
 /// Notes that a revision serves from now on.
-pub fn activate(tx: &mut Tx<'_>, resource: &ResourceId, id: &str, now: Timestamp) -> Result<(), Error> {
+pub fn activate(
+    tx: &mut Tx<'_>,
+    resource: &ResourceId,
+    id: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     let sql = "UPDATE revisions SET activated_at = $3 WHERE resource_id = $1 AND id = $2";
     match tx.execute(TABLE, sql, params![resource, id, now])? {
         1 => Ok(()),
@@ -67,7 +73,12 @@ pub fn activate(tx: &mut Tx<'_>, resource: &ResourceId, id: &str, now: Timestamp
 }
 
 /// Forgets all but the newest `keep` revisions of a resource and those that serve.
-pub fn trim(tx: &mut Tx<'_>, resource: &ResourceId, keep: i64, serving: [Option<&str>; 2]) -> Result<u64, Error> {
+pub fn trim(
+    tx: &mut Tx<'_>,
+    resource: &ResourceId,
+    keep: i64,
+    serving: [Option<&str>; 2],
+) -> Result<u64, Error> {
     let sql = "DELETE FROM revisions WHERE resource_id = $1 AND number <=
                (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2
                AND id <> $3 AND id <> $4";

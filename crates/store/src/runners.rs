@@ -1,13 +1,15 @@
 //! Workflow jobs of a code host, the runners they got, and what is asked about them when.
 //!
-//! What a state means and how it changes is decided elsewhere; here rows are found, locked and written.
+//! What a state means and how it changes is decided elsewhere; here rows are found, locked and
+//! written.
 
 mod leaving;
 mod polls;
 
 pub use leaving::{Leaving, due_leaving, find_leaving, forget_leaving, leave};
 pub use polls::{
-    Repository, claim_poll, drop_poll, due_polls, note_delivery, poll_now, poll_too, repositories, trim_deliveries,
+    Repository, claim_poll, drop_poll, due_polls, note_delivery, poll_now, poll_too, repositories,
+    trim_deliveries,
 };
 
 use crate::{Error, Row, Tx, params};
@@ -99,13 +101,21 @@ pub fn insert(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<bool, Error> {
 }
 
 /// A workflow job that nobody else changes before the transaction ends.
-pub fn lock(tx: &mut Tx<'_>, workspace: &WorkspaceId, id: i64) -> Result<Option<WorkflowJob>, Error> {
+pub fn lock(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    id: i64,
+) -> Result<Option<WorkflowJob>, Error> {
     let sql = tx.locking(select!("WHERE workspace_id = $1 AND workflow_job_id = $2"));
     tx.find(TABLE, &sql, params![workspace, id])?.as_ref().map(read).transpose()
 }
 
 /// The workflow job that has the runner of this name.
-pub fn lock_by_runner(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<Option<WorkflowJob>, Error> {
+pub fn lock_by_runner(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    name: &str,
+) -> Result<Option<WorkflowJob>, Error> {
     let sql = tx.locking(select!("WHERE workspace_id = $1 AND runner = $2"));
     tx.find(TABLE, &sql, params![workspace, name])?.as_ref().map(read).transpose()
 }
@@ -138,7 +148,8 @@ pub fn put(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<(), Error> {
     Ok(())
 }
 
-/// Workflow jobs that have to be looked at, the workspaces in turns, of each those that are due longest.
+/// Workflow jobs that have to be looked at, the workspaces in turns, of each those that are due
+/// longest.
 pub fn due(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<WorkflowJob>, Error> {
     let sql = select!(
         "JOIN (SELECT workspace_id AS w, workflow_job_id AS i,
@@ -156,8 +167,14 @@ pub fn runners_of(tx: &mut Tx<'_>, job: &ResourceId) -> Result<i64, Error> {
     tx.find(TABLE, sql, params![job])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Lets all workflow jobs that are due and still want a runner of this job wait: it has as many as it may have.
-pub fn postpone_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp, until: Timestamp) -> Result<u64, Error> {
+/// Lets all workflow jobs that are due and still want a runner of this job wait: it has as many as
+/// it may have.
+pub fn postpone_wanted(
+    tx: &mut Tx<'_>,
+    job: &ResourceId,
+    now: Timestamp,
+    until: Timestamp,
+) -> Result<u64, Error> {
     tx.execute(
         TABLE,
         "UPDATE workflow_jobs SET due_at = $3 WHERE job_id = $1 AND state = 'wanted' AND due_at <= $2",
@@ -178,7 +195,12 @@ pub fn wake_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp) -> Result<
 }
 
 /// Workflow jobs of a repository for which something is left to do, oldest first.
-pub fn open(tx: &mut Tx<'_>, workspace: &WorkspaceId, repository: &str, limit: i64) -> Result<Vec<WorkflowJob>, Error> {
+pub fn open(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    repository: &str,
+    limit: i64,
+) -> Result<Vec<WorkflowJob>, Error> {
     let sql = select!(
         "WHERE workspace_id = $1 AND repository = $2 AND due_at IS NOT NULL ORDER BY created_at, workflow_job_id LIMIT $3"
     );
@@ -192,7 +214,11 @@ pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Error
 }
 
 /// The names of all runners of a repository that are needed or already being removed.
-pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, repository: &str) -> Result<BTreeSet<String>, Error> {
+pub fn names(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    repository: &str,
+) -> Result<BTreeSet<String>, Error> {
     let sql = "SELECT runner FROM workflow_jobs WHERE workspace_id = $1 AND repository = $2 AND runner IS NOT NULL
                UNION SELECT name FROM leaving_runners WHERE workspace_id = $1 AND repository = $2";
     tx.query(TABLE, sql, params![workspace, repository])?.iter().map(|row| row.text(0)).collect()
@@ -249,6 +275,8 @@ fn read_phase(row: &Row) -> Result<Phase, Error> {
         "picked_up" => runner().map(Phase::PickedUp),
         "done" => Ok(Phase::Done),
         "lost" => Ok(Phase::Lost),
-        other => Err(Error::corrupt(TABLE, row.int(1)?.to_string(), format!("its state is `{other}`"))),
+        other => {
+            Err(Error::corrupt(TABLE, row.int(1)?.to_string(), format!("its state is `{other}`")))
+        }
     }
 }

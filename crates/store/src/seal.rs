@@ -1,9 +1,9 @@
 //! Secrets at rest: sealed under a key that the database does not hold.
 //!
-//! A sealed text is `sealed:v1:<key id>:<nonce and XChaCha20-Poly1305 text, base64url>`. It opens only in the
-//! context in which it was sealed: table and id of the row that holds it, so that it cannot be moved to another row.
-//! Rows name the key of their secrets in a column `seal_key`; that is how [`rotation`] finds what to seal anew
-//! without knowing what the rows mean.
+//! A sealed text is `sealed:v1:<key id>:<nonce and XChaCha20-Poly1305 text, base64url>`. It opens
+//! only in the context in which it was sealed: table and id of the row that holds it, so that it
+//! cannot be moved to another row. Rows name the key of their secrets in a column `seal_key`; that
+//! is how [`rotation`] finds what to seal anew without knowing what the rows mean.
 
 mod keyring;
 pub(crate) mod rotation;

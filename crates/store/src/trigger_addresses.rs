@@ -14,8 +14,14 @@ pub struct Holder {
     pub trigger: String,
 }
 
-/// Takes an address; says whether it was free. Of two at once one waits for the other's transaction.
-pub fn take(tx: &mut Tx<'_>, workspace: &WorkspaceId, address: &str, holder: &Holder) -> Result<bool, Error> {
+/// Takes an address; says whether it was free. Of two at once one waits for the other's
+/// transaction.
+pub fn take(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    address: &str,
+    holder: &Holder,
+) -> Result<bool, Error> {
     let done = tx.execute(
         TABLE,
         "INSERT INTO trigger_addresses (workspace_id, address, kind, name, trigger_id) VALUES ($1, $2, $3, $4, $5)
@@ -26,20 +32,30 @@ pub fn take(tx: &mut Tx<'_>, workspace: &WorkspaceId, address: &str, holder: &Ho
 }
 
 /// Gives back all addresses of an object.
-pub fn give_back(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName, name: &str) -> Result<(), Error> {
+pub fn give_back(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    name: &str,
+) -> Result<(), Error> {
     let sql = "DELETE FROM trigger_addresses WHERE workspace_id = $1 AND kind = $2 AND name = $3";
     tx.execute(TABLE, sql, params![workspace, kind.name(), name])?;
     Ok(())
 }
 
-pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, address: &str) -> Result<Option<Holder>, Error> {
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    address: &str,
+) -> Result<Option<Holder>, Error> {
     let sql = "SELECT kind, name, trigger_id FROM trigger_addresses WHERE workspace_id = $1 AND address = $2";
     let Some(row) = tx.find(TABLE, sql, params![workspace, address])? else { return Ok(None) };
-    let kind =
-        KindName::parse(&row.text(0)?).ok_or_else(|| Error::corrupt(TABLE, address, "it has an unknown kind"))?;
+    let kind = KindName::parse(&row.text(0)?)
+        .ok_or_else(|| Error::corrupt(TABLE, address, "it has an unknown kind"))?;
     Ok(Some(Holder { kind, name: row.text(1)?, trigger: row.text(2)? }))
 }
 
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace]).map(drop)
+    tx.execute(TABLE, "DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace])
+        .map(drop)
 }

@@ -24,7 +24,11 @@ async fn fill(store: &Store) {
             let external_id = (number % 2 == 0).then(|| "x".into());
             let made = resources::insert(tx, Stored { wish, seal_key, external_id, ..made })?;
             let field = "spec.policies".into();
-            references::replace(tx, &made, &[Reference { kind: KindName::Policy, name: "p".into(), field }])?;
+            references::replace(
+                tx,
+                &made,
+                &[Reference { kind: KindName::Policy, name: "p".into(), field }],
+            )?;
         }
         settings::set(tx, "a", "line\nbreak")
     };
@@ -58,23 +62,36 @@ async fn moves(from: Place, to: Place) {
     let file = from.folder().join("backup");
     let reports = Arc::new(Mutex::new(Vec::new()));
     let report = reports.clone();
-    let rows = source.backup(&file, true, move |progress| report.lock().unwrap().push(progress)).await.unwrap();
+    let rows = source
+        .backup(&file, true, move |progress| report.lock().unwrap().push(progress))
+        .await
+        .unwrap();
     assert_eq!(reports.lock().unwrap().last().unwrap().rows, rows);
     backup::verify(&file).unwrap();
-    let (target, restored) = Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await.unwrap();
+    let (target, restored) =
+        Store::restore(to.settings.clone(), to.world(), &file, |_| {}).await.unwrap();
     assert_eq!(restored, rows);
     assert_eq!(format!("{:?}", all(&target).await), format!("{:?}", all(&source).await));
     for stored in all(&target).await {
-        let opened = target.keyring().read().open(&format!("resources/{}", stored.id), &stored.wish).unwrap();
+        let opened = target
+            .keyring()
+            .read()
+            .open(&format!("resources/{}", stored.id), &stored.wish)
+            .unwrap();
         assert_eq!(opened, "ü\0\"secret\"");
     }
     let users = |tx: &mut Tx<'_>| references::users(tx, &workspace(), KindName::Policy, "p");
     assert_eq!(target.read(users).await.unwrap().len(), 500);
-    assert_eq!(target.read(|tx| settings::get(tx, "a")).await.unwrap().as_deref(), Some("line\nbreak"));
+    assert_eq!(
+        target.read(|tx| settings::get(tx, "a")).await.unwrap().as_deref(),
+        Some("line\nbreak")
+    );
     drop(target);
     let target = to.open().await;
     let old = target.read(move |tx| feed::since(tx, None, position, 1)).await;
-    let Err(Error::Gone { oldest }) = old else { panic!("a follower of the source is not told: {old:?}") };
+    let Err(Error::Gone { oldest }) = old else {
+        panic!("a follower of the source is not told: {old:?}")
+    };
     let mut follower = target.follow(oldest, Duration::from_millis(20));
     let made = all(&target).await.swap_remove(0);
     target.write(move |tx| resources::update(tx, made.clone())).await.unwrap();

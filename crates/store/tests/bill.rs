@@ -29,7 +29,10 @@ fn account() -> AccountId {
 }
 
 fn version(from: i64, price: &str) -> Version {
-    Version { valid_from: at(from), prices: Prices::from([("volume_storage_gbs".to_owned(), price.to_owned())]) }
+    Version {
+        valid_from: at(from),
+        prices: Prices::from([("volume_storage_gbs".to_owned(), price.to_owned())]),
+    }
 }
 
 fn budget(tx: &Tx<'_>, name: &str) -> Budget {
@@ -73,7 +76,8 @@ async fn what_has_begun_keeps_its_price(place: Place) {
 async fn the_first_prices_are_taken_once(place: Place) {
     let store = place.open().await;
     for (price, taken) in [("1", true), ("2", false)] {
-        let seeded = store.write(move |tx| prices::seed(tx, &version(0, price).prices)).await.unwrap();
+        let seeded =
+            store.write(move |tx| prices::seed(tx, &version(0, price).prices)).await.unwrap();
         assert_eq!(seeded, taken);
     }
     assert_eq!(store.read(|tx| prices::list(tx, &account())).await.unwrap(), [version(0, "1")]);
@@ -82,10 +86,15 @@ async fn the_first_prices_are_taken_once(place: Place) {
 async fn a_budget_reads_back_as_written(place: Place) {
     let store = place.open().await;
     let work = |tx: &mut Tx<'_>| {
-        let webhook = Some(Webhook { url: "https://a.example/hook".into(), secret: "sealed".into() });
+        let webhook =
+            Some(Webhook { url: "https://a.example/hook".into(), secret: "sealed".into() });
         let made = Budget { webhook, workspace: Some("main".into()), ..budget(tx, "all") };
         budgets::insert(tx, &made)?;
-        Ok::<_, Error>((made, budgets::find(tx, &account(), "all")?, budgets::list(tx, &account())?))
+        Ok::<_, Error>((
+            made,
+            budgets::find(tx, &account(), "all")?,
+            budgets::list(tx, &account())?,
+        ))
     };
     let (made, found, listed) = store.write(work).await.unwrap();
     assert_eq!((found.as_ref(), listed.as_slice()), (Some(&made), std::slice::from_ref(&made)));
@@ -156,7 +165,9 @@ async fn a_crossing_is_noted_once(place: Place) {
         .map(|_| {
             let (store, id) = (store.clone(), made.id.clone());
             let noted = crossing(1, "100");
-            tokio::spawn(async move { store.write(move |tx| budgets::cross(tx, &id, &noted)).await.unwrap() })
+            tokio::spawn(async move {
+                store.write(move |tx| budgets::cross(tx, &id, &noted)).await.unwrap()
+            })
         })
         .collect();
     let mut first = 0;
@@ -169,7 +180,11 @@ async fn a_crossing_is_noted_once(place: Place) {
     let work = move |tx: &mut Tx<'_>| {
         assert!(budgets::cross(tx, &id, &next)?, "another month is another crossing");
         budgets::uncross(tx, &id, &old)?;
-        assert_eq!(budgets::crossings(tx, &id, at(1))?, std::slice::from_ref(&same), "of another amount");
+        assert_eq!(
+            budgets::crossings(tx, &id, at(1))?,
+            std::slice::from_ref(&same),
+            "of another amount"
+        );
         budgets::uncross(tx, &id, &same)?;
         assert!(budgets::crossings(tx, &id, at(1))?.is_empty());
         assert_eq!(budgets::trim(tx, at(2), 10)?, 0);

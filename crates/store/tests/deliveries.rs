@@ -66,7 +66,8 @@ async fn a_delivery_is_claimed_by_one_and_its_outcome_counts_once(place: Place) 
     let [first] = claim(&store, claiming(LATER)).await.try_into().unwrap();
     assert_eq!(first.secret, Some(Sensitive("hunter2".into())));
     assert!(claim(&store, claiming(LATER + 29_999)).await.is_empty());
-    // Nothing was heard for so long that it is taken anew; what the first claimant says then no longer counts.
+    // Nothing was heard for so long that it is taken anew; what the first claimant says then no
+    // longer counts.
     let [second] = claim(&store, claiming(LATER + 30_000)).await.try_into().unwrap();
     assert!(!record(&store, &first, Next::Failed).await);
     assert!(record(&store, &second, Next::Retry(Timestamp::from_ms(LATER + 60_000))).await);
@@ -110,7 +111,8 @@ async fn no_workspace_waits_behind_another(place: Place) {
     assert_eq!((count("loud"), count("quiet")), (4, 1));
     enqueue(&store, new(of("quiet"))).await;
     let busy = BTreeMap::from([(of("loud"), 4), (of("quiet"), 1)]);
-    let [next] = claim(&store, Claiming { limit: 1, busy, ..claiming(LATER) }).await.try_into().unwrap();
+    let [next] =
+        claim(&store, Claiming { limit: 1, busy, ..claiming(LATER) }).await.try_into().unwrap();
     assert_eq!(next.workspace, of("quiet"));
 }
 
@@ -119,7 +121,8 @@ async fn a_secret_is_sealed_and_follows_the_keys(place: Place) {
     enqueue(&store, new(workspace())).await;
     enqueue(&store, NewDelivery { secret: None, ..new(workspace()) }).await;
     store.rotate_keys().await.unwrap();
-    let secrets: Vec<_> = claim(&store, claiming(LATER)).await.into_iter().map(|one| one.secret).collect();
+    let secrets: Vec<_> =
+        claim(&store, claiming(LATER)).await.into_iter().map(|one| one.secret).collect();
     assert!(secrets.contains(&Some(Sensitive("hunter2".into()))) && secrets.contains(&None));
     assert!(!place.sql("SELECT COALESCE(secret, '') FROM deliveries").contains("hunter2"));
 }
@@ -139,7 +142,11 @@ async fn what_ended_long_ago_is_forgotten(place: Place) {
 async fn a_mark_goes_with_its_job(place: Place) {
     let store = place.open().await;
     let job = object(store.world(), KindName::Job, "", "j");
-    let mark = |line: &str, ms| Mark { trigger: "t".into(), line: line.into(), handled_at: Timestamp::from_ms(ms) };
+    let mark = |line: &str, ms| Mark {
+        trigger: "t".into(),
+        line: line.into(),
+        handled_at: Timestamp::from_ms(ms),
+    };
     let work = move |tx: &mut Tx<'_>| {
         let row = resources::insert(tx, job.clone())?;
         cron::put(tx, &row.id, &mark("a", 1))?;
@@ -156,7 +163,8 @@ async fn a_mark_goes_with_its_job(place: Place) {
 
 async fn an_address_has_one_holder(place: Place) {
     let store = place.open().await;
-    let holder = |name: &str| Holder { kind: KindName::Job, name: name.into(), trigger: "t".into() };
+    let holder =
+        |name: &str| Holder { kind: KindName::Job, name: name.into(), trigger: "t".into() };
     let work = move |tx: &mut Tx<'_>| {
         assert!(trigger_addresses::take(tx, &workspace(), "x", &holder("a"))?);
         assert!(!trigger_addresses::take(tx, &workspace(), "x", &holder("b"))?);

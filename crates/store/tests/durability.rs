@@ -1,4 +1,5 @@
-//! Transactions: what was answered stays, what failed leaves nothing, and threads survive what they run.
+//! Transactions: what was answered stays, what failed leaves nothing, and threads survive what they
+//! run.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -26,7 +27,11 @@ async fn count(store: &Store) -> i64 {
     store.read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap()
 }
 
-async fn write_many(store: &Store, count: usize, fail: impl Fn(usize) -> bool + Copy + Send + 'static) -> usize {
+async fn write_many(
+    store: &Store,
+    count: usize,
+    fail: impl Fn(usize) -> bool + Copy + Send + 'static,
+) -> usize {
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..count {
         let store = store.clone();
@@ -94,12 +99,17 @@ async fn two_servers_may_start_at_once(place: Place) {
     let results = starts.join_all().await;
     let opened: Vec<_> = results.into_iter().filter_map(Result::ok).collect();
     match &place.settings.target {
-        Target::Sqlite { .. } => assert_eq!(opened.len(), 1, "one process at a time has a SQLite file"),
+        Target::Sqlite { .. } => {
+            assert_eq!(opened.len(), 1, "one process at a time has a SQLite file")
+        }
         Target::Postgres { .. } => assert_eq!(opened.len(), 3),
     }
     for (number, store) in opened.iter().enumerate() {
         let name = format!("of-{number}");
-        store.write(move |tx| resources::insert(tx, agent(&tx.world().clone(), &name))).await.unwrap();
+        store
+            .write(move |tx| resources::insert(tx, agent(&tx.world().clone(), &name)))
+            .await
+            .unwrap();
     }
     assert_eq!(count(&opened[0]).await as usize, opened.len());
 }
@@ -178,7 +188,10 @@ async fn revisions_are_kept_newest_first(place: Place) {
         let now = tx.world().now();
         revisions::activate(tx, &resource, "r0", now)?;
         assert_eq!(revisions::trim(tx, &resource, 3, [Some("r0"), None])?, 1);
-        assert_eq!(revisions::find(tx, &resource, "r0")?.and_then(|found| found.activated_at), Some(now));
+        assert_eq!(
+            revisions::find(tx, &resource, "r0")?.and_then(|found| found.activated_at),
+            Some(now)
+        );
         assert!(revisions::find(tx, &resource, "r1")?.is_none());
         revisions::list(tx, &resource, 2)
     };
@@ -218,9 +231,12 @@ async fn a_row_that_nobody_can_have_written_is_an_error() {
     let place = Place::sqlite();
     let store = place.open().await;
     store.write(|tx| resources::insert(tx, agent(&tx.world().clone(), "a"))).await.unwrap();
-    for damage in ["status = 'SLEEPY'", "version = 'x'", "wish = x'ff'", "wish = CAST(x'ff' AS TEXT)"] {
+    for damage in
+        ["status = 'SLEEPY'", "version = 'x'", "wish = x'ff'", "wish = CAST(x'ff' AS TEXT)"]
+    {
         place.sql(&format!("UPDATE resources SET {damage}"));
-        let found = store.read(|tx| resources::find(tx, &workspace(), KindName::Agent, "", "a")).await;
+        let found =
+            store.read(|tx| resources::find(tx, &workspace(), KindName::Agent, "", "a")).await;
         assert!(matches!(found, Err(Error::Corrupt { .. })), "{damage}: {found:?}");
     }
 }

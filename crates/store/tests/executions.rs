@@ -65,7 +65,8 @@ async fn an_execution_reads_back_as_it_was_stored(place: Place) {
     made(&store, &one).await;
     one.phase = Phase::Cancelled;
     one.next = 5;
-    one.counts = Counts { running: 1, waiting: 2, succeeded: 3, failed: 4, cancelled: 5, retried: 6 };
+    one.counts =
+        Counts { running: 1, waiting: 2, succeeded: 3, failed: 4, cancelled: 5, retried: 6 };
     one.ready_at = None;
     one.turn = 9;
     (one.started_at, one.ended_at) = (Some(world.now()), Some(world.now()));
@@ -76,7 +77,10 @@ async fn an_execution_reads_back_as_it_was_stored(place: Place) {
             executions::put(tx, &one)?;
             let found = executions::find(tx, &one.workspace, "nightly", "first")?;
             assert_eq!(executions::lock_if_free(tx, &one.id)?, found);
-            assert!(executions::find(tx, &WorkspaceId::known("wsp_other"), "nightly", "first")?.is_none());
+            assert!(
+                executions::find(tx, &WorkspaceId::known("wsp_other"), "nightly", "first")?
+                    .is_none()
+            );
             assert!(executions::open_of_job(tx, &one.workspace, "nightly")?.is_empty());
             Ok::<_, Error>(found)
         })
@@ -90,8 +94,12 @@ async fn a_name_is_taken_once_in_a_job(place: Place) {
     made(&store, &execution(&world, "one", 1)).await;
     let (again, mut other) = (execution(&world, "one", 1), execution(&world, "one", 1));
     other.job = "weekly".into();
-    let refused = store.write(move |tx| executions::insert(tx, &again, &order())).await.unwrap_err();
-    assert!(matches!(refused, Error::Duplicate { ref table } if table == "executions"), "{refused:?}");
+    let refused =
+        store.write(move |tx| executions::insert(tx, &again, &order())).await.unwrap_err();
+    assert!(
+        matches!(refused, Error::Duplicate { ref table } if table == "executions"),
+        "{refused:?}"
+    );
     made(&store, &other).await;
 }
 
@@ -122,7 +130,8 @@ async fn pages_follow_each_other(place: Place) {
                     keyset.extend(page.iter().map(|one| one.name.as_str()));
                 }
                 for skip in [0, 2] {
-                    let page = executions::list(tx, &Query { offset: skip, ..query(&workspace, order) })?;
+                    let page =
+                        executions::list(tx, &Query { offset: skip, ..query(&workspace, order) })?;
                     offset.extend(page.iter().map(|one| one.name.as_str()));
                 }
                 Ok::<_, Error>((keyset, offset))
@@ -142,8 +151,12 @@ async fn a_text_filter_finds_names(place: Place) {
         let counted = store
             .read(move |tx| {
                 let workspace = workspace();
-                let query = Query { text: Some(text), limit: 9, ..query(&workspace, ListOrder::NameAsc) };
-                assert_eq!(executions::list(tx, &query)?.len() as i64, executions::count(tx, &query)?);
+                let query =
+                    Query { text: Some(text), limit: 9, ..query(&workspace, ListOrder::NameAsc) };
+                assert_eq!(
+                    executions::list(tx, &query)?.len() as i64,
+                    executions::count(tx, &query)?
+                );
                 executions::count(tx, &query)
             })
             .await
@@ -177,7 +190,9 @@ async fn many_tasks_are_recorded_together(place: Place) {
         })
         .await
         .unwrap();
-    assert!(accepted.into_iter().map(|(index, _)| index).eq((0..150).filter(|index| index % 10 != 0)));
+    assert!(
+        accepted.into_iter().map(|(index, _)| index).eq((0..150).filter(|index| index % 10 != 0))
+    );
     assert!(left.iter().map(|task| task.index).eq((0..150).step_by(10)));
 }
 
@@ -197,8 +212,11 @@ async fn tasks_are_claimed_and_recorded_once(place: Place) {
             done.state = State::Failed;
             done.failures = 1;
             (done.started_at, done.ended_at) = (Some(now), Some(now));
-            done.failure =
-                Some(tasks::Failure { name: "exited".into(), code: Some(3), text: Some("it said no".into()) });
+            done.failure = Some(tasks::Failure {
+                name: "exited".into(),
+                code: Some(3),
+                text: Some("it said no".into()),
+            });
             let mut stranger = done.clone();
             stranger.holder = "there".into();
             assert!(!recorded(tx, &stranger)?, "from another holder");
@@ -247,9 +265,12 @@ async fn waiting_tasks_come_back_when_they_are_due(place: Place) {
 
 async fn candidates_take_turns_in_each_workspace(place: Place) {
     let (store, world) = (place.open().await, place.world());
-    for (name, turn, running, of) in [("a", 3, 0, "wsp_1"), ("b", 1, 4, "wsp_1"), ("c", 2, 9, "wsp_2")] {
+    for (name, turn, running, of) in
+        [("a", 3, 0, "wsp_1"), ("b", 1, 4, "wsp_1"), ("c", 2, 9, "wsp_2")]
+    {
         let mut one = execution(&world, name, 12);
-        (one.turn, one.next, one.counts.running, one.workspace) = (turn, running, running, WorkspaceId::known(of));
+        (one.turn, one.next, one.counts.running, one.workspace) =
+            (turn, running, running, WorkspaceId::known(of));
         made(&store, &one).await;
     }
     let mut later = execution(&world, "later", 12);
@@ -259,27 +280,36 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let (all, first, running) = store
         .read(move |tx| {
             assert!(claims::next_ready(tx)?.is_some_and(|ready| ready < now));
-            Ok::<_, Error>((claims::candidates(tx, now, 9)?, claims::candidates(tx, now, 1)?, claims::running(tx)?))
+            Ok::<_, Error>((
+                claims::candidates(tx, now, 9)?,
+                claims::candidates(tx, now, 1)?,
+                claims::running(tx)?,
+            ))
         })
         .await
         .unwrap();
     assert_eq!(all.iter().map(|one| one.room).collect::<Vec<_>>(), [6, 10, 1]);
     assert_eq!(first.iter().map(|one| one.room).collect::<Vec<_>>(), [6, 1]);
-    let counts: Vec<_> = running.iter().map(|(workspace, count)| (workspace.as_str(), *count)).collect();
+    let counts: Vec<_> =
+        running.iter().map(|(workspace, count)| (workspace.as_str(), *count)).collect();
     assert_eq!(counts, [("wsp_1", 4), ("wsp_2", 9)]);
 }
 
 async fn room_is_what_nobody_wants(place: Place) {
     let (store, world) = (place.open().await, place.world());
-    let (wide, mut narrow, mut leaving) =
-        (execution(&world, "wide", 100), execution(&world, "narrow", 3), execution(&world, "leaving", 9));
+    let (wide, mut narrow, mut leaving) = (
+        execution(&world, "wide", 100),
+        execution(&world, "narrow", 3),
+        execution(&world, "leaving", 9),
+    );
     (narrow.next, narrow.counts.running) = (1, 1);
     (leaving.phase, leaving.next, leaving.counts.running) = (Phase::Cancelling, 2, 2);
     for one in [&wide, &narrow, &leaving] {
         made(&store, one).await;
     }
     assert_eq!(store.read(claims::wanted).await.unwrap(), 10 + 3 + 2);
-    let here = holders::Holder { name: "here".into(), slots: 4, memory_mb: 4096, renewed_at: world.now() };
+    let here =
+        holders::Holder { name: "here".into(), slots: 4, memory_mb: 4096, renewed_at: world.now() };
     let seen = here.clone();
     store
         .write(move |tx| {
@@ -311,7 +341,8 @@ async fn old_executions_are_forgotten_in_bounded_steps(place: Place) {
     }
     let mut steps = Vec::new();
     loop {
-        let step = store.write(|tx| executions::trim(tx, Timestamp::from_ms(5000), 4)).await.unwrap();
+        let step =
+            store.write(|tx| executions::trim(tx, Timestamp::from_ms(5000), 4)).await.unwrap();
         if step == 0 {
             break;
         }

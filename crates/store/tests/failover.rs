@@ -22,7 +22,10 @@ async fn write_agent(store: &Store, name: String) -> Result<(), Error> {
 /// The next changes, whatever has to be waited for meanwhile.
 async fn next(follower: &mut feed::Follower) -> Result<Vec<Change>, Error> {
     loop {
-        match tokio::time::timeout(PATIENCE, follower.next()).await.expect("the follower hears something") {
+        match tokio::time::timeout(PATIENCE, follower.next())
+            .await
+            .expect("the follower hears something")
+        {
             // The database is on its way back.
             Err(Error::Unreachable(_) | Error::Database(_)) => tokio::time::sleep(POLL).await,
             end => return end,

@@ -32,8 +32,8 @@ async fn all(store: &Store, after: i64) -> Result<Vec<Change>, Error> {
     store.read(move |tx| feed::since(tx, None, after, 1000)).await
 }
 
-/// Waits until so many changes can be seen: on PostgreSQL, transactions of other tests on the same server hold
-/// back what is newer than they are.
+/// Waits until so many changes can be seen: on PostgreSQL, transactions of other tests on the same
+/// server hold back what is newer than they are.
 async fn first(store: &Store, count: usize, after: i64) -> Vec<Change> {
     let mut follower = store.follow(after, POLL);
     let mut seen = Vec::new();
@@ -48,7 +48,10 @@ async fn a_follower_sees_each_write_once_and_in_order(place: Place) {
     let mut follower = store.follow(0, POLL);
     let made = write_agent(&store, "a".into()).await;
     let seen = follower.next().await.unwrap();
-    assert_eq!((seen.len(), seen[0].act, seen[0].name.as_str(), seen[0].version), (1, Act::Created, "a", 1));
+    assert_eq!(
+        (seen.len(), seen[0].act, seen[0].name.as_str(), seen[0].version),
+        (1, Act::Created, "a", 1)
+    );
     let writer = store.clone();
     let later = tokio::spawn(async move {
         let changed = writer.write(move |tx| resources::update(tx, made.clone())).await.unwrap();
@@ -60,7 +63,10 @@ async fn a_follower_sees_each_write_once_and_in_order(place: Place) {
         acts.extend(changes.into_iter().map(|change| (change.act, change.version, change.actor)));
     }
     later.await.unwrap();
-    assert_eq!(acts, [(Act::Updated, 2, "usr_test".to_owned()), (Act::Deleted, 2, "usr_other".to_owned())]);
+    assert_eq!(
+        acts,
+        [(Act::Updated, 2, "usr_test".to_owned()), (Act::Deleted, 2, "usr_other".to_owned())]
+    );
     assert_eq!(store.read(feed::latest).await.unwrap(), follower.position());
 }
 
@@ -97,7 +103,10 @@ async fn an_undone_write_leaves_no_change(place: Place) {
     };
     assert!(matches!(store.write(undone).await, Err(Error::Busy { .. })));
     write_agent(&store, "b".into()).await;
-    assert_eq!(first(&store, 1, 0).await.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(
+        first(&store, 1, 0).await.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 async fn a_position_that_is_no_longer_kept_is_gone(place: Place) {
@@ -112,7 +121,9 @@ async fn a_position_that_is_no_longer_kept_is_gone(place: Place) {
     assert_eq!(store.write(move |tx| feed::trim(tx, now, 4, 100)).await.unwrap(), 3);
     assert_eq!(store.write(move |tx| feed::trim(tx, now, 4, 100)).await.unwrap(), 0);
     let oldest = before[5].revision;
-    assert!(matches!(all(&store, before[4].revision).await, Err(Error::Gone { oldest: found }) if found == oldest));
+    assert!(
+        matches!(all(&store, before[4].revision).await, Err(Error::Gone { oldest: found }) if found == oldest)
+    );
     assert_eq!(all(&store, oldest).await.unwrap(), before[6..]);
     let mut late = store.follow(0, POLL);
     assert!(matches!(late.next().await, Err(Error::Gone { .. })));
@@ -137,12 +148,14 @@ async fn write_for_a_while(stores: [Store; 2], rounds: usize) {
         let store = stores[task % 2].clone();
         writers.spawn(async move {
             for round in 0..rounds {
-                let names = [task * 7 + round, task * 3 + round * 5, round].map(|number| format!("a{}", number % 6));
+                let names = [task * 7 + round, task * 3 + round * 5, round]
+                    .map(|number| format!("a{}", number % 6));
                 let mut names = names[..1 + round % 3].to_vec();
                 // In one order, or they would spend the test on waiting for each other.
                 names.sort();
                 // Losing against another writer is fine; what counts is what was acknowledged.
-                let _ = store.write(move |tx| names.iter().try_for_each(|name| bump(tx, name))).await;
+                let _ =
+                    store.write(move |tx| names.iter().try_for_each(|name| bump(tx, name))).await;
             }
         });
     }
@@ -182,12 +195,17 @@ async fn with_two_servers_a_follower_misses_nothing_and_sees_versions_in_order()
         let before = versions.insert(change.resource_id.clone(), (change.version, change.act));
         match (before, change.act) {
             (None, Act::Created) => assert_eq!(change.version, 1),
-            (Some((version, Act::Created | Act::Updated)), Act::Updated) => assert_eq!(change.version, version + 1),
-            (Some((version, Act::Created | Act::Updated)), Act::Deleted) => assert_eq!(change.version, version),
+            (Some((version, Act::Created | Act::Updated)), Act::Updated) => {
+                assert_eq!(change.version, version + 1)
+            }
+            (Some((version, Act::Created | Act::Updated)), Act::Deleted) => {
+                assert_eq!(change.version, version)
+            }
             other => panic!("{change:?} after {other:?}"),
         }
     }
-    let left = stores[0].read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap();
+    let left =
+        stores[0].read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap();
     let alive = versions.values().filter(|(_, act)| *act != Act::Deleted).count();
     assert_eq!(left, alive as i64);
 }

@@ -28,11 +28,19 @@ async fn insert(store: &Store, stored: Stored) -> Result<Stored, Error> {
     store.write(move |tx| resources::insert(tx, stored.clone())).await
 }
 
-async fn find(store: &Store, kind: KindName, parent: &'static str, name: &'static str) -> Option<Stored> {
+async fn find(
+    store: &Store,
+    kind: KindName,
+    parent: &'static str,
+    name: &'static str,
+) -> Option<Stored> {
     store.read(move |tx| resources::find(tx, &workspace(), kind, parent, name)).await.unwrap()
 }
 
-async fn names(store: &Store, change: impl Fn(&mut Query<'_>) + Send + 'static) -> (Vec<String>, i64) {
+async fn names(
+    store: &Store,
+    change: impl Fn(&mut Query<'_>) + Send + 'static,
+) -> (Vec<String>, i64) {
     let work = move |tx: &mut store::Tx<'_>| {
         let workspace = workspace();
         let mut query = Query::new(&workspace, KindName::Agent, Some(""));
@@ -58,7 +66,9 @@ async fn an_object_reads_back_as_written(place: Place) {
     assert_eq!(found.version, 1);
     let by_id = store.read(move |tx| resources::find_by_id(tx, &found.id)).await.unwrap();
     assert_eq!(by_id.unwrap().name, "a");
-    let stranger = |tx: &mut store::Tx<'_>| resources::find(tx, &WorkspaceId::known("other"), KindName::Agent, "", "a");
+    let stranger = |tx: &mut store::Tx<'_>| {
+        resources::find(tx, &WorkspaceId::known("other"), KindName::Agent, "", "a")
+    };
     assert!(store.read(stranger).await.unwrap().is_none());
 }
 
@@ -70,7 +80,9 @@ async fn a_taken_name_is_refused_and_nothing_is_left(place: Place) {
         resources::insert(tx, fresh.clone())?;
         resources::insert(tx, taken.clone())
     };
-    assert!(matches!(store.write(both).await, Err(Error::Duplicate { table }) if table == "resources"));
+    assert!(
+        matches!(store.write(both).await, Err(Error::Duplicate { table }) if table == "resources")
+    );
     assert!(find(&store, KindName::Agent, "", "b").await.is_none());
     assert_eq!(names(&store, |_| {}).await, (vec!["a".to_owned()], 1));
 }
@@ -82,12 +94,16 @@ async fn of_two_writers_of_one_version_one_wins(place: Place) {
     for number in 0..16 {
         let (store, mut mine) = (store.clone(), first.clone());
         mine.wish = number.to_string();
-        writers.spawn(async move { store.write(move |tx| resources::update(tx, mine.clone())).await });
+        writers
+            .spawn(async move { store.write(move |tx| resources::update(tx, mine.clone())).await });
     }
     let results = writers.join_all().await;
     let won: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(won.len(), 1);
-    assert!(results.iter().all(|result| matches!(result, Ok(_) | Err(Error::Stale { .. }))), "{results:?}");
+    assert!(
+        results.iter().all(|result| matches!(result, Ok(_) | Err(Error::Stale { .. }))),
+        "{results:?}"
+    );
     let found = find(&store, KindName::Agent, "", "a").await.unwrap();
     assert_eq!((found.version, &found.wish), (2, &won[0].wish));
 }
@@ -114,7 +130,10 @@ async fn what_lives_below_goes_with_its_parent(place: Place) {
     store.write(move |tx| resources::delete(tx, &sandbox, "usr_x")).await.unwrap();
     let left = store.read(|tx| resources::counts(tx, &workspace())).await.unwrap();
     let one = |kind| (kind, 1);
-    assert_eq!(left, [KindName::Agent, KindName::Preview, KindName::PreviewToken, KindName::Sandbox].map(one));
+    assert_eq!(
+        left,
+        [KindName::Agent, KindName::Preview, KindName::PreviewToken, KindName::Sandbox].map(one)
+    );
     assert!(find(&store, KindName::PreviewToken, "s/p", "t").await.is_none());
     assert!(find(&store, KindName::PreviewToken, "s0/p", "t").await.is_some());
     let mut follower = store.follow(0, std::time::Duration::from_millis(20));
@@ -141,7 +160,9 @@ async fn lists_keep_their_order(place: Place) {
         (Order::NameDesc, backwards(named)),
     ] {
         assert_eq!(names(&store, move |query| query.order = order).await.0, expected, "{order:?}");
-        let last = move |query: &mut Query<'_>| (query.order, query.from_end, query.limit) = (order, true, 2);
+        let last = move |query: &mut Query<'_>| {
+            (query.order, query.from_end, query.limit) = (order, true, 2)
+        };
         assert_eq!(names(&store, last).await.0, expected[4..], "the end of {order:?}");
         let anywhere = move |query: &mut Query<'_>| (query.order, query.parent) = (order, None);
         assert_eq!(names(&store, anywhere).await.0, expected, "{order:?} at any place");
@@ -151,7 +172,8 @@ async fn lists_keep_their_order(place: Place) {
 async fn pages_show_each_object_once_while_others_come(place: Place) {
     let store = place.open().await;
     for order in [Order::CreatedDesc, Order::CreatedAsc, Order::NameAsc, Order::NameDesc] {
-        let steady: BTreeSet<_> = (0..20).map(|number| format!("{order:?}-{number:02}").to_lowercase()).collect();
+        let steady: BTreeSet<_> =
+            (0..20).map(|number| format!("{order:?}-{number:02}").to_lowercase()).collect();
         for name in &steady {
             insert(&store, agent(store.world(), name)).await.unwrap();
         }
@@ -160,8 +182,12 @@ async fn pages_show_each_object_once_while_others_come(place: Place) {
             let from = after.clone();
             let work = move |tx: &mut store::Tx<'_>| {
                 let workspace = workspace();
-                let query =
-                    Query { order, limit: 3, after: from.clone(), ..Query::new(&workspace, KindName::Agent, Some("")) };
+                let query = Query {
+                    order,
+                    limit: 3,
+                    after: from.clone(),
+                    ..Query::new(&workspace, KindName::Agent, Some(""))
+                };
                 resources::list(tx, &query)
             };
             let page = store.read(work).await.unwrap();
@@ -215,17 +241,30 @@ async fn filters_find_what_they_say(place: Place) {
     assert_eq!(found(|query| query.text = Some("nul \0")).await, "");
     assert_eq!(found(|query| query.statuses = &[Status::Failed, Status::Deployed]).await, "ab");
     assert_eq!(found(|query| query.hidden_statuses = &[Status::Terminated]).await, "abd");
-    assert_eq!(found(|query| (query.hidden_statuses, query.text) = (&[Status::Failed], Some("sure"))).await, "a");
+    assert_eq!(
+        found(|query| (query.hidden_statuses, query.text) = (&[Status::Failed], Some("sure")))
+            .await,
+        "a"
+    );
     assert_eq!(found(|query| query.external_id = Some("x")).await, "ac");
     let newest = |tx: &mut store::Tx<'_>| {
-        resources::find_by_external_id(tx, &workspace(), KindName::Agent, "x", &[Status::Terminated])
+        resources::find_by_external_id(
+            tx,
+            &workspace(),
+            KindName::Agent,
+            "x",
+            &[Status::Terminated],
+        )
     };
     assert_eq!(store.read(newest).await.unwrap().unwrap().name, "a");
 }
 
 async fn totals_follow_every_change_of_status(place: Place) {
     let store = place.open().await;
-    let made = insert(&store, Stored { status: Some(Status::Building), ..agent(store.world(), "a") }).await.unwrap();
+    let made =
+        insert(&store, Stored { status: Some(Status::Building), ..agent(store.world(), "a") })
+            .await
+            .unwrap();
     insert(&store, agent(store.world(), "b")).await.unwrap();
     let building = |query: &mut Query<'_>| query.statuses = &[Status::Building];
     assert_eq!(names(&store, building).await.1, 1);
@@ -234,7 +273,10 @@ async fn totals_follow_every_change_of_status(place: Place) {
     assert_eq!(names(&store, building).await.1, 0);
     assert_eq!(names(&store, |query| query.hidden_statuses = &[Status::Built]).await.1, 1);
     store.write(move |tx| resources::delete(tx, &built, "usr_test")).await.unwrap();
-    assert_eq!(store.read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap(), 1);
+    assert_eq!(
+        store.read(|tx| resources::count(tx, &workspace(), KindName::Agent)).await.unwrap(),
+        1
+    );
 }
 
 async fn a_deleted_workspace_leaves_nothing(place: Place) {
@@ -247,7 +289,9 @@ async fn a_deleted_workspace_leaves_nothing(place: Place) {
     insert(&store, other).await.unwrap();
     store.write(|tx| resources::delete_workspace(tx, &workspace(), "usr_test")).await.unwrap();
     assert_eq!(names(&store, |_| {}).await, (Vec::new(), 0));
-    let other = |tx: &mut store::Tx<'_>| resources::count(tx, &WorkspaceId::known("wsp_other"), KindName::Agent);
+    let other = |tx: &mut store::Tx<'_>| {
+        resources::count(tx, &WorkspaceId::known("wsp_other"), KindName::Agent)
+    };
     assert_eq!(store.read(other).await.unwrap(), 1);
 }
 

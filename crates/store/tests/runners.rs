@@ -59,8 +59,14 @@ async fn a_workflow_job_reads_back_in_every_phase(place: Place) {
     for (number, phase) in (1..).zip(phases) {
         let settled = matches!(phase, Phase::Done | Phase::Lost);
         let due_at = (!settled).then_some(NOW.plus_s(number));
-        let changed =
-            WorkflowJob { phase, due_at, attempts: 2, serial: 3, since: NOW.plus_s(1), ..job("wsp_a", number) };
+        let changed = WorkflowJob {
+            phase,
+            due_at,
+            attempts: 2,
+            serial: 3,
+            since: NOW.plus_s(1),
+            ..job("wsp_a", number)
+        };
         let expected = changed.clone();
         let (first, second, again) = write(&store, move |tx| {
             let first = runners::insert(tx, &job("wsp_a", number))?;
@@ -119,7 +125,8 @@ async fn a_workspace_finds_only_its_own(place: Place) {
         runners::leave(tx, &Leaving { tries: 1, ..leaving.clone() })?;
         let own = (runners::lock_by_runner(tx, &a, "x")?, runners::find_leaving(tx, &a, "y")?);
         assert_eq!(own, (Some(waiting), Some(Leaving { tries: 1, ..leaving })));
-        let theirs = runners::names(tx, &b, "me/repo")?.len() + runners::open(tx, &b, "me/repo", 9)?.len();
+        let theirs =
+            runners::names(tx, &b, "me/repo")?.len() + runners::open(tx, &b, "me/repo", 9)?.len();
         let gone = runners::forget_leaving(tx, &b, "y")?;
         Ok((runners::lock(tx, &b, 1)?, runners::lock_by_runner(tx, &b, "x")?, theirs, gone))
     })
@@ -135,7 +142,9 @@ async fn a_poll_is_given_to_one(place: Place) {
     let mut claims = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let (store, of) = (store.clone(), repository.clone());
-        claims.spawn(async move { write(&store, move |tx| runners::claim_poll(tx, &of, NOW, NOW.plus_s(60))).await });
+        claims.spawn(async move {
+            write(&store, move |tx| runners::claim_poll(tx, &of, NOW, NOW.plus_s(60))).await
+        });
     }
     assert_eq!(claims.join_all().await.into_iter().filter(|claimed| *claimed).count(), 1);
     let (soon, now) = write(&store, move |tx| {
@@ -151,11 +160,17 @@ async fn what_is_settled_is_forgotten_in_time(place: Place) {
     let store = place.open().await;
     let workspace = WorkspaceId::known("wsp_a");
     let (trimmed, left, deliveries) = write(&store, move |tx| {
-        for (id, due_at, since) in [(1, None, NOW), (2, Some(NOW), NOW), (3, None, NOW.plus_s(10))] {
-            runners::insert(tx, &WorkflowJob { phase: Phase::Done, due_at, since, ..job("wsp_a", id) })?;
+        for (id, due_at, since) in [(1, None, NOW), (2, Some(NOW), NOW), (3, None, NOW.plus_s(10))]
+        {
+            runners::insert(
+                tx,
+                &WorkflowJob { phase: Phase::Done, due_at, since, ..job("wsp_a", id) },
+            )?;
         }
-        let twice =
-            [runners::note_delivery(tx, &workspace, "d", NOW)?, runners::note_delivery(tx, &workspace, "d", NOW)?];
+        let twice = [
+            runners::note_delivery(tx, &workspace, "d", NOW)?,
+            runners::note_delivery(tx, &workspace, "d", NOW)?,
+        ];
         assert_eq!(twice, [true, false]);
         let trimmed = runners::trim(tx, NOW.plus_s(5), 10)?;
         let left = [1, 2, 3].map(|id| runners::lock(tx, &workspace, id).map(|job| job.is_some()));

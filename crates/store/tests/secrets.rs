@@ -18,7 +18,10 @@ fn sealed_agent(tx: &Tx<'_>, store: &Store, name: &str) -> Result<Stored, Error>
     let made = agent(tx.world(), name);
     let (keyring, context) = (store.keyring(), format!("resources/{}", made.id));
     let keyring = keyring.read();
-    let secrets = [keyring.seal(&context, &format!("secret of {name}"))?, keyring.seal(&context, "\"quoted\"\n")?];
+    let secrets = [
+        keyring.seal(&context, &format!("secret of {name}"))?,
+        keyring.seal(&context, "\"quoted\"\n")?,
+    ];
     let looks_sealed = "sealed:v1:none:AAAA, he said";
     let wish = serde_json::json!({"a": secrets[0], "b": [secrets[1], looks_sealed]}).to_string();
     Ok(Stored { wish, seal_key: Some(keyring.active_id().to_owned()), ..made })

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 const START_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A server with the durability that a user has: it writes through to the disk. Killed and removed when dropped.
+/// A server with the durability that a user has: it writes through to the disk. Killed and removed
+/// when dropped.
 pub struct Cluster {
     folder: tempfile::TempDir,
     programs: PathBuf,
@@ -26,7 +27,10 @@ impl Cluster {
         let mut cluster = Self { folder, programs: programs()?, process: None };
         run(script(include_str!("init.sh"), cluster.folder.path(), &cluster.programs))?;
         cluster.restart()?;
-        run(Command::new(cluster.programs.join("createdb")).arg("-h").arg(cluster.socket()).args(["-U", USER, NAME]))?;
+        run(Command::new(cluster.programs.join("createdb"))
+            .arg("-h")
+            .arg(cluster.socket())
+            .args(["-U", USER, NAME]))?;
         Ok(cluster)
     }
 
@@ -43,7 +47,8 @@ impl Cluster {
     /// Waits until a standby has all that was written until now.
     pub fn wait_for_standby(&self) -> io::Result<()> {
         let written = self.ask("SELECT pg_current_wal_insert_lsn()")?;
-        let there = format!("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '{written}'");
+        let there =
+            format!("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '{written}'");
         let deadline = Instant::now() + START_MAX;
         while self.ask(&there)? == "0" {
             within(deadline)?;
@@ -92,7 +97,11 @@ impl Cluster {
             self.kill();
             let process = self.process.insert(self.spawn()?);
             while process.try_wait()?.is_none() {
-                if run(Command::new(self.programs.join("pg_isready")).arg("-h").arg(self.folder.path())).is_ok() {
+                if run(Command::new(self.programs.join("pg_isready"))
+                    .arg("-h")
+                    .arg(self.folder.path()))
+                .is_ok()
+                {
                     return Ok(());
                 }
                 within(deadline)?;
@@ -102,10 +111,12 @@ impl Cluster {
         }
     }
 
-    /// Waits until it has ended the work of clients that were killed. Until then it may still commit for them.
+    /// Waits until it has ended the work of clients that were killed. Until then it may still
+    /// commit for them.
     pub fn wait_for_orphans(&self) {
-        let left =
-            format!("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{NAME}' AND pid <> pg_backend_pid()");
+        let left = format!(
+            "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{NAME}' AND pid <> pg_backend_pid()"
+        );
         let deadline = Instant::now() + START_MAX;
         while self.ask(&left).is_ok_and(|count| count != "0") && within(deadline).is_ok() {}
     }
@@ -142,16 +153,22 @@ fn within(deadline: Instant) -> io::Result<()> {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // Ends it at once, yet it gives back the shared memory that a kill would leave in the kernel.
-            let quit = Command::new("sh").args(["-c", "kill -QUIT \"$1\"", "quit", &process.id().to_string()]).status();
+            // Ends it at once, yet it gives back the shared memory that a kill would leave in the
+            // kernel.
+            let quit = Command::new("sh")
+                .args(["-c", "kill -QUIT \"$1\"", "quit", &process.id().to_string()])
+                .status();
             if quit.is_ok_and(|quit| quit.success()) {
                 let _ = process.wait();
                 self.process = None;
             }
         }
         self.kill();
-        // After a kill its processes notice the end of their parent one by one, and write until then.
-        while fs::remove_dir_all(self.folder.path()).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
+        // After a kill its processes notice the end of their parent one by one, and write until
+        // then.
+        while fs::remove_dir_all(self.folder.path())
+            .is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        {
             thread::sleep(LOOK_EVERY);
         }
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// Linux counts processor time for others in hundredths of a second, on every machine.
 const TICK: Duration = Duration::from_millis(10);
-/// Where the four times are in `/proc/PID/stat`, behind the name: its own and its children's, each user and system.
+/// Where the four times are in `/proc/PID/stat`, behind the name: its own and its children's, each
+/// user and system.
 const UTIME_FIELD: usize = 11;
 const TIMES: usize = 4;
 
@@ -40,15 +41,20 @@ impl Start<'_> {
         let mut command = Command::new("setpriv");
         command.args([OsStr::new("--pdeathsig=KILL"), OsStr::new("--"), self.program.as_os_str()]);
         command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(self.data);
-        command.env("HOLM_STORE__URL", self.database.as_deref().unwrap_or_default()).env("HOLM_LOG__LEVEL", "error");
-        // Sandboxes need root and what is made of other packages; who wants them says so in the settings.
+        command
+            .env("HOLM_STORE__URL", self.database.as_deref().unwrap_or_default())
+            .env("HOLM_LOG__LEVEL", "error");
+        // Sandboxes need root and what is made of other packages; who wants them says so in the
+        // settings.
         command.env("HOLM_SERVER__ROLES", "[\"api\"]");
         command.envs(self.settings.iter().map(|(name, value)| (*name, value)));
         command.current_dir(self.data).stdin(Stdio::null()).stdout(Stdio::piped());
-        // A signal to the group of whoever starts it, such as Ctrl-C, is not for it: it is still needed to tidy up.
+        // A signal to the group of whoever starts it, such as Ctrl-C, is not for it: it is still
+        // needed to tidy up.
         command.process_group(0);
         let mut process = command.spawn()?;
-        let stdout = process.stdout.take().ok_or_else(|| io::Error::other("the server has no output"))?;
+        let stdout =
+            process.stdout.take().ok_or_else(|| io::Error::other("the server has no output"))?;
         let mut stdout = BufReader::new(stdout);
         match greeting(&mut stdout) {
             Ok((address, key)) => Ok(Holm { process, _stdout: stdout, address, key }),
@@ -66,7 +72,11 @@ fn greeting(output: &mut impl io::BufRead) -> io::Result<(String, Option<String>
     let ended = || io::Error::other("the server ended before it was ready");
     let mut lines = output.lines();
     let first = lines.next().ok_or_else(ended)??;
-    let address = first.split("://").nth(1).and_then(|rest| rest.split([' ', '/']).next()).ok_or_else(ended)?;
+    let address = first
+        .split("://")
+        .nth(1)
+        .and_then(|rest| rest.split([' ', '/']).next())
+        .ok_or_else(ended)?;
     if first.contains("(sign in:") {
         return Ok((address.to_owned(), None));
     }
@@ -100,8 +110,13 @@ impl Holm {
     pub fn processor_time(&self) -> io::Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
         // The name of the program, in brackets, may hold spaces.
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
-        let ticks: u64 = fields.skip(UTIME_FIELD).take(TIMES).filter_map(|field| field.parse::<u64>().ok()).sum();
+        let fields =
+            stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
+        let ticks: u64 = fields
+            .skip(UTIME_FIELD)
+            .take(TIMES)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
         Ok(TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
     }
 
@@ -110,7 +125,8 @@ impl Holm {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the kernel does not tell its memory"))
+        kib.map(|kib| kib * 1024)
+            .ok_or_else(|| io::Error::other("the kernel does not tell its memory"))
     }
 }
 

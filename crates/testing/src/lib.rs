@@ -1,10 +1,15 @@
 //! What the tests of several crates need: a real PostgreSQL, the real program as a process and its
 //! traces on the machine, and a small root file system.
 //!
-//! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all test processes that
-//! run at once: each holds a shared lock on the file `users`. A keeper in the background takes the lock for itself when
-//! nobody is left, stops the server and removes the folder, however the tests ended.
-#![expect(clippy::expect_used, clippy::panic, reason = "a test without what it needs can only fail")]
+//! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all
+//! test processes that run at once: each holds a shared lock on the file `users`. A keeper in the
+//! background takes the lock for itself when nobody is left, stops the server and removes the
+//! folder, however the tests ended.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test without what it needs can only fail"
+)]
 
 mod cluster;
 mod holm;
@@ -23,15 +28,18 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The address of a new, empty database. It goes with its server, soon after the last test process has ended.
+/// The address of a new, empty database. It goes with its server, soon after the last test process
+/// has ended.
 pub fn postgres() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static DATABASES: AtomicU32 = AtomicU32::new(0);
-    let server =
-        SERVER.get_or_init(|| Server::start().expect("PostgreSQL starts: is Debian's `postgresql` installed?"));
+    let server = SERVER.get_or_init(|| {
+        Server::start().expect("PostgreSQL starts: is Debian's `postgresql` installed?")
+    });
     let name = format!("test_{}_{}", std::process::id(), DATABASES.fetch_add(1, Ordering::Relaxed));
     let mut create = Command::new(server.programs.join("createdb"));
-    run(create.arg("-h").arg(&server.folder).args(["-U", USER, &name])).expect("the database is made");
+    run(create.arg("-h").arg(&server.folder).args(["-U", USER, &name]))
+        .expect("the database is made");
     let folder = server.folder.to_string_lossy().replace('/', "%2F");
     format!("postgres:///{name}?host={folder}&user={USER}")
 }
@@ -72,7 +80,9 @@ fn join(folder: &Path) -> io::Result<File> {
             continue;
         };
         file.lock_shared()?;
-        if fs::metadata(&path).is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino())) {
+        if fs::metadata(&path)
+            .is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino()))
+        {
             return Ok(file);
         }
     }
@@ -85,10 +95,14 @@ fn programs() -> io::Result<PathBuf> {
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()))
-        .filter(|folder| ["initdb", "pg_ctl", "createdb"].iter().all(|program| folder.join(program).exists()))
+        .filter(|folder| {
+            ["initdb", "pg_ctl", "createdb"].iter().all(|program| folder.join(program).exists())
+        })
         .collect();
     found.sort();
-    found.pop().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "`initdb` is nowhere to be found"))
+    found
+        .pop()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "`initdb` is nowhere to be found"))
 }
 
 fn keep(folder: &Path, programs: &Path) -> io::Result<()> {
@@ -103,7 +117,8 @@ fn script(text: &str, folder: &Path, programs: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end. What it writes is kept away from the output of the tests, unless it fails.
+/// Runs a command to its end. What it writes is kept away from the output of the tests, unless it
+/// fails.
 fn run(mut command: impl std::borrow::BorrowMut<Command>) -> io::Result<()> {
     let output = command.borrow_mut().stdin(Stdio::null()).output()?;
     if output.status.success() {

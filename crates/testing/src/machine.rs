@@ -1,4 +1,5 @@
-//! What a server with instances needs of the machine, and what it has on it: looked at from outside, without asking it.
+//! What a server with instances needs of the machine, and what it has on it: looked at from
+//! outside, without asking it.
 
 use std::fs;
 use std::io;
@@ -32,8 +33,11 @@ pub fn settings() -> Vec<(&'static str, String)> {
 /// The program inside of instances, made by `tools/guest`.
 fn guest() -> PathBuf {
     let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
-    let guest = told.unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/holm-guest").into());
-    guest.canonicalize().unwrap_or_else(|error| panic!("{}: {error}; run tools/guest", guest.display()))
+    let guest =
+        told.unwrap_or(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/holm-guest").into());
+    guest
+        .canonicalize()
+        .unwrap_or_else(|error| panic!("{}: {error}; run tools/guest", guest.display()))
 }
 
 /// A server's name on its machine, made at its first start.
@@ -66,9 +70,15 @@ fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// Whatever a server that was ended in order has left on the machine.
 pub fn traces(data: &Path) -> io::Result<Vec<String>> {
     let (name, place) = (name(data)?, data.to_string_lossy());
-    let mut found: Vec<String> = groups_folder(data)?.iter().map(|folder| folder.display().to_string()).collect();
+    let mut found: Vec<String> =
+        groups_folder(data)?.iter().map(|folder| folder.display().to_string()).collect();
     let tables = Command::new("nft").args(["list", "tables"]).output()?.stdout;
-    found.extend(String::from_utf8_lossy(&tables).lines().filter(|line| line.contains(&name)).map(str::to_owned));
+    found.extend(
+        String::from_utf8_lossy(&tables)
+            .lines()
+            .filter(|line| line.contains(&name))
+            .map(str::to_owned),
+    );
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     found.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
     found.extend(loops()?.into_iter().filter(|file| file.contains(&*place)));
@@ -83,7 +93,8 @@ pub fn sweep(data: &Path) -> io::Result<()> {
         while !fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().is_empty()
             && Instant::now() < deadline
         {
-            // The shell has the command to kill; processes come and go meanwhile, which is why it is repeated.
+            // The shell has the command to kill; processes come and go meanwhile, which is why it
+            // is repeated.
             Command::new("sh")
                 .arg("-c")
                 .arg("kill -9 $(cat \"$1\")")
@@ -113,7 +124,8 @@ pub fn sweep(data: &Path) -> io::Result<()> {
 
 /// The files that are shown as block devices.
 fn loops() -> io::Result<Vec<String>> {
-    let devices = fs::read_dir("/sys/block")?.map(|entry| Ok(entry?.path().join("loop/backing_file")));
+    let devices =
+        fs::read_dir("/sys/block")?.map(|entry| Ok(entry?.path().join("loop/backing_file")));
     let files = devices.collect::<io::Result<Vec<_>>>()?;
     // A device without a file has no such entry, or loses it meanwhile.
     Ok(files.into_iter().filter_map(|file| fs::read_to_string(file).ok()).collect())

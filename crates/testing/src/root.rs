@@ -20,8 +20,9 @@ pub fn small_root(place: &Path, files: &[(&str, &str)]) -> io::Result<Vec<u8>> {
     for (path, text) in files {
         fs::write(root.join(path), text)?;
     }
-    fs::copy(BUSYBOX, root.join("bin/busybox"))
-        .map_err(|error| io::Error::other(format!("{BUSYBOX}: {error}; is the package busybox-static installed?")))?;
+    fs::copy(BUSYBOX, root.join("bin/busybox")).map_err(|error| {
+        io::Error::other(format!("{BUSYBOX}: {error}; is the package busybox-static installed?"))
+    })?;
     let applets = Command::new(BUSYBOX).arg("--list").output()?.stdout;
     for applet in String::from_utf8_lossy(&applets).lines().filter(|applet| *applet != "busybox") {
         symlink("busybox", root.join("bin").join(applet))?;

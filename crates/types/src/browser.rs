@@ -1,12 +1,14 @@
-//! What browsers do on their own, as far as both the server's pages and the way to workloads must judge it alike: cookies
-//! that they send to every port of a host, and what they say of whoever made them send a request.
+//! What browsers do on their own, as far as both the server's pages and the way to workloads must
+//! judge it alike: cookies that they send to every port of a host, and what they say of whoever
+//! made them send a request.
 
-/// Every cookie of the server has a name with this start, behind what browsers themselves give a meaning.
+/// Every cookie of the server has a name with this start, behind what browsers themselves give a
+/// meaning.
 pub const COOKIE_PREFIX: &str = "holm_";
 const MEANT_FOR_BROWSERS: [&str; 2] = ["__Host-", "__Secure-"];
 
-/// Whether a cookie is one of the server's own. Ports of a host share its cookies, so that these come along with requests
-/// for workloads; they are never theirs to read or to set.
+/// Whether a cookie is one of the server's own. Ports of a host share its cookies, so that these
+/// come along with requests for workloads; they are never theirs to read or to set.
 pub fn is_own_cookie(name: &[u8]) -> bool {
     let plain = MEANT_FOR_BROWSERS.iter().find_map(|prefix| behind(name, prefix)).unwrap_or(name);
     behind(plain, COOKIE_PREFIX).is_some()
@@ -17,11 +19,12 @@ fn behind<'n>(name: &'n [u8], prefix: &str) -> Option<&'n [u8]> {
     start.eq_ignore_ascii_case(prefix.as_bytes()).then_some(rest)
 }
 
-/// What a browser says of a request. Pages cannot set these fields; programs that are no browsers leave them out.
+/// What a browser says of a request. Pages cannot set these fields; programs that are no browsers
+/// leave them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fetch<'r> {
-    /// `Sec-Fetch-Site`: how the page that asks is related to what it asks for. Old browsers, and all on plain HTTP to other
-    /// machines, do not say.
+    /// `Sec-Fetch-Site`: how the page that asks is related to what it asks for. Old browsers, and
+    /// all on plain HTTP to other machines, do not say.
     site: Option<&'r str>,
     /// `Sec-Fetch-Mode` and `Sec-Fetch-Dest`: what the answer is for.
     mode: Option<&'r str>,
@@ -44,23 +47,29 @@ impl<'r> Fetch<'r> {
         }
     }
 
-    /// Whether a page of another origin made the browser ask. `is_own` knows the request's own host, with its port. What
-    /// says neither where it comes from is no page's doing, or a plain link or image that `SameSite` has dealt with.
+    /// Whether a page of another origin made the browser ask. `is_own` knows the request's own
+    /// host, with its port. What says neither where it comes from is no page's doing, or a plain
+    /// link or image that `SameSite` has dealt with.
     pub fn is_from_elsewhere(&self, is_own: impl Fn(&str) -> bool) -> bool {
         match self.site {
             Some("same-origin" | "none") => false,
             Some(_) => true,
-            None => self.origin.is_some_and(|origin| !origin.split_once("://").is_some_and(|(_, host)| is_own(host))),
+            None => self.origin.is_some_and(|origin| {
+                !origin.split_once("://").is_some_and(|(_, host)| is_own(host))
+            }),
         }
     }
 
-    /// Whether the answer is sure to be a page that fills a window: then whoever made the browser ask does not see it.
+    /// Whether the answer is sure to be a page that fills a window: then whoever made the browser
+    /// ask does not see it.
     pub fn opens_page(&self) -> bool {
-        self.is_get && self.mode == Some("navigate") && self.dest.is_none_or(|dest| dest == "document")
+        self.is_get
+            && self.mode == Some("navigate")
+            && self.dest.is_none_or(|dest| dest == "document")
     }
 
-    /// Whether the answer most likely fills a window, whose address shows what was asked for. Not to be relied on where a page
-    /// could gain from saying so: scripts may set `Accept`.
+    /// Whether the answer most likely fills a window, whose address shows what was asked for. Not
+    /// to be relied on where a page could gain from saying so: scripts may set `Accept`.
     pub fn wants_page(&self) -> bool {
         let html = || self.accept.is_some_and(|accept| accept.contains("text/html"));
         self.opens_page() || (self.is_get && self.mode.is_none() && html())
@@ -87,12 +96,15 @@ mod tests {
     }
 
     fn fetch(method: &str, fields: &[(&str, &'static str)]) -> Fetch<'static> {
-        Fetch::of(method, |name| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value))
+        Fetch::of(method, |name| {
+            fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value)
+        })
     }
 
     #[test]
     fn a_page_of_another_origin_gives_itself_away() {
-        let elsewhere = |fields: &[_]| fetch("GET", fields).is_from_elsewhere(|host| host == "holm.test:8701");
+        let elsewhere =
+            |fields: &[_]| fetch("GET", fields).is_from_elsewhere(|host| host == "holm.test:8701");
         for fields in [
             [("sec-fetch-site", "cross-site")],
             [("sec-fetch-site", "same-site")],
@@ -102,9 +114,11 @@ mod tests {
         ] {
             assert!(elsewhere(&fields), "{fields:?}");
         }
-        for fields in
-            [[("sec-fetch-site", "same-origin")], [("sec-fetch-site", "none")], [("origin", "http://holm.test:8701")]]
-        {
+        for fields in [
+            [("sec-fetch-site", "same-origin")],
+            [("sec-fetch-site", "none")],
+            [("origin", "http://holm.test:8701")],
+        ] {
             assert!(!elsewhere(&fields), "{fields:?}");
         }
         assert!(!elsewhere(&[]));
@@ -114,9 +128,16 @@ mod tests {
     fn a_page_is_opened_by_a_person_only() {
         let navigates = [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
         assert!(fetch("GET", &navigates).opens_page() && !fetch("POST", &navigates).opens_page());
-        assert!(!fetch("GET", &[("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")]).opens_page());
+        assert!(
+            !fetch("GET", &[("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")])
+                .opens_page()
+        );
         assert!(!fetch("GET", &[("sec-fetch-mode", "cors"), ("accept", "text/html")]).opens_page());
         let old = fetch("GET", &[("accept", "text/html,*/*")]);
-        assert!(old.wants_page() && !old.opens_page() && !fetch("GET", &[("accept", "*/*")]).wants_page());
+        assert!(
+            old.wants_page()
+                && !old.opens_page()
+                && !fetch("GET", &[("accept", "*/*")]).wants_page()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What the data plane is told: which workloads answer where, and what guards them.
 //!
-//! The management side makes these out of its rows and hands them over as changes; whoever holds all of them can route
-//! and guard without asking anybody.
+//! The management side makes these out of its rows and hands them over as changes; whoever holds
+//! all of them can route and guard without asking anybody.
 
 use crate::Timestamp;
 use crate::ids::{ResourceId, WorkspaceId};
@@ -26,7 +26,8 @@ pub struct SandboxRoute {
     pub workspace: WorkspaceId,
     pub workspace_name: String,
     pub name: String,
-    /// Behind `sbx-` in the name of its host. `None` when another sandbox was there first: it answers by its path alone.
+    /// Behind `sbx-` in the name of its host. `None` when another sandbox was there first: it
+    /// answers by its path alone.
     pub label: Option<String>,
     pub serving: Serving,
 }
@@ -97,7 +98,8 @@ pub fn label_of(name: &str) -> Option<&str> {
     name.strip_prefix(SANDBOX)
 }
 
-/// What stands for all hosts below a domain, and the domain itself: only one workspace has it verified.
+/// What stands for all hosts below a domain, and the domain itself: only one workspace has it
+/// verified.
 pub fn domain_name(domain: &str) -> String {
     format!("*.{domain}")
 }

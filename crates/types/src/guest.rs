@@ -1,4 +1,5 @@
-//! What a machine and the first program of an instance say to each other beside the work that an instance may be for.
+//! What a machine and the first program of an instance say to each other beside the work that an
+//! instance may be for.
 //!
 //! A program that is to be replaced by the one that the server has:
 //!
@@ -7,8 +8,8 @@
 //!                             program ◀── PUT PROGRAM_PATH, with the secret of the instance ── machine
 //! ```
 //!
-//! So the program comes over the way on which the instance is served, and nothing in it needs a way out. Whatever runs in the
-//! instance could dial the same socket, so the machine shows a secret.
+//! So the program comes over the way on which the instance is served, and nothing in it needs a way
+//! out. Whatever runs in the instance could dial the same socket, so the machine shows a secret.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ pub const WANTS_HEADER: &str = "x-holm-wants";
 pub const WANTS_PROGRAM: &str = "guest-program";
 /// Where the machine puts the program.
 pub const PROGRAM_PATH: &str = "/upgrade/program";
-/// Where the machine learns why the program failed that the image starts by itself. The answer is a text, or empty when it
-/// did not fail within [`START_WATCH`].
+/// Where the machine learns why the program failed that the image starts by itself. The answer is a
+/// text, or empty when it did not fail within [`START_WATCH`].
 pub const START_PATH: &str = "/machine/start";
 /// So soon after its start a program of the image is watched for its failure.
 pub const START_WATCH: Duration = Duration::from_secs(60);

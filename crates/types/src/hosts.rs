@@ -1,12 +1,13 @@
-//! Addresses of what workspaces serve: a host of its own for each preview and application, or a path where the server has
-//! no name that hosts could be below.
+//! Addresses of what workspaces serve: a host of its own for each preview and application, or a
+//! path where the server has no name that hosts could be below.
 //!
-//! `content_url` is where that is reached. It is never an origin of the server's own pages: a name has hosts below it,
-//! which are origins of their own, and a bare address has another port.
+//! `content_url` is where that is reached. It is never an origin of the server's own pages: a name
+//! has hosts below it, which are origins of their own, and a bare address has another port.
 
 const LOCALHOST: &str = "localhost";
 
-/// Whether everybody finds hosts below the host of this address: it is a name and not a bare address.
+/// Whether everybody finds hosts below the host of this address: it is a name and not a bare
+/// address.
 pub fn has_hosts(url: &str) -> bool {
     let (_, host, _) = parts(url);
     host != LOCALHOST && ip(host).is_none()
@@ -29,7 +30,8 @@ pub fn host_url(content_url: &str, label: &str) -> String {
     }
 }
 
-/// What records of custom domains name to lead here: a host below the server's own, or its address where it has no name.
+/// What records of custom domains name to lead here: a host below the server's own, or its address
+/// where it has no name.
 pub fn record_target(public_url: &str, label: &str) -> String {
     let (_, host, _) = parts(public_url);
     match ip(host) {
@@ -39,8 +41,9 @@ pub fn record_target(public_url: &str, label: &str) -> String {
     }
 }
 
-/// The address of a preview. Without a name it is a path, also on a server for this machine alone: programs rarely find hosts
-/// below `localhost`. The data plane sends browsers, which do, from there to the host.
+/// The address of a preview. Without a name it is a path, also on a server for this machine alone:
+/// programs rarely find hosts below `localhost`. The data plane sends browsers, which do, from
+/// there to the host.
 pub fn preview_url(content_url: &str, label: &str) -> String {
     let (scheme, host, port) = parts(content_url);
     match has_hosts(content_url) {
@@ -76,7 +79,12 @@ mod tests {
     #[test]
     fn only_names_have_hosts_below_them() {
         assert!(has_hosts("https://holm.example.com:8443/"));
-        for bare in ["http://localhost:8700", "http://127.0.0.1", "http://[2001:db8::7]:8080/", "https://10.0.0.7"] {
+        for bare in [
+            "http://localhost:8700",
+            "http://127.0.0.1",
+            "http://[2001:db8::7]:8080/",
+            "https://10.0.0.7",
+        ] {
             assert!(!has_hosts(bare), "{bare}");
         }
         assert_eq!(with_port("http", "http://[::1]:8700", 8701), "http://[::1]:8701");
@@ -93,7 +101,10 @@ mod tests {
 
     #[test]
     fn records_name_no_ports() {
-        assert_eq!(record_target("https://holm.example.com:8443/", "domains"), "domains.holm.example.com");
+        assert_eq!(
+            record_target("https://holm.example.com:8443/", "domains"),
+            "domains.holm.example.com"
+        );
         assert_eq!(record_target("http://127.0.0.1:8080", "domains"), "domains.localhost");
         assert_eq!(record_target("http://[2001:db8::7]:8080", "domains"), "2001:db8::7");
     }
@@ -104,6 +115,9 @@ mod tests {
         assert_eq!(preview_url("http://[::1]:8080/", "a"), "http://[::1]:8080/-/a.preview");
         assert_eq!(preview_url("http://localhost", "a"), "http://localhost/-/a.preview");
         assert_eq!(preview_url("http://10.0.0.7:8080", "a"), "http://10.0.0.7:8080/-/a.preview");
-        assert_eq!(preview_url("https://holm.example.com", "a"), "https://a.preview.holm.example.com");
+        assert_eq!(
+            preview_url("https://holm.example.com", "a"),
+            "https://a.preview.holm.example.com"
+        );
     }
 }

@@ -104,7 +104,9 @@ pub struct Reference {
 /// The wire form is the *wish* of the user plus read-only members. Read-only members are
 /// `#[serde(skip_deserializing)]`, so what a caller sends in them is ignored; [`Kind::show`] fills them
 /// from the stamp and from the [`Kind::State`] that reconcilers write.
-pub trait Kind: Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub trait Kind:
+    Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static
+{
     const NAME: KindName;
     const NAMING: Naming = Naming::Caller;
     /// Where the wire form holds the name.

@@ -1,8 +1,10 @@
-//! The words of the interface: wire types of every kind, their names and rules, versions, scopes, ids and errors.
+//! The words of the interface: wire types of every kind, their names and rules, versions, scopes,
+//! ids and errors.
 //!
-//! Nothing here does I/O, waits, or knows a database. A kind is one file under [`kinds`]; what all kinds
-//! share is under [`parts`], and what is sent beside the kinds under [`wire`]. The JSON schema that a type derives is at once the published OpenAPI schema and
-//! the first check of what callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
+//! Nothing here does I/O, waits, or knows a database. A kind is one file under [`kinds`]; what all
+//! kinds share is under [`parts`], and what is sent beside the kinds under [`wire`]. The JSON
+//! schema that a type derives is at once the published OpenAPI schema and the first check of what
+//! callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
 
 pub mod browser;
 pub mod edge;

@@ -16,7 +16,8 @@ pub struct Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Records that `field` is wrong; `message` says the rule and continues the sentence "`field` …".
+    /// Records that `field` is wrong; `message` says the rule and continues the sentence "`field`
+    /// …".
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.0.push(Problem { field: field.into(), message: message.into() });
     }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Of an IPv6 address, what one customer of a provider has for sure. Whoever has it can use any address in it.
+/// Of an IPv6 address, what one customer of a provider has for sure. Whoever has it can use any
+/// address in it.
 const IPV6_PREFIX: u32 = 64;
 
 /// One caller of whom nothing is known but the address. Limits for strangers are counted by it.
@@ -16,15 +17,16 @@ impl Remote {
 
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
-            IpAddr::V6(address) if !address.is_loopback() => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_PREFIX))))
-            }
+            IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(
+                address.to_bits() & (u128::MAX << (128 - IPV6_PREFIX)),
+            )),
             other => other,
         })
     }
 
-    /// Of a request that a trusted proxy passed on. `forwarded` is what it says in the last `X-Forwarded-For`: only the
-    /// last address there is its own word, those before are what it was told itself.
+    /// Of a request that a trusted proxy passed on. `forwarded` is what it says in the last
+    /// `X-Forwarded-For`: only the last address there is its own word, those before are what it was
+    /// told itself.
     pub fn behind(proxy: IpAddr, forwarded: Option<&str>) -> Self {
         let last = forwarded.and_then(|list| list.rsplit(',').next()).map(str::trim);
         Self::of(last.and_then(address).unwrap_or(proxy))
@@ -77,7 +79,11 @@ mod tests {
         assert_eq!(client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9"));
         assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
         assert_eq!(client("::ffff:198.51.100.7"), client("198.51.100.7"));
-        assert!(client("::1").is_local() && client("127.0.0.9").is_local() && client("::ffff:127.0.0.1").is_local());
+        assert!(
+            client("::1").is_local()
+                && client("127.0.0.9").is_local()
+                && client("::ffff:127.0.0.1").is_local()
+        );
         assert!(!Remote::UNKNOWN.is_local());
     }
 

@@ -1,5 +1,5 @@
-//! Schemas of the wire types. Checking bodies against them is a feature of its own: the program inside of instances has
-//! these types too, and would take as long again to build with it.
+//! Schemas of the wire types. Checking bodies against them is a feature of its own: the program
+//! inside of instances has these types too, and would take as long again to build with it.
 
 #[cfg(feature = "checker")]
 mod checker;

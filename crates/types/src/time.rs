@@ -41,12 +41,19 @@ impl Timestamp {
     /// The calendar month in UTC that holds it: its beginning, and the beginning of the next.
     pub fn month(self) -> (Self, Self) {
         let bounds = || {
-            let day = jiff::Timestamp::from_millisecond(self.0).ok()?.to_zoned(TimeZone::UTC).date().first_of_month();
+            let day = jiff::Timestamp::from_millisecond(self.0)
+                .ok()?
+                .to_zoned(TimeZone::UTC)
+                .date()
+                .first_of_month();
             let next = day.checked_add(1.month()).ok()?;
-            let begin = |day: jiff::civil::Date| Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond());
+            let begin = |day: jiff::civil::Date| {
+                Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp().as_millisecond())
+            };
             Some((Self(begin(day)?), Self(begin(next)?)))
         };
-        // Beyond the calendar, at the end of the year 9999, there is no month; no clock of ours comes there.
+        // Beyond the calendar, at the end of the year 9999, there is no month; no clock of ours
+        // comes there.
         bounds().unwrap_or((self, self))
     }
 }
@@ -127,7 +134,9 @@ mod tests {
             let (begin, end) = time.parse::<Timestamp>().unwrap().month();
             (begin.to_string(), end.to_string())
         };
-        let both = |begin: &str, end: &str| (format!("{begin}-01T00:00:00.000Z"), format!("{end}-01T00:00:00.000Z"));
+        let both = |begin: &str, end: &str| {
+            (format!("{begin}-01T00:00:00.000Z"), format!("{end}-01T00:00:00.000Z"))
+        };
         assert_eq!(month("2024-02-29T23:59:59.999Z"), both("2024-02", "2024-03"));
         assert_eq!(month("2026-01-01T00:00:00Z"), both("2026-01", "2026-02"));
         assert_eq!(month("2025-12-31T12:00:00Z"), both("2025-12", "2026-01"));

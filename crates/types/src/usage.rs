@@ -88,14 +88,19 @@ impl Dimension {
             Self::CustomDomainTime => ResourceType::CustomDomain,
             Self::JobRuntime | Self::JobImages => ResourceType::Job,
             Self::McpServerRuntime | Self::McpServerImages => ResourceType::McpServer,
-            Self::SandboxRuntime | Self::SandboxImages | Self::SandboxSnapshots => ResourceType::Sandbox,
+            Self::SandboxRuntime | Self::SandboxImages | Self::SandboxSnapshots => {
+                ResourceType::Sandbox
+            }
             Self::VolumeStorage => ResourceType::Volume,
         }
     }
 
     pub const fn measure(self) -> Measure {
         match self {
-            Self::AgentRuntime | Self::JobRuntime | Self::McpServerRuntime | Self::SandboxRuntime => Measure::Runtime,
+            Self::AgentRuntime
+            | Self::JobRuntime
+            | Self::McpServerRuntime
+            | Self::SandboxRuntime => Measure::Runtime,
             Self::AgentImages
             | Self::JobImages
             | Self::McpServerImages

@@ -1,4 +1,5 @@
-//! Versions of the interface. A further one is one more variant here and one arm where an answer differs.
+//! Versions of the interface. A further one is one more variant here and one arm where an answer
+//! differs.
 
 use std::fmt;
 

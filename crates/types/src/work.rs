@@ -1,9 +1,9 @@
-//! What a machine and the first program of an instance say to each other about a piece of work: the orders, and then a
-//! stream of what the work prints, ended by how it ended.
+//! What a machine and the first program of an instance say to each other about a piece of work: the
+//! orders, and then a stream of what the work prints, ended by how it ended.
 //!
-//! The stream is a row of frames: a kind, the position after it, a time, a length (little-endian), and so many bytes. It
-//! goes over a connection that whatever runs in the instance could open too, so each request carries a secret, and the
-//! reader takes no frame for larger than a frame may be.
+//! The stream is a row of frames: a kind, the position after it, a time, a length (little-endian),
+//! and so many bytes. It goes over a connection that whatever runs in the instance could open too,
+//! so each request carries a secret, and the reader takes no frame for larger than a frame may be.
 
 use crate::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,8 @@ pub const FRAME_BYTES_MAX: usize = 64 << 10;
 pub const DATA_BYTES_MAX: usize = 64 << 20;
 const HEAD_BYTES: usize = 1 + 8 + 8 + 4;
 
-/// What the first program is to do. What the work may fetch follows the orders on the same descriptor, after a line break.
+/// What the first program is to do. What the work may fetch follows the orders on the same
+/// descriptor, after a line break.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Orders {
@@ -132,7 +133,8 @@ impl Frames {
 
     /// The next frame that is there as a whole.
     pub fn take(&mut self) -> Result<Option<Frame>, BadFrame> {
-        let Some((head, rest)) = self.buffer.get(self.taken..).and_then(|left| left.split_at_checked(HEAD_BYTES))
+        let Some((head, rest)) =
+            self.buffer.get(self.taken..).and_then(|left| left.split_at_checked(HEAD_BYTES))
         else {
             return Ok(None);
         };
@@ -165,7 +167,8 @@ mod tests {
     fn any_frame() -> impl Strategy<Value = Frame> {
         // Times are written to the millisecond between the years 1 and 9999.
         let at = || (-62_135_596_800_000..253_402_300_799_999_i64).prop_map(Timestamp::from_ms);
-        let stream = any::<bool>().prop_map(|error| if error { Stream::Error } else { Stream::Output });
+        let stream =
+            any::<bool>().prop_map(|error| if error { Stream::Error } else { Stream::Output });
         let printed = (any::<u64>(), at(), stream, proptest::collection::vec(any::<u8>(), 0..200));
         let how = prop_oneof![
             any::<i32>().prop_map(How::Exited),
@@ -174,9 +177,18 @@ mod tests {
             Just(How::Interrupted),
             ".{0,20}".prop_map(How::NotStarted),
         ];
-        let ended = (how, at(), at()).prop_map(|(how, started_at, ended_at)| End { how, started_at, ended_at });
+        let ended = (how, at(), at()).prop_map(|(how, started_at, ended_at)| End {
+            how,
+            started_at,
+            ended_at,
+        });
         prop_oneof![
-            printed.prop_map(|(next, at, stream, bytes)| Frame::Printed { next, at, stream, bytes }),
+            printed.prop_map(|(next, at, stream, bytes)| Frame::Printed {
+                next,
+                at,
+                stream,
+                bytes
+            }),
             ended.prop_map(Frame::Ended),
         ]
     }

@@ -1,4 +1,5 @@
-//! Time and randomness, passed in, so that a whole-system test can run a week in a second and repeat a failure.
+//! Time and randomness, passed in, so that a whole-system test can run a week in a second and
+//! repeat a failure.
 
 use crate::Timestamp;
 use std::fmt;
@@ -23,7 +24,8 @@ impl World {
         Self { now: Arc::new(now), uptime: None, fill: Arc::new(fill) }
     }
 
-    /// With a clock that nobody sets: milliseconds since the machine started. Without one, the time serves as such.
+    /// With a clock that nobody sets: milliseconds since the machine started. Without one, the time
+    /// serves as such.
     #[must_use]
     pub fn with_uptime(self, uptime_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self { uptime: Some(Arc::new(uptime_ms)), ..self }
@@ -33,7 +35,8 @@ impl World {
         (self.now)()
     }
 
-    /// Milliseconds on a clock that only goes forward. Says how long something took, not when it was.
+    /// Milliseconds on a clock that only goes forward. Says how long something took, not when it
+    /// was.
     pub fn uptime_ms(&self) -> i64 {
         self.uptime.as_ref().map_or_else(|| self.now().ms(), |uptime| uptime())
     }

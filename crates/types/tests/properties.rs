@@ -93,7 +93,8 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::from),
         (0..10_000i64).prop_map(Value::from),
-        // A whole number written as `1.0` is refused as wrong input after the schema, which takes it for an integer.
+        // A whole number written as `1.0` is refused as wrong input after the schema, which takes
+        // it for an integer.
         any::<f64>()
             .prop_filter("whole", |number| number.fract() != 0.0)
             .prop_map(|number| Number::from_f64(number).map_or(Value::Null, Value::Number)),
@@ -131,7 +132,8 @@ fn holds<K: Kind>(checker: &Checker, body: &Value) -> Result<(), TestCaseError> 
         return Ok(());
     }
     let read = serde_json::from_value::<K>(body.clone());
-    let mut wish = read.map_err(|error| TestCaseError::fail(format!("passed the schema, but: {error}")))?;
+    let mut wish =
+        read.map_err(|error| TestCaseError::fail(format!("passed the schema, but: {error}")))?;
     wish.complete(None, &world());
     wish.check(&mut Problems::default());
     wish.check_change(&wish.clone(), &mut Problems::default());

@@ -1,4 +1,5 @@
-//! The rules of each kind: which fields of a body are refused, after what the server fills was filled.
+//! The rules of each kind: which fields of a body are refused, after what the server fills was
+//! filled.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -66,11 +67,18 @@ fn metadata_keeps_its_limits() {
     check::<Agent>(with(json!({"name": "a".repeat(50)})), &["metadata.name"]);
     check::<Agent>(with(json!({"name": "A"})), &["metadata.name"]);
     check::<Agent>(with(json!({})), &["metadata.name"]);
-    check::<Agent>(with(json!({"name": "a", "displayName": "x".repeat(64)})), &["metadata.displayName"]);
-    check::<Agent>(with(json!({"name": "a", "externalId": "x".repeat(65)})), &["metadata.externalId"]);
+    check::<Agent>(
+        with(json!({"name": "a", "displayName": "x".repeat(64)})),
+        &["metadata.displayName"],
+    );
+    check::<Agent>(
+        with(json!({"name": "a", "externalId": "x".repeat(65)})),
+        &["metadata.externalId"],
+    );
     check::<Agent>(with(json!({"name": "a", "externalId": "a_b"})), &["metadata.externalId"]);
     check::<Agent>(with(json!({"name": "a", "labels": {"k": "a\nb"}})), &["metadata.labels.k"]);
-    let many: serde_json::Map<String, Value> = (0..65).map(|number| (number.to_string(), json!("x"))).collect();
+    let many: serde_json::Map<String, Value> =
+        (0..65).map(|number| (number.to_string(), json!("x"))).collect();
     check::<Agent>(with(json!({"name": "a", "labels": many})), &["metadata.labels"]);
     check::<Agent>(json!({"metadata": {"name": "a"}}), &["spec"]);
 }
@@ -88,13 +96,22 @@ fn read_only_members_are_ignored_whatever_they_hold() {
 fn variables_are_named_once_and_not_like_the_platforms() {
     let envs = |envs: Value| json!({"runtime": {"envs": envs}});
     check_spec::<Agent>(envs(json!([{"name": "A", "value": ""}, {"name": "a_1"}])), &[]);
-    check_spec::<Agent>(envs(json!([{"name": "A"}, {"name": "A"}])), &["spec.runtime.envs[1].name"]);
+    check_spec::<Agent>(
+        envs(json!([{"name": "A"}, {"name": "A"}])),
+        &["spec.runtime.envs[1].name"],
+    );
     check_spec::<Agent>(envs(json!([{"name": "PORT", "value": "3000"}])), &[]);
-    check_spec::<Sandbox>(envs(json!([{"name": "PORT", "value": "3000"}])), &["spec.runtime.envs[0].name"]);
+    check_spec::<Sandbox>(
+        envs(json!([{"name": "PORT", "value": "3000"}])),
+        &["spec.runtime.envs[0].name"],
+    );
     for name in ["", "1A", "A-B", "HOST", "BL_WORKSPACE", "BL_AGENT_X_SERVICE_NAME"] {
         check_spec::<Agent>(envs(json!([{"name": name}])), &["spec.runtime.envs[0].name"]);
     }
-    check_spec::<Job>(envs(json!([{"name": "A", "value": "a\u{0}"}])), &["spec.runtime.envs[0].value"]);
+    check_spec::<Job>(
+        envs(json!([{"name": "A", "value": "a\u{0}"}])),
+        &["spec.runtime.envs[0].value"],
+    );
 }
 
 #[test]
@@ -110,17 +127,28 @@ fn triggers_say_when_and_how() {
         &["spec.triggers[0].configuration.tasks[0]"],
     );
     check_spec::<Agent>(one("http-async", json!({"timeout": 900})), &[]);
-    check_spec::<Agent>(one("http-async", json!({"timeout": 901})), &["spec.triggers[0].configuration.timeout"]);
+    check_spec::<Agent>(
+        one("http-async", json!({"timeout": 901})),
+        &["spec.triggers[0].configuration.timeout"],
+    );
     check_spec::<Agent>(json!({"triggers": [{}]}), &["spec.triggers[0].type"]);
     check_spec::<Agent>(one("sometimes", json!({})), &["spec.triggers[0].type"]);
-    check_spec::<Job>(one("cron", json!({"schedule": "0 3 * * *", "timezone": "Europe/Paris"})), &[]);
+    check_spec::<Job>(
+        one("cron", json!({"schedule": "0 3 * * *", "timezone": "Europe/Paris"})),
+        &[],
+    );
     check_spec::<Job>(
         one("cron", json!({"schedule": "0 3 * * *", "timezone": "Paris"})),
         &["spec.triggers[0].configuration.timezone"],
     );
-    for address in
-        ["ftp://a.example", "x", "https://", "http://10.1.2.3/", "https://me:pw@a.example/", "http://[::1]:80/"]
-    {
+    for address in [
+        "ftp://a.example",
+        "x",
+        "https://",
+        "http://10.1.2.3/",
+        "https://me:pw@a.example/",
+        "http://[::1]:80/",
+    ] {
         check_spec::<Agent>(
             one("http-async", json!({"callbackUrl": address})),
             &["spec.triggers[0].configuration.callbackUrl"],
@@ -136,9 +164,18 @@ fn a_trigger_of_a_job_answers_where_nothing_else_does() {
     for path in ["", "/x", "x/y.z", "jobs/a/run", "/jobs/a/run/now", "hooks/executions"] {
         check_spec::<Job>(one(path), &[]);
     }
-    for path in
-        ["//x", "x/", "x/../y", "x y", "x%2fy", "/jobs/b/run", "agents/x", "jobs", "jobs/a", "jobs/a/executions"]
-    {
+    for path in [
+        "//x",
+        "x/",
+        "x/../y",
+        "x y",
+        "x%2fy",
+        "/jobs/b/run",
+        "agents/x",
+        "jobs",
+        "jobs/a",
+        "jobs/a/executions",
+    ] {
         check_spec::<Job>(one(path), &["spec.triggers[0].configuration.path"]);
     }
     let twice = json!({"triggers": [
@@ -150,14 +187,20 @@ fn a_trigger_of_a_job_answers_where_nothing_else_does() {
 #[test]
 fn triggers_get_ids_and_secrets_of_their_own() {
     let async_trigger = json!({"id": "a", "type": "http-async", "configuration": {"callbackUrl": "https://a.example", "callbackSecret": "mine"}});
-    let spec = json!({"triggers": [async_trigger.clone(), {"id": "a", "type": "http"}, {"type": "http"}]});
+    let spec =
+        json!({"triggers": [async_trigger.clone(), {"id": "a", "type": "http"}, {"type": "http"}]});
     let agent: Agent = made(spec);
     let triggers = agent.spec.triggers.as_ref().unwrap();
     let ids: Vec<_> = triggers.iter().map(|trigger| trigger.id.as_deref().unwrap()).collect();
     assert_eq!(ids[..2], ["a", "a-2"]);
     assert!(ids[2].starts_with("trigger-"));
     let secret = |agent: &Agent| {
-        agent.spec.triggers.as_ref().unwrap()[0].configuration.as_ref().unwrap().callback_secret.clone()
+        agent.spec.triggers.as_ref().unwrap()[0]
+            .configuration
+            .as_ref()
+            .unwrap()
+            .callback_secret
+            .clone()
     };
     let Some(Sensitive(made)) = secret(&agent) else { panic!("no secret") };
     assert!(made.len() == 40 && made != "mine");
@@ -168,14 +211,23 @@ fn triggers_get_ids_and_secrets_of_their_own() {
 
 #[test]
 fn traffic_is_a_percentage() {
-    check_spec::<Agent>(json!({"revision": {"canaryPercent": 100, "traffic": 0, "stickySessionTtl": 0}}), &[]);
-    check_spec::<Agent>(json!({"revision": {"canaryPercent": 101}}), &["spec.revision.canaryPercent"]);
+    check_spec::<Agent>(
+        json!({"revision": {"canaryPercent": 100, "traffic": 0, "stickySessionTtl": 0}}),
+        &[],
+    );
+    check_spec::<Agent>(
+        json!({"revision": {"canaryPercent": 101}}),
+        &["spec.revision.canaryPercent"],
+    );
     check_spec::<Function>(json!({"revision": {"traffic": -1}}), &["spec.revision.traffic"]);
 }
 
 #[test]
 fn agents_scale_and_mount_within_reason() {
-    check_spec::<Agent>(json!({"runtime": {"minScale": 2, "maxScale": 1}}), &["spec.runtime.minScale"]);
+    check_spec::<Agent>(
+        json!({"runtime": {"minScale": 2, "maxScale": 1}}),
+        &["spec.runtime.minScale"],
+    );
     check_spec::<Agent>(json!({"runtime": {"memory": 127}}), &["spec.runtime.memory"]);
     check_spec::<Agent>(json!({"volumes": [{"name": "v", "mountPath": "/a"}]}), &["spec.region"]);
     check_change::<Agent>(json!({"region": "a"}), json!({"region": "b"}), &["spec.region"]);
@@ -188,19 +240,26 @@ fn agents_scale_and_mount_within_reason() {
 
 #[test]
 fn functions_keep_what_clients_send() {
-    let function: Function =
-        made(json!({"type": "mcp", "runtime": {"type": "mcp", "transport": "http-stream"}, "odd": 1}));
+    let function: Function = made(
+        json!({"type": "mcp", "runtime": {"type": "mcp", "transport": "http-stream"}, "odd": 1}),
+    );
     let shown = serde_json::to_value(&function).unwrap();
     assert_eq!(
         shown["spec"],
         json!({"type": "mcp", "enabled": true, "runtime": {"type": "mcp", "transport": "http-stream"}})
     );
-    check_spec::<Function>(json!({"runtime": {"transport": "pigeon"}}), &["spec.runtime.transport"]);
+    check_spec::<Function>(
+        json!({"runtime": {"transport": "pigeon"}}),
+        &["spec.runtime.transport"],
+    );
     check_spec::<Function>(
         json!({"runtime": {"ports": [{"target": 1}, {"target": 1}]}}),
         &["spec.runtime.ports[1].target"],
     );
-    check_spec::<Function>(json!({"runtime": {"ports": [{"target": 65536}]}}), &["spec.runtime.ports[0].target"]);
+    check_spec::<Function>(
+        json!({"runtime": {"ports": [{"target": 65536}]}}),
+        &["spec.runtime.ports[0].target"],
+    );
 }
 
 #[test]
@@ -209,46 +268,69 @@ fn jobs_have_only_ephemeral_volumes_and_a_share_of_memory_as_disk() {
     check_spec::<Job>(json!({"volumes": [volume("/a", 1), volume("/b", 1)]}), &[]);
     check_spec::<Job>(json!({"volumes": [volume("/a", 0)]}), &["spec.volumes[0].sizeMb"]);
     check_spec::<Job>(json!({"volumes": [volume("/a/../b", 1)]}), &["spec.volumes[0].mountPath"]);
-    check_spec::<Job>(json!({"volumes": [volume("/a", 1), volume("/a//", 1)]}), &["spec.volumes[1].mountPath"]);
+    check_spec::<Job>(
+        json!({"volumes": [volume("/a", 1), volume("/a//", 1)]}),
+        &["spec.volumes[1].mountPath"],
+    );
     let persistent = json!({"name": "v", "mountPath": "/v", "type": "persistent", "sizeMb": 1});
     check_spec::<Job>(json!({"volumes": [persistent]}), &["spec.volumes[0].type"]);
     for percent in [9, 96] {
-        check_spec::<Job>(json!({"runtime": {"diskPercent": percent}}), &["spec.runtime.diskPercent"]);
+        check_spec::<Job>(
+            json!({"runtime": {"diskPercent": percent}}),
+            &["spec.runtime.diskPercent"],
+        );
     }
-    check_spec::<Job>(json!({"runtime": {"diskPercent": 50, "generation": "mk2"}}), &["spec.runtime.diskPercent"]);
+    check_spec::<Job>(
+        json!({"runtime": {"diskPercent": 50, "generation": "mk2"}}),
+        &["spec.runtime.diskPercent"],
+    );
     let job: Job = made(json!({}));
     let runtime = job.spec.runtime.unwrap();
-    assert_eq!((runtime.disk_percent, runtime.max_retries, runtime.generation), (Some(50), Some(0), None));
+    assert_eq!(
+        (runtime.disk_percent, runtime.max_retries, runtime.generation),
+        (Some(50), Some(0), None)
+    );
     check_spec::<Job>(json!({"runtime": {"timeout": 0}}), &["spec.runtime.timeout"]);
     check_spec::<Job>(json!({"githubRunner": {"repositories": ["me/it"]}}), &[]);
-    check_spec::<Job>(json!({"githubRunner": {"repositories": ["me"]}}), &["spec.githubRunner.repositories[0]"]);
+    check_spec::<Job>(
+        json!({"githubRunner": {"repositories": ["me"]}}),
+        &["spec.githubRunner.repositories[0]"],
+    );
 }
 
 #[test]
 fn sandboxes_get_defaults_and_declare_any_port() {
     let sandbox: Sandbox = made(json!({"runtime": {"ttl": ""}, "triggers": null}));
     let runtime = sandbox.spec.runtime.unwrap();
-    assert_eq!((runtime.image.as_deref(), runtime.memory), (Some("blaxel/base-image:latest"), Some(4096)));
+    assert_eq!(
+        (runtime.image.as_deref(), runtime.memory),
+        (Some("blaxel/base-image:latest"), Some(4096))
+    );
     assert_eq!(runtime.ttl, None);
     for port in [80, 443, 8080] {
         check_spec::<Sandbox>(json!({"runtime": {"ports": [{"target": port}]}}), &[]);
     }
     check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "enabled"}}}), &[]);
-    check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "yes"}}}), &["spec.runtime.extraArgs.tun"]);
+    check_spec::<Sandbox>(
+        json!({"runtime": {"extraArgs": {"tun": "yes"}}}),
+        &["spec.runtime.extraArgs.tun"],
+    );
     check_spec::<Sandbox>(json!({"runtime": {"ttl": "soon"}}), &["spec.runtime.ttl"]);
     check_spec::<Sandbox>(json!({"runtime": {"expires": "soon"}}), &["spec.runtime.expires"]);
 }
 
 #[test]
 fn sandbox_lifecycles_are_lengths_or_dates() {
-    let policy =
-        |kind: &str, value: &str| json!({"lifecycle": {"expirationPolicies": [{"type": kind, "value": value}]}});
+    let policy = |kind: &str, value: &str| json!({"lifecycle": {"expirationPolicies": [{"type": kind, "value": value}]}});
     let field = ["spec.lifecycle.expirationPolicies[0].value"];
     check_spec::<Sandbox>(policy("ttl-idle", "30m"), &[]);
     check_spec::<Sandbox>(policy("ttl-max-age", "2026-04-16T09:30:00Z"), &field);
     check_spec::<Sandbox>(policy("date", "2026-04-16T09:30:00Z"), &[]);
     check_spec::<Sandbox>(policy("date", "30m"), &field);
-    check_spec::<Sandbox>(json!({"lifecycle": {"terminatedRetention": "x"}}), &["spec.lifecycle.terminatedRetention"]);
+    check_spec::<Sandbox>(
+        json!({"lifecycle": {"terminatedRetention": "x"}}),
+        &["spec.lifecycle.terminatedRetention"],
+    );
 }
 
 #[test]
@@ -269,9 +351,14 @@ fn sandbox_volumes_are_fixed_and_at_most_one_persists() {
     check_spec::<Sandbox>(json!({"volumes": [volume("a"), volume("b")]}), &["spec.volumes"]);
     let unsized_volume = json!({"name": "a", "mountPath": "/a", "type": "ephemeral"});
     check_spec::<Sandbox>(json!({"volumes": [unsized_volume]}), &["spec.volumes[0].sizeMb"]);
-    let at_root = json!({"volumes": [{"name": "a", "mountPath": "/"}], "runtime": {"storageMb": 5}});
+    let at_root =
+        json!({"volumes": [{"name": "a", "mountPath": "/"}], "runtime": {"storageMb": 5}});
     check_spec::<Sandbox>(at_root, &["spec.runtime.storageMb"]);
-    check_change::<Sandbox>(json!({"volumes": [volume("a")]}), json!({"volumes": []}), &["spec.volumes"]);
+    check_change::<Sandbox>(
+        json!({"volumes": [volume("a")]}),
+        json!({"volumes": []}),
+        &["spec.volumes"],
+    );
     check_change::<Sandbox>(json!({"volumes": [volume("a")]}), json!({}), &[]);
 }
 
@@ -280,22 +367,31 @@ fn a_proxy_is_turned_on_and_off_in_place() {
     let proxy = json!({"network": {"proxy": {}}});
     check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &[]);
     check_change::<Sandbox>(json!({}), proxy, &[]);
-    let routing =
-        |headers: Value| json!({"network": {"proxy": {"routing": [{"destinations": ["*"], "headers": headers}]}}});
+    let routing = |headers: Value| json!({"network": {"proxy": {"routing": [{"destinations": ["*"], "headers": headers}]}}});
     check_spec::<Sandbox>(routing(json!({"X-A": "{{SECRET:a}}"})), &[]);
-    check_spec::<Sandbox>(routing(json!({"X-A": "a\r\nb"})), &["spec.network.proxy.routing[0].headers.X-A"]);
+    check_spec::<Sandbox>(
+        routing(json!({"X-A": "a\r\nb"})),
+        &["spec.network.proxy.routing[0].headers.X-A"],
+    );
     check_spec::<Sandbox>(
         json!({"network": {"firewall": {"rulesets": ["odd"]}}}),
         &["spec.network.firewall.rulesets[0]"],
     );
-    check_spec::<Sandbox>(json!({"network": {"egress": {"mode": "dedicated"}}}), &["spec.network.egress.gateway"]);
+    check_spec::<Sandbox>(
+        json!({"network": {"egress": {"mode": "dedicated"}}}),
+        &["spec.network.egress.gateway"],
+    );
 }
 
 #[test]
 fn applications_take_what_the_command_line_puts_into_revisions() {
-    let application: Application = made(json!({"revisions": [{"image": "app/a:1", "envs": [{"name": "A"}]}]}));
+    let application: Application =
+        made(json!({"revisions": [{"image": "app/a:1", "envs": [{"name": "A"}]}]}));
     let spec = application.spec;
-    assert_eq!((spec.image.as_deref(), spec.memory, spec.port), (Some("app/a:1"), Some(2048), Some(8080)));
+    assert_eq!(
+        (spec.image.as_deref(), spec.memory, spec.port),
+        (Some("app/a:1"), Some(2048), Some(8080))
+    );
     assert_eq!((spec.envs.map(|envs| envs.len()), spec.revisions), (Some(1), None));
     check_spec::<Application>(json!({"urls": [{"domain": "A"}]}), &["spec.urls[0].domain"]);
     check_spec::<Application>(
@@ -331,10 +427,19 @@ fn drives_have_three_rules_at_most() {
 fn policies_hold_what_their_type_needs() {
     check_spec::<Policy>(json!({}), &["spec.type"]);
     check_spec::<Policy>(json!({"type": "location"}), &["spec.locations"]);
-    check_spec::<Policy>(json!({"type": "location", "locations": [{"type": "country", "name": "us"}]}), &[]);
-    check_spec::<Policy>(json!({"type": "flavor", "flavors": [{"type": "cpu"}]}), &["spec.flavors[0].name"]);
+    check_spec::<Policy>(
+        json!({"type": "location", "locations": [{"type": "country", "name": "us"}]}),
+        &[],
+    );
+    check_spec::<Policy>(
+        json!({"type": "flavor", "flavors": [{"type": "cpu"}]}),
+        &["spec.flavors[0].name"],
+    );
     check_spec::<Policy>(json!({"type": "maxToken"}), &["spec.maxTokens"]);
-    check_spec::<Policy>(json!({"type": "maxToken", "maxTokens": {"total": 5}}), &["spec.maxTokens.granularity"]);
+    check_spec::<Policy>(
+        json!({"type": "maxToken", "maxTokens": {"total": 5}}),
+        &["spec.maxTokens.granularity"],
+    );
     check_spec::<Policy>(
         json!({"type": "maxToken", "maxTokens": {"granularity": "day", "step": 0}}),
         &["spec.maxTokens.step"],
@@ -364,14 +469,23 @@ fn models_know_their_providers() {
 
 #[test]
 fn previews_have_a_port_and_legal_headers() {
-    check_spec::<Preview>(json!({"port": 443, "public": false, "expires": "2026-04-16T09:30:00Z"}), &[]);
+    check_spec::<Preview>(
+        json!({"port": 443, "public": false, "expires": "2026-04-16T09:30:00Z"}),
+        &[],
+    );
     check_spec::<Preview>(json!({}), &["spec.port"]);
     check_spec::<Preview>(json!({"port": 80}), &["spec.port"]);
     check_spec::<Preview>(json!({"port": 1, "prefixUrl": "a.b"}), &["spec.prefixUrl"]);
     check_spec::<Preview>(json!({"port": 1, "customDomain": "a"}), &["spec.customDomain"]);
     check_spec::<Preview>(json!({"port": 1, "ttl": "x"}), &["spec.ttl"]);
-    check_spec::<Preview>(json!({"port": 1, "requestHeaders": {"a b": "c"}}), &["spec.requestHeaders"]);
-    check_spec::<Preview>(json!({"port": 1, "responseHeaders": {"a": "b\nc"}}), &["spec.responseHeaders.a"]);
+    check_spec::<Preview>(
+        json!({"port": 1, "requestHeaders": {"a b": "c"}}),
+        &["spec.requestHeaders"],
+    );
+    check_spec::<Preview>(
+        json!({"port": 1, "responseHeaders": {"a": "b\nc"}}),
+        &["spec.responseHeaders.a"],
+    );
     check_spec::<PreviewToken>(json!({"expiresAt": "tomorrow"}), &["spec.expiresAt"]);
 }
 
@@ -388,7 +502,8 @@ fn domains_are_domain_names() {
 
 #[test]
 fn schedules_know_when_and_what() {
-    let of = |kind: &str, value: &str| json!({"type": kind, "value": value, "input": {"command": "ls"}});
+    let of =
+        |kind: &str, value: &str| json!({"type": kind, "value": value, "input": {"command": "ls"}});
     check::<Schedule>(of("cron", "* * * * *"), &[]);
     check::<Schedule>(of("cron", "* * * *"), &["value"]);
     check::<Schedule>(of("at", "2026-04-16T09:30:00Z"), &[]);
@@ -398,7 +513,10 @@ fn schedules_know_when_and_what() {
     let body = json!({"type": "cron", "value": "* * * * *", "maxExecutions": 101, "input": {"command": "ls"}});
     check::<Schedule>(body, &["maxExecutions"]);
     let slept: Schedule = read(&of("sleep", "1h"), None).unwrap();
-    assert_eq!((slept.kind, slept.value), (Some(schedule::ScheduleType::At), Some(NOW.plus_s(3600).to_string())));
+    assert_eq!(
+        (slept.kind, slept.value),
+        (Some(schedule::ScheduleType::At), Some(NOW.plus_s(3600).to_string()))
+    );
 }
 
 #[test]
@@ -412,7 +530,8 @@ fn gateways_and_addresses_need_region_and_family() {
 
 #[test]
 fn what_needs_a_machine_waits_for_it() {
-    let next = |agent: &Agent, old: Option<(&Agent, &types::parts::Lifecycle)>| agent.next_state(old, NOW);
+    let next =
+        |agent: &Agent, old: Option<(&Agent, &types::parts::Lifecycle)>| agent.next_state(old, NOW);
     let status = |state: &types::parts::Lifecycle| state.status().unwrap().name();
     let agent: Agent = made(json!({}));
     let state = next(&agent, None);

@@ -1,5 +1,9 @@
 //! Automation of the project, one verb each.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a command of the project's own")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it is a command of the project's own"
+)]
 
 mod policy;
 
@@ -37,7 +41,8 @@ fn root() -> std::path::PathBuf {
 fn openapi() -> Result<()> {
     let file = root().join("docs/openapi.json");
     let text = serde_json::to_string_pretty(&api::document())?;
-    std::fs::write(&file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+    std::fs::write(&file, text + "\n")
+        .with_context(|| format!("cannot write {}", file.display()))?;
     println!("docs/openapi.json is written");
     Ok(())
 }

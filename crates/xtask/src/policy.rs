@@ -1,8 +1,8 @@
 //! The policy for dependencies: licences, sources and banned crates, as `deny.toml` states them.
 //!
-//! All that `Cargo.lock` names is judged, also what only other platforms build, so it is fetched first; once it is there, no
-//! network is needed. Advisories need a list from outside; `tools/check-dependencies` asks cargo-deny for them where that
-//! can be had.
+//! All that `Cargo.lock` names is judged, also what only other platforms build, so it is fetched
+//! first; once it is there, no network is needed. Advisories need a list from outside;
+//! `tools/check-dependencies` asks cargo-deny for them where that can be had.
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{MetadataCommand, Package};
@@ -42,7 +42,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         .manifest_path(manifest)
         .other_options(["--locked".to_owned(), "--offline".to_owned()])
         .exec()?;
-    let problems: Vec<String> = metadata.packages.iter().flat_map(|package| faults(package, &policy)).collect();
+    let problems: Vec<String> =
+        metadata.packages.iter().flat_map(|package| faults(package, &policy)).collect();
     if !problems.is_empty() {
         bail!("the dependencies break deny.toml:\n  {}", problems.join("\n  "));
     }
@@ -50,12 +51,16 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings the sources of all platforms: a build fetches only those of its own, and `cargo metadata` reads all manifests.
+/// Brings the sources of all platforms: a build fetches only those of its own, and `cargo metadata`
+/// reads all manifests.
 fn fetch(manifest: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["fetch", "--locked", "--quiet", "--manifest-path"]).arg(manifest);
-    ensure!(command.status().context("cannot run cargo")?.success(), "the dependencies cannot be fetched");
+    ensure!(
+        command.status().context("cannot run cargo")?.success(),
+        "the dependencies cannot be fetched"
+    );
     Ok(())
 }
 
@@ -77,7 +82,9 @@ fn faults(package: &Package, policy: &Policy) -> Vec<String> {
 
 /// Whether some choice that the expression offers is made of allowed licences only.
 fn licensed(expression: &str, allowed: &[String]) -> bool {
-    let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else { return false };
+    let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else {
+        return false;
+    };
     expression.evaluate(|requirement| allowed.iter().any(|name| *name == requirement.to_string()))
 }
 

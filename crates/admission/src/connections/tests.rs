@@ -2,7 +2,11 @@ use super::*;
 use proptest::prelude::*;
 
 fn connections(strangers: u64, signed_in: u64) -> Connections<u8> {
-    Connections::new(Places { strangers, signed_in: Limits { total: signed_in, share: signed_in }, client: 100 })
+    Connections::new(Places {
+        strangers,
+        signed_in: Limits { total: signed_in, share: signed_in },
+        client: 100,
+    })
 }
 
 fn closes(connection: &Connection) -> bool {
@@ -57,11 +61,18 @@ fn with_more_than_a_share_one_goes_on_as_a_stranger() {
 
 #[test]
 fn a_client_with_too_many_is_refused_and_nobody_else() {
-    let all = Connections::new(Places { strangers: 10, signed_in: Limits { total: 10, share: 10 }, client: 2 });
+    let all = Connections::new(Places {
+        strangers: 10,
+        signed_in: Limits { total: 10, share: 10 },
+        client: 2,
+    });
     let _held = [all.admit(Some(&1)).unwrap(), all.admit(Some(&1)).unwrap()];
     assert!(matches!(all.admit(Some(&1)), Err(Refused::Share { limit: 2, .. })));
     all.admit(Some(&2)).unwrap();
-    assert!((0..5).map(|_| all.admit(None)).collect::<Vec<_>>().iter().all(Result::is_ok), "a proxy is not one client");
+    assert!(
+        (0..5).map(|_| all.admit(None)).collect::<Vec<_>>().iter().all(Result::is_ok),
+        "a proxy is not one client"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,9 @@
-//! What usage costs and what may be spent: price books, budgets, and the refusal of work beyond a hard limit.
+//! What usage costs and what may be spent: price books, budgets, and the refusal of work beyond a
+//! hard limit.
 //!
-//! Budgets are compared with the very numbers that the metrics interface answers ([`spent`]). A look at a budget decides
-//! ([`verdict`]) and then writes in one transaction what it decided, with the calls that tell of it; so whatever interrupts
-//! it, each threshold is told of once.
+//! Budgets are compared with the very numbers that the metrics interface answers ([`spent`]). A
+//! look at a budget decides ([`verdict`]) and then writes in one transaction what it decided, with
+//! the calls that tell of it; so whatever interrupts it, each threshold is told of once.
 
 mod notify;
 mod upkeep;
@@ -26,8 +27,8 @@ use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::Dimension;
 
-/// Compares budgets with what was spent and keeps the meter's sums up with time, until the end begins. Several servers on
-/// one database may do it at once.
+/// Compares budgets with what was spent and keeps the meter's sums up with time, until the end
+/// begins. Several servers on one database may do it at once.
 pub async fn run(app: App, ending: CancellationToken) {
     tokio::join!(watch::run(&app, &ending), upkeep::run(&app, &ending));
 }
@@ -38,7 +39,9 @@ pub(crate) fn account(person: &Person, id: &str) -> Result<AccountId, Error> {
     let within = person.0.memberships.iter().any(|membership| membership.account == account);
     match within || person.0.administers(&account) {
         true => Ok(account),
-        false => Err(Error::NotFound("there is no such account among yours; GET /accounts lists them".into())),
+        false => Err(Error::NotFound(
+            "there is no such account among yours; GET /accounts lists them".into(),
+        )),
     }
 }
 
@@ -54,7 +57,9 @@ pub(crate) fn administered(person: &Person, id: &str) -> Result<AccountId, Error
 /// Keeps the prices of the settings, if the installation has none yet.
 pub(crate) fn seed(tx: &mut Tx<'_>, settings: &Bill) -> Result<(), store::Error> {
     if prices::seed(tx, &settings.first_prices)? {
-        tracing::info!("the prices of the settings are in use; change them with PUT /accounts/{{accountId}}/prices");
+        tracing::info!(
+            "the prices of the settings are in use; change them with PUT /accounts/{{accountId}}/prices"
+        );
     }
     Ok(())
 }
@@ -80,8 +85,14 @@ fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Mo
     Ok((window, spent))
 }
 
-/// Refuses new work in a workspace whose money is spent. To be asked inside the transaction that makes the work.
-pub(crate) fn allow(tx: &mut Tx<'_>, account: &AccountId, workspace: &str, now: Timestamp) -> Result<(), Error> {
+/// Refuses new work in a workspace whose money is spent. To be asked inside the transaction that
+/// makes the work.
+pub(crate) fn allow(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    workspace: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     match budgets::exhausted(tx, account, workspace, now)? {
         None => Ok(()),
         Some(budget) => Err(Error::Spent { budget }),

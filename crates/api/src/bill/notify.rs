@@ -13,7 +13,8 @@ use types::wire::{BudgetAlert, BudgetCall};
 /// What deliveries of budgets are about, in their log.
 const KIND: &str = "budget";
 
-/// Has the webhook called, if the transaction comes to its end. Calls of an account take turns with those of workspaces.
+/// Has the webhook called, if the transaction comes to its end. Calls of an account take turns with
+/// those of workspaces.
 pub(super) fn notify(
     app: &App,
     tx: &mut Tx<'_>,
@@ -21,7 +22,11 @@ pub(super) fn notify(
     window: Window,
     crossing: &Crossing,
 ) -> Result<(), Error> {
-    tracing::info!(budget = budget.id.as_str(), threshold = crossing.threshold, "a threshold of a budget was reached");
+    tracing::info!(
+        budget = budget.id.as_str(),
+        threshold = crossing.threshold,
+        "a threshold of a budget was reached"
+    );
     let Some(webhook) = &budget.webhook else { return Ok(()) };
     let secret = app.store.keyring().read().open(&context(&budget.id), &webhook.secret)?;
     let call = BudgetCall {

@@ -1,11 +1,13 @@
-//! Keeping the meter's sums up with time, and telling how it does. No name of a tenant's goes into these numbers.
+//! Keeping the meter's sums up with time, and telling how it does. No name of a tenant's goes into
+//! these numbers.
 
 use crate::app::App;
 use meter::Taken;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Counts facts that were taken in, after the commit. What contradicts a known fact somebody must look into.
+/// Counts facts that were taken in, after the commit. What contradicts a known fact somebody must
+/// look into.
 pub fn count(taken: &Taken) {
     for (outcome, number) in [
         ("new", taken.new),
@@ -16,7 +18,10 @@ pub fn count(taken: &Taken) {
         metrics::counter!("holm_usage_facts_total", "outcome" => outcome).increment(number as u64);
     }
     for id in &taken.conflicts {
-        tracing::error!(id, "a fact of usage came again with another content; the first one stands");
+        tracing::error!(
+            id,
+            "a fact of usage came again with another content; the first one stands"
+        );
     }
     for id in &taken.refused {
         tracing::error!(
@@ -32,8 +37,11 @@ pub(super) async fn run(app: &App, ending: &CancellationToken) {
     let mut since_packed = Duration::ZERO;
     while ending.run_until_cancelled(tokio::time::sleep(settings.roll_every)).await.is_some() {
         match meter::roll(&app.store, app.world.now()).await {
-            Ok(_) => metrics::gauge!("holm_usage_rolled_at_seconds").set(app.world.now().seconds() as f64),
-            Err(error) => tracing::error!(%error, "usage could not be moved into its hours; it is tried again"),
+            Ok(_) => metrics::gauge!("holm_usage_rolled_at_seconds")
+                .set(app.world.now().seconds() as f64),
+            Err(error) => {
+                tracing::error!(%error, "usage could not be moved into its hours; it is tried again")
+            }
         }
         since_packed += settings.roll_every;
         if since_packed >= settings.pack_every {

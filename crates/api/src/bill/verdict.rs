@@ -30,11 +30,19 @@ pub(super) struct Verdict {
 
 pub(super) fn decide(standing: &Standing<'_>) -> Verdict {
     let Standing { amount, spent, told, .. } = *standing;
-    let reached = |threshold: i64| spent >= amount.percent(u32::try_from(threshold).unwrap_or(u32::MAX));
+    let reached =
+        |threshold: i64| spent >= amount.percent(u32::try_from(threshold).unwrap_or(u32::MAX));
     let is_told = |threshold: &i64| told.iter().any(|crossing| crossing.threshold == *threshold);
-    let void = |crossing: &&Crossing| crossing.amount != standing.amount_text && !reached(crossing.threshold);
+    let void = |crossing: &&Crossing| {
+        crossing.amount != standing.amount_text && !reached(crossing.threshold)
+    };
     Verdict {
-        reached: standing.thresholds.iter().copied().filter(|one| reached(*one) && !is_told(one)).collect(),
+        reached: standing
+            .thresholds
+            .iter()
+            .copied()
+            .filter(|one| reached(*one) && !is_told(one))
+            .collect(),
         void: told.iter().filter(void).map(|crossing| crossing.threshold).collect(),
         exhausted_until: (standing.hard_limit && spent >= amount).then_some(standing.period_end),
     }
@@ -66,7 +74,11 @@ mod tests {
             told,
         };
         let verdict = decide(&standing);
-        let found = (verdict.reached.as_slice(), verdict.void.as_slice(), verdict.exhausted_until.is_some());
+        let found = (
+            verdict.reached.as_slice(),
+            verdict.void.as_slice(),
+            verdict.exhausted_until.is_some(),
+        );
         assert_eq!(found, expect);
     }
 

@@ -23,7 +23,11 @@ pub(crate) struct Found {
 }
 
 pub(super) async fn run(app: &App, ending: &CancellationToken) {
-    while ending.run_until_cancelled(tokio::time::sleep(app.settings.bill.budget_every)).await.is_some() {
+    while ending
+        .run_until_cancelled(tokio::time::sleep(app.settings.bill.budget_every))
+        .await
+        .is_some()
+    {
         if let Err(error) = look_at_budgets(app).await {
             tracing::error!(%error, "budgets could not be looked at; they are looked at again");
         }
@@ -48,7 +52,10 @@ pub async fn look_at_budgets(app: &App) -> Result<(), Error> {
 }
 
 /// The budgets of a batch about which something is to be written, and where the next batch begins.
-fn look_at_some(tx: &mut Tx<'_>, after: Option<&BudgetId>) -> Result<(Vec<Budget>, Option<BudgetId>), Error> {
+fn look_at_some(
+    tx: &mut Tx<'_>,
+    after: Option<&BudgetId>,
+) -> Result<(Vec<Budget>, Option<BudgetId>), Error> {
     let now = tx.world().now();
     let batch = budgets::all(tx, after, BATCH)?;
     let last = batch.last().filter(|_| batch.len() as i64 == BATCH).map(|budget| budget.id.clone());
@@ -79,7 +86,8 @@ async fn act(app: &App, budget: Budget) {
     }
 }
 
-/// Looks at a budget, and writes what follows: whether new work is refused, and calls that tell of thresholds.
+/// Looks at a budget, and writes what follows: whether new work is refused, and calls that tell of
+/// thresholds.
 pub(crate) fn judge(app: &App, tx: &mut Tx<'_>, budget: &Budget) -> Result<Found, Error> {
     let now = tx.world().now();
     let mut found = look(tx, budget, now)?;
@@ -132,6 +140,8 @@ impl Found {
     /// Whether something is to be written.
     fn is_news(&self, budget: &Budget, now: Timestamp) -> bool {
         let refuses = budget.exhausted_until.filter(|until| *until > now);
-        !self.verdict.reached.is_empty() || !self.verdict.void.is_empty() || refuses != self.verdict.exhausted_until
+        !self.verdict.reached.is_empty()
+            || !self.verdict.void.is_empty()
+            || refuses != self.verdict.exhausted_until
     }
 }

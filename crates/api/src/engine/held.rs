@@ -17,7 +17,11 @@ pub(crate) struct Held<K: Kind> {
 
 fn typed<T: DeserializeOwned>(row: &Stored, text: &str) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| {
-        Error::Store(store::Error::Corrupt { table: "resources", id: row.id.to_string(), why: error.to_string() })
+        Error::Store(store::Error::Corrupt {
+            table: "resources",
+            id: row.id.to_string(),
+            why: error.to_string(),
+        })
     })
 }
 
@@ -27,16 +31,31 @@ impl<K: Managed> Held<K> {
         Ok(Self { row, wish, state })
     }
 
-    pub(crate) fn find(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Result<Option<Self>, Error> {
+    pub(crate) fn find(
+        desk: &Desk,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Option<Self>, Error> {
         desk.find(tx, K::NAME, parents, name)?.map(Self::read).transpose()
     }
 
-    pub(crate) fn get(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Result<Self, Error> {
+    pub(crate) fn get(
+        desk: &Desk,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Self, Error> {
         Self::find(desk, tx, parents, name)?.ok_or_else(|| absent::<K>(name))
     }
 
     /// As [`Held::get`], and nobody else changes it before this transaction ends.
-    pub(crate) fn lock(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Result<Self, Error> {
+    pub(crate) fn lock(
+        desk: &Desk,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Self, Error> {
         let row = resources::lock(tx, &desk.member.workspace, K::NAME, &parents.join("/"), name)?;
         Self::read(row.ok_or_else(|| absent::<K>(name))?)
     }

@@ -58,7 +58,9 @@ pub(crate) fn list<K: Managed>(
 ) -> Result<Listing<K>, Error> {
     require_parents::<K>(desk, tx, parents)?;
     match K::PAGING {
-        Paging::Pages(size) if version.has_pages() => page(desk, tx, parents, asked, size).map(Listing::Page),
+        Paging::Pages(size) if version.has_pages() => {
+            page(desk, tx, parents, asked, size).map(Listing::Page)
+        }
         Paging::Pages(size) => {
             // Wrong here too, though versions without pages do not use it.
             asked.size(size)?;
@@ -69,7 +71,11 @@ pub(crate) fn list<K: Managed>(
 }
 
 /// Every object of a kind, up to the limit of bare lists.
-pub(crate) fn list_all<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<Vec<K>, Error> {
+pub(crate) fn list_all<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<Vec<K>, Error> {
     require_parents::<K>(desk, tx, parents)?;
     bare(desk, tx, parents, &ListQuery::default())
 }
@@ -90,11 +96,19 @@ pub(crate) fn everywhere<K: Managed>(desk: &Desk, tx: &mut Tx<'_>) -> Result<Vec
         from_end: false,
     };
     let rows = resources::list(tx, &query)?;
-    rows.into_iter().map(|row| present(desk, tx, &Held::<K>::read(row)?, &Secrets::Masked)).collect()
+    rows.into_iter()
+        .map(|row| present(desk, tx, &Held::<K>::read(row)?, &Secrets::Masked))
+        .collect()
 }
 
-fn require_parents<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<(), Error> {
-    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else { return Ok(()) };
+fn require_parents<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<(), Error> {
+    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else {
+        return Ok(());
+    };
     match desk.find(tx, *kind, above, name)? {
         Some(_) => Ok(()),
         None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
@@ -126,7 +140,13 @@ impl Selection {
         })
     }
 
-    fn query<'q>(&'q self, desk: &'q Desk, kind: KindName, asked: &ListQuery, limit: i64) -> Query<'q> {
+    fn query<'q>(
+        &'q self,
+        desk: &'q Desk,
+        kind: KindName,
+        asked: &ListQuery,
+        limit: i64,
+    ) -> Query<'q> {
         Query {
             workspace: &desk.member.workspace,
             kind,
@@ -143,7 +163,12 @@ impl Selection {
     }
 }
 
-fn bare<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &ListQuery) -> Result<Vec<K>, Error> {
+fn bare<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+) -> Result<Vec<K>, Error> {
     let limit = desk.app.settings.bare_list_max;
     let selection = Selection::new::<K>(parents, asked)?;
     if selection.impossible {
@@ -152,7 +177,9 @@ fn bare<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], asked: &Li
     let rows = resources::list(tx, &selection.query(desk, K::NAME, asked, limit + 1))?;
     if rows.len() as i64 > limit {
         let version = ApiVersion::V2026_04_28;
-        let message = format!("there are more than {limit} objects: ask for pages with the version header `{version}`");
+        let message = format!(
+            "there are more than {limit} objects: ask for pages with the version header `{version}`"
+        );
         return Err(Error::Malformed(message));
     }
     rows.into_iter().map(|row| item(desk, tx, row)).collect()
@@ -180,7 +207,9 @@ fn page<K: Managed>(
     let mut query = selection.query(desk, K::NAME, asked, limit + 1);
     match (&asked.anchor, asked.cursor.as_deref().filter(|cursor| !cursor.is_empty())) {
         (Some(Anchor::End), _) => (query.from_end, query.limit) = (true, limit),
-        (None, Some(cursor)) => query.after = Some(position(&desk.app.cursors.open(&bound, cursor, now)?)?),
+        (None, Some(cursor)) => {
+            query.after = Some(position(&desk.app.cursors.open(&bound, cursor, now)?)?)
+        }
         (None, None) => {}
     }
     let mut rows = resources::list(tx, &query)?;

@@ -1,7 +1,9 @@
-//! What the API does for every kind of resource: make, read, replace, remove, list, and keep revisions.
+//! What the API does for every kind of resource: make, read, replace, remove, list, and keep
+//! revisions.
 //!
-//! A kind takes part by implementing [`Managed`]; a kind that needs nothing more than its [`Kind`] does so in one line.
-//! All functions here run inside one store transaction, so an object is never half made.
+//! A kind takes part by implementing [`Managed`]; a kind that needs nothing more than its [`Kind`]
+//! does so in one line. All functions here run inside one store transaction, so an object is never
+//! half made.
 
 mod held;
 mod list;
@@ -13,7 +15,9 @@ pub(crate) use held::Held;
 pub(crate) use list::{Listing, Page, everywhere, list, list_all};
 pub(crate) use revisions::{earlier, revisions};
 pub(crate) use secrets::{MASK, Secrets};
-pub(crate) use verbs::{change_state, create, create_as, get, opened, present, remove, replace, require_version};
+pub(crate) use verbs::{
+    change_state, create, create_as, get, opened, present, remove, replace, require_version,
+};
 
 use crate::app::App;
 use crate::error::Error;
@@ -45,7 +49,10 @@ impl Desk {
     /// Where an object runs that names a region, or none. Published clients write `auto` for any.
     pub(crate) fn region(&self, wished: Option<&str>) -> String {
         let named = wished.filter(|name| !matches!(*name, "" | "auto"));
-        named.map(str::to_owned).or_else(|| self.app.settings.regions.first()?.name.clone()).unwrap_or_default()
+        named
+            .map(str::to_owned)
+            .or_else(|| self.app.settings.regions.first()?.name.clone())
+            .unwrap_or_default()
     }
 
     /// Says in a wish where the object is, if it is in one place and the caller left that to us.
@@ -96,8 +103,14 @@ pub(crate) trait Managed: Kind {
         None
     }
 
-    /// The name of a new object's row: another than the object's for kinds of which several may have one name.
-    fn row_name(_desk: &Desk, _tx: &mut Tx<'_>, _parents: &[String], wish: &Self) -> Result<String, Error> {
+    /// The name of a new object's row: another than the object's for kinds of which several may
+    /// have one name.
+    fn row_name(
+        _desk: &Desk,
+        _tx: &mut Tx<'_>,
+        _parents: &[String],
+        wish: &Self,
+    ) -> Result<String, Error> {
         Ok(wish.name().to_owned())
     }
 
@@ -106,7 +119,8 @@ pub(crate) trait Managed: Kind {
         Ok(())
     }
 
-    /// Checks and takes what the store must say about a write: names that must be free, volumes to attach.
+    /// Checks and takes what the store must say about a write: names that must be free, volumes to
+    /// attach.
     fn settle(_desk: &Desk, _tx: &mut Tx<'_>, _draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         Ok(())
     }

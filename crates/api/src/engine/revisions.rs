@@ -43,7 +43,12 @@ pub(super) fn first<K: Kind>(desk: &Desk, wish: &mut K) -> Option<String> {
 }
 
 /// What a replacement means for the revisions.
-pub(super) fn decide<K: Kind>(tx: &mut Tx<'_>, id: &ResourceId, wish: &mut K, old: &K) -> Result<Deploy, Error> {
+pub(super) fn decide<K: Kind>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &mut K,
+    old: &K,
+) -> Result<Deploy, Error> {
     if !K::HAS_REVISIONS {
         return Ok(Deploy::Nothing);
     }
@@ -74,7 +79,8 @@ pub(super) fn apply<K: Managed>(
             Ok(Some(id))
         }
         Deploy::Back { to } => {
-            let revision = kept::find(tx, &held.row.id, &to)?.ok_or_else(|| unknown("active", &to))?;
+            let revision =
+                kept::find(tx, &held.row.id, &to)?.ok_or_else(|| unknown("active", &to))?;
             let asked = configuration(wish);
             *wish = restored(desk, &held.row.id, &revision)?;
             if let Some(configuration) = wish.revision_mut() {
@@ -103,13 +109,18 @@ fn require_canary<K: Kind>(tx: &mut Tx<'_>, id: &ResourceId, wish: &mut K) -> Re
 fn unknown(member: &str, id: &str) -> Error {
     let shown: String = id.chars().take(40).collect();
     let mut problems = types::Problems::default();
-    let message = format!("names the revision `{shown}`, which is not kept; list the revisions to see those that are");
+    let message = format!(
+        "names the revision `{shown}`, which is not kept; list the revisions to see those that are"
+    );
     problems.add(format!("spec.revision.{member}"), message);
     Error::Invalid(problems)
 }
 
 /// The kept revisions with their wishes, newest first, secrets masked.
-pub(crate) fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<(Revision, K)>, Error> {
+pub(crate) fn earlier<K: Managed>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+) -> Result<Vec<(Revision, K)>, Error> {
     let wish = |revision: Revision| {
         let mut wish: K = parse(&revision)?;
         wish.secrets(&mut |_, value| MASK.clone_into(value));
@@ -120,7 +131,11 @@ pub(crate) fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Ve
 
 fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
     serde_json::from_str(&revision.wish).map_err(|error| {
-        Error::Store(store::Error::Corrupt { table: "revisions", id: revision.id.clone(), why: error.to_string() })
+        Error::Store(store::Error::Corrupt {
+            table: "revisions",
+            id: revision.id.clone(),
+            why: error.to_string(),
+        })
     })
 }
 
@@ -132,7 +147,12 @@ fn restored<K: Managed>(desk: &Desk, id: &ResourceId, revision: &Revision) -> Re
 }
 
 /// Keeps what was just written as a revision, and forgets the oldest.
-pub(super) fn keep<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, id: &str) -> Result<(), Error> {
+pub(super) fn keep<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    id: &str,
+) -> Result<(), Error> {
     let serving = configuration(&mut held.wish.clone());
     let active = serving.active.as_deref() == Some(id);
     let revision = Revision {
@@ -151,7 +171,11 @@ pub(super) fn keep<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, id:
 }
 
 /// The revisions of an object, newest first.
-pub(crate) fn revisions<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, name: &str) -> Result<Vec<RevisionMetadata>, Error> {
+pub(crate) fn revisions<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    name: &str,
+) -> Result<Vec<RevisionMetadata>, Error> {
     let mut held = Held::<K>::get(desk, tx, &[], name)?;
     let configuration = configuration(&mut held.wish);
     let kept = kept::list(tx, &held.row.id, LISTED_MAX)?;
@@ -173,7 +197,12 @@ pub(crate) fn revisions<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, name: &str) ->
             previous_active: Some(before.as_deref() == Some(revision.id.as_str())),
             traffic_percent: Some(traffic),
             status: Some(
-                if active || canary { status.map_or("", |status| status.name()) } else { "DEACTIVATED" }.to_owned(),
+                if active || canary {
+                    status.map_or("", |status| status.name())
+                } else {
+                    "DEACTIVATED"
+                }
+                .to_owned(),
             ),
             created_at: Some(revision.created_at),
             created_by: Some(revision.created_by),
@@ -185,6 +214,8 @@ pub(crate) fn revisions<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, name: &str) ->
 
 /// The revision that served before the active one: activated last among the others.
 fn previous(kept: &[Revision], active: Option<&str>) -> Option<String> {
-    let others = kept.iter().filter(|revision| active != Some(revision.id.as_str()) && revision.activated_at.is_some());
+    let others = kept
+        .iter()
+        .filter(|revision| active != Some(revision.id.as_str()) && revision.activated_at.is_some());
     others.max_by_key(|revision| revision.activated_at).map(|revision| revision.id.clone())
 }

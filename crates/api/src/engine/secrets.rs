@@ -1,4 +1,5 @@
-//! Secret values on their way: sealed in the store, masked in answers, and kept when a mask comes back.
+//! Secret values on their way: sealed in the store, masked in answers, and kept when a mask comes
+//! back.
 
 use crate::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,8 @@ pub(crate) enum Secrets {
     Masked,
     /// Only those that the server has just made, by name: they are shown this once.
     JustMade(Vec<String>),
-    /// The same for an object that was just made. What later answers leave out is in this one as it was sent.
+    /// The same for an object that was just made. What later answers leave out is in this one as it
+    /// was sent.
     Created(Vec<String>),
     Shown,
 }
@@ -30,7 +32,12 @@ impl Secrets {
     }
 
     /// Masks the secrets of an object that holds them sealed; opens those that are shown.
-    pub(crate) fn apply<K: Kind>(&self, object: &mut K, keyring: &Keyring, context: &str) -> Result<(), Error> {
+    pub(crate) fn apply<K: Kind>(
+        &self,
+        object: &mut K,
+        keyring: &Keyring,
+        context: &str,
+    ) -> Result<(), Error> {
         let mut write_only = BTreeSet::new();
         match self {
             Self::Created(_) => write_only = names_of_write_only(object),
@@ -65,19 +72,29 @@ pub(super) fn values<K: Kind>(object: &K) -> BTreeMap<String, String> {
 }
 
 /// Puts the stored value where the caller sent back the mask.
-pub(super) fn keep_masked<K: Kind>(wish: &mut K, old: &BTreeMap<String, String>, problems: &mut Problems) {
+pub(super) fn keep_masked<K: Kind>(
+    wish: &mut K,
+    old: &BTreeMap<String, String>,
+    problems: &mut Problems,
+) {
     wish.secrets(&mut |name, value| {
         if value == MASK {
             match old.get(name) {
                 Some(stored) => value.clone_from(stored),
-                None => problems.add(name, "is masked, but no value is stored: send the value itself"),
+                None => {
+                    problems.add(name, "is masked, but no value is stored: send the value itself")
+                }
             }
         }
     });
 }
 
 /// Seals every secret; says with which key, if there was one.
-pub(super) fn seal<K: Kind>(object: &mut K, keyring: &Keyring, context: &str) -> Result<Option<String>, Error> {
+pub(super) fn seal<K: Kind>(
+    object: &mut K,
+    keyring: &Keyring,
+    context: &str,
+) -> Result<Option<String>, Error> {
     let (mut result, mut any) = (Ok(()), false);
     object.secrets(&mut |_, value| {
         any = true;

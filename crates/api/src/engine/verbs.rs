@@ -29,7 +29,12 @@ impl<K: Serialize> From<Shown<K>> for Reply<K> {
 }
 
 /// The wire form of a stored object.
-pub(crate) fn present<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, held: &Held<K>, secrets: &Secrets) -> Result<K, Error> {
+pub(crate) fn present<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    secrets: &Secrets,
+) -> Result<K, Error> {
     let mut shown = held.wish.clone();
     let secrets = if K::SHOWS_SECRETS { &Secrets::Shown } else { secrets };
     secrets.apply(&mut shown, &desk.app.store.keyring().read(), &context(&held.row.id))?;
@@ -64,7 +69,12 @@ pub(crate) fn get<K: Managed>(
 }
 
 /// Makes an object, or says that the name is taken.
-pub(crate) fn create<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], wish: K) -> Result<K, Error> {
+pub(crate) fn create<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    wish: K,
+) -> Result<K, Error> {
     create_as(desk, tx, parents, wish, ResourceId::new(desk.world()), |_| {})
 }
 
@@ -92,7 +102,11 @@ pub(crate) fn create_as<K: Managed>(
     }
     require_quota::<K>(desk, tx)?;
     let mut state = wish.next_state(None, desk.world().now());
-    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents })?;
+    K::settle(
+        desk,
+        tx,
+        &mut Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents },
+    )?;
     K::follow(desk, tx, &wish)?;
     done(&mut state);
     let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
@@ -134,7 +148,8 @@ fn new_row(desk: &Desk, id: ResourceId, kind: KindName, parents: &[String], name
     }
 }
 
-/// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent members cleared.
+/// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent
+/// members cleared.
 pub(crate) fn replace<K: Managed>(
     desk: &Desk,
     tx: &mut Tx<'_>,
@@ -164,10 +179,17 @@ pub(crate) fn replace<K: Managed>(
     let now = desk.world().now();
     let mut state = wish.next_state(Some((&old, &held.state)), now);
     let id = &held.row.id;
-    K::settle(desk, tx, &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents })?;
+    K::settle(
+        desk,
+        tx,
+        &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents },
+    )?;
     let kept = revisions::apply(desk, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
-        return Ok(Shown { object: present(desk, tx, &held, &Secrets::Masked)?, version: held.row.version });
+        return Ok(Shown {
+            object: present(desk, tx, &held, &Secrets::Masked)?,
+            version: held.row.version,
+        });
     }
     K::follow(desk, tx, &wish)?;
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
@@ -193,7 +215,11 @@ pub(crate) fn require_version<K: Managed>(
 ) -> Result<(), Error> {
     let Some(seen) = seen else { return Ok(()) };
     let held = Held::<K>::lock(desk, tx, parents, name)?;
-    if held.row.version == seen { Ok(()) } else { Err(Error::Changed { kind: K::NAME, version: held.row.version }) }
+    if held.row.version == seen {
+        Ok(())
+    } else {
+        Err(Error::Changed { kind: K::NAME, version: held.row.version })
+    }
 }
 
 /// Changes only what the server knows of an object.
@@ -213,7 +239,12 @@ pub(crate) fn change_state<K: Managed>(
 }
 
 /// Removes an object with everything below it, and answers what it was.
-pub(crate) fn remove<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Result<K, Error> {
+pub(crate) fn remove<K: Managed>(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+) -> Result<K, Error> {
     let held = Held::<K>::lock(desk, tx, parents, name)?;
     K::release(desk, tx, &held)?;
     let last = present(desk, tx, &held, &Secrets::Masked)?;
@@ -223,7 +254,8 @@ pub(crate) fn remove<K: Managed>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String
 
 /// Fills the columns of the row from the typed parts, with secrets sealed.
 fn write_row<K: Managed>(desk: &Desk, held: &mut Held<K>) -> Result<(), Error> {
-    held.row.seal_key = secrets::seal(&mut held.wish, &desk.app.store.keyring().read(), &context(&held.row.id))?;
+    held.row.seal_key =
+        secrets::seal(&mut held.wish, &desk.app.store.keyring().read(), &context(&held.row.id))?;
     held.row.wish = text(&held.wish);
     held.row.state = text(&held.state);
     held.row.status = K::status(&held.state);
@@ -257,7 +289,9 @@ fn made_by_server<K: Kind>(
     stored: &std::collections::BTreeMap<String, String>,
 ) -> Vec<String> {
     let now = secrets::values(wish);
-    let fresh = |(name, value): &(String, String)| sent.get(name) != Some(value) && stored.get(name) != Some(value);
+    let fresh = |(name, value): &(String, String)| {
+        sent.get(name) != Some(value) && stored.get(name) != Some(value)
+    };
     now.into_iter().filter(fresh).map(|(name, _)| name).collect()
 }
 
@@ -267,7 +301,9 @@ fn exists<K: Kind>(wish: &K) -> Error {
 
 /// The object around a new one must be there.
 fn require_parent<K: Kind>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> Result<(), Error> {
-    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else { return Ok(()) };
+    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else {
+        return Ok(());
+    };
     match resources::lock(tx, &desk.member.workspace, *kind, &above.join("/"), name)? {
         Some(_) => Ok(()),
         None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
@@ -275,13 +311,22 @@ fn require_parent<K: Kind>(desk: &Desk, tx: &mut Tx<'_>, parents: &[String]) -> 
 }
 
 /// What an object newly names must exist. What it named before may have been deleted since.
-fn require_references(desk: &Desk, tx: &mut Tx<'_>, wanted: &[Reference], before: &[Reference]) -> Result<(), Error> {
+fn require_references(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    wanted: &[Reference],
+    before: &[Reference],
+) -> Result<(), Error> {
     let mut problems = Problems::default();
     for reference in wanted {
-        let known = before.iter().any(|old| old.kind == reference.kind && old.name == reference.name);
+        let known =
+            before.iter().any(|old| old.kind == reference.kind && old.name == reference.name);
         if !known && !refers(desk, tx, reference)? {
             let shown: String = reference.name.chars().take(80).collect();
-            problems.add(&reference.field, format!("names the {} `{shown}`, which does not exist", reference.kind));
+            problems.add(
+                &reference.field,
+                format!("names the {} `{shown}`, which does not exist", reference.kind),
+            );
         }
     }
     Ok(problems.into_result()?)

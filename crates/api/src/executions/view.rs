@@ -8,14 +8,19 @@ use store::Tx;
 use store::executions::tasks::{self, State, Task};
 use store::executions::{Execution, Phase};
 use types::wire::{
-    Free, JobExecution, JobExecutionMetadata, JobExecutionSpec, JobExecutionStats, JobExecutionTask,
-    JobExecutionTaskCondition, JobExecutionTaskMetadata, JobExecutionTaskSpec, JobExecutionTaskStatus,
+    Free, JobExecution, JobExecutionMetadata, JobExecutionSpec, JobExecutionStats,
+    JobExecutionTask, JobExecutionTaskCondition, JobExecutionTaskMetadata, JobExecutionTaskSpec,
+    JobExecutionTaskStatus,
 };
 
 const MASKED: &str = "***";
 
 /// An execution, without its tasks.
-pub(crate) fn execution(desk: &Desk, tx: &mut Tx<'_>, execution: &Execution) -> Result<JobExecution, Error> {
+pub(crate) fn execution(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    execution: &Execution,
+) -> Result<JobExecution, Error> {
     let keyring = desk.app.store.keyring();
     let plan = jobs::plan(tx, &keyring.read(), &execution.id)?.unwrap_or_default();
     let metadata = JobExecutionMetadata {
@@ -33,7 +38,11 @@ pub(crate) fn execution(desk: &Desk, tx: &mut Tx<'_>, execution: &Execution) -> 
 }
 
 fn spec(execution: &Execution, plan: &Plan) -> JobExecutionSpec {
-    let masked: Free = plan.env_override.iter().map(|name| (name.clone(), Value::from(MASKED))).collect::<Map<_, _>>();
+    let masked: Free = plan
+        .env_override
+        .iter()
+        .map(|name| (name.clone(), Value::from(MASKED)))
+        .collect::<Map<_, _>>();
     JobExecutionSpec {
         env_override: Some(masked).filter(|masked| !masked.is_empty()),
         memory_override: plan.memory_override,
@@ -78,7 +87,11 @@ pub(crate) fn tasks(
     Ok(indices.map(view).collect())
 }
 
-fn never_claimed(execution: &Execution, index: i64, spec: &JobExecutionTaskSpec) -> JobExecutionTask {
+fn never_claimed(
+    execution: &Execution,
+    index: i64,
+    spec: &JobExecutionTaskSpec,
+) -> JobExecutionTask {
     let status = match execution.phase {
         Phase::Cancelling | Phase::Cancelled => JobExecutionTaskStatus::Cancelled,
         _ => JobExecutionTaskStatus::Pending,
@@ -88,7 +101,12 @@ fn never_claimed(execution: &Execution, index: i64, spec: &JobExecutionTaskSpec)
         name: Some(index.to_string()),
         ..JobExecutionTaskMetadata::default()
     };
-    JobExecutionTask { conditions: None, metadata: Some(metadata), spec: Some(spec.clone()), status: Some(status) }
+    JobExecutionTask {
+        conditions: None,
+        metadata: Some(metadata),
+        spec: Some(spec.clone()),
+        status: Some(status),
+    }
 }
 
 fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> JobExecutionTask {
@@ -109,7 +127,12 @@ fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> J
         State::Cancelled => JobExecutionTaskStatus::Cancelled,
     };
     let conditions = Some(conditions(task)).filter(|conditions| !conditions.is_empty());
-    JobExecutionTask { conditions, metadata: Some(metadata), spec: Some(spec.clone()), status: Some(status) }
+    JobExecutionTask {
+        conditions,
+        metadata: Some(metadata),
+        spec: Some(spec.clone()),
+        status: Some(status),
+    }
 }
 
 /// How the tries of a task ended: what came of the task, and why a try did not succeed.
@@ -163,7 +186,9 @@ fn message(task: &Task, failure: Option<&Failure>) -> String {
         Some(Failure::Lost(why)) => format!("was lost: {why}"),
     };
     match task.state {
-        State::Waiting(until) => format!("attempt {attempt} {tries}; the next one begins at {until}"),
+        State::Waiting(until) => {
+            format!("attempt {attempt} {tries}; the next one begins at {until}")
+        }
         State::Running => format!("attempt {} {tries}; attempt {attempt} runs", attempt - 1),
         _ => format!("attempt {attempt} {tries}"),
     }

@@ -1,5 +1,5 @@
-//! Gives names at the edge to what was made by releases that did not note them. Where several wanted the same, which those
-//! releases allowed, the first keeps it.
+//! Gives names at the edge to what was made by releases that did not note them. Where several
+//! wanted the same, which those releases allowed, the first keeps it.
 
 use super::rows;
 use crate::addresses;

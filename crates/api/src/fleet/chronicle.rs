@@ -1,7 +1,7 @@
 //! Facts of the machine, written into the rows that they are about, and counted as usage.
 //!
-//! A fact is let go of after the rows are committed, so a kill in between delivers it again. Writing it twice says
-//! nothing else.
+//! A fact is let go of after the rows are committed, so a kill in between delivers it again.
+//! Writing it twice says nothing else.
 
 use super::machine::{Fact, Happened, Machine};
 use super::{launch, rows, settle};
@@ -22,7 +22,8 @@ use types::parts::Status;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Facts that come within so long share a transaction: tasks make hundreds in a second.
 const GATHERING: Duration = Duration::from_millis(20);
-/// So long at most is what ran before a loss of the whole machine not billed, and so late is what runs now.
+/// So long at most is what ran before a loss of the whole machine not billed, and so late is what
+/// runs now.
 const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(app: App) {
@@ -44,11 +45,13 @@ async fn later(error: &Error) {
     tokio::time::sleep(RETRY_AFTER).await;
 }
 
-/// Says again and again that the machine is up, as long as that is so. Without it nothing that runs there is billed on.
+/// Says again and again that the machine is up, as long as that is so. Without it nothing that runs
+/// there is billed on.
 async fn prove(app: &App, machine: &dyn Machine) {
     loop {
         let (name, at, stamp) = (machine.name().to_owned(), app.world.now(), machine.stamp());
-        let stamp = stamp.map(|stamp| meter::Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms });
+        let stamp = stamp
+            .map(|stamp| meter::Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms });
         if let Err(error) = app.store.write(move |tx| meter::alive(tx, &name, at, stamp)).await {
             tracing::error!(%error, "that this machine is up could not be written down; usage waits for it");
         }
@@ -103,7 +106,10 @@ fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
 
 /// What one fact changes in the state.
 fn note(state: &mut State, fact: &Fact) {
-    let serves = matches!(state.lifecycle.status(), Some(Status::Deployed | Status::Deploying | Status::Deactivated));
+    let serves = matches!(
+        state.lifecycle.status(),
+        Some(Status::Deployed | Status::Deploying | Status::Deactivated)
+    );
     match &fact.happened {
         Happened::Slept if serves => {
             state.activity = Some(Activity::Standby);
@@ -113,7 +119,8 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        // What ended while nobody looked is not there any more, and is started anew by whoever compares.
+        // What ended while nobody looked is not there any more, and is started anew by whoever
+        // compares.
         Happened::Ended { how, out_of_memory, seen: true } if serves => {
             let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
             settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);

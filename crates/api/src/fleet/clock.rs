@@ -1,4 +1,5 @@
-//! What time does by itself: sandboxes and previews expire, records of ended sandboxes go, schedules and cron triggers fire.
+//! What time does by itself: sandboxes and previews expire, records of ended sandboxes go,
+//! schedules and cron triggers fire.
 
 use super::{cron, rows, schedules};
 use crate::app::App;
@@ -57,7 +58,9 @@ impl Alarm {
                 let kind = times.rows.remove(&id).map_or(KindName::Sandbox, |(_, kind)| kind);
                 Ok((id, kind))
             }
-            Some((due, _)) => Err(Duration::from_millis(u64::try_from(due.since(now)).unwrap_or(0)).min(NAP_MAX)),
+            Some((due, _)) => {
+                Err(Duration::from_millis(u64::try_from(due.since(now)).unwrap_or(0)).min(NAP_MAX))
+            }
             None => Err(NAP_MAX),
         }
     }
@@ -91,7 +94,9 @@ pub(super) fn due(app: &App, tx: &mut Tx<'_>, row: &Stored) -> Result<Option<Tim
         KindName::Sandbox => {
             let held = Held::<Sandbox>::read(row.clone())?;
             match held.row.status {
-                Some(Status::Terminated) => ended_at(&held).map(|end| end.plus_s(held.wish.retention_s())),
+                Some(Status::Terminated) => {
+                    ended_at(&held).map(|end| end.plus_s(held.wish.retention_s()))
+                }
                 _ => held.wish.expires_at(row.created_at, held.state.last_used_at),
             }
         }
@@ -113,7 +118,8 @@ async fn act(app: &App, id: &ResourceId, kind: KindName) -> Result<(), Error> {
     }
 }
 
-/// Ends or removes what is due. The row decides, because it may have changed since the alarm was set.
+/// Ends or removes what is due. The row decides, because it may have changed since the alarm was
+/// set.
 async fn expire(app: &App, id: ResourceId) -> Result<(), Error> {
     let of = app.clone();
     let work = move |tx: &mut Tx<'_>| {
@@ -138,7 +144,10 @@ fn expire_sandbox(app: &App, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
     let Some((desk, _)) = rows::desk(app, tx, &held.row.workspace)? else { return Ok(()) };
     Sandbox::release(&desk, tx, &held)?;
     for kind in [KindName::Preview, KindName::Schedule] {
-        let query = Query { limit: CHILDREN_MAX, ..Query::new(&held.row.workspace, kind, Some(&held.row.name)) };
+        let query = Query {
+            limit: CHILDREN_MAX,
+            ..Query::new(&held.row.workspace, kind, Some(&held.row.name))
+        };
         for child in resources::list(tx, &query)? {
             resources::delete(tx, &child, desk.actor())?;
         }

@@ -1,7 +1,7 @@
 //! Making a sandbox while somebody waits: its instance is started while its row is written.
 //!
-//! Killed in between, there is an instance without a row, which the next start removes, or a row without an instance,
-//! which the next start launches. Nobody was told of either.
+//! Killed in between, there is an instance without a row, which the next start removes, or a row
+//! without an instance, which the next start launches. Nobody was told of either.
 
 use super::images::{self, Usable};
 use super::machine::{Launch, Machine};
@@ -31,19 +31,25 @@ use types::{Kind, Problems};
 const FIRST: u32 = 1;
 
 /// Makes a sandbox, or answers the one that there is when `reuse` allows it.
-pub(crate) async fn create<Q>(call: Call<Member, Q, Wish<Sandbox>>, reuse: bool) -> Result<Reply<Sandbox>, Error>
+pub(crate) async fn create<Q>(
+    call: Call<Member, Q, Wish<Sandbox>>,
+    reuse: bool,
+) -> Result<Reply<Sandbox>, Error>
 where
     Q: Send + Sync + 'static,
 {
     match at_once(&call).await? {
-        // A task of its own: a caller that goes away must not leave an instance half made, or one that nobody knows.
+        // A task of its own: a caller that goes away must not leave an instance half made, or one
+        // that nobody knows.
         Some(ready) => {
-            let whole = tokio::spawn(async move { started(&call, reuse, ready).await }.in_current_span());
+            let whole =
+                tokio::spawn(async move { started(&call, reuse, ready).await }.in_current_span());
             whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
         }
         None => {
             let (desk, wish) = (call.desk(), call.body.0.clone());
-            call.once(move |tx| row(&desk, tx, &wish, reuse, None).map(|(sandbox, _)| sandbox)).await
+            call.once(move |tx| row(&desk, tx, &wish, reuse, None).map(|(sandbox, _)| sandbox))
+                .await
         }
     }
 }
@@ -55,7 +61,8 @@ struct Ready {
     id: ResourceId,
 }
 
-/// What to start now; `None` when the name is taken, the image has to be fetched first, or nothing is to run.
+/// What to start now; `None` when the name is taken, the image has to be fetched first, or nothing
+/// is to run.
 async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Ready>, Error> {
     let Some(machine) = call.app.fleet.machine().cloned() else { return Ok(None) };
     let desk = call.desk();
@@ -70,12 +77,17 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
     let free = move |tx: &mut Tx<'_>| {
-        let Usable::Now(granted) = images::usable(tx, &*on, &desk.member.workspace, &image)? else { return Ok(None) };
-        let taken = desk.find(tx, Sandbox::NAME, &[], &name)?.is_some_and(|row| row.status != Some(Status::Terminated));
+        let Usable::Now(granted) = images::usable(tx, &*on, &desk.member.workspace, &image)? else {
+            return Ok(None);
+        };
+        let taken = desk
+            .find(tx, Sandbox::NAME, &[], &name)?
+            .is_some_and(|row| row.status != Some(Status::Terminated));
         let workspace = workspaces::find(tx, &desk.member.workspace)?.filter(|_| !taken);
         Ok::<_, Error>(workspace.map(|workspace| (workspace, granted)))
     };
-    let Some((workspace, granted)) = call.app.store.read(free).await?.filter(|_| wish.enabled()) else {
+    let Some((workspace, granted)) = call.app.store.read(free).await?.filter(|_| wish.enabled())
+    else {
         return Ok(None);
     };
     let id = ResourceId::new(&call.app.world);
@@ -83,8 +95,13 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
     Ok(Some(Ready { machine, launch, id }))
 }
 
-/// Starts the instance and writes the row at the same time, and takes back the one if the other fails.
-async fn started<Q>(call: &Call<Member, Q, Wish<Sandbox>>, reuse: bool, ready: Ready) -> Result<Reply<Sandbox>, Error> {
+/// Starts the instance and writes the row at the same time, and takes back the one if the other
+/// fails.
+async fn started<Q>(
+    call: &Call<Member, Q, Wish<Sandbox>>,
+    reuse: bool,
+    ready: Ready,
+) -> Result<Reply<Sandbox>, Error> {
     let Ready { machine, launch, id } = ready;
     let _turn = call.app.fleet.0.turns.take(&id).await;
     let _birth = call.app.fleet.0.births.begin(&id);
@@ -120,7 +137,8 @@ struct New {
     label: Option<String>,
 }
 
-/// The row of a new sandbox, or of the one that there is. With `birth`, its instance is being started on that machine.
+/// The row of a new sandbox, or of the one that there is. With `birth`, its instance is being
+/// started on that machine.
 fn row(
     desk: &Desk,
     tx: &mut Tx<'_>,
@@ -130,7 +148,8 @@ fn row(
 ) -> Result<(Sandbox, Option<New>), Error> {
     match Held::<Sandbox>::find(desk, tx, &[], wish.name())? {
         Some(held) if reuse && lives(&held) => {
-            return engine::present(desk, tx, &held, &Secrets::Masked).map(|sandbox| (sandbox, None));
+            return engine::present(desk, tx, &held, &Secrets::Masked)
+                .map(|sandbox| (sandbox, None));
         }
         Some(held) if gone(&held) || reuse => {
             engine::remove::<Sandbox>(desk, tx, &[], wish.name())?;
@@ -145,7 +164,14 @@ fn row(
             let (now, generation) = (desk.world().now(), settle::generation(wish));
             let done = |state: &mut _| settle::deployed(state, machine, generation, now);
             let instance = launch::instance(&id, FIRST);
-            usage::own_instance(desk, tx, &instance, Dimension::SandboxRuntime, (wish.name(), &id), machine)?;
+            usage::own_instance(
+                desk,
+                tx,
+                &instance,
+                Dimension::SandboxRuntime,
+                (wish.name(), &id),
+                machine,
+            )?;
             engine::create_as(desk, tx, &[], wish.clone(), id.clone(), done)
         }
     };
@@ -156,7 +182,10 @@ fn row(
 
 /// Whether a caller that asked for "this one or a new one" gets this one.
 fn lives(held: &Held<Sandbox>) -> bool {
-    !matches!(held.row.status, Some(Status::Failed | Status::Terminated | Status::Deleting | Status::Deactivating))
+    !matches!(
+        held.row.status,
+        Some(Status::Failed | Status::Terminated | Status::Deleting | Status::Deactivating)
+    )
 }
 
 /// A terminated sandbox is only a record; its name is free.

@@ -1,7 +1,9 @@
 //! Runs the attempts of the queue as instances of this machine.
 
 use super::images;
-use super::machine::{How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd};
+use super::machine::{
+    How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd,
+};
 use jobs::logs::{Logs, Tape};
 use jobs::{Assignment, AttemptId, Crew, Failure, Order, Outcome, Running};
 use parking_lot::Mutex;
@@ -66,7 +68,8 @@ impl Instances {
         self.machine.launch(launch).await
     }
 
-    /// Waits for the end of the work. It ends itself in time; one whose program is too busy for that is given up.
+    /// Waits for the end of the work. It ends itself in time; one whose program is too busy for
+    /// that is given up.
     async fn attend(
         &self,
         instance: &str,
@@ -78,7 +81,8 @@ impl Instances {
         let ended = self.machine.attend(instance, from, pieces);
         let Some(seconds) = attempt.order.plan.timeout_s else { return ended.await };
         let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
-        let given_up = |_| Ok(WorkEnd { how: How::TimedOut, started_at: begun, ended_at: self.world.now() });
+        let given_up =
+            |_| Ok(WorkEnd { how: How::TimedOut, started_at: begun, ended_at: self.world.now() });
         tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
     }
 
@@ -99,7 +103,8 @@ impl Instances {
         loop {
             match self.logs.resume(source.clone()).await {
                 Ok(tape) => return tape,
-                // Without it lines would be kept twice or not at all. The output waits in the instance.
+                // Without it lines would be kept twice or not at all. The output waits in the
+                // instance.
                 Err(error) => {
                     tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is tried again");
                     tokio::time::sleep(RETRY_AFTER).await;
@@ -132,7 +137,8 @@ impl Crew<Assignment> for Instances {
 
     fn present(&self) -> Vec<AttemptId> {
         let instances = self.machine.instances();
-        let attempts: Vec<AttemptId> = instances.iter().filter_map(|seen| seen.instance.parse().ok()).collect();
+        let attempts: Vec<AttemptId> =
+            instances.iter().filter_map(|seen| seen.instance.parse().ok()).collect();
         self.found.lock().extend(attempts.iter().cloned());
         attempts
     }
@@ -143,8 +149,11 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
     let mut environment = plan.environment.0.clone();
     environment.push((crate::executions::TASK_INDEX.to_owned(), id.task.to_string()));
     let timeout = plan.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
-    let scratch =
-        |one: &jobs::Scratch| Scratch { path: one.path.clone(), size_mb: one.size_mb, read_only: one.read_only };
+    let scratch = |one: &jobs::Scratch| Scratch {
+        path: one.path.clone(),
+        size_mb: one.size_mb,
+        read_only: one.read_only,
+    };
     Launch {
         instance: instance.to_owned(),
         workspace: execution.workspace.to_string(),
@@ -180,9 +189,10 @@ fn not_launched(fault: LaunchFault) -> Failure {
     match fault {
         // Another try would find as little.
         LaunchFault::Image(unknown) => Failure::NotStarted(unknown.to_string()),
-        LaunchFault::Pull(_) | LaunchFault::Full(_) | LaunchFault::OverShare(_) | LaunchFault::Broken(_) => {
-            Failure::Lost(fault.to_string())
-        }
+        LaunchFault::Pull(_)
+        | LaunchFault::Full(_)
+        | LaunchFault::OverShare(_)
+        | LaunchFault::Broken(_) => Failure::Lost(fault.to_string()),
     }
 }
 
@@ -193,7 +203,8 @@ fn outcome(end: WorkEnd) -> Outcome {
         How::Killed(signal) => Err(Failure::Killed(signal)),
         How::OutOfMemory => Err(Failure::OutOfMemory),
         How::TimedOut => Err(Failure::TimedOut),
-        // Nobody interrupts a task but who takes it off the machine for reasons that are not its own.
+        // Nobody interrupts a task but who takes it off the machine for reasons that are not its
+        // own.
         How::Interrupted => Err(Failure::Lost("it was interrupted".to_owned())),
         How::NotStarted(why) => Err(Failure::NotStarted(why)),
         How::Lost(how) => Err(Failure::Lost(format!("the instance {how}"))),
@@ -210,8 +221,21 @@ mod tests {
 
     #[test]
     fn a_task_becomes_pairs_of_arguments() {
-        let arguments = arguments(r#"{"name": "a b", "count": 3, "deep": {"list": [1, null]}, "none": null, "": ""}"#);
-        let wanted = ["--name", "a b", "--count", "3", "--deep", r#"{"list":[1,null]}"#, "--none", "null", "--", ""];
+        let arguments = arguments(
+            r#"{"name": "a b", "count": 3, "deep": {"list": [1, null]}, "none": null, "": ""}"#,
+        );
+        let wanted = [
+            "--name",
+            "a b",
+            "--count",
+            "3",
+            "--deep",
+            r#"{"list":[1,null]}"#,
+            "--none",
+            "null",
+            "--",
+            "",
+        ];
         assert_eq!(arguments, wanted);
     }
 

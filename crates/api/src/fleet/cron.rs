@@ -1,7 +1,9 @@
-//! Firing the cron triggers of jobs: each server has a clock, and whoever comes first starts the execution.
+//! Firing the cron triggers of jobs: each server has a clock, and whoever comes first starts the
+//! execution.
 //!
-//! The row of the job is held while it is looked what is due, and in the same transaction the mark of the trigger moves on and
-//! the execution is started. So no time starts two executions and none is lost, whatever is killed when.
+//! The row of the job is held while it is looked what is due, and in the same transaction the mark
+//! of the trigger moves on and the execution is started. So no time starts two executions and none
+//! is lost, whatever is killed when.
 
 use super::rows;
 use crate::app::App;
@@ -57,8 +59,11 @@ fn look(tx: &mut Tx<'_>, job: &Held<Job>, now: Timestamp) -> Result<Steps, Error
 /// An execution that cannot be started now cannot be later either: its time has passed.
 fn begin(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>, due: &Due) -> Result<(), Error> {
     let triggers = job.wish.spec.triggers.iter().flatten();
-    let trigger = triggers.into_iter().find(|trigger| trigger.id.as_deref() == Some(due.trigger.as_str()));
-    let tasks = trigger.and_then(|trigger| trigger.configuration.as_ref()?.tasks.clone()).unwrap_or_default();
+    let trigger =
+        triggers.into_iter().find(|trigger| trigger.id.as_deref() == Some(due.trigger.as_str()));
+    let tasks = trigger
+        .and_then(|trigger| trigger.configuration.as_ref()?.tasks.clone())
+        .unwrap_or_default();
     let tasks = if tasks.is_empty() { vec![Default::default()] } else { tasks };
     let name = Some(due.execution_name(desk.world()));
     match executions::start(desk, tx, job, &Asked { name, tasks, ..Asked::default() }) {

@@ -81,9 +81,12 @@ impl Servers {
         let clock = Arc::new(AtomicI64::new(time(now)));
         let mut apps = Vec::new();
         for number in 0..count {
-            let (now, luck) = (Arc::clone(&clock), Arc::new(AtomicI64::new(number as i64 * 1_000_000_007)));
+            let (now, luck) =
+                (Arc::clone(&clock), Arc::new(AtomicI64::new(number as i64 * 1_000_000_007)));
             let fill = move |bytes: &mut [u8]| {
-                bytes.iter_mut().for_each(|byte| *byte = (luck.fetch_add(0x9E37_79B9, Ordering::SeqCst) >> 13) as u8);
+                bytes.iter_mut().for_each(|byte| {
+                    *byte = (luck.fetch_add(0x9E37_79B9, Ordering::SeqCst) >> 13) as u8
+                });
             };
             let world = World::new(move || Timestamp::from_ms(now.load(Ordering::SeqCst)), fill);
             let place = store::Settings::new(target.clone(), folder.path().join("keys"));
@@ -128,7 +131,8 @@ impl Servers {
 
     async fn change(&self, triggers: Value) {
         let wish = move || serde_json::from_value::<Job>(body(&triggers)).unwrap();
-        self.write(move |desk, tx| crate::engine::replace(desk, tx, &[], "j", wish()).map(drop)).await;
+        self.write(move |desk, tx| crate::engine::replace(desk, tx, &[], "j", wish()).map(drop))
+            .await;
     }
 
     /// Every server looks at once, twice: it was told of the time, and of the change of the row.
@@ -175,7 +179,8 @@ fn every(id: &str, line: &str) -> Value {
     json!({"id": id, "type": "cron", "configuration": {"schedule": line}})
 }
 
-/// A week in which clocks are set forward in Berlin, on SQLite with one server and on PostgreSQL with two.
+/// A week in which clocks are set forward in Berlin, on SQLite with one server and on PostgreSQL
+/// with two.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_due_time_of_a_week_starts_one_execution() {
     for servers in Servers::start("2026-03-25T00:05:00Z").await {
@@ -186,7 +191,9 @@ async fn each_due_time_of_a_week_starts_one_execution() {
         servers.look(&job).await;
         servers.walk(&job, "2026-04-01T00:05:00Z").await;
         let fired = servers.fired(&mut BTreeSet::new()).await;
-        let of = |tasks: i64| fired.iter().filter(|one| one.1 == tasks).map(|one| one.0.clone()).collect::<Vec<_>>();
+        let of = |tasks: i64| {
+            fired.iter().filter(|one| one.1 == tasks).map(|one| one.0.clone()).collect::<Vec<_>>()
+        };
         let six: Vec<String> = (25..32)
             .flat_map(|day| [0, 6, 12, 18].map(|hour| format!("202603{day}{hour:02}00")))
             .skip(1)

@@ -1,6 +1,7 @@
-//! Which images a workspace may run: those of the machine that are for everybody, and those that a registry let it have.
-//! The store has the rights, the machine the content. What one workspace has fetched, another has to fetch as well, which
-//! costs no more than the question where the content is here.
+//! Which images a workspace may run: those of the machine that are for everybody, and those that a
+//! registry let it have. The store has the rights, the machine the content. What one workspace has
+//! fetched, another has to fetch as well, which costs no more than the question where the content
+//! is here.
 
 use super::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
 use crate::error::Error;
@@ -29,7 +30,8 @@ pub(crate) fn usable(
     match machine.find_image(image) {
         Ok(ImageAt::Hand) => Ok(Usable::Now(None)),
         Ok(ImageAt::Registry { name }) => {
-            let granted = image_rights::find(tx, workspace, &name)?.filter(|digest| machine.has_image(digest));
+            let granted = image_rights::find(tx, workspace, &name)?
+                .filter(|digest| machine.has_image(digest));
             Ok(granted.map_or(Usable::Fetched, |digest| Usable::Now(Some(digest))))
         }
         Err(UnknownImage { wanted, mut there_are }) => {
@@ -39,8 +41,13 @@ pub(crate) fn usable(
     }
 }
 
-/// Makes sure that a launch may use its image: by what its workspace was granted, else by what a registry says now.
-pub(crate) async fn entitle(store: &Store, machine: &dyn Machine, launch: &mut Launch) -> Result<(), LaunchFault> {
+/// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
+/// registry says now.
+pub(crate) async fn entitle(
+    store: &Store,
+    machine: &dyn Machine,
+    launch: &mut Launch,
+) -> Result<(), LaunchFault> {
     let ImageAt::Registry { name } = machine.find_image(&launch.image)? else { return Ok(()) };
     let workspace = WorkspaceId::known(launch.workspace.as_str());
     let known = {

@@ -30,8 +30,8 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
     app.store.write(work).await
 }
 
-/// Says of a job that is to be deployed whether this machine can run it. The answer to whoever makes or changes a job holds
-/// it already.
+/// Says of a job that is to be deployed whether this machine can run it. The answer to whoever
+/// makes or changes a job holds it already.
 pub(crate) fn judge(
     tx: &mut Tx<'_>,
     machine: &dyn Machine,
@@ -43,7 +43,8 @@ pub(crate) fn judge(
         return Ok(());
     }
     let none = JobRuntime::default();
-    let (status, message) = verdict(tx, machine, workspace, wish.spec.runtime.as_ref().unwrap_or(&none))?;
+    let (status, message) =
+        verdict(tx, machine, workspace, wish.spec.runtime.as_ref().unwrap_or(&none))?;
     state.record(DEPLOYMENT, status, message, now);
     Ok(())
 }

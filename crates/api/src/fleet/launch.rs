@@ -14,7 +14,8 @@ use types::wire::WorkspaceRuntime;
 /// What the sandbox API binds to, and what programs inside should.
 const HOST: &str = "0.0.0.0";
 
-/// The name of an instance: the sandbox and the number of the launch. No two instances ever have the same.
+/// The name of an instance: the sandbox and the number of the launch. No two instances ever have
+/// the same.
 pub(super) fn instance(id: &ResourceId, launch: u32) -> String {
     format!("{}-{launch}", stem(id))
 }
@@ -31,13 +32,23 @@ fn stem(id: &ResourceId) -> &str {
 }
 
 /// What to start for a stored sandbox.
-pub(super) fn of_row(desk: &Desk, workspace: &Workspace, held: &Held<Sandbox>) -> Result<Launch, Error> {
+pub(super) fn of_row(
+    desk: &Desk,
+    workspace: &Workspace,
+    held: &Held<Sandbox>,
+) -> Result<Launch, Error> {
     let wish = engine::opened(desk, held)?;
     Ok(of_wish(desk, workspace, &held.row.id, held.state.launch, &wish))
 }
 
 /// What to start for a wish whose secrets are open.
-pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launch: u32, wish: &Sandbox) -> Launch {
+pub(super) fn of_wish(
+    desk: &Desk,
+    workspace: &Workspace,
+    id: &ResourceId,
+    launch: u32,
+    wish: &Sandbox,
+) -> Launch {
     let runtime = wish.spec.runtime.clone().unwrap_or_default();
     let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
     let runtime_settings = workspace.settings.runtime.as_ref();
@@ -60,13 +71,19 @@ pub(super) fn of_wish(desk: &Desk, workspace: &Workspace, id: &ResourceId, launc
     }
 }
 
-/// What every workload finds in its environment, and under it what the user set. Users cannot set the former.
-fn environment(desk: &Desk, wish: &Sandbox, generation: Option<Generation>) -> Vec<(String, String)> {
+/// What every workload finds in its environment, and under it what the user set. Users cannot set
+/// the former.
+fn environment(
+    desk: &Desk,
+    wish: &Sandbox,
+    generation: Option<Generation>,
+) -> Vec<(String, String)> {
     let region = desk.region(wish.spec.region.as_deref());
     let mut ours = engine::common_environment(desk, "sandbox", wish.name(), region, generation);
     ours.push(("HOST", HOST.to_owned()));
     let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
-    let theirs = theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
+    let theirs =
+        theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
     theirs.chain(ours.into_iter().map(|(name, value)| (name.to_owned(), value))).collect()
 }
 

@@ -23,22 +23,23 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether an image that was fetched is on the machine still.
     fn has_image(&self, digest: &str) -> bool;
 
-    /// Has a registry give the image of a launch to whoever has its credentials, into the room that its workspace has for
-    /// images. The registry is asked also when the image is on the machine. Answers its digest.
+    /// Has a registry give the image of a launch to whoever has its credentials, into the room that
+    /// its workspace has for images. The registry is asked also when the image is on the machine.
+    /// Answers its digest.
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
 
     /// Starts an instance. When this answers, requests to it are served.
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
 
-    /// Ends an instance, with the grace that it was launched with, and removes all that was its own. Without such an
-    /// instance there is nothing to do.
+    /// Ends an instance, with the grace that it was launched with, and removes all that was its
+    /// own. Without such an instance there is nothing to do.
     fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Puts an instance to sleep, whoever uses it.
     fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Waits until the program that the image of an instance starts by itself has failed, and says how, if it does soon after
-    /// the launch. To be asked once after each.
+    /// Waits until the program that the image of an instance starts by itself has failed, and says
+    /// how, if it does soon after the launch. To be asked once after each.
     fn start_failure<'a>(&'a self, _instance: &'a str) -> Wait<'a, Option<String>> {
         Box::pin(async { None })
     }
@@ -49,8 +50,8 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether an instance is there and has not ended.
     fn runs(&self, instance: &str) -> bool;
 
-    /// This moment on a clock that nobody can set, if the machine has one. The machine takes it for a sign that it is looked
-    /// after: what ends when nobody does is reported as of the last one.
+    /// This moment on a clock that nobody can set, if the machine has one. The machine takes it for
+    /// a sign that it is looked after: what ends when nobody does is reported as of the last one.
     fn stamp(&self) -> Option<Stamp> {
         None
     }
@@ -61,9 +62,10 @@ pub trait Machine: Send + Sync + 'static {
     /// Lets go of all facts up to this one.
     fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
 
-    /// Waits until the work of an instance that was launched with [`Launch::work`] has ended. Hands over what it prints
-    /// meanwhile, from a position on; the end comes after the last line. Fails when the instance is not there, and may be
-    /// called again, also by the next run of this program. The instance stays until it is retired.
+    /// Waits until the work of an instance that was launched with [`Launch::work`] has ended. Hands
+    /// over what it prints meanwhile, from a position on; the end comes after the last line. Fails
+    /// when the instance is not there, and may be called again, also by the next run of this
+    /// program. The instance stays until it is retired.
     fn attend<'a>(
         &'a self,
         instance: &'a str,
@@ -110,12 +112,13 @@ pub struct Launch {
     pub instance: String,
     /// Whose it is: what the machine has once is divided between workspaces.
     pub workspace: String,
-    /// Whether it takes the place of an instance that the machine lost. It is not refused for memory that others were promised
-    /// meanwhile.
+    /// Whether it takes the place of an instance that the machine lost. It is not refused for
+    /// memory that others were promised meanwhile.
     pub again: bool,
     pub hostname: String,
     pub image: String,
-    /// The digest of what the workspace was granted under this name, where the image is not for everybody.
+    /// The digest of what the workspace was granted under this name, where the image is not for
+    /// everybody.
     pub granted: Option<String>,
     /// Credentials of registries, as the text of a client's configuration file.
     pub registries: Option<String>,
@@ -127,7 +130,8 @@ pub struct Launch {
     pub keeps_logs: bool,
     /// How long its programs get to end when they are asked to.
     pub grace: Duration,
-    /// The one piece of work that the instance is for. Without it the instance serves until it is retired.
+    /// The one piece of work that the instance is for. Without it the instance serves until it is
+    /// retired.
     pub work: Option<Work>,
     /// Empty folders of limited size that go with the instance.
     pub scratch: Vec<Scratch>,
@@ -137,7 +141,8 @@ pub struct Launch {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Work {
     pub arguments: Vec<String>,
-    /// JSON that the work may fetch, without credentials, at the address in its variable `BL_EXECUTION_DATA_URL`.
+    /// JSON that the work may fetch, without credentials, at the address in its variable
+    /// `BL_EXECUTION_DATA_URL`.
     pub data: Bytes,
     /// After this it is asked to end, as by [`Machine::interrupt`].
     pub timeout: Option<Duration>,
@@ -197,7 +202,10 @@ impl fmt::Debug for Work {
 /// Environment and credentials are secret.
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Launch").field("instance", &self.instance).field("image", &self.image).finish_non_exhaustive()
+        f.debug_struct("Launch")
+            .field("instance", &self.instance)
+            .field("image", &self.image)
+            .finish_non_exhaustive()
     }
 }
 
@@ -240,7 +248,8 @@ pub struct Fact {
     pub happened: Happened,
 }
 
-/// A moment since a start of a machine. Two of the same start tell exactly how long it was between them.
+/// A moment since a start of a machine. Two of the same start tell exactly how long it was between
+/// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
     pub boot: String,

@@ -7,9 +7,10 @@
 //! clock ──▶ Clock ──▶ rows: expired; schedules fire
 //! ```
 //!
-//! A create does the work of [`Fleet::settle`] at once, because somebody waits ([`create`]). All work on one sandbox takes
-//! turns ([`Turns`]), so the two never start it twice. Whatever is interrupted by a kill is found again by the rows and
-//! the machine's own list of instances at the next start.
+//! A create does the work of [`Fleet::settle`] at once, because somebody waits ([`create`]). All
+//! work on one sandbox takes turns ([`Turns`]), so the two never start it twice. Whatever is
+//! interrupted by a kill is found again by the rows and the machine's own list of instances at the
+//! next start.
 
 pub(crate) mod adopt;
 mod chronicle;
@@ -31,8 +32,8 @@ mod turns;
 mod watch;
 
 pub use machine::{
-    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Seen, Stamp,
-    Stream, UnknownImage, Wait, Work, WorkEnd,
+    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed,
+    Scratch, Seen, Stamp, Stream, UnknownImage, Wait, Work, WorkEnd,
 };
 pub use runners::runners;
 
@@ -107,7 +108,8 @@ pub async fn run(app: App, ending: CancellationToken) {
 /// Runs tasks of jobs, if there is a machine for it.
 async fn run_tasks(app: &App, ending: &CancellationToken) {
     let Some(machine) = app.fleet.machine().cloned() else { return };
-    let crew = crew::Instances::new(machine, app.store.clone(), app.logs.clone(), app.world.clone());
+    let crew =
+        crew::Instances::new(machine, app.store.clone(), app.logs.clone(), app.world.clone());
     let run = ::jobs::run(app.store.clone(), app.queue.clone(), Arc::new(crew), ending.clone());
     let late = async {
         ending.cancelled().await;
@@ -119,7 +121,8 @@ async fn run_tasks(app: &App, ending: &CancellationToken) {
     }
 }
 
-/// Waits until the edge knows every route that there is. Before that it would take each for one that is not.
+/// Waits until the edge knows every route that there is. Before that it would take each for one
+/// that is not.
 pub async fn ready(app: &App) {
     let mut told = app.fleet.0.told.subscribe();
     if app.fleet.0.edge.is_some() {
@@ -128,8 +131,8 @@ pub async fn ready(app: &App) {
     }
 }
 
-/// Waits until the edge knows what was committed before. To be called before a change is answered that a caller may try
-/// out at once: a new preview, a revoked token.
+/// Waits until the edge knows what was committed before. To be called before a change is answered
+/// that a caller may try out at once: a new preview, a revoked token.
 pub(crate) async fn told(app: &App) {
     let fleet = &app.fleet;
     if fleet.0.edge.is_none() {

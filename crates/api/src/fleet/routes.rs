@@ -13,7 +13,9 @@ use store::identity::workspaces::{self};
 use store::resources::{self, Query, Stored};
 use store::{edge_names, references};
 use types::KindName;
-use types::edge::{DomainRoute, Opens, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute, label_of};
+use types::edge::{
+    DomainRoute, Opens, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute, label_of,
+};
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
@@ -25,10 +27,15 @@ const PORT_OF_LAST_RESORT: u16 = 443;
 const PREVIEWS_MAX: i64 = 100_000;
 
 /// The kinds of rows from which routes are made.
-pub(super) const KINDS: [KindName; 3] = [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
+pub(super) const KINDS: [KindName; 3] =
+    [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
 
 /// The route that a row asks for; `None` for rows that ask for none.
-pub(super) fn of_row(app: &App, tx: &mut Tx<'_>, row: Stored) -> Result<Option<RouteChange>, Error> {
+pub(super) fn of_row(
+    app: &App,
+    tx: &mut Tx<'_>,
+    row: Stored,
+) -> Result<Option<RouteChange>, Error> {
     match row.kind {
         KindName::Sandbox => of_sandbox(app, tx, &Held::read(row)?),
         KindName::Preview => of_preview(app, tx, &Held::read(row)?),
@@ -37,7 +44,11 @@ pub(super) fn of_row(app: &App, tx: &mut Tx<'_>, row: Stored) -> Result<Option<R
     }
 }
 
-fn of_sandbox(app: &App, tx: &mut Tx<'_>, held: &Held<Sandbox>) -> Result<Option<RouteChange>, Error> {
+fn of_sandbox(
+    app: &App,
+    tx: &mut Tx<'_>,
+    held: &Held<Sandbox>,
+) -> Result<Option<RouteChange>, Error> {
     let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
     Ok(Some(RouteChange::Sandbox(SandboxRoute {
         id: held.row.id.clone(),
@@ -59,19 +70,31 @@ fn serving(app: &App, held: &Held<Sandbox>) -> Serving {
     match (status, &held.state.placed) {
         (Status::Deployed, Some(placed)) => {
             let instance = launch::instance(&held.row.id, placed.launch);
-            // What this machine has lost is launched again under another name: nobody may wait for the old one.
-            let lost = |machine: &dyn Machine| machine.name() == placed.machine && !machine.runs(&instance);
+            // What this machine has lost is launched again under another name: nobody may wait for
+            // the old one.
+            let lost = |machine: &dyn Machine| {
+                machine.name() == placed.machine && !machine.runs(&instance)
+            };
             match app.fleet.machine() {
                 Some(machine) if lost(&**machine) => Serving::Starting,
                 _ => Serving::By { machine: placed.machine.clone(), instance },
             }
         }
-        (Status::Uploading | Status::Building | Status::Built | Status::Deploying | Status::Deployed, _) => {
-            Serving::Starting
+        (
+            Status::Uploading
+            | Status::Building
+            | Status::Built
+            | Status::Deploying
+            | Status::Deployed,
+            _,
+        ) => Serving::Starting,
+        (Status::Deactivated | Status::Deactivating, _) => {
+            Serving::Off { why: "is disabled".into() }
         }
-        (Status::Deactivated | Status::Deactivating, _) => Serving::Off { why: "is disabled".into() },
         (Status::Terminated | Status::Deleting, _) => Serving::Off { why: "has ended".into() },
-        (Status::Failed, _) => Serving::Off { why: format!("failed: {}", last_message(&held.state.lifecycle)) },
+        (Status::Failed, _) => {
+            Serving::Off { why: format!("failed: {}", last_message(&held.state.lifecycle)) }
+        }
     }
 }
 
@@ -97,9 +120,15 @@ pub(super) fn of_new(
     })
 }
 
-fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option<RouteChange>, Error> {
+fn of_preview(
+    app: &App,
+    tx: &mut Tx<'_>,
+    held: &Held<Preview>,
+) -> Result<Option<RouteChange>, Error> {
     let Some((desk, _)) = rows::desk(app, tx, &held.row.workspace)? else { return Ok(None) };
-    let Some(sandbox) = desk.find(tx, KindName::Sandbox, &[], &held.row.parent)? else { return Ok(None) };
+    let Some(sandbox) = desk.find(tx, KindName::Sandbox, &[], &held.row.parent)? else {
+        return Ok(None);
+    };
     let spec = &held.wish.spec;
     if let Some(domain) = spec.custom_domain.as_deref()
         && !is_usable(&desk, tx, domain)?
@@ -110,7 +139,11 @@ fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option
     if !addresses::has(tx, &held.row.id, &at)? {
         return Ok(Some(RouteChange::Gone(held.row.id.clone())));
     }
-    let opens = if spec.public == Some(true) { Opens::ToAll } else { Opens::ToTokens(tokens(&desk, tx, held)?) };
+    let opens = if spec.public == Some(true) {
+        Opens::ToAll
+    } else {
+        Opens::ToTokens(tokens(&desk, tx, held)?)
+    };
     Ok(Some(RouteChange::Preview(PreviewRoute {
         id: held.row.id.clone(),
         workspace: held.row.workspace.clone(),
@@ -126,7 +159,11 @@ fn of_preview(app: &App, tx: &mut Tx<'_>, held: &Held<Preview>) -> Result<Option
 }
 
 /// The previews that name a domain: what happens to it happens to them.
-pub(super) fn previews_below(tx: &mut Tx<'_>, workspace: &WorkspaceId, domain: &str) -> Result<Vec<ResourceId>, Error> {
+pub(super) fn previews_below(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    domain: &str,
+) -> Result<Vec<ResourceId>, Error> {
     // Most domains change before there are previews: the references say so at once.
     let users = references::users(tx, workspace, KindName::CustomDomain, domain)?;
     if !users.iter().any(|(kind, _)| *kind == KindName::Preview) {
@@ -149,10 +186,14 @@ fn tokens(desk: &Desk, tx: &mut Tx<'_>, preview: &Held<Preview>) -> Result<Vec<T
         let digest = Sha256::digest(token.spec.token?.0.as_bytes()).into();
         Some(TokenRoute { digest, expires_at: token.spec.expires_at })
     };
-    Ok(previews::tokens(desk, tx, &place)?.into_iter().filter_map(|(_, token)| route(token)).collect())
+    Ok(previews::tokens(desk, tx, &place)?
+        .into_iter()
+        .filter_map(|(_, token)| route(token))
+        .collect())
 }
 
-/// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no domain of its own.
+/// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no
+/// domain of its own.
 fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
     if held.state.status != DomainStatus::Verified || held.state.shared_from_workspace.is_some() {
         return Ok(RouteChange::Gone(held.row.id.clone()));
@@ -161,11 +202,20 @@ fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, 
         Some(name) => preview_named(tx, held, name)?,
         None => None,
     };
-    Ok(RouteChange::Domain(DomainRoute { id: held.row.id.clone(), name: held.row.name.clone(), fallback }))
+    Ok(RouteChange::Domain(DomainRoute {
+        id: held.row.id.clone(),
+        name: held.row.name.clone(),
+        fallback,
+    }))
 }
 
-fn preview_named(tx: &mut Tx<'_>, domain: &Held<CustomDomain>, name: &str) -> Result<Option<ResourceId>, Error> {
-    let query = Query { limit: PREVIEWS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
+fn preview_named(
+    tx: &mut Tx<'_>,
+    domain: &Held<CustomDomain>,
+    name: &str,
+) -> Result<Option<ResourceId>, Error> {
+    let query =
+        Query { limit: PREVIEWS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
     let found = resources::list(tx, &query)?.into_iter().find(|row| row.name == name);
     Ok(found.map(|row| row.id))
 }

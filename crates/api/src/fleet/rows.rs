@@ -13,7 +13,11 @@ use types::Kind;
 use types::ids::{ResourceId, WorkspaceId};
 
 /// The server's own desk in a workspace; `None` when the workspace is gone.
-pub(super) fn desk(app: &App, tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Option<(Desk, Workspace)>, Error> {
+pub(super) fn desk(
+    app: &App,
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+) -> Result<Option<(Desk, Workspace)>, Error> {
     let Some(workspace) = workspaces::find(tx, workspace)? else { return Ok(None) };
     let member = as_admin(&Arc::new(Identity::system()), &workspace);
     Ok(Some((Desk { app: app.clone(), member }, workspace)))
@@ -27,13 +31,19 @@ pub(super) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
 
 /// As [`find`], and nobody else changes it before the transaction ends.
 pub(super) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
-    let Some(row) = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME) else { return Ok(None) };
+    let Some(row) = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME) else {
+        return Ok(None);
+    };
     let row = resources::lock(tx, &row.workspace, row.kind, &row.parent, &row.name)?;
     row.filter(|row| row.id == *id).map(Held::read).transpose()
 }
 
 /// Stores what the server knows of an object, which is no change by anybody.
-pub(super) fn put_state<K: Managed>(tx: &mut Tx<'_>, mut held: Held<K>, state: K::State) -> Result<Held<K>, Error> {
+pub(super) fn put_state<K: Managed>(
+    tx: &mut Tx<'_>,
+    mut held: Held<K>,
+    state: K::State,
+) -> Result<Held<K>, Error> {
     held.row.status = <K as Kind>::status(&state);
     held.row.state = serde_json::to_string(&state).unwrap_or_default();
     held.state = state;

@@ -28,9 +28,12 @@ impl Starter for Executions {
     ) -> Result<ExecutionId, StartError> {
         let gone = || StartError::Refused("the job is gone".into());
         let held = rows::lock::<Job>(tx, job).map_err(refused)?.ok_or_else(gone)?;
-        let (desk, _) = rows::desk(&self.0, tx, &held.row.workspace).map_err(refused)?.ok_or_else(gone)?;
-        let env = variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
-        let asked = Asked { tasks: vec![Free::default()], env, retries: Some(0), ..Asked::default() };
+        let (desk, _) =
+            rows::desk(&self.0, tx, &held.row.workspace).map_err(refused)?.ok_or_else(gone)?;
+        let env =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
+        let asked =
+            Asked { tasks: vec![Free::default()], env, retries: Some(0), ..Asked::default() };
         Ok(executions::start(&desk, tx, &held, &asked).map_err(refused)?.id)
     }
 
@@ -39,7 +42,8 @@ impl Starter for Executions {
     }
 
     fn progress(&self, tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<Progress, store::Error> {
-        let known = store::executions::find_by_id(tx, execution)?.filter(|execution| !execution.phase.has_ended());
+        let known = store::executions::find_by_id(tx, execution)?
+            .filter(|execution| !execution.phase.has_ended());
         Ok(match known.map(|execution| execution.started_at) {
             None => Progress::Ended,
             Some(None) => Progress::Queued,

@@ -1,7 +1,9 @@
-//! Firing schedules of sandboxes: a command is started by the clock, in a sandbox that is woken for it.
+//! Firing schedules of sandboxes: a command is started by the clock, in a sandbox that is woken for
+//! it.
 //!
-//! That a schedule fires is written down before the sandbox is called, so one time that is due starts at most one
-//! command, whatever is killed when. What was being fired when this server was killed is marked so at its next start.
+//! That a schedule fires is written down before the sandbox is called, so one time that is due
+//! starts at most one command, whatever is killed when. What was being fired when this server was
+//! killed is marked so at its next start.
 
 use super::machine::{Machine, MachineFault};
 use super::{launch, rows};
@@ -19,11 +21,13 @@ use types::kinds::schedule::{SandboxScheduleInput, ScheduleType};
 use types::kinds::{Sandbox, Schedule};
 use types::parts::{Sensitive, Status};
 
-/// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its next time.
+/// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its
+/// next time.
 const LATE_MAX_S: i64 = 120;
 /// Of what a sandbox said when it refused, this is kept.
 const ERROR_CHARACTERS_MAX: usize = 500;
-const INTERRUPTED: &str = "the server was stopped while this was fired; whether the command was started is not known";
+const INTERRUPTED: &str =
+    "the server was stopped while this was fired; whether the command was started is not known";
 
 pub(super) fn due(held: &Held<Schedule>) -> Option<Timestamp> {
     held.wish.next_after(held.state.unwrap_or(held.row.created_at), held.state.is_some())
@@ -41,12 +45,16 @@ pub(super) async fn close_interrupted(app: &App) -> Result<(), Error> {
 pub(super) async fn fire(app: &App, id: &ResourceId) -> Result<(), Error> {
     let Some(machine) = app.fleet.machine().cloned() else { return Ok(()) };
     let (of, schedule, server) = (app.clone(), id.clone(), machine.name().to_owned());
-    let Some(shot) = app.store.write(move |tx| begin(&of, tx, &schedule, &server)).await? else { return Ok(()) };
+    let Some(shot) = app.store.write(move |tx| begin(&of, tx, &schedule, &server)).await? else {
+        return Ok(());
+    };
     let (app, places) = (app.clone(), Arc::clone(&app.fleet.0.places));
     tokio::spawn(async move {
         let Ok(_place) = places.acquire_owned().await else { return };
         let outcome = shoot(&app, &*machine, &shot).await;
-        if let Err(error) = app.store.write(move |tx| firings::end(tx, &shot.firing, &outcome)).await {
+        if let Err(error) =
+            app.store.write(move |tx| firings::end(tx, &shot.firing, &outcome)).await
+        {
             tracing::error!(%error, "what came of a schedule could not be written down");
         }
     });
@@ -66,7 +74,9 @@ fn begin(app: &App, tx: &mut Tx<'_>, id: &ResourceId, server: &str) -> Result<Op
     let now = app.world.now();
     let Some(due) = due(&held).filter(|due| *due <= now) else { return Ok(None) };
     let Some((desk, _)) = rows::desk(app, tx, &held.row.workspace)? else { return Ok(None) };
-    let Some(sandbox) = Held::<Sandbox>::find(&desk, tx, &[], &held.row.parent)? else { return Ok(None) };
+    let Some(sandbox) = Held::<Sandbox>::find(&desk, tx, &[], &held.row.parent)? else {
+        return Ok(None);
+    };
     if sandbox.state.placed.as_ref().is_some_and(|placed| placed.machine != server) {
         return Ok(None);
     }
@@ -83,7 +93,13 @@ fn begin(app: &App, tx: &mut Tx<'_>, id: &ResourceId, server: &str) -> Result<Op
         timeout_s: input.timeout,
         outcome: None,
     };
-    firings::begin(tx, &sandbox.row.id, server, &firing, held.wish.max_executions.unwrap_or(i64::MAX))?;
+    firings::begin(
+        tx,
+        &sandbox.row.id,
+        server,
+        &firing,
+        held.wish.max_executions.unwrap_or(i64::MAX),
+    )?;
     if once {
         engine::remove::<Schedule>(&desk, tx, &held.parents(), &held.row.name)?;
     } else {
@@ -95,7 +111,9 @@ fn begin(app: &App, tx: &mut Tx<'_>, id: &ResourceId, server: &str) -> Result<Op
 /// The instance to call, or why there is none.
 fn target(sandbox: &Held<Sandbox>) -> Result<String, String> {
     match (sandbox.row.status, &sandbox.state.placed) {
-        (Some(Status::Deployed), Some(placed)) => Ok(launch::instance(&sandbox.row.id, placed.launch)),
+        (Some(Status::Deployed), Some(placed)) => {
+            Ok(launch::instance(&sandbox.row.id, placed.launch))
+        }
         (status, _) => Err(format!("the sandbox is {}", status.map_or("not there", Status::name))),
     }
 }
@@ -111,10 +129,13 @@ async fn shoot(app: &App, machine: &dyn Machine, shot: &Shot) -> Outcome {
             let status_code = i64::from(response.status().as_u16());
             let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
             let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-            let error = (!response.status().is_success()).then(|| cut(text("error").unwrap_or_default()));
+            let error =
+                (!response.status().is_success()).then(|| cut(text("error").unwrap_or_default()));
             Outcome { executed_at, process_name: text("name"), status_code, error }
         }
-        Err(fault) => Outcome { executed_at, process_name: None, status_code: 0, error: Some(cut(fault.0)) },
+        Err(fault) => {
+            Outcome { executed_at, process_name: None, status_code: 0, error: Some(cut(fault.0)) }
+        }
     }
 }
 
@@ -129,7 +150,11 @@ fn request(input: &SandboxScheduleInput) -> http::Request<Bytes> {
     body.insert("keepAlive".into(), json!(input.keep_alive));
     body.insert("timeout".into(), json!(input.timeout));
     let more = [("name", json!(input.name)), ("workingDir", json!(input.working_dir))];
-    body.extend(more.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.into(), value)));
+    body.extend(
+        more.into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.into(), value)),
+    );
     if let Some(Sensitive(env)) = &input.env {
         body.insert("env".into(), json!(env));
     }

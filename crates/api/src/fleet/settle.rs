@@ -36,8 +36,10 @@ enum Wanted {
 }
 
 fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wanted {
-    let elsewhere =
-        state.placed.as_ref().is_some_and(|placed| placed.machine != machine && placed.launch == state.launch);
+    let elsewhere = state
+        .placed
+        .as_ref()
+        .is_some_and(|placed| placed.machine != machine && placed.launch == state.launch);
     match status {
         _ if elsewhere => Wanted::Elsewhere,
         Some(Status::Deactivated | Status::Deactivating) => Wanted::Rest(state.launch),
@@ -59,7 +61,12 @@ pub(super) async fn settle(app: &App, id: &ResourceId) -> Result<(), Error> {
     watch::tell_route(app, id).await
 }
 
-async fn act(app: &App, machine: &Arc<dyn Machine>, id: &ResourceId, case: Case) -> Result<(), Error> {
+async fn act(
+    app: &App,
+    machine: &Arc<dyn Machine>,
+    id: &ResourceId,
+    case: Case,
+) -> Result<(), Error> {
     match wanted(&case.held.state, case.held.row.status, machine.name()) {
         Wanted::Elsewhere => Ok(()),
         Wanted::Nothing => {
@@ -97,19 +104,30 @@ async fn read(app: &App, id: &ResourceId) -> Result<Option<Case>, Error> {
 }
 
 /// Sees to it that the instance of this launch runs, and that the row says how that went.
-async fn ensure(app: &App, shared: &Arc<dyn Machine>, case: Case, number: u32) -> Result<(), Error> {
+async fn ensure(
+    app: &App,
+    shared: &Arc<dyn Machine>,
+    case: Case,
+    number: u32,
+) -> Result<(), Error> {
     let machine = &**shared;
     let id = case.held.row.id.clone();
     retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
     if machine.runs(&launch::instance(&id, number)) {
-        return if deployed { Ok(()) } else { say_deployed(app, machine.name(), &id, number).await };
+        return if deployed {
+            Ok(())
+        } else {
+            say_deployed(app, machine.name(), &id, number).await
+        };
     }
-    let lost = deployed.then_some("the machine lost it, with all that was not on a volume; it starts anew");
+    let lost = deployed
+        .then_some("the machine lost it, with all that was not on a volume; it starts anew");
     let Some(held) = claim(app, machine.name(), &id, number, lost).await? else { return Ok(()) };
     let number = held.state.launch;
     own(app, machine, &case, number).await?;
-    let launch = launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
+    let launch =
+        launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
     let mut launch = Launch { again: lost.is_some(), ..launch };
     let launched = match images::entitle(&app.store, machine, &mut launch).await {
         Ok(()) => machine.launch(launch).await,
@@ -136,8 +154,8 @@ async fn own(app: &App, machine: &dyn Machine, case: &Case, number: u32) -> Resu
     app.store.write(work).await
 }
 
-/// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost` gets a new number, so
-/// that facts of the old instance cannot be mistaken for the new one's.
+/// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost`
+/// gets a new number, so that facts of the old instance cannot be mistaken for the new one's.
 async fn claim(
     app: &App,
     machine: &str,
@@ -147,7 +165,10 @@ async fn claim(
 ) -> Result<Option<Held<Sandbox>>, Error> {
     let machine = machine.to_owned();
     change(app, id, number, move |_, state, now| {
-        let elsewhere = state.placed.as_ref().is_some_and(|it| it.machine != machine && it.launch == state.launch);
+        let elsewhere = state
+            .placed
+            .as_ref()
+            .is_some_and(|it| it.machine != machine && it.launch == state.launch);
         if elsewhere {
             return false;
         }
@@ -171,27 +192,33 @@ async fn say_deployed(app: &App, machine: &str, id: &ResourceId, number: u32) ->
     done.await.map(drop)
 }
 
-/// Notes among the events of a sandbox that the program of its image failed at its start. The sandbox serves all the same.
-/// If this server is stopped in between, nothing is noted.
+/// Notes among the events of a sandbox that the program of its image failed at its start. The
+/// sandbox serves all the same. If this server is stopped in between, nothing is noted.
 pub(super) fn watch_start(app: &App, machine: Arc<dyn Machine>, id: ResourceId, number: u32) {
     let app = app.clone();
     tokio::spawn(async move {
         let Some(why) = machine.start_failure(&launch::instance(&id, number)).await else { return };
         let message = format!("the program that the image starts has failed: {why}");
-        let noted = change(&app, &id, number, move |_, state, now| match state.lifecycle.status() {
-            Some(status @ Status::Deployed) => {
-                state.lifecycle.record(ENTRYPOINT, status, &*message, now);
-                true
-            }
-            _ => false,
-        });
+        let noted =
+            change(&app, &id, number, move |_, state, now| match state.lifecycle.status() {
+                Some(status @ Status::Deployed) => {
+                    state.lifecycle.record(ENTRYPOINT, status, &*message, now);
+                    true
+                }
+                _ => false,
+            });
         if let Err(error) = noted.await {
             tracing::warn!(%error, "a failed start of an image's program could not be noted");
         }
     });
 }
 
-async fn say_failed(app: &App, id: &ResourceId, number: u32, fault: &LaunchFault) -> Result<(), Error> {
+async fn say_failed(
+    app: &App,
+    id: &ResourceId,
+    number: u32,
+    fault: &LaunchFault,
+) -> Result<(), Error> {
     let code = match fault {
         LaunchFault::Image(_) | LaunchFault::Pull(_) => "IMAGE_UNAVAILABLE",
         LaunchFault::Full(_) => "NO_CAPACITY",
@@ -232,10 +259,17 @@ pub(super) fn generation(wish: &Sandbox) -> Option<Generation> {
 }
 
 /// What a sandbox's state is once its instance runs.
-pub(super) fn deployed(state: &mut State, machine: &str, generation: Option<Generation>, now: Timestamp) {
+pub(super) fn deployed(
+    state: &mut State,
+    machine: &str,
+    generation: Option<Generation>,
+    now: Timestamp,
+) {
     let message = match generation {
         None | Some(Generation::Mk2) => "runs in a container",
-        Some(Generation::Mk3) => "runs in a container: this server has no microVMs, which mk3 asks for",
+        Some(Generation::Mk3) => {
+            "runs in a container: this server has no microVMs, which mk3 asks for"
+        }
     };
     state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
     state.placed = Some(Placement { machine: machine.to_owned(), launch: state.launch });
@@ -276,8 +310,12 @@ pub(super) async fn retire(machine: &dyn Machine, instance: &str) {
 /// Has the instances removed whose sandboxes are gone.
 pub(super) fn sweep(app: &App) {
     let Some(machine) = app.fleet.machine() else { return };
-    let owners: BTreeSet<ResourceId> =
-        machine.instances().iter().filter_map(|seen| launch::of_instance(&seen.instance)).map(|(id, _)| id).collect();
+    let owners: BTreeSet<ResourceId> = machine
+        .instances()
+        .iter()
+        .filter_map(|seen| launch::of_instance(&seen.instance))
+        .map(|(id, _)| id)
+        .collect();
     for id in owners {
         settle_soon(app, KindName::Sandbox, id);
     }
@@ -285,7 +323,8 @@ pub(super) fn sweep(app: &App) {
 
 /// Settles a sandbox or a job beside everything else, with bounded company, until that has worked.
 pub(super) fn settle_soon(app: &App, kind: KindName, id: ResourceId) {
-    let (app, places, tasks) = (app.clone(), Arc::clone(&app.fleet.0.places), app.fleet.0.tasks.clone());
+    let (app, places, tasks) =
+        (app.clone(), Arc::clone(&app.fleet.0.places), app.fleet.0.tasks.clone());
     tasks.spawn(async move {
         let Ok(_place) = places.acquire_owned().await else { return };
         loop {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 use types::ids::ResourceId;
 
-/// Sandboxes whose instance is started while their row is written: the row may say more than the machine knows yet.
+/// Sandboxes whose instance is started while their row is written: the row may say more than the
+/// machine knows yet.
 #[derive(Default)]
 pub(super) struct Births(Mutex<HashSet<ResourceId>>);
 

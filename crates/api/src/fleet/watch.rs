@@ -46,7 +46,8 @@ async fn read_all(app: &App) -> Result<(), Error> {
         let mut after: Option<ResourceId> = None;
         loop {
             let from = after.clone();
-            let rows = app.store.read(move |tx| resources::scan(tx, kind, from.as_ref(), PAGE)).await?;
+            let rows =
+                app.store.read(move |tx| resources::scan(tx, kind, from.as_ref(), PAGE)).await?;
             let Some(last) = rows.last() else { break };
             after = Some(last.id.clone());
             for id in rows.into_iter().map(|row| row.id) {
@@ -69,7 +70,10 @@ async fn apply(app: &App, follower: &mut Follower) -> Result<(), Error> {
         }
     }
     let position = follower.position();
-    app.fleet.0.told.send_if_modified(|told| std::mem::replace(told, position.max(*told)) < position);
+    app.fleet
+        .0
+        .told
+        .send_if_modified(|told| std::mem::replace(told, position.max(*told)) < position);
     Ok(())
 }
 
@@ -83,14 +87,25 @@ async fn concerned(app: &App, change: &Change) -> Result<Vec<(KindName, Resource
             rows.extend(app.store.read(find).await?.into_iter().map(|id| (KindName::Preview, id)));
             Ok(rows)
         }
-        Some(kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule | KindName::Job)) => {
-            Ok(itself(app, kind, change))
-        }
+        Some(
+            kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule | KindName::Job),
+        ) => Ok(itself(app, kind, change)),
         Some(KindName::PreviewToken) => {
-            let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(Vec::new()) };
-            let (workspace, parent, name) = (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
-            let find = move |tx: &mut Tx<'_>| resources::find(tx, &workspace, KindName::Preview, &parent, &name);
-            Ok(app.store.read(find).await?.map(|row| (KindName::Preview, row.id)).into_iter().collect())
+            let Some((sandbox, preview)) = change.parent.split_once('/') else {
+                return Ok(Vec::new());
+            };
+            let (workspace, parent, name) =
+                (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
+            let find = move |tx: &mut Tx<'_>| {
+                resources::find(tx, &workspace, KindName::Preview, &parent, &name)
+            };
+            Ok(app
+                .store
+                .read(find)
+                .await?
+                .map(|row| (KindName::Preview, row.id))
+                .into_iter()
+                .collect())
         }
         _ => Ok(Vec::new()),
     }

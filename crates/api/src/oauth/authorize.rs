@@ -15,7 +15,11 @@ pub(super) async fn elsewhere(RawQuery(query): RawQuery) -> Response {
     see_other(&address(&query.unwrap_or_default()))
 }
 
-pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn show(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let query = query.unwrap_or_default();
     let request = match check(&auth, &query).await {
         Ok(request) => request,
@@ -28,7 +32,12 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
         Err(error) => return page::failed(&error),
     };
     let destination = destination(&request.redirect_uri);
-    browser.remember(page_leading_to(StatusCode::OK, "Allow access?", &content, destination.as_deref()))
+    browser.remember(page_leading_to(
+        StatusCode::OK,
+        "Allow access?",
+        &content,
+        destination.as_deref(),
+    ))
 }
 
 pub(super) async fn decide(
@@ -63,8 +72,11 @@ fn address(query: &str) -> String {
 }
 
 async fn check(auth: &Auth, query: &str) -> Result<Request, Box<Response>> {
-    let refused = |text: &str| Box::new(page::wrong(StatusCode::BAD_REQUEST, "This request cannot be shown", text));
-    let params = Params::from_form(query.as_bytes()).map_err(|fault| refused(&fault.to_string()))?;
+    let refused = |text: &str| {
+        Box::new(page::wrong(StatusCode::BAD_REQUEST, "This request cannot be shown", text))
+    };
+    let params =
+        Params::from_form(query.as_bytes()).map_err(|fault| refused(&fault.to_string()))?;
     auth.check_authorization(&params).await.map_err(|wrong| match wrong {
         Wrong::Show(text) => refused(&text),
         Wrong::Redirect(location) => Box::new(see_other(&location)),

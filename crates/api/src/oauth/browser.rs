@@ -35,8 +35,8 @@ impl Cookie {
         }
     }
 
-    /// Over TLS the prefix makes browsers refuse such a cookie from any other host. The way to workloads knows our cookies by
-    /// [`types::browser::COOKIE_PREFIX`].
+    /// Over TLS the prefix makes browsers refuse such a cookie from any other host. The way to
+    /// workloads knows our cookies by [`types::browser::COOKIE_PREFIX`].
     fn name(self, secure: bool) -> String {
         let name = match self {
             Self::Session => "session",
@@ -73,7 +73,10 @@ impl Browser {
     }
 
     /// Who is signed in.
-    pub(super) async fn user(&self, auth: &Auth) -> Result<Option<store::identity::users::User>, store::Error> {
+    pub(super) async fn user(
+        &self,
+        auth: &Auth,
+    ) -> Result<Option<store::identity::users::User>, store::Error> {
         match self.get(Cookie::Session) {
             Some(secret) => auth.session(&secret).await,
             None => Ok(None),
@@ -91,19 +94,25 @@ impl Browser {
 
     /// Reads a form; refuses those that another site made.
     pub(super) fn form(&self, body: &[u8]) -> Result<Params, Box<Response>> {
-        let refuse = |text: &str| Box::new(page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text));
-        let params =
-            Params::from_form(body).map_err(|_| refuse("The form could not be read. Go back and try again."))?;
-        if self.is_from_elsewhere() || self.form_is_new || params.get("proof") != Some(self.proof_text().as_str()) {
+        let refuse = |text: &str| {
+            Box::new(page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text))
+        };
+        let params = Params::from_form(body)
+            .map_err(|_| refuse("The form could not be read. Go back and try again."))?;
+        if self.is_from_elsewhere()
+            || self.form_is_new
+            || params.get("proof") != Some(self.proof_text().as_str())
+        {
             return Err(refuse("Go back, reload the page and try again. Cookies must be allowed."));
         }
         Ok(params)
     }
 
-    /// Whether a page of another origin sends the form. Content of workspaces is one where it has another port only, which
-    /// cookies do not tell apart.
+    /// Whether a page of another origin sends the form. Content of workspaces is one where it has
+    /// another port only, which cookies do not tell apart.
     fn is_from_elsewhere(&self) -> bool {
-        let field = |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let field =
+            |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let (host, own) = (field("host"), self.own_host.as_str());
         Fetch::of("POST", field).is_from_elsewhere(|origin| origin == own || Some(origin) == host)
     }
@@ -125,8 +134,9 @@ impl Browser {
     }
 
     fn write(&self, response: &mut Response, which: Cookie, value: &str, life_s: i64) {
-        // With the path of our pages, browsers send it to nothing else of this host, whatever the port. The prefix of names over
-        // TLS does the same for other hosts, and leaves no choice of path.
+        // With the path of our pages, browsers send it to nothing else of this host, whatever the
+        // port. The prefix of names over TLS does the same for other hosts, and leaves no choice of
+        // path.
         let place = if self.secure { "Path=/; Secure" } else { "Path=/oauth" };
         let name = which.name(self.secure);
         let text = format!("{name}={value}; {place}; HttpOnly; SameSite=Lax; Max-Age={life_s}");
@@ -138,20 +148,23 @@ impl Browser {
 
 fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let mut pairs =
+        lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let value = pairs.find(|(key, _)| *key == name).map(|(_, value)| value)?;
     (!value.is_empty() && value.len() <= COOKIE_BYTES_MAX).then(|| value.to_owned())
 }
 
-/// Where to go after signing in: only to pages of ours, so that nobody can lead a person elsewhere. Their paths are compared as
-/// a whole: no dots, doubled slashes or encoded characters are left that a browser could read as another path.
+/// Where to go after signing in: only to pages of ours, so that nobody can lead a person elsewhere.
+/// Their paths are compared as a whole: no dots, doubled slashes or encoded characters are left
+/// that a browser could read as another path.
 pub(super) fn safe_next(next: Option<&str>) -> &str {
     const PAGES: [&str; 3] = ["/oauth/authorize", "/oauth/device", "/oauth/join"];
     let is_ours = |next: &str| PAGES.contains(&next.split('?').next().unwrap_or_default());
     next.filter(|next| is_ours(next) && next.bytes().all(is_plain)).unwrap_or("/oauth/sign-in")
 }
 
-/// What an address may hold as it is written in headers; `;` ends a cookie, and nothing of ours has a `#`.
+/// What an address may hold as it is written in headers; `;` ends a cookie, and nothing of ours has
+/// a `#`.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#' | b';' | b',' | b'"')
 }

@@ -59,10 +59,16 @@ pub(super) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result
     Ok(json_answer(&found.into_iter().map(ClientView::from).collect::<Vec<_>>()))
 }
 
-pub(super) async fn create(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Result<Response, Error> {
+pub(super) async fn create(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
     let wanted: ClientRequest = serde_json::from_slice(&body).map_err(|error| {
-        Error::Malformed(format!("the body is not a client with `name` and `redirect_uris`: {error}"))
+        Error::Malformed(format!(
+            "the body is not a client with `name` and `redirect_uris`: {error}"
+        ))
     })?;
     let ClientRequest { name, redirect_uris, confidential, account_id: account } = wanted;
     let new = NewClient { name, redirect_uris, confidential, account };

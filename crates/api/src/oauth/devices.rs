@@ -14,7 +14,11 @@ use maud::{Markup, html};
 
 const TITLE: &str = "Sign in a device";
 
-pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn show(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let query = query.unwrap_or_default();
     let user = match browser.user(&auth).await {
@@ -27,12 +31,18 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
         return browser.remember(page(StatusCode::OK, TITLE, &ask_for_code(None)));
     };
     match auth.device(&user, code).await {
-        Ok(asking) => browser.remember(page(StatusCode::OK, TITLE, &confirm(&asking, &user.email, &browser))),
+        Ok(asking) => {
+            browser.remember(page(StatusCode::OK, TITLE, &confirm(&asking, &user.email, &browser)))
+        }
         Err(error) => refused(&error),
     }
 }
 
-pub(super) async fn decide(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn decide(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let form = match browser.form(&body) {
         Ok(form) => form,
@@ -45,12 +55,16 @@ pub(super) async fn decide(State(auth): State<Auth>, headers: HeaderMap, Body(bo
     };
     let agree = form.get("decision") == Some("allow");
     match auth.decide_device(&user, form.get("user_code").unwrap_or_default(), agree).await {
-        Ok(()) if agree => {
-            page(StatusCode::OK, "Done", &html! { p { "Your device is signed in. You can close this page." } })
-        }
-        Ok(()) => {
-            page(StatusCode::OK, "Refused", &html! { p { "The device was not signed in. You can close this page." } })
-        }
+        Ok(()) if agree => page(
+            StatusCode::OK,
+            "Done",
+            &html! { p { "Your device is signed in. You can close this page." } },
+        ),
+        Ok(()) => page(
+            StatusCode::OK,
+            "Refused",
+            &html! { p { "The device was not signed in. You can close this page." } },
+        ),
         Err(error) => refused(&error),
     }
 }

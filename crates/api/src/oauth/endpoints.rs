@@ -12,13 +12,18 @@ use serde::Serialize;
 use serde_json::json;
 use types::error::Refusal;
 
-pub(super) async fn token(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn token(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
         Ok(params) => auth.token(params, authorization).await,
         Err(fault) => Err(fault),
     };
-    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
+    answer
+        .map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
 }
 
 pub(super) async fn device(
@@ -32,19 +37,28 @@ pub(super) async fn device(
         Ok(params) => auth.begin_device(client, params, authorization).await,
         Err(fault) => Err(fault),
     };
-    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
+    answer
+        .map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
 }
 
-pub(super) async fn revoke(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn revoke(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let authorization = authorization(&headers);
     let answer = match params(&headers, &body) {
         Ok(params) => auth.revoke(params, authorization).await,
         Err(fault) => Err(fault),
     };
-    answer.map_or_else(|fault| refused(fault, authorization.is_some()), |()| json_answer(&json!({})))
+    answer
+        .map_or_else(|fault| refused(fault, authorization.is_some()), |()| json_answer(&json!({})))
 }
 
-pub(super) async fn user_info(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
+pub(super) async fn user_info(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+) -> Result<Response, Error> {
     let token = headers::bearer(&headers).ok_or(Denied::Missing)?;
     let who = auth.identify(token).await?;
     Ok(json_answer(&auth.user_info(&who).await?))
@@ -64,7 +78,8 @@ fn authorization(headers: &HeaderMap) -> Option<&str> {
 
 /// Published clients send JSON, the standard says form. Without a type the first character tells.
 fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.contains("json") || (kind.is_empty() && body.starts_with(b"{")) {
         Params::from_json(body)
     } else {
@@ -72,12 +87,15 @@ fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
     }
 }
 
-/// With status 401 only where the standard insists: for clients that tried the `Authorization` header.
+/// With status 401 only where the standard insists: for clients that tried the `Authorization`
+/// header.
 fn refused(fault: Fault, by_header: bool) -> Response {
     // A device that asks again and again whether its person has confirmed is not refused.
     let waits = |code| matches!(code, Code::AuthorizationPending | Code::SlowDown);
     let told = match &fault {
-        Fault::Refused { code, description } if !waits(*code) => Some(Refusal::new(code.name(), description.clone())),
+        Fault::Refused { code, description } if !waits(*code) => {
+            Some(Refusal::new(code.name(), description.clone()))
+        }
         _ => None,
     };
     let (status, error, description) = match fault {
@@ -97,7 +115,9 @@ fn refused(fault: Fault, by_header: bool) -> Response {
         response.extensions_mut().insert(refusal);
     }
     if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"holm\""));
+        response
+            .headers_mut()
+            .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"holm\""));
     }
     response
 }
@@ -115,14 +135,20 @@ fn slower(throttled: Throttled) -> Response {
 
 pub(super) fn json_answer(body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response();
+    let mut response =
+        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
+            .into_response();
     // Answers hold tokens (RFC 6749, section 5.1).
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
 fn public(mut response: Response) -> Response {
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
+        .headers_mut()
+        .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }

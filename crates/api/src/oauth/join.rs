@@ -16,7 +16,11 @@ use types::ids::InvitationId;
 
 const TITLE: &str = "Join a workspace";
 
-pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn show(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     let id = InvitationId::known(params.get("invitation").unwrap_or_default());
@@ -31,7 +35,11 @@ pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, he
     browser.remember(page(StatusCode::OK, TITLE, &content(&found, signed_in, &browser, None)))
 }
 
-pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn submit(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let form = match browser.form(&body) {
         Ok(form) => form,
@@ -58,9 +66,11 @@ pub(super) async fn submit(State(auth): State<Auth>, headers: HeaderMap, Body(bo
             response
         }
         Err(error @ Error::Invalid(_)) => match open(&auth, &id).await {
-            Ok(found) => {
-                page(StatusCode::BAD_REQUEST, TITLE, &content(&found, false, &browser, Some(&sentence(&error))))
-            }
+            Ok(found) => page(
+                StatusCode::BAD_REQUEST,
+                TITLE,
+                &content(&found, false, &browser, Some(&sentence(&error))),
+            ),
             Err(error) => refused(&error),
         },
         Err(error) => refused(&error),
@@ -73,16 +83,22 @@ async fn open(auth: &Auth, id: &InvitationId) -> Result<Received, Error> {
 }
 
 fn joined(workspace: &str) -> Response {
-    page(StatusCode::OK, "Welcome", &html! { p { "You belong to the workspace " strong { (workspace) } " now." } })
+    page(
+        StatusCode::OK,
+        "Welcome",
+        &html! { p { "You belong to the workspace " strong { (workspace) } " now." } },
+    )
 }
 
 fn refused(error: &Error) -> Response {
     match error {
         Error::Store(error) => page::failed(error),
         Error::Crowded(_) => page::wrong(StatusCode::SERVICE_UNAVAILABLE, TITLE, &sentence(error)),
-        Error::NotFound { .. } => {
-            page::wrong(StatusCode::NOT_FOUND, TITLE, "This invitation is not open any more. Ask for a new one.")
-        }
+        Error::NotFound { .. } => page::wrong(
+            StatusCode::NOT_FOUND,
+            TITLE,
+            "This invitation is not open any more. Ask for a new one.",
+        ),
         _ => page::wrong(StatusCode::BAD_REQUEST, TITLE, &sentence(error)),
     }
 }

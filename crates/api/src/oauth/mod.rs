@@ -1,7 +1,8 @@
 //! OAuth 2.0 over HTTP: the token endpoint and its relatives, and the pages that people see.
 //!
-//! Everything is decided in [`auth`]; here are addresses, headers, forms and pages. The endpoints for programs are
-//! under both `/oauth` and `/v0/oauth`; pages are under `/oauth` only, because cookies belong to one path.
+//! Everything is decided in [`auth`]; here are addresses, headers, forms and pages. The endpoints
+//! for programs are under both `/oauth` and `/v0/oauth`; pages are under `/oauth` only, because
+//! cookies belong to one path.
 
 mod authorize;
 mod browser;

@@ -10,7 +10,11 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 
-pub(super) async fn begin(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn begin(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     let secret = auth.new_outside_secret();
@@ -25,12 +29,18 @@ pub(super) async fn begin(State(auth): State<Auth>, RawQuery(query): RawQuery, h
     }
 }
 
-pub(super) async fn finish(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn finish(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let Ok(params) = Params::from_form(query.unwrap_or_default().as_bytes()) else {
         return refused(&OutsideError::NotBegun);
     };
-    let Some(secret) = browser.get(Cookie::Outside) else { return refused(&OutsideError::NotBegun) };
+    let Some(secret) = browser.get(Cookie::Outside) else {
+        return refused(&OutsideError::NotBegun);
+    };
     match auth.finish_outside(&secret, &params).await {
         Ok(session) => {
             let next = browser.get(Cookie::Next);

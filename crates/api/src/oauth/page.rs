@@ -13,7 +13,8 @@ pub(super) fn page(status: StatusCode, title: &str, content: &Markup) -> Respons
     page_leading_to(status, title, content, None)
 }
 
-/// A page with a form whose answer may send the browser to `destination`, which the policy must allow.
+/// A page with a form whose answer may send the browser to `destination`, which the policy must
+/// allow.
 pub(super) fn page_leading_to(
     status: StatusCode,
     title: &str,
@@ -44,7 +45,9 @@ pub(super) fn page_leading_to(
     if let Some(reason) = reason(status) {
         response.extensions_mut().insert(Refusal::new(reason, title));
     }
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response
 }
 
@@ -91,7 +94,8 @@ fn guarded(mut response: Response, destination: Option<&str>) -> Response {
     );
     let headers = response.headers_mut();
     // A destination that is no header value was not a URL; then only our own forms work.
-    let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    let policy =
+        HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     for (name, value) in [
         (header::X_FRAME_OPTIONS, "DENY"),

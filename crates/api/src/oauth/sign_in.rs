@@ -11,15 +11,25 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
-pub(super) async fn show(State(auth): State<Auth>, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+pub(super) async fn show(
+    State(auth): State<Auth>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     let params = Params::from_form(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     let next = safe_next(params.get("next"));
     match browser.user(&auth).await {
-        Ok(Some(user)) => {
-            browser.remember(page(StatusCode::OK, "You are signed in", &signed_in(&user.email, &browser)))
-        }
-        Ok(None) => browser.remember(page(StatusCode::OK, "Sign in", &form(&auth, &browser, next, "", None))),
+        Ok(Some(user)) => browser.remember(page(
+            StatusCode::OK,
+            "You are signed in",
+            &signed_in(&user.email, &browser),
+        )),
+        Ok(None) => browser.remember(page(
+            StatusCode::OK,
+            "Sign in",
+            &form(&auth, &browser, next, "", None),
+        )),
         Err(error) => page::failed(&error),
     }
 }
@@ -52,7 +62,11 @@ pub(super) async fn submit(
     page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text)))
 }
 
-pub(super) async fn sign_out(State(auth): State<Auth>, headers: HeaderMap, Body(body): Body) -> Response {
+pub(super) async fn sign_out(
+    State(auth): State<Auth>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Response {
     let browser = Browser::of(&auth, headers);
     if let Err(response) = browser.form(&body) {
         return *response;
@@ -68,7 +82,8 @@ pub(super) async fn sign_out(State(auth): State<Auth>, headers: HeaderMap, Body(
 }
 
 fn form(auth: &Auth, browser: &Browser, next: &str, email: &str, wrong: Option<&str>) -> Markup {
-    let outside = form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
+    let outside =
+        form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
     html! {
         @if let Some(text) = wrong { p.wrong role="alert" { (text) } }
         form method="post" action="/oauth/sign-in" {
@@ -98,5 +113,7 @@ fn signed_in(email: &str, browser: &Browser) -> Markup {
 pub(super) fn sentence(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+    letters
+        .next()
+        .map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }

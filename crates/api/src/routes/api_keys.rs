@@ -36,7 +36,10 @@ fn all_shown(keys: Vec<api_keys::ApiKey>) -> Reply<Vec<ApiKey>> {
 
 fn new_key(asked: &ApiKeyRequest) -> Result<NewKey, Error> {
     asked.expires_in_s()?;
-    Ok(NewKey { name: asked.name.clone().unwrap_or_default(), expires_in: asked.expires_in.clone() })
+    Ok(NewKey {
+        name: asked.name.clone().unwrap_or_default(),
+        expires_in: asked.expires_in.clone(),
+    })
 }
 
 fn revoked() -> Reply<Message> {
@@ -48,7 +51,9 @@ pub(crate) async fn list_own(call: Call<Person>) -> Result<Reply<Vec<ApiKey>>, E
     Ok(all_shown(call.app.store.read(move |tx| api_keys::list(tx, &who)).await?))
 }
 
-pub(crate) async fn create_own(call: Call<Person, NoQuery, Body<ApiKeyRequest>>) -> Result<Reply<ApiKey>, Error> {
+pub(crate) async fn create_own(
+    call: Call<Person, NoQuery, Body<ApiKeyRequest>>,
+) -> Result<Reply<ApiKey>, Error> {
     let (who, new) = (call.who.0.clone(), new_key(&call.body.0)?);
     call.once(move |tx| {
         let (key, value) = api_keys::create(tx, &who, new.clone())?;
@@ -63,15 +68,20 @@ pub(crate) async fn revoke_own(call: Call<Person>) -> Result<Reply<Message>, Err
     Ok(revoked())
 }
 
-pub(crate) async fn list_of_service_account(call: Call<Member>) -> Result<Reply<Vec<ApiKey>>, Error> {
+pub(crate) async fn list_of_service_account(
+    call: Call<Member>,
+) -> Result<Reply<Vec<ApiKey>>, Error> {
     let (member, id) = (call.who.clone(), ServiceAccountId::known(call.path.at(0)));
-    Ok(all_shown(call.app.store.read(move |tx| api_keys::list_of_service_account(tx, &member, &id)).await?))
+    Ok(all_shown(
+        call.app.store.read(move |tx| api_keys::list_of_service_account(tx, &member, &id)).await?,
+    ))
 }
 
 pub(crate) async fn create_for_service_account(
     call: Call<Member, NoQuery, Body<ApiKeyRequest>>,
 ) -> Result<Reply<ApiKey>, Error> {
-    let (member, id, new) = (call.who.clone(), ServiceAccountId::known(call.path.at(0)), new_key(&call.body.0)?);
+    let (member, id, new) =
+        (call.who.clone(), ServiceAccountId::known(call.path.at(0)), new_key(&call.body.0)?);
     call.once(move |tx| {
         let (key, value) = api_keys::create_of_service_account(tx, &member, &id, new.clone())?;
         Ok(shown(key, Some(value)))
@@ -82,7 +92,9 @@ pub(crate) async fn create_for_service_account(
 pub(crate) async fn revoke_of_service_account(call: Call<Member>) -> Result<Reply<Message>, Error> {
     let (member, id) = (call.who.clone(), ServiceAccountId::known(call.path.at(0)));
     let key = ApiKeyId::known(call.path.at(1));
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(api_keys::delete_of_service_account(tx, &member, &id, &key)?);
+    let work = move |tx: &mut Tx<'_>| {
+        Ok::<_, Error>(api_keys::delete_of_service_account(tx, &member, &id, &key)?)
+    };
     call.app.auth.change(work).await?;
     Ok(revoked())
 }

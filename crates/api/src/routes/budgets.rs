@@ -30,7 +30,8 @@ pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Budget>>, Error
 }
 
 pub(crate) async fn get(call: Call<Person>) -> Result<Reply<Budget>, Error> {
-    let (account, name) = (bill::administered(&call.who, call.path.at(0))?, call.path.name().to_owned());
+    let (account, name) =
+        (bill::administered(&call.who, call.path.at(0))?, call.path.name().to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let budget = budgets::find(tx, &account, &name)?.ok_or_else(|| missing(&name))?;
         present(tx, budget)
@@ -39,7 +40,9 @@ pub(crate) async fn get(call: Call<Person>) -> Result<Reply<Budget>, Error> {
 }
 
 /// Makes a budget, or replaces what was wished of it. It is judged at once.
-pub(crate) async fn put(call: Call<Person, NoQuery, Body<BudgetRequest>>) -> Result<Reply<Budget>, Error> {
+pub(crate) async fn put(
+    call: Call<Person, NoQuery, Body<BudgetRequest>>,
+) -> Result<Reply<Budget>, Error> {
     let account = bill::administered(&call.who, call.path.at(0))?;
     let draft = Draft {
         app: call.app.clone(),
@@ -53,7 +56,8 @@ pub(crate) async fn put(call: Call<Person, NoQuery, Body<BudgetRequest>>) -> Res
 }
 
 pub(crate) async fn remove(call: Call<Person>) -> Result<Reply<Budget>, Error> {
-    let (account, name) = (bill::administered(&call.who, call.path.at(0))?, call.path.name().to_owned());
+    let (account, name) =
+        (bill::administered(&call.who, call.path.at(0))?, call.path.name().to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let budget = budgets::lock(tx, &account, &name)?.ok_or_else(|| missing(&name))?;
         let id = budget.id.clone();
@@ -77,7 +81,8 @@ fn present(tx: &mut Tx<'_>, budget: budgets::Budget) -> Result<Budget, Error> {
 /// A budget as it is answered. `secret` is one that the server has just made.
 fn shown(budget: budgets::Budget, found: Found, secret: Option<String>) -> Budget {
     let exhausted = found.exhausted();
-    let masked = budget.webhook.as_ref().map(|_| Sensitive(secret.unwrap_or_else(|| MASK.to_owned())));
+    let masked =
+        budget.webhook.as_ref().map(|_| Sensitive(secret.unwrap_or_else(|| MASK.to_owned())));
     Budget {
         name: budget.name,
         amount: budget.amount,
@@ -112,10 +117,16 @@ impl Draft {
     fn check(&self) -> Result<(), Problems> {
         let (mut problems, wish) = (Problems::default(), &self.wish);
         let named = self.name.len() <= NAME_MAX && names::is_dns_label(&self.name);
-        let rule = format!("must have 1 to {NAME_MAX} lower-case letters, digits and hyphens, no hyphen first or last");
+        let rule = format!(
+            "must have 1 to {NAME_MAX} lower-case letters, digits and hyphens, no hyphen first or last"
+        );
         problems.require(named, "budgetName", rule);
         let positive = wish.amount.parse::<Money>().is_ok_and(|amount| amount > Money::ZERO);
-        problems.require(positive, "amount", "must be more than 0 US dollars, such as `100` or `99.50`");
+        problems.require(
+            positive,
+            "amount",
+            "must be more than 0 US dollars, such as `100` or `99.50`",
+        );
         let url = wish.webhook_url.as_deref().filter(|url| !url.is_empty());
         if let Some(Err(rule)) = url.map(names::check_callable) {
             problems.add("webhookUrl", rule);
@@ -123,7 +134,10 @@ impl Draft {
         if let Some(Sensitive(secret)) = &wish.webhook_secret {
             problems.require(url.is_some(), "webhookSecret", "needs `webhookUrl`");
             let long = secret == MASK || secret.chars().count() >= BudgetRequest::SECRET_MIN;
-            let rule = format!("must have at least {} characters, or be absent", BudgetRequest::SECRET_MIN);
+            let rule = format!(
+                "must have at least {} characters, or be absent",
+                BudgetRequest::SECRET_MIN
+            );
             problems.require(long, "webhookSecret", rule);
         }
         problems.into_result()
@@ -136,7 +150,8 @@ impl Draft {
         let old = budgets::lock(tx, &self.account, &self.name)?;
         let is_new = old.is_none();
         let id = old.as_ref().map_or_else(|| BudgetId::new(tx.world()), |old| old.id.clone());
-        let (webhook, secret) = self.webhook(tx, &id, old.as_ref().and_then(|old| old.webhook.as_ref()))?;
+        let (webhook, secret) =
+            self.webhook(tx, &id, old.as_ref().and_then(|old| old.webhook.as_ref()))?;
         let budget = self.budget(tx, id, old, webhook);
         if is_new {
             self.require_room(tx)?;
@@ -144,7 +159,8 @@ impl Draft {
         } else {
             budgets::update(tx, &budget)?;
         }
-        let written = budgets::find(tx, &self.account, &self.name)?.ok_or_else(|| missing(&self.name))?;
+        let written =
+            budgets::find(tx, &self.account, &self.name)?.ok_or_else(|| missing(&self.name))?;
         let found = bill::judge(&self.app, tx, &written)?;
         Ok(shown(written, found, secret))
     }
@@ -157,7 +173,8 @@ impl Draft {
         webhook: Option<Webhook>,
     ) -> budgets::Budget {
         let now = tx.world().now();
-        let mut thresholds = self.wish.thresholds.clone().unwrap_or_else(|| BudgetRequest::THRESHOLDS.to_vec());
+        let mut thresholds =
+            self.wish.thresholds.clone().unwrap_or_else(|| BudgetRequest::THRESHOLDS.to_vec());
         thresholds.sort_unstable();
         thresholds.dedup();
         let made = old.as_ref().map(|old| (old.created_at, old.created_by.clone()));
@@ -187,13 +204,20 @@ impl Draft {
         id: &BudgetId,
         old: Option<&Webhook>,
     ) -> Result<(Option<Webhook>, Option<String>), Error> {
-        let Some(url) = self.wish.webhook_url.clone().filter(|url| !url.is_empty()) else { return Ok((None, None)) };
+        let Some(url) = self.wish.webhook_url.clone().filter(|url| !url.is_empty()) else {
+            return Ok((None, None));
+        };
         let given = self.wish.webhook_secret.as_ref().map(|Sensitive(secret)| secret.as_str());
         let (plain, made) = match (given, old) {
-            (None | Some(MASK), Some(old)) => return Ok((Some(Webhook { url, secret: old.secret.clone() }), None)),
+            (None | Some(MASK), Some(old)) => {
+                return Ok((Some(Webhook { url, secret: old.secret.clone() }), None));
+            }
             (Some(MASK), None) => {
                 let mut problems = Problems::default();
-                problems.add("webhookSecret", "is masked, but no value is stored: send the value itself");
+                problems.add(
+                    "webhookSecret",
+                    "is masked, but no value is stored: send the value itself",
+                );
                 return Err(problems.into());
             }
             (Some(given), _) => (given.to_owned(), None),
@@ -208,11 +232,16 @@ impl Draft {
 
     /// A workspace that is misspelt would never be billed.
     fn require_workspace(&self, tx: &mut Tx<'_>) -> Result<(), Error> {
-        let Some(name) = self.wish.workspace.as_deref().filter(|name| !name.is_empty()) else { return Ok(()) };
-        let found = workspaces::find_by_name(tx, name)?.filter(|found| found.account == self.account);
+        let Some(name) = self.wish.workspace.as_deref().filter(|name| !name.is_empty()) else {
+            return Ok(());
+        };
+        let found =
+            workspaces::find_by_name(tx, name)?.filter(|found| found.account == self.account);
         match found {
             Some(_) => Ok(()),
-            None => Err(Error::Malformed(format!("`workspace`: the account has no workspace `{name}`"))),
+            None => {
+                Err(Error::Malformed(format!("`workspace`: the account has no workspace `{name}`")))
+            }
         }
     }
 
@@ -220,7 +249,9 @@ impl Draft {
         let max = self.app.settings.bill.budgets_max;
         match budgets::count(tx, &self.account)? < max {
             true => Ok(()),
-            false => Err(Error::Refused(format!("an account may have {max} budgets; delete one that is not needed"))),
+            false => Err(Error::Refused(format!(
+                "an account may have {max} budgets; delete one that is not needed"
+            ))),
         }
     }
 }

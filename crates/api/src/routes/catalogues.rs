@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use types::Problems;
 use types::parts::{Flavor, FlavorType};
 use types::wire::{
-    ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse, McpDefinition,
-    PublicIps, SandboxDefinition, Template,
+    ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
+    McpDefinition, PublicIps, SandboxDefinition, Template,
 };
 
 /// A region that is named must be one of ours; published clients write `auto` for any.
@@ -24,7 +24,8 @@ pub(crate) fn require_region(desk: &Desk, region: Option<&str>, field: &str) -> 
         Some(name) if names.contains(&name) => Ok(()),
         Some(_) => {
             let mut problems = Problems::default();
-            problems.add(field, format!("must be a region of this installation: {}", names.join(", ")));
+            problems
+                .add(field, format!("must be a region of this installation: {}", names.join(", ")));
             Err(problems.into())
         }
     }
@@ -32,10 +33,18 @@ pub(crate) fn require_region(desk: &Desk, region: Option<&str>, field: &str) -> 
 
 pub(crate) async fn configuration(call: Call<Member>) -> Result<Reply<Configuration>, Error> {
     let regions = &call.app.settings.regions;
-    let countries: BTreeSet<&String> = regions.iter().filter_map(|region| region.country.as_ref()).collect();
-    let continents: BTreeSet<&String> = regions.iter().filter_map(|region| region.continent.as_ref()).collect();
-    let country = |name: &&String| Country { name: Some((*name).clone()), display_name: Some(name.to_uppercase()) };
-    let continent = |name: &&String| Continent { name: Some((*name).clone()), display_name: Some(name.to_uppercase()) };
+    let countries: BTreeSet<&String> =
+        regions.iter().filter_map(|region| region.country.as_ref()).collect();
+    let continents: BTreeSet<&String> =
+        regions.iter().filter_map(|region| region.continent.as_ref()).collect();
+    let country = |name: &&String| Country {
+        name: Some((*name).clone()),
+        display_name: Some(name.to_uppercase()),
+    };
+    let continent = |name: &&String| Continent {
+        name: Some((*name).clone()),
+        display_name: Some(name.to_uppercase()),
+    };
     Ok(Reply::of(&Configuration {
         continents: Some(continents.iter().map(continent).collect()),
         countries: Some(countries.iter().map(country).collect()),
@@ -58,7 +67,9 @@ pub(crate) async fn locations(call: Call<Member>) -> Result<Reply<Vec<LocationRe
 }
 
 pub(crate) async fn changelog(call: Call<Anyone>) -> Result<Reply<ChangelogResponse>, Error> {
-    Ok(Reply::of(&ChangelogResponse { entries: Some(call.app.settings.catalogue.changelog.clone()) }))
+    Ok(Reply::of(&ChangelogResponse {
+        entries: Some(call.app.settings.catalogue.changelog.clone()),
+    }))
 }
 
 pub(crate) async fn features(call: Call<Member>) -> Result<Reply<Features>, Error> {
@@ -76,8 +87,14 @@ pub(crate) struct FeatureQuery {
 pub(crate) async fn feature(call: Call<Member, FeatureQuery>) -> Result<Reply<Feature>, Error> {
     let key = call.path.name().to_owned();
     let enabled = call.app.settings.catalogue.features.get(&key).copied();
-    let enabled = enabled.ok_or_else(|| Error::NotFound("there is no feature flag of this key".into()))?;
-    let feature = Feature { enabled, evaluated_at: call.app.world.now(), feature_key: key, ..Feature::default() };
+    let enabled =
+        enabled.ok_or_else(|| Error::NotFound("there is no feature flag of this key".into()))?;
+    let feature = Feature {
+        enabled,
+        evaluated_at: call.app.world.now(),
+        feature_key: key,
+        ..Feature::default()
+    };
     Ok(Reply::of(&feature))
 }
 
@@ -89,7 +106,9 @@ pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Erro
     let named = |template: &&Template| template.name.as_deref() == Some(call.path.name());
     match call.app.settings.catalogue.templates.iter().find(named) {
         Some(template) => Ok(Reply::of(template)),
-        None => Err(Error::NotFound("there is no template of this name; GET /templates lists them".into())),
+        None => Err(Error::NotFound(
+            "there is no template of this name; GET /templates lists them".into(),
+        )),
     }
 }
 
@@ -97,11 +116,15 @@ pub(crate) async fn mcp_hub(call: Call<Member>) -> Result<Reply<Vec<McpDefinitio
     Ok(Reply::of(&call.app.settings.catalogue.servers))
 }
 
-pub(crate) async fn sandbox_hub(call: Call<Member>) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
+pub(crate) async fn sandbox_hub(
+    call: Call<Member>,
+) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
     let mut offered = call.app.settings.catalogue.sandboxes.clone();
     if let Some(machine) = call.app.fleet.machine() {
         // What was not made on this machine cannot be started on it.
-        offered.retain(|offer| offer.image.as_deref().is_some_and(|image| machine.find_image(image).is_ok()));
+        offered.retain(|offer| {
+            offer.image.as_deref().is_some_and(|image| machine.find_image(image).is_ok())
+        });
     }
     Ok(Reply::of(&offered))
 }

@@ -62,8 +62,11 @@ impl Answer for ChangeStream {
         let hello = format!("id: {}\n\n", self.follower.position());
         let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from(hello)) });
         let events = stream::unfold(Some(self), |stream| async { next(stream?).await });
-        let mut response = Response::new(Body::from_stream(stream::StreamExt::chain(hello, events)));
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        let mut response =
+            Response::new(Body::from_stream(stream::StreamExt::chain(hello, events)));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         response
     }
 
@@ -77,7 +80,10 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     let place = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
     let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let after = match last {
-        Some(id) => Some(id.parse().map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?),
+        Some(id) => Some(
+            id.parse()
+                .map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?,
+        ),
         None => call.query.after,
     };
     let workspace = call.who.workspace.clone();
@@ -87,9 +93,11 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
         Some(after) => feed::since(tx, Some(&workspace), after, 1).map(|_| after).map_err(gone),
     };
     let after = call.app.store.read(start).await?;
-    let follower = call.app.store.follow(after, call.app.settings.feed_poll).of(call.who.workspace.clone());
+    let follower =
+        call.app.store.follow(after, call.app.settings.feed_poll).of(call.who.workspace.clone());
     let token = headers::bearer(&call.headers).ok_or(Denied::Missing)?;
-    let (auth, ticket) = (call.app.auth.clone(), Arc::new(Ticket::new(token, &call.who, call.needs.scopes())));
+    let (auth, ticket) =
+        (call.app.auth.clone(), Arc::new(Ticket::new(token, &call.who, call.needs.scopes())));
     let (waiting, waits_for) = (auth.clone(), Arc::clone(&ticket));
     let outlived = Box::pin(async move { waiting.outlived(&waits_for).await });
     Ok(ChangeStream { follower, kinds, auth, ticket, outlived, _place: place })
@@ -105,7 +113,11 @@ fn gone(error: store::Error) -> Error {
 }
 
 fn kinds(asked: Option<&str>) -> Result<Vec<KindName>, Error> {
-    let names = asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| !name.is_empty());
+    let names = asked
+        .into_iter()
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     names.map(|name| KindName::parse(name).ok_or_else(|| unknown_kind(name))).collect()
 }
 
@@ -117,7 +129,9 @@ fn unknown_kind(name: &str) -> Error {
 
 /// Waits for the next events of the stream. It ends when the feed fails or has moved on too far, and when the caller
 /// lost the right to it.
-async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
+async fn next(
+    mut stream: ChangeStream,
+) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
     let changes = tokio::select! {
         biased;
         _ = &mut stream.outlived => return None,
@@ -130,7 +144,8 @@ async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Op
     match changes {
         Err(_) => Some((Ok(Bytes::from_static(b": still here\n\n")), Some(stream))),
         Ok(Ok(changes)) => {
-            let text: String = changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect();
+            let text: String =
+                changes.into_iter().filter_map(|change| event(&stream.kinds, change)).collect();
             Some((Ok(text.into()), Some(stream)))
         }
         Ok(Err(error)) => {
@@ -142,13 +157,19 @@ async fn next(mut stream: ChangeStream) -> Option<(Result<Bytes, Infallible>, Op
 
 fn event(kinds: &[KindName], change: Change) -> Option<String> {
     // Changes of members and keys are not resources of the workspace.
-    let kind = KindName::parse(&change.kind).filter(|kind| kinds.is_empty() || kinds.contains(kind))?;
+    let kind =
+        KindName::parse(&change.kind).filter(|kind| kinds.is_empty() || kinds.contains(kind))?;
     let event = ChangeEvent {
         revision: change.revision,
         act: change.act.name(),
         kind: kind.name().into(),
         name: change.name,
-        parents: change.parent.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        parents: change
+            .parent
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
         version: change.version,
         actor: change.actor,
         at: change.at,

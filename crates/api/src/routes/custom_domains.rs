@@ -1,4 +1,5 @@
-//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared with others.
+//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared
+//! with others.
 
 use crate::addresses;
 use crate::call::{Body, Call, Wish};
@@ -25,8 +26,11 @@ const WHOLE_ACCOUNT: &str = "account";
 impl Desk {
     /// The same caller in another workspace of the account: for what one workspace gives another.
     pub(crate) fn in_workspace(&self, workspace: &Workspace) -> Self {
-        let member =
-            Member { workspace: workspace.id.clone(), workspace_name: workspace.name.clone(), ..self.member.clone() };
+        let member = Member {
+            workspace: workspace.id.clone(),
+            workspace_name: workspace.name.clone(),
+            ..self.member.clone()
+        };
         Self { app: self.app.clone(), member }
     }
 }
@@ -48,7 +52,8 @@ impl Managed for CustomDomain {
             return Err(in_use(&name));
         }
         let proof = desk.world().random_text(32);
-        draft.state.txt_records = [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
+        draft.state.txt_records =
+            [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
         let target = types::hosts::record_target(&desk.app.settings.public_url, "domains");
         draft.state.cname_records = Some(target);
         Ok(())
@@ -57,7 +62,13 @@ impl Managed for CustomDomain {
     fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         refuse_copy(&held.state)?;
         if is_served(&held.state) {
-            usage::serve(desk, tx, Dimension::CustomDomainTime, (&held.row.name, &held.row.id), false)?;
+            usage::serve(
+                desk,
+                tx,
+                Dimension::CustomDomainTime,
+                (&held.row.name, &held.row.id),
+                false,
+            )?;
         }
         for name in &held.state.shared_with {
             withdraw(desk, tx, &held.row.name, name)?;
@@ -69,7 +80,9 @@ impl Managed for CustomDomain {
 /// What another workspace shares is read-only here.
 fn refuse_copy(state: &State) -> Result<(), Error> {
     match &state.shared_from_workspace {
-        Some(owner) => Err(Error::Refused(format!("the domain belongs to the workspace `{owner}`; change it there"))),
+        Some(owner) => Err(Error::Refused(format!(
+            "the domain belongs to the workspace `{owner}`; change it there"
+        ))),
         None => Ok(()),
     }
 }
@@ -87,7 +100,8 @@ fn require_preview(desk: &Desk, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> 
 pub(crate) async fn create_for_application(
     call: Call<Member, NoQuery, Wish<CustomDomain>>,
 ) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, application, mut wish) = (call.desk(), call.path.name().to_owned(), call.body.0.clone());
+    let (desk, application, mut wish) =
+        (call.desk(), call.path.name().to_owned(), call.body.0.clone());
     wish.spec.domain_type = Some(DomainType::Applications);
     call.once(move |tx| {
         Held::<Application>::get(&desk, tx, &[], &application)?;
@@ -106,7 +120,9 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
         if self::claim(&held)?.proof != claim.proof {
-            return Err(Error::Conflict("the domain was registered anew meanwhile; verify it again".into()));
+            return Err(Error::Conflict(
+                "the domain was registered anew meanwhile; verify it again".into(),
+            ));
         }
         let state = judged(held.state.clone(), &found, desk.world().now());
         if is_served(&state) != is_served(&held.state) {
@@ -124,7 +140,12 @@ pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Er
 }
 
 /// A verified domain is one workspace's in the whole server; one that is not any more is free.
-fn keep_to_one(desk: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, state: &State) -> Result<(), Error> {
+fn keep_to_one(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<CustomDomain>,
+    state: &State,
+) -> Result<(), Error> {
     if state.status != DomainStatus::Verified {
         return Ok(edge_names::give_back(tx, &held.row.id)?);
     }
@@ -149,7 +170,8 @@ fn is_served(state: &State) -> bool {
 
 fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
     refuse_copy(&held.state)?;
-    let gone = || Error::Refused("the domain has lost its records; delete it and register it anew".into());
+    let gone =
+        || Error::Refused("the domain has lost its records; delete it and register it anew".into());
     let proof = held.state.txt_records.iter().next().ok_or_else(gone)?;
     Ok(Claim {
         domain: held.row.name.clone(),
@@ -173,9 +195,18 @@ fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State 
 }
 
 /// The workspace may be gone, and the copy with it.
-fn judge_copy(desk: &Desk, tx: &mut Tx<'_>, domain: &str, workspace: &str, owner: &State) -> Result<(), Error> {
+fn judge_copy(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    domain: &str,
+    workspace: &str,
+    owner: &State,
+) -> Result<(), Error> {
     let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
-    let Some(copy) = Held::<CustomDomain>::find(&desk.in_workspace(&other), tx, &[], domain)? else { return Ok(()) };
+    let Some(copy) = Held::<CustomDomain>::find(&desk.in_workspace(&other), tx, &[], domain)?
+    else {
+        return Ok(());
+    };
     let state = State {
         status: owner.status,
         last_verified_at: owner.last_verified_at,
@@ -185,7 +216,9 @@ fn judge_copy(desk: &Desk, tx: &mut Tx<'_>, domain: &str, workspace: &str, owner
     engine::change_state(desk, tx, copy, state).map(drop)
 }
 
-pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainShareTarget>>, Error> {
+pub(crate) async fn shares(
+    call: Call<Member>,
+) -> Result<Reply<Vec<CustomDomainShareTarget>>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<CustomDomain>::get(&desk, tx, &[], &name)?;
@@ -193,7 +226,11 @@ pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainS
         for workspace in held.state.shared_with {
             let known = workspaces::find_by_name(tx, &workspace)?;
             let workspace_display_name = known.map(|known| known.display_name);
-            targets.push(CustomDomainShareTarget { status: ShareStatus::Active, workspace, workspace_display_name });
+            targets.push(CustomDomainShareTarget {
+                status: ShareStatus::Active,
+                workspace,
+                workspace_display_name,
+            });
         }
         Ok::<_, Error>(targets)
     };
@@ -203,11 +240,14 @@ pub(crate) async fn shares(call: Call<Member>) -> Result<Reply<Vec<CustomDomainS
 pub(crate) async fn share(
     call: Call<Member, NoQuery, Body<CustomDomainShareRequest>>,
 ) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, name, target) = (call.desk(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
+    let (desk, name, target) =
+        (call.desk(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
     call.once(move |tx| {
         let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
         refuse_copy(&held.state)?;
-        if held.state.status != DomainStatus::Verified || held.wish.spec.domain_type == Some(DomainType::Applications) {
+        if held.state.status != DomainStatus::Verified
+            || held.wish.spec.domain_type == Some(DomainType::Applications)
+        {
             return Err(Error::Malformed(
                 "only verified domains of previews can be shared; verify the domain first".into(),
             ));
@@ -215,7 +255,10 @@ pub(crate) async fn share(
         let mut state = held.state.clone();
         for other in targets(&desk, tx, &target)? {
             if state.shared_with.contains(&other.name) {
-                return Err(Error::Conflict(format!("the domain is shared with `{}` already", other.name)));
+                return Err(Error::Conflict(format!(
+                    "the domain is shared with `{}` already",
+                    other.name
+                )));
             }
             hand_over(&desk.in_workspace(&other), tx, &held, &desk.member.workspace_name)?;
             state.shared_with.push(other.name);
@@ -229,7 +272,8 @@ pub(crate) async fn share(
 /// The workspaces that a share names.
 fn targets(desk: &Desk, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>, Error> {
     let others = workspaces::list_of_account(tx, &desk.member.account)?;
-    let mut others: Vec<Workspace> = others.into_iter().filter(|other| other.id != desk.member.workspace).collect();
+    let mut others: Vec<Workspace> =
+        others.into_iter().filter(|other| other.id != desk.member.workspace).collect();
     if target != WHOLE_ACCOUNT {
         others.retain(|other| other.name == target);
         if others.is_empty() {
@@ -240,7 +284,12 @@ fn targets(desk: &Desk, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>,
 }
 
 /// Puts a read-only copy into the target workspace.
-fn hand_over(target: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, owner: &str) -> Result<(), Error> {
+fn hand_over(
+    target: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<CustomDomain>,
+    owner: &str,
+) -> Result<(), Error> {
     if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
         && own.state.shared_from_workspace.is_none()
     {
@@ -250,15 +299,24 @@ fn hand_over(target: &Desk, tx: &mut Tx<'_>, held: &Held<CustomDomain>, owner: &
     let mut row = held.row.clone();
     row.id = types::ids::ResourceId::new(target.world());
     row.workspace = target.member.workspace.clone();
-    let state = State { shared_from_workspace: Some(owner.to_owned()), shared_with: Vec::new(), ..held.state.clone() };
+    let state = State {
+        shared_from_workspace: Some(owner.to_owned()),
+        shared_with: Vec::new(),
+        ..held.state.clone()
+    };
     row.state = serde_json::to_string(&state).unwrap_or_default();
-    let taken =
-        |_| Error::Conflict(format!("the workspace `{}` has a domain of this name", target.member.workspace_name));
+    let taken = |_| {
+        Error::Conflict(format!(
+            "the workspace `{}` has a domain of this name",
+            target.member.workspace_name
+        ))
+    };
     store::resources::insert(tx, row).map(drop).map_err(taken)
 }
 
 pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, name, target) = (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
+    let (desk, name, target) =
+        (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
         let mut state = held.state.clone();
@@ -266,7 +324,9 @@ pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<CustomDomain>, E
         if state.shared_with.len() == held.state.shared_with.len() {
             return Err(Error::NotFound(format!("the domain is not shared with `{target}`")));
         }
-        for workspace in held.state.shared_with.iter().filter(|workspace| !state.shared_with.contains(workspace)) {
+        for workspace in
+            held.state.shared_with.iter().filter(|workspace| !state.shared_with.contains(workspace))
+        {
             withdraw(&desk, tx, &name, workspace)?;
         }
         let held = engine::change_state(&desk, tx, held, state)?;

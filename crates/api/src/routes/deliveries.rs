@@ -22,7 +22,9 @@ pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<D
         let (workspace, about) = (&desk.member.workspace, (Job::NAME.name(), job.as_str()));
         let bound = format!("{workspace}/deliveries/{job}");
         let after = cursor.as_deref().filter(|cursor| !cursor.is_empty());
-        let after = after.map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now())).transpose()?;
+        let after = after
+            .map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()))
+            .transpose()?;
         let after = after.as_deref().and_then(position);
         // One more than asked for tells whether there is another page.
         let mut found = deliveries::list(tx, workspace, about, after, size + 1)?;
@@ -35,7 +37,11 @@ pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<D
             }
             None => String::new(),
         };
-        let meta = PaginationMeta { has_more, next_cursor, total: deliveries::count(tx, workspace, about)? };
+        let meta = PaginationMeta {
+            has_more,
+            next_cursor,
+            total: deliveries::count(tx, workspace, about)?,
+        };
         Ok::<_, Error>(Page { data: found.into_iter().map(shown).collect(), meta })
     };
     Ok(Reply::of(&call.app.store.read(work).await?))

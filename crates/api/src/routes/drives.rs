@@ -21,7 +21,8 @@ impl Managed for Drive {
 
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Deleted>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
-    let last = call.app.store.write(move |tx| engine::remove::<Drive>(&desk, tx, &[], &name)).await?;
+    let last =
+        call.app.store.write(move |tx| engine::remove::<Drive>(&desk, tx, &[], &name)).await?;
     Ok(Reply::of(&Deleted { message: "the drive is removed".into(), name: last.metadata.name }))
 }
 
@@ -45,5 +46,9 @@ pub(crate) async fn access_token(call: Call<Member>) -> Result<Reply<DriveAccess
         "jti": call.app.world.random_text(20),
     });
     let access_token = Sensitive(call.app.drive_key.sign(&claims));
-    Ok(Reply::of(&DriveAccessToken { access_token, expires_in: TOKEN_LIFE_S, token_type: "Bearer".into() }))
+    Ok(Reply::of(&DriveAccessToken {
+        access_token,
+        expires_in: TOKEN_LIFE_S,
+        token_type: "Bearer".into(),
+    }))
 }

@@ -23,8 +23,16 @@ pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage
     let work = move |tx: &mut Tx<'_>| {
         let mut usage = EgressGatewayUsage::default();
         for gateway in everywhere::<EgressGateway>(&desk, tx)? {
-            let users = references::users(tx, &desk.member.workspace, KindName::EgressGateway, gateway.name())?;
-            let sandboxes = users.into_iter().filter(|(kind, _)| *kind == KindName::Sandbox).map(|(_, name)| name);
+            let users = references::users(
+                tx,
+                &desk.member.workspace,
+                KindName::EgressGateway,
+                gateway.name(),
+            )?;
+            let sandboxes = users
+                .into_iter()
+                .filter(|(kind, _)| *kind == KindName::Sandbox)
+                .map(|(_, name)| name);
             usage.0.entry(gateway.name().to_owned()).or_default().extend(sandboxes);
         }
         Ok::<_, Error>(usage)
@@ -40,11 +48,12 @@ impl Managed for EgressGateway {
     }
 
     fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users = references::users(tx, &desk.member.workspace, KindName::EgressGateway, &held.row.name)?;
+        let users =
+            references::users(tx, &desk.member.workspace, KindName::EgressGateway, &held.row.name)?;
         match users.first() {
-            Some((_, name)) => {
-                Err(Error::Conflict(format!("the gateway is used by the sandbox `{name}`; delete that first")))
-            }
+            Some((_, name)) => Err(Error::Conflict(format!(
+                "the gateway is used by the sandbox `{name}`; delete that first"
+            ))),
             None => Ok(()),
         }
     }

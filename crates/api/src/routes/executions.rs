@@ -1,4 +1,5 @@
-//! Executions of jobs: lists, one of them, its tasks, and the way to cancel it. History outlives the job for a while.
+//! Executions of jobs: lists, one of them, its tasks, and the way to cancel it. History outlives
+//! the job for a while.
 
 use crate::call::Call;
 use crate::engine::{Desk, Held, Listing, Page};
@@ -65,8 +66,11 @@ fn find(desk: &Desk, tx: &mut Tx<'_>, job: &str, name: &str) -> Result<Execution
     }
 }
 
-pub(crate) async fn list(call: Call<Member, ExecutionQuery>) -> Result<Listing<JobExecution>, Error> {
-    let (desk, job, asked, version) = (call.desk(), call.path.at(0).to_owned(), call.query.clone(), call.version);
+pub(crate) async fn list(
+    call: Call<Member, ExecutionQuery>,
+) -> Result<Listing<JobExecution>, Error> {
+    let (desk, job, asked, version) =
+        (call.desk(), call.path.at(0).to_owned(), call.query.clone(), call.version);
     let work = move |tx: &mut Tx<'_>| {
         let page = page(&desk, tx, &job, &asked)?;
         Ok(if version.has_pages() { Listing::Page(page) } else { Listing::Bare(page.data) })
@@ -74,7 +78,12 @@ pub(crate) async fn list(call: Call<Member, ExecutionQuery>) -> Result<Listing<J
     call.app.store.read(work).await
 }
 
-fn page(desk: &Desk, tx: &mut Tx<'_>, job: &str, asked: &ExecutionQuery) -> Result<Page<JobExecution>, Error> {
+fn page(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    job: &str,
+    asked: &ExecutionQuery,
+) -> Result<Page<JobExecution>, Error> {
     let (common, now) = (asked.common(), desk.world().now());
     let (limit, text, offset) = (common.size(SMALL_PAGE)?, common.text()?, asked.offset()?);
     let workspace = &desk.member.workspace;
@@ -82,9 +91,14 @@ fn page(desk: &Desk, tx: &mut Tx<'_>, job: &str, asked: &ExecutionQuery) -> Resu
     let (order, mut after) = (asked.sort.into(), None);
     if let Some(cursor) = asked.cursor() {
         let position = desk.app.cursors.open(&bound, cursor, now)?;
-        after = Some(position.parse().map_err(|_| Error::Malformed("`cursor` is not one of this list".into()))?);
+        after = Some(
+            position
+                .parse()
+                .map_err(|_| Error::Malformed("`cursor` is not one of this list".into()))?,
+        );
     }
-    let query = Query { workspace, job, text: text.as_deref(), order, after, offset, limit: limit + 1 };
+    let query =
+        Query { workspace, job, text: text.as_deref(), order, after, offset, limit: limit + 1 };
     let mut rows = executions::list(tx, &query)?;
     let total = executions::count(tx, &query)?;
     if total == 0 {
@@ -93,7 +107,9 @@ fn page(desk: &Desk, tx: &mut Tx<'_>, job: &str, asked: &ExecutionQuery) -> Resu
     let has_more = rows.len() as i64 > limit;
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let next_cursor = match rows.last() {
-        Some(last) if has_more => desk.app.cursors.sign(&bound, &last.position(order).to_string(), now),
+        Some(last) if has_more => {
+            desk.app.cursors.sign(&bound, &last.position(order).to_string(), now)
+        }
         _ => String::new(),
     };
     let data = rows.iter().map(|row| view::execution(desk, tx, row)).collect::<Result<_, _>>()?;
@@ -125,7 +141,9 @@ pub(crate) async fn cancel(call: Call<Member, NoQuery>) -> Result<Reply<JobExecu
     Ok(Reply::of(&call.app.store.write(work).await?))
 }
 
-pub(crate) async fn tasks(call: Call<Member, ListQuery>) -> Result<Reply<Page<JobExecutionTask>>, Error> {
+pub(crate) async fn tasks(
+    call: Call<Member, ListQuery>,
+) -> Result<Reply<Page<JobExecutionTask>>, Error> {
     let (desk, job, name, asked) =
         (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned(), call.query.clone());
     let work = move |tx: &mut Tx<'_>| {
@@ -145,12 +163,18 @@ fn tasks_page(
     let (limit, now) = (asked.size(PAGE)?, desk.world().now());
     let bound = format!("{}/executions/{}/tasks", execution.workspace, execution.id);
     let from = match asked.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
-        Some(cursor) => desk.app.cursors.open(&bound, cursor, now)?.parse().unwrap_or(execution.total),
+        Some(cursor) => {
+            desk.app.cursors.open(&bound, cursor, now)?.parse().unwrap_or(execution.total)
+        }
         None => 0,
     };
     let data = view::tasks(desk, tx, execution, from, limit)?;
     let next = from + limit;
     let has_more = next < execution.total;
-    let next_cursor = if has_more { desk.app.cursors.sign(&bound, &next.to_string(), now) } else { String::new() };
+    let next_cursor = if has_more {
+        desk.app.cursors.sign(&bound, &next.to_string(), now)
+    } else {
+        String::new()
+    };
     Ok(Page { data, meta: PaginationMeta { has_more, next_cursor, total: execution.total } })
 }

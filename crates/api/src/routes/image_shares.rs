@@ -1,5 +1,5 @@
-//! Sharing images: at once within an account, by acceptance across accounts. A share copies what is known of an image;
-//! its layers stay where they are.
+//! Sharing images: at once within an account, by acceptance across accounts. A share copies what is
+//! known of an image; its layers stay where they are.
 
 use crate::call::{Body, Call};
 use crate::engine::{self, Desk, Held, Managed, Paging, Secrets};
@@ -27,7 +27,8 @@ impl Managed for ImageShare {
 
 pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<ImageShareTarget>>, Error> {
     let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
-    let held = call.app.store.read(move |tx| Held::<Image>::get(&desk, tx, &parents, &name)).await?;
+    let held =
+        call.app.store.read(move |tx| Held::<Image>::get(&desk, tx, &parents, &name)).await?;
     Ok(Reply::of(&held.state.shares))
 }
 
@@ -35,7 +36,8 @@ pub(crate) async fn share(
     call: Call<Member, NoQuery, Body<ImageShareRequest>>,
 ) -> Result<NowOrLater<Image, ImageShare>, Error> {
     call.who.admin()?;
-    let (desk, parents, name, asked) = (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
+    let (desk, parents, name, asked) =
+        (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Image>::lock(&desk, tx, &parents, &name)?;
         if let Some(owner) = &held.state.source_workspace {
@@ -45,10 +47,20 @@ pub(crate) async fn share(
         }
         let target = target(&desk, tx, &asked)?;
         if held.state.shares.iter().any(|share| share.workspace == target.name) {
-            return Err(Error::Conflict(format!("the image is shared with `{}` already", target.name)));
+            return Err(Error::Conflict(format!(
+                "the image is shared with `{}` already",
+                target.name
+            )));
         }
         if target.account == desk.member.account {
-            copy_into(&desk.in_workspace(&target), tx, &held.row, &held.state, &desk.member.workspace_name, false)?;
+            copy_into(
+                &desk.in_workspace(&target),
+                tx,
+                &held.row,
+                &held.state,
+                &desk.member.workspace_name,
+                false,
+            )?;
             let image = note_share(&desk, tx, held, &target, None)?;
             return Ok(NowOrLater::Now(Reply::of(&image)));
         }
@@ -63,10 +75,14 @@ pub(crate) async fn share(
 fn target(desk: &Desk, tx: &mut Tx<'_>, asked: &ImageShareRequest) -> Result<Workspace, Error> {
     let account = asked.target_account_id.as_deref().filter(|id| !id.is_empty());
     let account = account.map_or_else(|| desk.member.account.clone(), AccountId::known);
-    let found = workspaces::find_by_name(tx, &asked.target_workspace)?.filter(|workspace| workspace.account == account);
+    let found = workspaces::find_by_name(tx, &asked.target_workspace)?
+        .filter(|workspace| workspace.account == account);
     let found = found.filter(|workspace| workspace.id != desk.member.workspace);
     found.ok_or_else(|| {
-        Error::NotFound("there is no such other workspace; name `targetAccountId` for one of another account".into())
+        Error::NotFound(
+            "there is no such other workspace; name `targetAccountId` for one of another account"
+                .into(),
+        )
     })
 }
 
@@ -104,11 +120,14 @@ fn copy_into(
     if let Some(existing) = target.find(tx, KindName::Image, &parents, &row.name)? {
         if !force {
             let workspace = &target.member.workspace_name;
-            return Err(Error::Conflict(format!("the workspace `{workspace}` has an image of this name")));
+            return Err(Error::Conflict(format!(
+                "the workspace `{workspace}` has an image of this name"
+            )));
         }
         store::resources::delete(tx, &existing, target.actor())?;
     }
-    let state = State { source_workspace: Some(owner.to_owned()), shares: Vec::new(), ..state.clone() };
+    let state =
+        State { source_workspace: Some(owner.to_owned()), shares: Vec::new(), ..state.clone() };
     let copy = Stored {
         id: ResourceId::new(target.world()),
         workspace: target.member.workspace.clone(),
@@ -119,7 +138,12 @@ fn copy_into(
 }
 
 /// Makes the pending share; it lives in the source workspace.
-fn offer(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Image>, target: &Workspace) -> Result<ImageShare, Error> {
+fn offer(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+    target: &Workspace,
+) -> Result<ImageShare, Error> {
     let share = ImageShare {
         id: Some(format!("share-{}", desk.world().random_text(20))),
         expires_at: Some(desk.world().now().plus_s(PENDING_S)),
@@ -142,16 +166,20 @@ pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<Image>, Error> {
         let [kind, name, target] = path.as_slice() else { return Err(Error::NoRoute) };
         let held = Held::<Image>::lock(&desk, tx, std::slice::from_ref(kind), name)?;
         let mut state = held.state.clone();
-        let gone: Vec<_> = state.shares.extract_if(.., |share| share.workspace == *target).collect();
+        let gone: Vec<_> =
+            state.shares.extract_if(.., |share| share.workspace == *target).collect();
         let Some(share) = gone.into_iter().next() else {
             return Err(Error::NotFound(format!("the image is not shared with `{target}`")));
         };
         match (share.pending_share_id, workspaces::find_by_name(tx, target)?) {
             (Some(pending), _) => drop(engine::remove::<ImageShare>(&desk, tx, &[], &pending)?),
             (None, Some(other)) => {
-                if let Some(copy) =
-                    desk.in_workspace(&other).find(tx, KindName::Image, std::slice::from_ref(kind), name)?
-                {
+                if let Some(copy) = desk.in_workspace(&other).find(
+                    tx,
+                    KindName::Image,
+                    std::slice::from_ref(kind),
+                    name,
+                )? {
                     store::resources::delete(tx, &copy, desk.actor())?;
                 }
             }
@@ -187,35 +215,49 @@ fn offers(desk: &Desk, tx: &mut Tx<'_>, direction: Option<Direction>) -> Result<
         found.extend(own.into_iter().map(|share| (desk.clone(), share)));
     }
     if direction != Some(Direction::Outgoing) {
-        for other in workspaces::list(tx)?.iter().filter(|other| other.id != desk.member.workspace) {
+        for other in workspaces::list(tx)?.iter().filter(|other| other.id != desk.member.workspace)
+        {
             let source = desk.in_workspace(other);
             let offered = engine::everywhere::<ImageShare>(&source, tx)?;
-            let mine = offered
-                .into_iter()
-                .filter(|share| share.target_workspace.as_deref() == Some(desk.member.workspace_name.as_str()));
+            let mine = offered.into_iter().filter(|share| {
+                share.target_workspace.as_deref() == Some(desk.member.workspace_name.as_str())
+            });
             found.extend(mine.map(|share| (source.clone(), share)));
         }
     }
     Ok(found)
 }
 
-pub(crate) async fn pending(call: Call<Member, PendingQuery>) -> Result<Reply<Vec<PendingImageShareRender>>, Error> {
+pub(crate) async fn pending(
+    call: Call<Member, PendingQuery>,
+) -> Result<Reply<Vec<PendingImageShareRender>>, Error> {
     let (desk, direction) = (call.desk(), call.query.direction);
     let work = move |tx: &mut Tx<'_>| {
         let offers = offers(&desk, tx, direction)?;
-        offers.into_iter().map(|(_, share)| render(&desk, tx, share)).collect::<Result<Vec<_>, Error>>()
+        offers
+            .into_iter()
+            .map(|(_, share)| render(&desk, tx, share))
+            .collect::<Result<Vec<_>, Error>>()
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-fn render(desk: &Desk, tx: &mut Tx<'_>, share: ImageShare) -> Result<PendingImageShareRender, Error> {
-    let named =
-        |tx: &mut Tx<'_>, name: &Option<String>| workspaces::find_by_name(tx, name.as_deref().unwrap_or_default());
-    let (source, target) = (named(tx, &share.source_workspace)?, named(tx, &share.target_workspace)?);
+fn render(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    share: ImageShare,
+) -> Result<PendingImageShareRender, Error> {
+    let named = |tx: &mut Tx<'_>, name: &Option<String>| {
+        workspaces::find_by_name(tx, name.as_deref().unwrap_or_default())
+    };
+    let (source, target) =
+        (named(tx, &share.source_workspace)?, named(tx, &share.target_workspace)?);
     let parents = [share.resource_type.clone().unwrap_or_default()];
     let name = share.image_name.clone().unwrap_or_default();
     let conflict = match &target {
-        Some(target) => desk.in_workspace(target).find(tx, KindName::Image, &parents, &name)?.is_some(),
+        Some(target) => {
+            desk.in_workspace(target).find(tx, KindName::Image, &parents, &name)?.is_some()
+        }
         None => false,
     };
     Ok(PendingImageShareRender {
@@ -259,10 +301,18 @@ pub(crate) async fn accept(call: Call<Member, AcceptQuery>) -> Result<Reply<Imag
             return Err(Error::Gone("the share has expired; ask for a new one".into()));
         }
         let parents = [share.resource_type.clone().unwrap_or_default()];
-        let image = Held::<Image>::lock(&source, tx, &parents, share.image_name.as_deref().unwrap_or_default())?;
-        let copy = copy_into(&desk, tx, &image.row, &image.state, &source.member.workspace_name, force)?;
+        let image = Held::<Image>::lock(
+            &source,
+            tx,
+            &parents,
+            share.image_name.as_deref().unwrap_or_default(),
+        )?;
+        let copy =
+            copy_into(&desk, tx, &image.row, &image.state, &source.member.workspace_name, force)?;
         let mut state = image.state.clone();
-        for target in state.shares.iter_mut().filter(|target| target.pending_share_id.as_deref() == Some(&id)) {
+        for target in
+            state.shares.iter_mut().filter(|target| target.pending_share_id.as_deref() == Some(&id))
+        {
             (target.status, target.pending_share_id) = (ShareStatus::Active, None);
         }
         engine::change_state(&source, tx, image, state)?;

@@ -22,9 +22,9 @@ impl Managed for Image {
             return Err(Error::Malformed("the image is shared; take the shares back first".into()));
         }
         match deployed(desk, tx)?.iter().find(|reference| is_of(reference, held, None)) {
-            Some(reference) => {
-                Err(Error::Malformed(format!("the image is deployed as `{reference}`; remove what runs it first")))
-            }
+            Some(reference) => Err(Error::Malformed(format!(
+                "the image is deployed as `{reference}`; remove what runs it first"
+            ))),
             None => Ok(()),
         }
     }
@@ -96,7 +96,12 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
 }
 
 /// Published clients write `_` when they do not know for which kind of workload an image is.
-fn any_type(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str) -> Result<Vec<String>, Error> {
+fn any_type(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+) -> Result<Vec<String>, Error> {
     if parents.first().map(String::as_str) != Some("_") {
         return Ok(parents.to_vec());
     }
@@ -124,7 +129,13 @@ pub(crate) async fn remove_tag(call: Call<Member, NoQuery>) -> Result<Reply<Imag
     Ok(Reply::of(&call.app.store.write(work).await?))
 }
 
-fn without_tag(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str, tag: &str) -> Result<Image, Error> {
+fn without_tag(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    tag: &str,
+) -> Result<Image, Error> {
     let held = Held::<Image>::lock(desk, tx, parents, name)?;
     let mut state = held.state.clone();
     state.tags.retain(|kept| kept.name.as_deref() != Some(tag));
@@ -132,7 +143,9 @@ fn without_tag(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], name: &str, tag
         return Err(Error::NotFound(format!("the image has no tag `{tag}`")));
     }
     if deployed(desk, tx)?.iter().any(|reference| is_of(reference, &held, Some(tag))) {
-        return Err(Error::Malformed(format!("the tag `{tag}` is deployed; remove what runs it first")));
+        return Err(Error::Malformed(format!(
+            "the tag `{tag}` is deployed; remove what runs it first"
+        )));
     }
     let held = engine::change_state(desk, tx, held, state)?;
     engine::present(desk, tx, &held, &Secrets::Masked)
@@ -146,13 +159,19 @@ pub(crate) async fn clean_up(call: Call<Member>) -> Result<Reply<CleanedImages>,
         let mut deleted = 0;
         for image in engine::everywhere::<Image>(&desk, tx)? {
             let parents = [image.metadata.resource_type.unwrap_or_default()];
-            let held = Held::<Image>::lock(&desk, tx, &parents, &image.metadata.name.unwrap_or_default())?;
-            if held.state.shares.is_empty() && !used.iter().any(|reference| is_of(reference, &held, None)) {
+            let held =
+                Held::<Image>::lock(&desk, tx, &parents, &image.metadata.name.unwrap_or_default())?;
+            if held.state.shares.is_empty()
+                && !used.iter().any(|reference| is_of(reference, &held, None))
+            {
                 store::resources::delete(tx, &held.row, desk.actor())?;
                 deleted += 1;
             }
         }
-        Ok::<_, Error>(CleanedImages { deleted, message: format!("{deleted} unused images are removed") })
+        Ok::<_, Error>(CleanedImages {
+            deleted,
+            message: format!("{deleted} unused images are removed"),
+        })
     };
     Ok(Reply::of(&call.app.store.write(work).await?))
 }

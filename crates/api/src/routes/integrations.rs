@@ -25,7 +25,9 @@ async fn connection<Q, B>(call: &Call<Member, Q, B>) -> Result<Held<IntegrationC
 }
 
 /// The endpoints that the provider of a connection serves, by path.
-pub(crate) async fn endpoints(call: Call<Member>) -> Result<Reply<BTreeMap<String, IntegrationEndpoint>>, Error> {
+pub(crate) async fn endpoints(
+    call: Call<Member>,
+) -> Result<Reply<BTreeMap<String, IntegrationEndpoint>>, Error> {
     let integration = connection(&call).await?.wish.spec.integration.unwrap_or_default();
     let provider = providers::find(&integration);
     Ok(Reply::of(&provider.and_then(|provider| provider.endpoints).unwrap_or_default()))

@@ -7,12 +7,15 @@ use auth::invitations::{self, Received};
 use store::Tx;
 use types::wire::{
     Message, PendingInvitationAccept, PendingInvitationRender, PendingInvitationRenderAccount,
-    PendingInvitationRenderInvitedBy, PendingInvitationRenderWorkspace, PendingInvitationWorkspaceDetails, Workspace,
+    PendingInvitationRenderInvitedBy, PendingInvitationRenderWorkspace,
+    PendingInvitationWorkspaceDetails, Workspace,
 };
 
 fn shown(received: Received) -> PendingInvitationRender {
     let Received { invitation, workspace, account_name, members } = received;
-    let emails = members.iter().map(|email| [("email".to_owned(), email.as_str().into())].into_iter().collect());
+    let emails = members
+        .iter()
+        .map(|email| [("email".to_owned(), email.as_str().into())].into_iter().collect());
     PendingInvitationRender {
         account: Some(PendingInvitationRenderAccount {
             display_name: Some(account_name),
@@ -22,7 +25,10 @@ fn shown(received: Received) -> PendingInvitationRender {
         expires_at: Some(invitation.expires_at),
         invitation_id: Some(invitation.id.to_string()),
         invited_at: Some(invitation.created_at),
-        invited_by: Some(PendingInvitationRenderInvitedBy { email: Some(invitation.invited_by), ..Default::default() }),
+        invited_by: Some(PendingInvitationRenderInvitedBy {
+            email: Some(invitation.invited_by),
+            ..Default::default()
+        }),
         role: Some(invitation.role),
         kind: Some("workspace".into()),
         workspace: Some(PendingInvitationRenderWorkspace {

@@ -58,7 +58,9 @@ pub(crate) struct LogQuery {
 fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
-    parsed.map(Some).map_err(|_| Error::Malformed(format!("`{name}` must be a UTC time such as `2026-04-16T09:30:00`")))
+    parsed.map(Some).map_err(|_| {
+        Error::Malformed(format!("`{name}` must be a UTC time such as `2026-04-16T09:30:00`"))
+    })
 }
 
 /// A value that is there; clients also send it empty.
@@ -69,30 +71,39 @@ fn given(text: Option<&String>) -> Option<String> {
 impl LogQuery {
     /// First and last moment: the last three days, unless told otherwise.
     fn range(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
-        let (start, end) = (time("start", self.start.as_deref())?, time("end", self.end.as_deref())?);
+        let (start, end) =
+            (time("start", self.start.as_deref())?, time("end", self.end.as_deref())?);
         // A start that is still to come is no mistake: there is nothing yet.
         let latest = start.map_or(now, |start| now.clamp(start, start.plus_s(RANGE_S_MAX)));
         let end = end.unwrap_or(latest);
         let start = start.unwrap_or(end.plus_s(-RANGE_S_MAX));
         match end.since(start) / 1000 {
             0..=RANGE_S_MAX => Ok((start, end)),
-            _ => Err(Error::Malformed("`start` must be before `end`, and at most 3 days before it".into())),
+            _ => Err(Error::Malformed(
+                "`start` must be before `end`, and at most 3 days before it".into(),
+            )),
         }
     }
 
     fn page(&self) -> Result<(usize, usize), Error> {
         let (limit, offset) = (self.limit.unwrap_or(LIMIT), self.offset.unwrap_or(0));
-        let page = (1..=LIMIT_MAX).contains(&limit).then(|| (usize::try_from(limit), usize::try_from(offset)));
+        let page = (1..=LIMIT_MAX)
+            .contains(&limit)
+            .then(|| (usize::try_from(limit), usize::try_from(offset)));
         match page {
             Some((Ok(limit), Ok(offset))) => Ok((limit, offset)),
-            _ => Err(Error::Malformed(format!("`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0"))),
+            _ => Err(Error::Malformed(format!(
+                "`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0"
+            ))),
         }
     }
 
     fn search(&self) -> Result<Option<String>, Error> {
         let text = self.search.clone().filter(|text| !text.is_empty());
         if text.as_ref().is_some_and(|text| text.chars().count() > SEARCH_MAX) {
-            return Err(Error::Malformed(format!("`search` must have at most {SEARCH_MAX} characters")));
+            return Err(Error::Malformed(format!(
+                "`search` must have at most {SEARCH_MAX} characters"
+            )));
         }
         Ok(text)
     }
@@ -103,7 +114,9 @@ impl LogQuery {
         match names.len() {
             0 => Err(Error::Malformed("`workloadIds` is required: the name of a workload".into())),
             1..=NAMES_MAX => Ok(names),
-            _ => Err(Error::Malformed(format!("`workloadIds` must name at most {NAMES_MAX} workloads"))),
+            _ => Err(Error::Malformed(format!(
+                "`workloadIds` must name at most {NAMES_MAX} workloads"
+            ))),
         }
     }
 
@@ -153,7 +166,9 @@ pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>
     for name in call.query.names()? {
         let question = question(&call, &name)?;
         let logs = match call.query.resource_type.as_deref() {
-            Some(kind) if kind == KindName::Job.plural() => shown(find(&call.app.store, &question).await?),
+            Some(kind) if kind == KindName::Job.plural() => {
+                shown(find(&call.app.store, &question).await?)
+            }
             // The name is there also when nothing was written, for clients look for it.
             _ => WorkloadLogs::default(),
         };

@@ -72,8 +72,11 @@ fn length_s(window: &Window) -> i64 {
 }
 
 fn utc(name: &str, text: Option<&str>) -> Result<Timestamp, Error> {
-    let rule =
-        || Error::Malformed(format!("`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`"));
+    let rule = || {
+        Error::Malformed(format!(
+            "`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`"
+        ))
+    };
     let text = text.ok_or_else(rule)?;
     if !(text.ends_with('Z') || text.ends_with("+00:00")) {
         return Err(rule());
@@ -93,22 +96,33 @@ fn resolution(asked: Option<&str>, length_s: i64) -> Result<Resolution, Error> {
         // A leap year is a year.
         Some("weekly") => (Resolution::Weekly, 366),
         Some("monthly") => return Ok(Resolution::Monthly),
-        Some(_) => return Err(Error::Malformed("`resolution` must be hourly, daily, weekly or monthly".into())),
+        Some(_) => {
+            return Err(Error::Malformed(
+                "`resolution` must be hourly, daily, weekly or monthly".into(),
+            ));
+        }
     };
     if length_s > days_max * DAY_S {
-        let message = format!("the window may have at most {days_max} days with this resolution; choose a coarser one");
+        let message = format!(
+            "the window may have at most {days_max} days with this resolution; choose a coarser one"
+        );
         return Err(Error::Malformed(message));
     }
     Ok(resolution)
 }
 
 fn dimensions(asked: Option<&str>) -> Result<Vec<GroupBy>, Error> {
-    let names: Vec<&str> = asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).collect();
+    let names: Vec<&str> =
+        asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).collect();
     let known = GroupBy::ALL.map(GroupBy::name).join(", ");
-    let parse = |name: &&str| GroupBy::parse(name).ok_or_else(|| Error::Malformed(format!("`groupBy` knows {known}")));
+    let parse = |name: &&str| {
+        GroupBy::parse(name).ok_or_else(|| Error::Malformed(format!("`groupBy` knows {known}")))
+    };
     let mut dimensions = names.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     if dimensions.len() > DIMENSIONS_MAX {
-        return Err(Error::Malformed(format!("`groupBy` takes at most {DIMENSIONS_MAX} dimensions")));
+        return Err(Error::Malformed(format!(
+            "`groupBy` takes at most {DIMENSIONS_MAX} dimensions"
+        )));
     }
     dimensions.sort_unstable();
     dimensions.dedup();
@@ -150,16 +164,21 @@ fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Er
 /// Names of resources bring the names of their workspaces with them, and sums of all tell what the others cost.
 fn within(who: &Person, account: &AccountId) -> Option<BTreeSet<String>> {
     let own = who.0.memberships.iter().filter(|membership| membership.account == *account);
-    (!who.0.administers(account)).then(|| own.map(|membership| membership.workspace_name.clone()).collect())
+    (!who.0.administers(account))
+        .then(|| own.map(|membership| membership.workspace_name.clone()).collect())
 }
 
 fn filter(asked: &MetricsQuery, within: Option<BTreeSet<String>>) -> Result<Filter, Error> {
-    let types = || ResourceType::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
+    let types =
+        || ResourceType::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     let known_type = |name: &String| {
-        ResourceType::parse(name).ok_or_else(|| Error::Malformed(format!("`resourceType` must be one of {}", types())))
+        ResourceType::parse(name)
+            .ok_or_else(|| Error::Malformed(format!("`resourceType` must be one of {}", types())))
     };
     let known_dimension = |name: &String| {
-        let rule = || Error::Malformed(format!("`billingDimension` must be one of {}", prices::dimensions()));
+        let rule = || {
+            Error::Malformed(format!("`billingDimension` must be one of {}", prices::dimensions()))
+        };
         Dimension::parse(name).ok_or_else(rule)
     };
     Ok(Filter {
@@ -175,7 +194,10 @@ fn filter(asked: &MetricsQuery, within: Option<BTreeSet<String>>) -> Result<Filt
 /// The question without its page, as its cursors are bound to it.
 fn bound(question: &Question) -> String {
     let Question { account, window, resolution, group_by, filter, .. } = question;
-    format!("metrics {account} {} {} {resolution:?} {group_by:?} {filter:?}", window.start, window.end)
+    format!(
+        "metrics {account} {} {} {resolution:?} {group_by:?} {filter:?}",
+        window.start, window.end
+    )
 }
 
 /// The question that a request asks, if its caller may ask it.
@@ -193,18 +215,22 @@ fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
     if splits && !call.who.0.administers(&account) {
         return Err(auth::Denied::NotAccountAdmin.into());
     }
-    let mut question = Question { account, window, resolution, group_by, filter, limit, after: None };
+    let mut question =
+        Question { account, window, resolution, group_by, filter, limit, after: None };
     if let Some(cursor) = &asked.cursor {
         let position = call.app.cursors.open(&bound(&question), cursor, call.app.world.now())?;
         // It was signed by us, so only another release can have written another form.
         let key = serde_json::from_str::<Key>(&position);
-        question.after =
-            Some(key.map_err(|_| Error::Malformed("`cursor` is not of this release; start again".into()))?);
+        question.after = Some(key.map_err(|_| {
+            Error::Malformed("`cursor` is not of this release; start again".into())
+        })?);
     }
     Ok(question)
 }
 
-pub(crate) async fn query(call: Call<Person, MetricsQuery>) -> Result<Reply<AccountMetrics>, Error> {
+pub(crate) async fn query(
+    call: Call<Person, MetricsQuery>,
+) -> Result<Reply<AccountMetrics>, Error> {
     let (question, now) = (question(&call)?, call.app.world.now());
     let asked = question.clone();
     let work = move |tx: &mut Tx<'_>| {
@@ -219,17 +245,24 @@ pub(crate) async fn query(call: Call<Person, MetricsQuery>) -> Result<Reply<Acco
 
 pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>, Error> {
     bill::account(&call.who, call.path.name())?;
-    Ok(Reply::of(&MetricsValues { values: GroupBy::ALL.map(|dimension| dimension.name().to_owned()).to_vec() }))
+    Ok(Reply::of(&MetricsValues {
+        values: GroupBy::ALL.map(|dimension| dimension.name().to_owned()).to_vec(),
+    }))
 }
 
-pub(crate) async fn resource_types(call: Call<Person, WindowQuery>) -> Result<Reply<MetricsValues>, Error> {
+pub(crate) async fn resource_types(
+    call: Call<Person, WindowQuery>,
+) -> Result<Reply<MetricsValues>, Error> {
     let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
     let filter = Filter { within: within(&call.who, &account), ..Filter::default() };
-    let types = move |tx: &mut Tx<'_>| meter::resource_types(tx, &account, window, filter.clone(), now);
+    let types =
+        move |tx: &mut Tx<'_>| meter::resource_types(tx, &account, window, filter.clone(), now);
     let found = call.app.store.read(types).await?;
-    Ok(Reply::of(&MetricsValues { values: found.iter().map(|known| known.name().to_owned()).collect() }))
+    Ok(Reply::of(&MetricsValues {
+        values: found.iter().map(|known| known.name().to_owned()).collect(),
+    }))
 }
 
 #[cfg(test)]
@@ -253,7 +286,12 @@ mod tests {
             dimensions(Some("resource_name,workspace")).unwrap(),
             dimensions(Some("workspace,resource_name")).unwrap()
         );
-        for bad in ["", "label", "workspace,workspace", "workspace,resource_type,resource_name,resource_uuid"] {
+        for bad in [
+            "",
+            "label",
+            "workspace,workspace",
+            "workspace,resource_type,resource_name,resource_uuid",
+        ] {
             assert!(dimensions(Some(bad)).is_err(), "{bad}");
         }
     }

@@ -14,7 +14,8 @@ use types::{Kind, KindName};
 impl Managed for Policy {
     fn adorn(&mut self, desk: &Desk, tx: &mut Tx<'_>) -> Result<(), Error> {
         let users = references::users(tx, &desk.member.workspace, KindName::Policy, self.name())?;
-        let count = |wanted| i64::try_from(users.iter().filter(|(kind, _)| *kind == wanted).count()).ok();
+        let count =
+            |wanted| i64::try_from(users.iter().filter(|(kind, _)| *kind == wanted).count()).ok();
         self.usage = Some(PolicyUsageCounts {
             agents: count(KindName::Agent),
             functions: count(KindName::Function),

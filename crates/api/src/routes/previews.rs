@@ -29,8 +29,11 @@ pub(crate) struct Force {
 }
 
 /// Makes a preview. Its host must be free, unless the caller takes it over.
-pub(crate) async fn create(call: Call<Member, Force, Wish<Preview>>) -> Result<Reply<Preview>, Error> {
-    let (desk, parents, wish, force) = (call.desk(), call.path.all(), call.body.0.clone(), call.query.force.0);
+pub(crate) async fn create(
+    call: Call<Member, Force, Wish<Preview>>,
+) -> Result<Reply<Preview>, Error> {
+    let (desk, parents, wish, force) =
+        (call.desk(), call.path.all(), call.body.0.clone(), call.query.force.0);
     call.once(move |tx| {
         if let (true, Some(at)) = (force, addresses::wanted(&desk, &wish))
             && let Some(rival) = addresses::own_preview_at(&desk, tx, &at)?
@@ -47,14 +50,21 @@ pub(crate) async fn revoke_token(call: Call<Member>) -> Result<Reply<Message>, E
     let (desk, parents, called) = (call.desk(), call.path.parents(), call.path.name().to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let tokens = tokens(&desk, tx, &parents)?;
-        let shown = |token: &PreviewToken| token.spec.token.as_ref().is_some_and(|text| text.0 == called);
+        let shown =
+            |token: &PreviewToken| token.spec.token.as_ref().is_some_and(|text| text.0 == called);
         let meant = |token: &PreviewToken| shown(token) || token.name() == called;
-        let rows: Vec<String> =
-            tokens.into_iter().filter(|(_, token)| meant(token)).map(|(held, _)| held.row.name).collect();
+        let rows: Vec<String> = tokens
+            .into_iter()
+            .filter(|(_, token)| meant(token))
+            .map(|(held, _)| held.row.name)
+            .collect();
         if rows.is_empty() {
-            return Err(Error::NotFound("the preview has no token of this name or value".to_owned()));
+            return Err(Error::NotFound(
+                "the preview has no token of this name or value".to_owned(),
+            ));
         }
-        rows.iter().try_for_each(|row| engine::remove::<PreviewToken>(&desk, tx, &parents, row).map(drop))
+        rows.iter()
+            .try_for_each(|row| engine::remove::<PreviewToken>(&desk, tx, &parents, row).map(drop))
     };
     call.app.store.write(work).await?;
     Ok(Reply::of(&Message { message: "the token opens nothing any more".into() }))
@@ -67,8 +77,10 @@ pub(crate) fn tokens(
     place: &[String],
 ) -> Result<Vec<(Held<PreviewToken>, PreviewToken)>, Error> {
     let parent = place.join("/");
-    let query =
-        Query { limit: TOKENS_MAX, ..Query::new(&desk.member.workspace, PreviewToken::NAME, Some(parent.as_str())) };
+    let query = Query {
+        limit: TOKENS_MAX,
+        ..Query::new(&desk.member.workspace, PreviewToken::NAME, Some(parent.as_str()))
+    };
     let rows = resources::list(tx, &query)?;
     let open = |row| {
         let held = Held::<PreviewToken>::read(row)?;
@@ -134,7 +146,12 @@ impl Managed for PreviewToken {
     const SHOWS_SECRETS: bool = true;
 
     /// Clients name tokens after their clock, and two of them may look at it within the same millisecond.
-    fn row_name(desk: &Desk, tx: &mut Tx<'_>, parents: &[String], wish: &Self) -> Result<String, Error> {
+    fn row_name(
+        desk: &Desk,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        wish: &Self,
+    ) -> Result<String, Error> {
         Ok(match desk.find(tx, Self::NAME, parents, wish.name())? {
             None => wish.name().to_owned(),
             // No name has a `#`.

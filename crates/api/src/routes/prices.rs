@@ -22,8 +22,11 @@ pub(crate) async fn get(call: Call<Person>) -> Result<Reply<AccountPrices>, Erro
     Ok(Reply::of(&shown(versions)))
 }
 
-/// Replaces the versions that have not begun. Those that have stay, whether they are sent back or not.
-pub(crate) async fn replace(call: Call<Person, NoQuery, Body<AccountPrices>>) -> Result<Reply<AccountPrices>, Error> {
+/// Replaces the versions that have not begun. Those that have stay, whether they are sent back or
+/// not.
+pub(crate) async fn replace(
+    call: Call<Person, NoQuery, Body<AccountPrices>>,
+) -> Result<Reply<AccountPrices>, Error> {
     let account = bill::administered(&call.who, call.path.name())?;
     let (wish, by) = (call.body.0.versions.clone(), call.who.0.name.clone());
     let work = move |tx: &mut Tx<'_>| {
@@ -37,12 +40,19 @@ pub(crate) async fn replace(call: Call<Person, NoQuery, Body<AccountPrices>>) ->
 }
 
 fn shown(versions: Vec<Version>) -> AccountPrices {
-    let shown = |version: Version| PriceVersion { valid_from: Some(version.valid_from), prices: version.prices };
+    let shown = |version: Version| PriceVersion {
+        valid_from: Some(version.valid_from),
+        prices: version.prices,
+    };
     AccountPrices { versions: versions.into_iter().map(shown).collect() }
 }
 
 /// The versions that begin now or later. One that began before must be as it is stored.
-fn coming(wish: &[PriceVersion], stored: &[Version], now: Timestamp) -> Result<Vec<Version>, Problems> {
+fn coming(
+    wish: &[PriceVersion],
+    stored: &[Version],
+    now: Timestamp,
+) -> Result<Vec<Version>, Problems> {
     let (mut problems, mut coming, mut begins) = (Problems::default(), Vec::new(), BTreeSet::new());
     for (index, version) in wish.iter().enumerate() {
         let at = format!("versions[{index}]");
@@ -58,21 +68,34 @@ fn coming(wish: &[PriceVersion], stored: &[Version], now: Timestamp) -> Result<V
             &at,
             "has passed: what was billed stays as it is, so a new price begins later",
         );
-        problems.require(valid_from.ms() % HOUR_MS == 0, &at, "must be a full hour in UTC: an hour has one price");
-        problems.require(begins.insert(valid_from), &at, "is the beginning of another version already");
+        problems.require(
+            valid_from.ms() % HOUR_MS == 0,
+            &at,
+            "must be a full hour in UTC: an hour has one price",
+        );
+        problems.require(
+            begins.insert(valid_from),
+            &at,
+            "is the beginning of another version already",
+        );
         coming.push(version);
     }
     problems.into_result().map(|()| coming)
 }
 
 fn next_hour(now: Timestamp) -> Timestamp {
-    Timestamp::from_ms(now.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS).saturating_mul(HOUR_MS))
+    Timestamp::from_ms(
+        now.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS).saturating_mul(HOUR_MS),
+    )
 }
 
 fn check_prices(prices: &PriceMap, at: &str, problems: &mut Problems) {
     for (dimension, price) in prices {
         if Dimension::parse(dimension).is_none() {
-            problems.add(at, format!("has a name that is no billing dimension; there are {}", dimensions()));
+            problems.add(
+                at,
+                format!("has a name that is no billing dimension; there are {}", dimensions()),
+            );
         } else if let Err(error) = price.parse::<Price>() {
             problems.add(format!("{at}.{dimension}"), format!("cannot be used: {error}"));
         }
@@ -103,21 +126,27 @@ mod tests {
         let known = [stored("2026-01-01T00:00:00Z", "1"), stored("2026-05-01T00:00:00Z", "2")];
         match (coming(wish, &known, "2026-04-16T09:30:00Z".parse().unwrap()), expect) {
             (Ok(coming), Ok(expect)) => assert_eq!(coming, expect),
-            (Err(problems), Err(part)) => assert!(problems.to_string().contains(part), "{problems}"),
+            (Err(problems), Err(part)) => {
+                assert!(problems.to_string().contains(part), "{problems}")
+            }
             (found, expect) => panic!("{found:?} instead of {expect:?}"),
         }
     }
 
     #[test]
     fn only_what_has_not_begun_can_be_said() {
-        let (past, next) = (version("2026-01-01T00:00:00Z", "1"), version("2026-06-01T00:00:00Z", "3"));
+        let (past, next) =
+            (version("2026-01-01T00:00:00Z", "1"), version("2026-06-01T00:00:00Z", "3"));
         check(&[past.clone(), next.clone()], Ok(&[stored("2026-06-01T00:00:00Z", "3")]));
         check(&[], Ok(&[]));
         check(&[version("2026-01-01T00:00:00Z", "9")], Err("versions[0].validFrom` has passed"));
         check(&[version("2026-04-16T09:00:00Z", "9")], Err("has passed"));
         check(&[version("2026-04-16T09:45:00Z", "9")], Err("full hour"));
         check(&[next.clone(), next.clone()], Err("another version"));
-        check(&[PriceVersion { valid_from: None, ..next }], Ok(&[stored("2026-04-16T10:00:00Z", "3")]));
+        check(
+            &[PriceVersion { valid_from: None, ..next }],
+            Ok(&[stored("2026-04-16T10:00:00Z", "3")]),
+        );
     }
 
     #[test]

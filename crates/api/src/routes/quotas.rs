@@ -23,7 +23,8 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Quota>>, Error>
     let workspace = call.who.workspace.clone();
     let counts = call.app.store.read(move |tx| Ok::<_, Error>(counts(tx, &workspace)?)).await?;
     let quota = |kind: &KindName| {
-        let used = counts.iter().find(|(counted, _)| counted == kind).map_or(0, |(_, count)| *count);
+        let used =
+            counts.iter().find(|(counted, _)| counted == kind).map_or(0, |(_, count)| *count);
         Quota { kind: kind.name().into(), used, limit: call.app.settings.quotas.get(kind).copied() }
     };
     Ok(Reply::of(&KindName::ALL.iter().map(quota).collect::<Vec<_>>()))

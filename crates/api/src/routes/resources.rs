@@ -34,7 +34,8 @@ pub(crate) struct Upload {
 }
 
 pub(crate) async fn list<K: Managed>(call: Call<Member, ListQuery>) -> Result<Listing<K>, Error> {
-    let (desk, parents, query, version) = (call.desk(), call.path.all(), call.query.clone(), call.version);
+    let (desk, parents, query, version) =
+        (call.desk(), call.path.all(), call.query.clone(), call.version);
     call.app.store.read(move |tx| engine::list::<K>(&desk, tx, &parents, &query, version)).await
 }
 
@@ -53,22 +54,33 @@ pub(crate) async fn get<K: Managed>(call: Call<Member, ShowSecrets>) -> Result<R
         false => Secrets::Masked,
     };
     let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
-    let object = call.app.store.read(move |tx| engine::get::<K>(&desk, tx, &parents, &name, &secrets)).await?;
+    let object = call
+        .app
+        .store
+        .read(move |tx| engine::get::<K>(&desk, tx, &parents, &name, &secrets))
+        .await?;
     Ok(object.into())
 }
 
-pub(crate) async fn create<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) -> Result<Reply<K>, Error> {
+pub(crate) async fn create<K: Managed>(
+    call: Call<Member, NoQuery, Wish<K>>,
+) -> Result<Reply<K>, Error> {
     let (desk, parents, wish) = (call.desk(), call.path.all(), call.body.0.clone());
     call.once(move |tx| engine::create(&desk, tx, &parents, wish.clone())).await
 }
 
-pub(crate) async fn create_or_build<K: Managed>(call: Call<Member, Upload, Wish<K>>) -> Result<Reply<K>, Error> {
+pub(crate) async fn create_or_build<K: Managed>(
+    call: Call<Member, Upload, Wish<K>>,
+) -> Result<Reply<K>, Error> {
     refuse_upload(&call.query)?;
     create(call.without_query()).await
 }
 
-pub(crate) async fn replace<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) -> Result<Reply<K>, Error> {
-    let (desk, parents, name, wish) = (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
+pub(crate) async fn replace<K: Managed>(
+    call: Call<Member, NoQuery, Wish<K>>,
+) -> Result<Reply<K>, Error> {
+    let (desk, parents, name, wish) =
+        (call.desk(), call.path.parents(), call.path.name().to_owned(), call.body.0);
     let seen = call.if_match;
     let work = move |tx: &mut store::Tx<'_>| {
         engine::require_version::<K>(&desk, tx, &parents, &name, seen)?;
@@ -77,12 +89,16 @@ pub(crate) async fn replace<K: Managed>(call: Call<Member, NoQuery, Wish<K>>) ->
     Ok(call.app.store.write(work).await?.into())
 }
 
-pub(crate) async fn replace_or_build<K: Managed>(call: Call<Member, Upload, Wish<K>>) -> Result<Reply<K>, Error> {
+pub(crate) async fn replace_or_build<K: Managed>(
+    call: Call<Member, Upload, Wish<K>>,
+) -> Result<Reply<K>, Error> {
     refuse_upload(&call.query)?;
     replace(call.without_query()).await
 }
 
-pub(crate) async fn remove<K: Managed>(call: Call<Member, NoQuery, Guarded>) -> Result<Reply<K>, Error> {
+pub(crate) async fn remove<K: Managed>(
+    call: Call<Member, NoQuery, Guarded>,
+) -> Result<Reply<K>, Error> {
     let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
     let seen = call.if_match;
     let work = move |tx: &mut store::Tx<'_>| {
@@ -95,14 +111,24 @@ pub(crate) async fn remove<K: Managed>(call: Call<Member, NoQuery, Guarded>) -> 
 pub(crate) async fn by_external_id<K: Managed>(call: Call<Member>) -> Result<Reply<K>, Error> {
     let (desk, id) = (call.desk(), call.path.name().to_owned());
     let work = move |tx: &mut store::Tx<'_>| {
-        let row = rows::find_by_external_id(tx, &desk.member.workspace, K::NAME, &id, &[Status::Terminated])?;
-        let row = row.ok_or_else(|| Error::NotFound(format!("there is no {} with the external id `{id}`", K::NAME)))?;
+        let row = rows::find_by_external_id(
+            tx,
+            &desk.member.workspace,
+            K::NAME,
+            &id,
+            &[Status::Terminated],
+        )?;
+        let row = row.ok_or_else(|| {
+            Error::NotFound(format!("there is no {} with the external id `{id}`", K::NAME))
+        })?;
         engine::present(&desk, tx, &Held::<K>::read(row)?, &Secrets::Masked)
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-pub(crate) async fn revisions<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<RevisionMetadata>>, Error> {
+pub(crate) async fn revisions<K: Managed>(
+    call: Call<Member>,
+) -> Result<Reply<Vec<RevisionMetadata>>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
     // The name stands before `/revisions`, and is the only value of the path.
     let kept = call.app.store.read(move |tx| engine::revisions::<K>(&desk, tx, &name)).await?;
@@ -146,7 +172,11 @@ impl Managed for Application {
         Some(types::hosts::host_url(&desk.app.settings.content_url, &label))
     }
 
-    fn settle(desk: &Desk, _: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
+    fn settle(
+        desk: &Desk,
+        _: &mut store::Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
     }
 
@@ -160,7 +190,9 @@ impl Managed for Application {
 }
 
 /// The revisions of an application, as the interface has them: what each one runs.
-pub(crate) async fn application_revisions(call: Call<Member>) -> Result<Reply<Vec<AppRevision>>, Error> {
+pub(crate) async fn application_revisions(
+    call: Call<Member>,
+) -> Result<Reply<Vec<AppRevision>>, Error> {
     let (desk, name) = (call.desk(), call.path.name().to_owned());
     let work = move |tx: &mut store::Tx<'_>| {
         let held = Held::<Application>::get(&desk, tx, &[], &name)?;
@@ -169,7 +201,10 @@ pub(crate) async fn application_revisions(call: Call<Member>) -> Result<Reply<Ve
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-fn app_revisions(tx: &mut store::Tx<'_>, id: &types::ids::ResourceId) -> Result<Vec<AppRevision>, Error> {
+fn app_revisions(
+    tx: &mut store::Tx<'_>,
+    id: &types::ids::ResourceId,
+) -> Result<Vec<AppRevision>, Error> {
     let kept = engine::earlier::<Application>(tx, id)?;
     let revision = |(kept, wish): (store::revisions::Revision, Application)| AppRevision {
         image: wish.spec.image.unwrap_or_default(),
@@ -185,7 +220,11 @@ fn app_revisions(tx: &mut store::Tx<'_>, id: &types::ids::ResourceId) -> Result<
 }
 
 impl Managed for Job {
-    fn settle(desk: &Desk, tx: &mut store::Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
+    fn settle(
+        desk: &Desk,
+        tx: &mut store::Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
         require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
         if let Some(machine) = desk.app.fleet.machine() {
             let (job, workspace) = ((&*draft.wish, &mut *draft.state), &desk.member.workspace);
@@ -212,13 +251,18 @@ impl Managed for IntegrationConnection {
             return Ok(());
         }
         let mut problems = Problems::default();
-        problems.add("spec.integration", format!("must be one of {}", providers::names().join(", ")));
+        problems
+            .add("spec.integration", format!("must be one of {}", providers::names().join(", ")));
         Err(problems.into())
     }
 
     fn release(desk: &Desk, tx: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users =
-            store::references::users(tx, &desk.member.workspace, KindName::IntegrationConnection, &held.row.name)?;
+        let users = store::references::users(
+            tx,
+            &desk.member.workspace,
+            KindName::IntegrationConnection,
+            &held.row.name,
+        )?;
         match users.first() {
             Some((kind, name)) => Err(Error::Conflict(format!(
                 "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
@@ -233,7 +277,9 @@ impl Managed for Vpc {
 
     fn release(_: &Desk, _: &mut store::Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match held.row.name.as_str() {
-            DEFAULT_VPC => Err(Error::Malformed(format!("the VPC `{DEFAULT_VPC}` belongs to the workspace and stays"))),
+            DEFAULT_VPC => Err(Error::Malformed(format!(
+                "the VPC `{DEFAULT_VPC}` belongs to the workspace and stays"
+            ))),
             _ => Ok(()),
         }
     }

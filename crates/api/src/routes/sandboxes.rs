@@ -27,7 +27,9 @@ pub(crate) struct CreateQuery {
     pub upload: Flag,
 }
 
-pub(crate) async fn create(call: Call<Member, CreateQuery, Wish<Sandbox>>) -> Result<Reply<Sandbox>, Error> {
+pub(crate) async fn create(
+    call: Call<Member, CreateQuery, Wish<Sandbox>>,
+) -> Result<Reply<Sandbox>, Error> {
     if call.query.upload.0 {
         return Err(Error::Missing(Missing::Build));
     }
@@ -63,7 +65,10 @@ fn persistent(sandbox: &Sandbox) -> Vec<String> {
 
 impl Managed for Sandbox {
     fn url(desk: &Desk, held: &Held<Self>) -> Option<String> {
-        Some(format!("{}/{}/sandboxes/{}", desk.app.settings.public_url, desk.member.workspace_name, held.row.name))
+        Some(format!(
+            "{}/{}/sandboxes/{}",
+            desk.app.settings.public_url, desk.member.workspace_name, held.row.name
+        ))
     }
 
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
@@ -83,10 +88,12 @@ impl Managed for Sandbox {
 
     fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         for name in persistent(&held.wish) {
-            // It may have been deleted by an administrator's restore; then there is nothing to give back.
+            // It may have been deleted by an administrator's restore; then there is nothing to give
+            // back.
             if desk.find(tx, KindName::Volume, &[], &name)?.is_some() {
                 let volume = Held::<Volume>::lock(desk, tx, &[], &name)?;
-                let free = types::kinds::volume::State { attached_to: None, ..volume.state.clone() };
+                let free =
+                    types::kinds::volume::State { attached_to: None, ..volume.state.clone() };
                 engine::change_state(desk, tx, volume, free)?;
             }
         }
@@ -98,13 +105,17 @@ impl Managed for Sandbox {
 fn attach(desk: &Desk, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
     let volume = Held::<Volume>::lock(desk, tx, &[], name)?;
     if let Some(holder) = &volume.state.attached_to {
-        return Err(Error::Conflict(format!("the volume `{name}` is attached to {holder}; delete that first")));
+        return Err(Error::Conflict(format!(
+            "the volume `{name}` is attached to {holder}; delete that first"
+        )));
     }
     if volume.wish.spec.region != sandbox.spec.region
         && volume.wish.spec.region.is_some()
         && sandbox.spec.region.is_some()
     {
-        return Err(Error::Malformed(format!("the volume `{name}` is in another region than the sandbox")));
+        return Err(Error::Malformed(format!(
+            "the volume `{name}` is in another region than the sandbox"
+        )));
     }
     let holder = Some(format!("sandbox:{}", sandbox.name()));
     let taken = types::kinds::volume::State { attached_to: holder, ..volume.state.clone() };

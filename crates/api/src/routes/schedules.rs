@@ -25,7 +25,9 @@ impl Managed for Schedule {
 
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         if draft.old.is_none() && count(desk, tx, &draft.parents.join("/"))? >= SCHEDULES_MAX {
-            return Err(Error::Malformed(format!("a sandbox has at most {SCHEDULES_MAX} schedules; delete one first")));
+            return Err(Error::Malformed(format!(
+                "a sandbox has at most {SCHEDULES_MAX} schedules; delete one first"
+            )));
         }
         Ok(())
     }
@@ -75,7 +77,8 @@ impl ScheduleQuery {
 }
 
 pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Schedule>, Error> {
-    let (desk, parents, query, version) = (call.desk(), call.path.all(), call.query.clone(), call.version);
+    let (desk, parents, query, version) =
+        (call.desk(), call.path.all(), call.query.clone(), call.version);
     let work = move |tx: &mut Tx<'_>| match query.kind {
         None | Some(TypeFilter::Any) => engine::list(&desk, tx, &parents, &query.common(), version),
         Some(_) => {
@@ -97,10 +100,16 @@ pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Sc
 }
 
 /// The page that a query asks for, out of all matches. Its cursor counts matches.
-fn cut(desk: &Desk, parents: &[String], all: Vec<Schedule>, query: &ScheduleQuery) -> Result<Page<Schedule>, Error> {
+fn cut(
+    desk: &Desk,
+    parents: &[String],
+    all: Vec<Schedule>,
+    query: &ScheduleQuery,
+) -> Result<Page<Schedule>, Error> {
     let (cursors, now) = (&desk.app.cursors, desk.world().now());
     let (workspace, sandbox) = (&desk.member.workspace, parents.join("/"));
-    let bound = format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
+    let bound =
+        format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
     let start = match query.cursor.as_deref() {
         Some(cursor) => cursors.open(&bound, cursor, now)?.parse().unwrap_or(usize::MAX),
         None => 0,
@@ -108,8 +117,10 @@ fn cut(desk: &Desk, parents: &[String], all: Vec<Schedule>, query: &ScheduleQuer
     let size = usize::try_from(query.common().size(SMALL_PAGE)?).unwrap_or(usize::MAX);
     let (total, end) = (all.len(), start.saturating_add(size));
     let has_more = end < total;
-    let next_cursor = if has_more { cursors.sign(&bound, &end.to_string(), now) } else { String::new() };
-    let meta = PaginationMeta { has_more, next_cursor, total: i64::try_from(total).unwrap_or(i64::MAX) };
+    let next_cursor =
+        if has_more { cursors.sign(&bound, &end.to_string(), now) } else { String::new() };
+    let meta =
+        PaginationMeta { has_more, next_cursor, total: i64::try_from(total).unwrap_or(i64::MAX) };
     Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
 }
 
@@ -131,16 +142,26 @@ fn count(desk: &Desk, tx: &mut Tx<'_>, sandbox: &str) -> Result<i64, Error> {
 }
 
 /// What schedules did, newest first.
-pub(crate) async fn executions(call: Call<Member, ListQuery>) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
+pub(crate) async fn executions(
+    call: Call<Member, ListQuery>,
+) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
     let size = call.query.size(SMALL_PAGE)?;
-    let (desk, name, cursor) = (call.desk(), call.path.name().to_owned(), call.query.cursor.clone());
+    let (desk, name, cursor) =
+        (call.desk(), call.path.name().to_owned(), call.query.cursor.clone());
     let work = move |tx: &mut Tx<'_>| {
         let sandbox = Held::<Sandbox>::get(&desk, tx, &[], &name)?.row.id;
         let bound = format!("{}/schedule-executions/{sandbox}", desk.member.workspace);
-        let after = cursor.as_deref().map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()));
+        let after = cursor
+            .as_deref()
+            .map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()));
         let after = after.transpose()?.as_deref().and_then(position);
         // One more than asked for tells whether there is another page.
-        let mut found = firings::list(tx, &sandbox, after.as_ref().map(|(time, id)| (*time, id.as_str())), size + 1)?;
+        let mut found = firings::list(
+            tx,
+            &sandbox,
+            after.as_ref().map(|(time, id)| (*time, id.as_str())),
+            size + 1,
+        )?;
         let has_more = i64::try_from(found.len()).unwrap_or(i64::MAX) > size;
         found.truncate(usize::try_from(size).unwrap_or(usize::MAX));
         let next_cursor = match found.last().filter(|_| has_more) {

@@ -17,11 +17,15 @@ impl Managed for Secret {
 }
 
 /// Makes a secret, or gives it a new value.
-pub(crate) async fn upsert(call: Call<Member, NoQuery, Wish<Secret>>) -> Result<Reply<Secret>, Error> {
+pub(crate) async fn upsert(
+    call: Call<Member, NoQuery, Wish<Secret>>,
+) -> Result<Reply<Secret>, Error> {
     let (desk, wish) = (call.desk(), call.body.0.clone());
     call.once(move |tx| match desk.find(tx, KindName::Secret, &[], &wish.name)? {
         None => engine::create(&desk, tx, &[], wish.clone()),
-        Some(_) => engine::replace(&desk, tx, &[], &wish.name, wish.clone()).map(|shown| shown.object),
+        Some(_) => {
+            engine::replace(&desk, tx, &[], &wish.name, wish.clone()).map(|shown| shown.object)
+        }
     })
     .await
 }
@@ -34,7 +38,8 @@ pub(crate) struct NameQuery {
 
 /// Removes the secret that the query names: some names do not fit into a path.
 pub(crate) async fn remove_by_query(call: Call<Member, NameQuery>) -> Result<Reply<Secret>, Error> {
-    let name = call.query.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
+    let name =
+        call.query.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
     let desk = call.desk();
     let work = move |tx: &mut Tx<'_>| engine::remove::<Secret>(&desk, tx, &[], &name);
     Ok(Reply::of(&call.app.store.write(work).await?))

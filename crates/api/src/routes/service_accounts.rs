@@ -35,7 +35,8 @@ pub(crate) async fn create(
     let description = asked.description.unwrap_or_default();
     let reply = call
         .once(move |tx| {
-            let (account, secret) = service_accounts::create(tx, &member, &asked.name, &description)?;
+            let (account, secret) =
+                service_accounts::create(tx, &member, &asked.name, &description)?;
             Ok(shown(account, Some(secret)))
         })
         .await;
@@ -46,9 +47,16 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     call: Call<Member, NoQuery, Body<ServiceAccountUpdate>>,
 ) -> Result<Reply<ServiceAccount>, Error> {
-    let (member, id, asked) = (call.who.clone(), ServiceAccountId::known(call.path.name()), call.body.0);
+    let (member, id, asked) =
+        (call.who.clone(), ServiceAccountId::known(call.path.name()), call.body.0);
     let work = move |tx: &mut Tx<'_>| {
-        Ok::<_, Error>(service_accounts::update(tx, &member, &id, asked.name.clone(), asked.description.clone())?)
+        Ok::<_, Error>(service_accounts::update(
+            tx,
+            &member,
+            &id,
+            asked.name.clone(),
+            asked.description.clone(),
+        )?)
     };
     Ok(Reply::of(&shown(call.app.auth.change(work).await?, None)))
 }

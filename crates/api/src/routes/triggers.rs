@@ -1,6 +1,7 @@
 //! Triggers of jobs that requests fire: where they answer, and what they answer.
 //!
-//! They have addresses of their own below the workspace's, so they are asked for when no operation has taken a request.
+//! They have addresses of their own below the workspace's, so they are asked for when no operation
+//! has taken a request.
 
 use crate::app::App;
 use crate::call::{Asked, Who, json, note_sign_in, raw_body};
@@ -54,7 +55,9 @@ pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response
 
 async fn fire(app: App, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
-    let Some((workspace, address)) = place(parts.uri.path()).filter(|_| parts.method == Method::POST) else {
+    let Some((workspace, address)) =
+        place(parts.uri.path()).filter(|_| parts.method == Method::POST)
+    else {
         return Err(Error::NoRoute);
     };
     headers::version(&parts.headers)?;
@@ -65,11 +68,15 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         Some(found) if found.trigger.is_public() => {
             app.limits.take_trigger(found.workspace.id.as_str(), address)?;
             (holder, ticket) = (format!("{workspace}/{address}"), None);
-            Desk { app: app.clone(), member: as_admin(&Arc::new(Identity::system()), &found.workspace) }
+            Desk {
+                app: app.clone(),
+                member: as_admin(&Arc::new(Identity::system()), &found.workspace),
+            }
         }
         // Who shows no credentials is not told whether there is something to show them for.
         _ => {
-            let asked = Asked { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
+            let asked =
+                Asked { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
             let member = Member::admit(&app, NEEDS, &asked).await?;
             note_sign_in(&parts.extensions, member.identity());
             holder = member.who.holder().to_owned();
@@ -119,9 +126,14 @@ async fn look_up(app: &App, workspace: &str, address: &str) -> Result<Option<Fou
     let work = move |tx: &mut Tx<'_>| {
         let Some(workspace) = workspaces::find_by_name(tx, &workspace)? else { return Ok(None) };
         let Some(holder) = addresses::find(tx, &workspace.id, &address)? else { return Ok(None) };
-        let Some(row) = resources::find(tx, &workspace.id, holder.kind, "", &holder.name)? else { return Ok(None) };
+        let Some(row) = resources::find(tx, &workspace.id, holder.kind, "", &holder.name)? else {
+            return Ok(None);
+        };
         let job = Held::<Job>::read(row)?;
-        Ok::<_, Error>(trigger(&job.wish, &holder.trigger).map(|trigger| Found { workspace, trigger: trigger.clone() }))
+        Ok::<_, Error>(
+            trigger(&job.wish, &holder.trigger)
+                .map(|trigger| Found { workspace, trigger: trigger.clone() }),
+        )
     };
     app.store.read(work).await
 }
@@ -137,23 +149,41 @@ fn arguments(raw: &[u8]) -> Result<Free, Error> {
     }
     match json(raw)? {
         Value::Object(arguments) => Ok(arguments),
-        _ => Err(Error::Malformed("the body must be a JSON object: the arguments of the task".into())),
+        _ => Err(Error::Malformed(
+            "the body must be a JSON object: the arguments of the task".into(),
+        )),
     }
 }
 
 /// Starts the execution, and notes whom to tell of its end.
-fn begin(desk: &Desk, tx: &mut Tx<'_>, address: &str, arguments: Free) -> Result<ExecutionId, Error> {
+fn begin(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    address: &str,
+    arguments: Free,
+) -> Result<ExecutionId, Error> {
     let workspace = &desk.member.workspace;
     let holder = addresses::find(tx, workspace, address)?.ok_or(Error::NoRoute)?;
     let job = Held::<Job>::lock(desk, tx, &[], &holder.name)?;
     let wish = opened(desk, &job)?;
     let trigger = trigger(&wish, &holder.trigger).ok_or(Error::NoRoute)?;
     if !trigger.is_on() {
-        return Err(Error::Malformed("the trigger is disabled; set its `enabled` to true first".into()));
+        return Err(Error::Malformed(
+            "the trigger is disabled; set its `enabled` to true first".into(),
+        ));
     }
     let set = trigger.configuration.clone().unwrap_or_default();
-    let name = format!("{}-{}", holder.trigger.chars().take(40).collect::<String>(), desk.world().random_text(12));
-    let wanted = Wanted { name: Some(name), tasks: vec![arguments], timeout_s: set.timeout, ..Wanted::default() };
+    let name = format!(
+        "{}-{}",
+        holder.trigger.chars().take(40).collect::<String>(),
+        desk.world().random_text(12)
+    );
+    let wanted = Wanted {
+        name: Some(name),
+        tasks: vec![arguments],
+        timeout_s: set.timeout,
+        ..Wanted::default()
+    };
     let begun = executions::start(desk, tx, &job, &wanted)?;
     if let Some(url) = set.callback().filter(|_| trigger.kind == Some(TriggerType::HttpAsync)) {
         let new = NewDelivery {
@@ -165,7 +195,8 @@ fn begin(desk: &Desk, tx: &mut Tx<'_>, address: &str, arguments: Free) -> Result
             secret: set.callback_secret.clone(),
             attempts_max: set.retry.map(|retries| retries.saturating_add(1)),
         };
-        deliveries::enqueue_at_end(tx, &new, &begun.id)?.ok_or(Error::TooMany { retry_after_s: BUSY_S })?;
+        deliveries::enqueue_at_end(tx, &new, &begun.id)?
+            .ok_or(Error::TooMany { retry_after_s: BUSY_S })?;
     }
     Ok(begun.id)
 }
@@ -211,6 +242,10 @@ pub(crate) fn take_addresses(desk: &Desk, tx: &mut Tx<'_>, job: &Job) -> Result<
     Ok(())
 }
 
-pub(crate) fn give_back_addresses(desk: &Desk, tx: &mut Tx<'_>, job: &Held<Job>) -> Result<(), Error> {
+pub(crate) fn give_back_addresses(
+    desk: &Desk,
+    tx: &mut Tx<'_>,
+    job: &Held<Job>,
+) -> Result<(), Error> {
     Ok(addresses::give_back(tx, &desk.member.workspace, KindName::Job, &job.row.name)?)
 }

@@ -32,19 +32,25 @@ fn refuse_upload(query: &Version) -> Result<(), Error> {
     if query.upload.0 { Err(Error::Missing(Missing::ReceiveTemplate)) } else { Ok(()) }
 }
 
-pub(crate) async fn create(call: Call<Member, Version, Wish<VolumeTemplate>>) -> Result<Reply<VolumeTemplate>, Error> {
+pub(crate) async fn create(
+    call: Call<Member, Version, Wish<VolumeTemplate>>,
+) -> Result<Reply<VolumeTemplate>, Error> {
     refuse_upload(&call.query)?;
     let (desk, wish) = (call.desk(), call.body.0.clone());
     call.once(move |tx| engine::create(&desk, tx, &[], wish.clone())).await
 }
 
 /// Replaces a template, or makes it when there is none.
-pub(crate) async fn upsert(call: Call<Member, Version, Wish<VolumeTemplate>>) -> Result<Reply<VolumeTemplate>, Error> {
+pub(crate) async fn upsert(
+    call: Call<Member, Version, Wish<VolumeTemplate>>,
+) -> Result<Reply<VolumeTemplate>, Error> {
     refuse_upload(&call.query)?;
     let (desk, name, wish) = (call.desk(), call.path.name().to_owned(), call.body.0);
     let seen = call.if_match;
     let work = move |tx: &mut Tx<'_>| match desk.find(tx, KindName::VolumeTemplate, &[], &name)? {
-        None if wish.metadata.name == name && seen.is_none() => engine::create(&desk, tx, &[], wish.clone()),
+        None if wish.metadata.name == name && seen.is_none() => {
+            engine::create(&desk, tx, &[], wish.clone())
+        }
         _ => {
             engine::require_version::<VolumeTemplate>(&desk, tx, &[], &name, seen)?;
             engine::replace(&desk, tx, &[], &name, wish.clone()).map(|shown| shown.object)
@@ -54,8 +60,11 @@ pub(crate) async fn upsert(call: Call<Member, Version, Wish<VolumeTemplate>>) ->
 }
 
 /// Removes one version; the last one stays.
-pub(crate) async fn remove_version(call: Call<Member>) -> Result<Reply<TemplateVersionDeleted>, Error> {
-    let (desk, template, version) = (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
+pub(crate) async fn remove_version(
+    call: Call<Member>,
+) -> Result<Reply<TemplateVersionDeleted>, Error> {
+    let (desk, template, version) =
+        (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<VolumeTemplate>::lock(&desk, tx, &[], &template)?;
         let mut state = held.state.clone();
@@ -70,7 +79,10 @@ pub(crate) async fn remove_version(call: Call<Member>) -> Result<Reply<TemplateV
         }
         let held = engine::change_state(&desk, tx, held, state)?;
         let template = engine::present(&desk, tx, &held, &Secrets::Masked)?;
-        Ok(TemplateVersionDeleted { message: "the version is removed".into(), template: Some(template) })
+        Ok(TemplateVersionDeleted {
+            message: "the version is removed".into(),
+            template: Some(template),
+        })
     };
     Ok(Reply::of(&call.app.store.write(work).await?))
 }

@@ -11,7 +11,8 @@ const SIZE_MB_DEFAULT: i64 = 1024;
 impl Managed for Volume {
     fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
         super::catalogues::require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
-        if let (None, Some(template)) = (draft.wish.spec.size, draft.wish.spec.template.as_deref()) {
+        if let (None, Some(template)) = (draft.wish.spec.size, draft.wish.spec.template.as_deref())
+        {
             let name = template.split(':').next().unwrap_or_default();
             let template = Held::<VolumeTemplate>::get(desk, tx, &[], name)?;
             draft.wish.spec.size = Some(template.wish.spec.default_size.unwrap_or(SIZE_MB_DEFAULT));
@@ -21,7 +22,9 @@ impl Managed for Volume {
 
     fn release(_: &Desk, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match &held.state.attached_to {
-            Some(holder) => Err(Error::Conflict(format!("the volume is attached to {holder}; delete that first"))),
+            Some(holder) => Err(Error::Conflict(format!(
+                "the volume is attached to {holder}; delete that first"
+            ))),
             None => Ok(()),
         }
     }

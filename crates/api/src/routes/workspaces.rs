@@ -41,14 +41,20 @@ pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Workspace>>, Er
     Ok(Reply::of(&found.into_iter().map(shown).collect::<Vec<_>>()))
 }
 
-pub(crate) async fn create(call: Call<Person, NoQuery, Body<Workspace>>) -> Result<Reply<Workspace>, Error> {
+pub(crate) async fn create(
+    call: Call<Person, NoQuery, Body<Workspace>>,
+) -> Result<Reply<Workspace>, Error> {
     let (app, who, wish) = (call.app.clone(), call.who.0.clone(), call.body.0.clone());
     let name = wish.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
     let new = NewWorkspace {
         name,
         display_name: wish.display_name,
         labels: wish.labels.unwrap_or_default(),
-        settings: Settings { runtime: wish.runtime, group_mappings: wish.group_mappings, hipaa_info: wish.hipaa_info },
+        settings: Settings {
+            runtime: wish.runtime,
+            group_mappings: wish.group_mappings,
+            hipaa_info: wish.hipaa_info,
+        },
         region: wish.region,
         account: wish.account_id.map(types::ids::AccountId::known),
     };
@@ -108,11 +114,14 @@ pub(crate) async fn availability(
 
 /// The caller in the workspace that the path names; its needs are checked there.
 fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
-    let member = call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
-        // A stranger's workspace does not exist.
-        auth::Denied::NotMember { workspace } => Error::NotFound(format!("you have no workspace `{workspace}`")),
-        other => other.into(),
-    })?;
+    let member =
+        call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
+            // A stranger's workspace does not exist.
+            auth::Denied::NotMember { workspace } => {
+                Error::NotFound(format!("you have no workspace `{workspace}`"))
+            }
+            other => other.into(),
+        })?;
     member.may(call.needs.scopes())?;
     Ok(member)
 }
@@ -131,26 +140,36 @@ pub(crate) async fn get(call: Call<Person, CountQuery>) -> Result<Reply<Workspac
         let mut workspace = shown(workspaces::get(tx, &member)?);
         if count {
             let counts = resources::counts(tx, &member.workspace)?;
-            workspace.resource_counts =
-                Some(counts.into_iter().map(|(kind, count)| (kind.plural().to_owned(), count)).collect());
+            workspace.resource_counts = Some(
+                counts.into_iter().map(|(kind, count)| (kind.plural().to_owned(), count)).collect(),
+            );
         }
         Ok::<_, Error>(workspace)
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-pub(crate) async fn update(call: Call<Person, NoQuery, Body<Workspace>>) -> Result<Reply<Workspace>, Error> {
+pub(crate) async fn update(
+    call: Call<Person, NoQuery, Body<Workspace>>,
+) -> Result<Reply<Workspace>, Error> {
     let (member, wish) = (enter(&call)?, call.body.0);
     if wish.name.as_ref().is_some_and(|name| *name != member.workspace_name) {
-        return Err(Error::Malformed("`name` cannot be changed: it must equal the name in the path".into()));
+        return Err(Error::Malformed(
+            "`name` cannot be changed: it must equal the name in the path".into(),
+        ));
     }
-    let settings = Settings { runtime: wish.runtime, group_mappings: wish.group_mappings, hipaa_info: wish.hipaa_info };
+    let settings = Settings {
+        runtime: wish.runtime,
+        group_mappings: wish.group_mappings,
+        hipaa_info: wish.hipaa_info,
+    };
     let change = Change {
         display_name: Some(wish.display_name.unwrap_or_else(|| member.workspace_name.clone())),
         labels: Some(wish.labels.unwrap_or_default()),
         settings: Some(settings),
     };
-    let work = move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::update(tx, &member, change.clone())?);
+    let work =
+        move |tx: &mut Tx<'_>| Ok::<_, Error>(workspaces::update(tx, &member, change.clone())?);
     Ok(Reply::of(&shown(call.app.auth.change(work).await?)))
 }
 

@@ -32,7 +32,11 @@ impl Zone {
         self.0.lock().expect("a zone").silent = true;
     }
 
-    fn find(&self, name: &str, of: impl Fn(&Records) -> &BTreeMap<String, String>) -> Result<Vec<String>, NoAnswer> {
+    fn find(
+        &self,
+        name: &str,
+        of: impl Fn(&Records) -> &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, NoAnswer> {
         let records = self.0.lock().expect("a zone");
         if records.silent {
             return Err(NoAnswer { name: name.into(), why: "timed out".into() });

@@ -1,7 +1,8 @@
 //! A machine that only pretends to run instances.
 
 use api::fleet::{
-    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage, Wait, WorkEnd,
+    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage,
+    Wait, WorkEnd,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -30,7 +31,9 @@ pub struct Pretended {
 }
 
 impl Pretended {
-    pub fn new(script: impl Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        script: impl Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             script: Box::new(script),
             instances: Mutex::default(),
@@ -81,7 +84,9 @@ impl Machine for Pretended {
         Box::pin(async move {
             let image = &launch.image;
             if !launch.registries.as_ref().is_some_and(|config| config.contains(PASSWORD)) {
-                return Err(LaunchFault::Pull(format!("{image}: the registry does not let us have the image")));
+                return Err(LaunchFault::Pull(format!(
+                    "{image}: the registry does not let us have the image"
+                )));
             }
             self.fetched.store(true, Ordering::Relaxed);
             Ok(DIGEST.into())
@@ -112,7 +117,11 @@ impl Machine for Pretended {
     }
 
     fn instances(&self) -> Vec<Seen> {
-        self.instances.lock().keys().map(|instance| Seen { instance: instance.clone(), runs: true }).collect()
+        self.instances
+            .lock()
+            .keys()
+            .map(|instance| Seen { instance: instance.clone(), runs: true })
+            .collect()
     }
 
     fn runs(&self, instance: &str) -> bool {
@@ -135,7 +144,13 @@ impl Machine for Pretended {
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(async move {
             self.gate.subscribe().wait_for(|open| *open).await.map_err(|_| missing(instance))?;
-            let how = self.instances.lock().get(instance).cloned().flatten().ok_or_else(|| missing(instance))?;
+            let how = self
+                .instances
+                .lock()
+                .get(instance)
+                .cloned()
+                .flatten()
+                .ok_or_else(|| missing(instance))?;
             let at = Timestamp::from_ms(1_776_300_000_000);
             Ok(WorkEnd { how, started_at: at, ended_at: at })
         })

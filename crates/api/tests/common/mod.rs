@@ -1,4 +1,5 @@
-//! A whole control plane in one process: real router, real store; time and randomness of the test's own.
+//! A whole control plane in one process: real router, real store; time and randomness of the test's
+//! own.
 
 #![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
@@ -70,7 +71,11 @@ impl Routes {
     pub fn sandbox(&self, workspace: &str, name: &str) -> SandboxRoute {
         let told = self.0.lock();
         let found = told.iter().rev().find_map(|change| match change {
-            RouteChange::Sandbox(route) if route.workspace_name == workspace && route.name == name => Some(route),
+            RouteChange::Sandbox(route)
+                if route.workspace_name == workspace && route.name == name =>
+            {
+                Some(route)
+            }
             _ => None,
         });
         found.expect("a route").clone()
@@ -130,7 +135,8 @@ pub fn settings() -> Settings {
         trigger_rate: Rate { per_second: 100_000, burst: 100_000 },
         quotas: Default::default(),
         bill: Bill {
-            first_prices: [("sandbox_compute_runtime_gbs".to_owned(), "0.0000115".to_owned())].into(),
+            first_prices: [("sandbox_compute_runtime_gbs".to_owned(), "0.0000115".to_owned())]
+                .into(),
             budget_every: Duration::from_millis(20),
             roll_every: Duration::from_millis(20),
             pack_every: Duration::from_millis(20),
@@ -162,7 +168,10 @@ impl Cloud {
     }
 
     /// One with a machine, which runs what its rows ask for.
-    pub async fn start_on_machine(machine: Arc<dyn api::fleet::Machine>, settings: Settings) -> Self {
+    pub async fn start_on_machine(
+        machine: Arc<dyn api::fleet::Machine>,
+        settings: Settings,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Sqlite { file: folder.path().join("holm.db") };
         Self::start_on(target, folder, settings, Some(machine)).await
@@ -177,8 +186,10 @@ impl Cloud {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
         let store = Store::open(store_settings, world.clone()).await.expect("a store");
-        let first =
-            first_start(&store, &world, Wishes::default()).await.expect("a first start").expect("it is the first");
+        let first = first_start(&store, &world, Wishes::default())
+            .await
+            .expect("a first start")
+            .expect("it is the first");
         let auth_settings = auth::Settings {
             issuer: settings.public_url.clone(),
             feed_poll: settings.feed_poll,
@@ -191,7 +202,15 @@ impl Cloud {
         let fleet = api::fleet::Fleet::new(machine, runs.then(|| routes.clone() as Arc<dyn Edge>));
         let dns = Arc::new(Zone::default());
         let logs = Logs::start(store.clone(), jobs::logs::Settings::default());
-        let parts = Parts { store: store.clone(), auth: auth.clone(), world, settings, fleet, logs, dns: dns.clone() };
+        let parts = Parts {
+            store: store.clone(),
+            auth: auth.clone(),
+            world,
+            settings,
+            fleet,
+            logs,
+            dns: dns.clone(),
+        };
         let app = App::new(parts).await.expect("an app");
         let router = api::router(app.clone());
         let _running = runs.then(|| {
@@ -225,7 +244,13 @@ impl Cloud {
     }
 
     /// Changes what the server knows of an object of the first workspace, as an engine will.
-    pub async fn tell(&self, kind: KindName, parent: &'static str, name: &'static str, state: Value) {
+    pub async fn tell(
+        &self,
+        kind: KindName,
+        parent: &'static str,
+        name: &'static str,
+        state: Value,
+    ) {
         let workspace = self.workspace("main").await;
         let work = move |tx: &mut store::Tx<'_>| {
             let mut row = resources::lock(tx, &workspace, kind, parent, name)?.expect("the object");
@@ -233,8 +258,11 @@ impl Cloud {
             for (member, value) in state.as_object().into_iter().flatten() {
                 known[member] = value.clone();
             }
-            row.status =
-                state.pointer("/events/0/status").and_then(Value::as_str).and_then(Status::parse).or(row.status);
+            row.status = state
+                .pointer("/events/0/status")
+                .and_then(Value::as_str)
+                .and_then(Status::parse)
+                .or(row.status);
             row.state = known.to_string();
             resources::update(tx, row).map(drop)
         };
@@ -246,17 +274,35 @@ impl Cloud {
         self.call_with(method, path, &[], body).await
     }
 
-    pub async fn call_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Option<Value>) -> Answer {
+    pub async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Value>,
+    ) -> Answer {
         let key = format!("Bearer {}", self.first.api_key);
         let mut all = vec![("authorization", key.as_str()), ("blaxel-version", "2026-04-28")];
         for header in headers {
             all.retain(|(name, _)| !name.eq_ignore_ascii_case(header.0));
             all.push(*header);
         }
-        self.raw(method, path, &all, body.map(|body| body.to_string().into_bytes()).unwrap_or_default()).await
+        self.raw(
+            method,
+            path,
+            &all,
+            body.map(|body| body.to_string().into_bytes()).unwrap_or_default(),
+        )
+        .await
     }
 
-    pub async fn raw(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+    pub async fn raw(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Answer {
         use tower::ServiceExt;
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {

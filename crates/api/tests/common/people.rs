@@ -51,7 +51,10 @@ impl Cloud {
         let guest = self.guest(email).await;
         self.post("/v0/users", json!({"email": email, "role": "admin"})).await.ok();
         let received = guest.get("/v0/invitations").await.ok();
-        let path = format!("/v0/invitations/{}/accept", received[0]["invitationId"].as_str().expect("an id"));
+        let path = format!(
+            "/v0/invitations/{}/accept",
+            received[0]["invitationId"].as_str().expect("an id")
+        );
         guest.call(Method::POST, &path, None).await.ok();
         guest
     }
@@ -62,8 +65,12 @@ impl Cloud {
         let user = guest.id.clone();
         let work = move |tx: &mut Tx<'_>| {
             let now = tx.world().now();
-            let account =
-                Account { id: AccountId::new(tx.world()), name: email.into(), plan: "free".into(), created_at: now };
+            let account = Account {
+                id: AccountId::new(tx.world()),
+                name: email.into(),
+                plan: "free".into(),
+                created_at: now,
+            };
             accounts::create(tx, &account)?;
             accounts::add_admin(tx, &account.id, &user, email)?;
             Ok::<_, store::Error>(account.id.to_string())

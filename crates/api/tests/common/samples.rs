@@ -1,4 +1,5 @@
-//! One object of each kind that callers make, with much said about it. What holds others stands before them.
+//! One object of each kind that callers make, with much said about it. What holds others stands
+//! before them.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,12 @@ const TITLE: &str = "/metadata/displayName";
 
 fn sample(path: &'static str, text: Option<&'static str>, spec: Value) -> Sample {
     let metadata = json!({"name": NAME, "displayName": "First"});
-    Sample { path, item: format!("{path}/{NAME}"), text, body: json!({"metadata": metadata, "spec": spec}) }
+    Sample {
+        path,
+        item: format!("{path}/{NAME}"),
+        text,
+        body: json!({"metadata": metadata, "spec": spec}),
+    }
 }
 
 fn runtime() -> Value {
@@ -52,15 +58,27 @@ fn workloads() -> Vec<Sample> {
             Some(TITLE),
             json!({"runtime": {"type": "openai", "model": "m"}, "integrationConnections": [NAME], "policies": [NAME]}),
         ),
-        sample("/v0/agents", Some(TITLE), json!({"runtime": runtime(), "policies": [NAME], "region": "local"})),
-        sample("/v0/functions", Some(TITLE), json!({"runtime": runtime(), "integrationConnections": [NAME]})),
+        sample(
+            "/v0/agents",
+            Some(TITLE),
+            json!({"runtime": runtime(), "policies": [NAME], "region": "local"}),
+        ),
+        sample(
+            "/v0/functions",
+            Some(TITLE),
+            json!({"runtime": runtime(), "integrationConnections": [NAME]}),
+        ),
         sample("/v0/jobs", Some(TITLE), json!({"runtime": runtime(), "triggers": trigger})),
         sample(
             "/v0/applications",
             Some(TITLE),
             json!({"image": "app/one:1", "port": 3000, "envs": [{"name": "A", "value": "b"}]}),
         ),
-        sample("/v0/sandboxes", Some(TITLE), json!({"runtime": runtime(), "lifecycle": {"terminatedRetention": "5m"}})),
+        sample(
+            "/v0/sandboxes",
+            Some(TITLE),
+            json!({"runtime": runtime(), "lifecycle": {"terminatedRetention": "5m"}}),
+        ),
     ]
 }
 
@@ -92,7 +110,11 @@ fn storage() -> Vec<Sample> {
             Some(TITLE),
             json!({"permissions": [{"labels": {"a": "b"}, "mode": "read", "path": "/x"}]}),
         ),
-        sample("/v0/volume_templates", Some(TITLE), json!({"defaultSize": 2048, "description": "d"})),
+        sample(
+            "/v0/volume_templates",
+            Some(TITLE),
+            json!({"defaultSize": 2048, "description": "d"}),
+        ),
     ]
 }
 

@@ -26,9 +26,9 @@ impl Operation {
         let path = self.path.strip_prefix("/v0").unwrap_or(&self.path);
         let collection = path.rsplit_once('/').map_or(path, |(collection, _)| collection);
         let known = bodies.get(path).or_else(|| bodies.get(collection)).cloned();
-        Some(
-            known.unwrap_or_else(|| json!({"workspace": HOME, "targetWorkspace": HOME, "role": "admin", "name": MARK})),
-        )
+        Some(known.unwrap_or_else(
+            || json!({"workspace": HOME, "targetWorkspace": HOME, "role": "admin", "name": MARK}),
+        ))
     }
 }
 
@@ -63,16 +63,28 @@ async fn what_is_somebody_elses_answers_as_what_is_not_there() {
     let (before, bodies) = (stage.seen().await, bodies());
     let mut tried = 0;
     for attacker in &attackers {
-        for operation in operations().iter().filter(|operation| operation.has_parameters() && ends(operation)) {
+        for operation in
+            operations().iter().filter(|operation| operation.has_parameters() && ends(operation))
+        {
             // Who has a workspace of an account knows that there is such an account.
-            if operation.path.contains("{accountId}") && matches!(attacker, Attacker::Neighbour { .. }) {
+            if operation.path.contains("{accountId}")
+                && matches!(attacker, Attacker::Neighbour { .. })
+            {
                 continue;
             }
             let body = operation.body(&bodies);
             let ask = async |names: &Names| {
                 let body = body.as_ref().map(|body| names.rename(body));
-                let answer = attacker.call(operation.method.clone(), &names.fill(&operation.path), body).await;
-                assert!(!answer.status.is_server_error(), "{}: {} {}", operation.id, answer.status, answer.body);
+                let answer = attacker
+                    .call(operation.method.clone(), &names.fill(&operation.path), body)
+                    .await;
+                assert!(
+                    !answer.status.is_server_error(),
+                    "{}: {} {}",
+                    operation.id,
+                    answer.status,
+                    answer.body
+                );
                 names.forget(&answer)
             };
             let (absent, theirs) = (ask(&stage.absent).await, ask(&stage.honest).await);
@@ -96,9 +108,15 @@ async fn no_answer_carries_a_byte_of_somebody_elses() {
     let cloud = Cloud::start().await;
     let _stage = Stage::furnished(&cloud).await;
     for attacker in &Attacker::both(&cloud).await {
-        for operation in operations().iter().filter(|operation| operation.method == Method::GET && ends(operation)) {
+        for operation in operations()
+            .iter()
+            .filter(|operation| operation.method == Method::GET && ends(operation))
+        {
             for query in ["", QUERY] {
-                let path = format!("{}{query}", operation.path.replace("{accountId}", cloud.first.account.as_str()));
+                let path = format!(
+                    "{}{query}",
+                    operation.path.replace("{accountId}", cloud.first.account.as_str())
+                );
                 let answer = attacker.call(Method::GET, &path, None).await;
                 let text = answer.body.to_string();
                 for word in [MARK, HONEST, HOME, "invited@example.com"] {
@@ -127,12 +145,15 @@ async fn a_workspace_of_somebody_elses_is_as_one_that_is_not_there() {
     let stage = Stage::furnished(&cloud).await;
     let bodies = bodies();
     for attacker in &Attacker::both(&cloud).await {
-        // Names of workspaces belong to the whole server, so a second one of the same name is refused.
+        // Names of workspaces belong to the whole server, so a second one of the same name is
+        // refused.
         for operation in operations().iter().filter(|it| ends(it) && it.id != "CreateWorkspace") {
             let path = stage.absent.fill(&operation.path);
             let body = operation.body(&bodies).map(|body| stage.absent.rename(&body));
             let ask = async |workspace: &str| {
-                let named = attacker.call_in(Some(workspace), operation.method.clone(), &path, body.clone()).await;
+                let named = attacker
+                    .call_in(Some(workspace), operation.method.clone(), &path, body.clone())
+                    .await;
                 (named.status, stage.absent.forget(&named).replace(workspace, "<name>"))
             };
             let (there, gone) = (ask(HOME).await, ask(NOWHERE).await);
@@ -151,13 +172,16 @@ async fn names_of_others_are_free_and_their_owner_is_not_touched() {
     let names = &stage.honest;
     for attacker in &attackers {
         for (path, body) in objects() {
-            let made = attacker.call(Method::POST, &format!("/v0{}", names.fill(path)), Some(body)).await;
+            let made =
+                attacker.call(Method::POST, &format!("/v0{}", names.fill(path)), Some(body)).await;
             assert_eq!(made.status, 200, "{path} for {}: {}", attacker.name(), made.body);
         }
         assert_same(&before, &stage.seen().await);
         for (path, _) in objects().iter().rev() {
             let item = if *path == "/customdomains" { "{domainName}" } else { HONEST };
-            let gone = attacker.call(Method::DELETE, &names.fill(&format!("/v0{path}/{item}")), None).await;
+            let gone = attacker
+                .call(Method::DELETE, &names.fill(&format!("/v0{path}/{item}")), None)
+                .await;
             assert!(gone.status.is_success(), "{path} for {}: {}", attacker.name(), gone.body);
         }
         assert_same(&before, &stage.seen().await);
@@ -221,7 +245,9 @@ async fn a_cursor_of_somebody_elses_is_refused_as_one_that_was_made_up() {
     let made_up = format!("{head}{}", tail.chars().rev().collect::<String>());
     for attacker in &Attacker::both(&cloud).await {
         let ask = async |cursor: &str| {
-            let answer = attacker.call(Method::GET, &format!("/v0/agents?limit=2&cursor={cursor}"), None).await;
+            let answer = attacker
+                .call(Method::GET, &format!("/v0/agents?limit=2&cursor={cursor}"), None)
+                .await;
             (answer.status, answer.body.to_string().replace(cursor, "<cursor>"))
         };
         let theirs = ask(cursor).await;

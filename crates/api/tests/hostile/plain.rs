@@ -5,7 +5,8 @@ use crate::stage::{ABSENT, HOME, HONEST, MARK, NOWHERE, Stage};
 use http::Method;
 use std::collections::BTreeSet;
 
-/// What somebody without rights sends there, with something of the honest tenant's and with something made up.
+/// What somebody without rights sends there, with something of the honest tenant's and with
+/// something made up.
 struct Case {
     path: &'static str,
     method: Method,
@@ -28,7 +29,12 @@ fn cases() -> Vec<Case> {
     vec![
         case(post(), "/oauth/token", FORM, grant),
         case(post(), "/oauth/token", FORM, code),
-        case(post(), "/oauth/token", FORM, "grant_type=refresh_token&refresh_token={token}&client_id={client}"),
+        case(
+            post(),
+            "/oauth/token",
+            FORM,
+            "grant_type=refresh_token&refresh_token={token}&client_id={client}",
+        ),
         case(post(), "/oauth/revoke", FORM, "token={token}&client_id={client}&client_secret=wrong"),
         case(post(), "/oauth/device/code", FORM, "client_id={client}"),
         case(post(), "/oauth/device_authorization", FORM, "client_id={client}"),
@@ -40,7 +46,12 @@ fn cases() -> Vec<Case> {
         case(get(), "/.well-known/oauth-authorization-server", FORM, ""),
         case(get(), "/oauth/style.css", FORM, ""),
         case(get(), "/oauth/authorize?client_id={client}&response_type=code", FORM, ""),
-        case(post(), "/oauth/authorize", FORM, "client_id={client}&response_type=code&proof=made-up"),
+        case(
+            post(),
+            "/oauth/authorize",
+            FORM,
+            "client_id={client}&response_type=code&proof=made-up",
+        ),
         case(get(), "/oauth/sign-in?next=/{workspace}", FORM, ""),
         case(post(), "/oauth/sign-in", FORM, "email={email}&password=wrong&proof=made-up"),
         case(post(), "/oauth/sign-out", FORM, "proof=made-up"),
@@ -49,7 +60,12 @@ fn cases() -> Vec<Case> {
         case(get(), "/oauth/device?user_code={token}", FORM, ""),
         case(post(), "/oauth/device", FORM, "user_code={token}&proof=made-up"),
         case(get(), "/oauth/join?token={token}", FORM, ""),
-        case(post(), "/oauth/join", FORM, "token={token}&password=long-enough-for-one&proof=made-up"),
+        case(
+            post(),
+            "/oauth/join",
+            FORM,
+            "token={token}&password=long-enough-for-one&proof=made-up",
+        ),
         case(get(), "/v0/oauth/authorize?client_id={client}", FORM, ""),
         case(get(), "/v0/oauth/clients", JSON, ""),
         case(post(), "/v0/oauth/clients", JSON, r#"{"name": "{name}"}"#),
@@ -97,9 +113,14 @@ async fn send(cloud: &Cloud, case: &Case, filling: &Filling<'_>) -> String {
     // Endpoints of OAuth stand under both bases.
     let path = filling.fill(case.path);
     let headers = [("content-type", case.kind)];
-    let answer = cloud.raw(case.method.clone(), &path, &headers, filling.fill(case.body).into_bytes()).await;
+    let answer =
+        cloud.raw(case.method.clone(), &path, &headers, filling.fill(case.body).into_bytes()).await;
     assert!(!answer.status.is_server_error(), "{path}: {}", answer.status);
-    let location = answer.headers.get("location").map(|to| to.to_str().unwrap().to_owned()).unwrap_or_default();
+    let location = answer
+        .headers
+        .get("location")
+        .map(|to| to.to_str().unwrap().to_owned())
+        .unwrap_or_default();
     let text = format!("{} {location}", answer.text);
     assert!(!text.contains(MARK), "{path} shows what is somebody else's: {text}");
     filling.forget(&answer, &text)
@@ -115,10 +136,24 @@ async fn without_credentials_nothing_is_told_of_anybody() {
     let no_email = format!("x{}", &cloud.first.email[1..]);
     let before = stage.seen().await;
     for case in cases() {
-        // A valid key is a token that this caller does not have: nothing takes it where it is no bearer token.
-        let honest = Filling { client: &client, token: key, email: &cloud.first.email, name: HONEST, workspace: HOME };
-        let absent = Filling { client: &no_client, token: &no_key, email: &no_email, name: ABSENT, workspace: NOWHERE };
-        let (theirs, made_up) = (send(&cloud, &case, &honest).await, send(&cloud, &case, &absent).await);
+        // A valid key is a token that this caller does not have: nothing takes it where it is no
+        // bearer token.
+        let honest = Filling {
+            client: &client,
+            token: key,
+            email: &cloud.first.email,
+            name: HONEST,
+            workspace: HOME,
+        };
+        let absent = Filling {
+            client: &no_client,
+            token: &no_key,
+            email: &no_email,
+            name: ABSENT,
+            workspace: NOWHERE,
+        };
+        let (theirs, made_up) =
+            (send(&cloud, &case, &honest).await, send(&cloud, &case, &absent).await);
         assert_eq!(theirs, made_up, "{} {} tells what is there", case.method, case.path);
     }
     assert_eq!(before, stage.seen().await);
@@ -133,18 +168,26 @@ fn every_address_is_tried() {
         .flat_map(|case| {
             let path = case.path.split('?').next().unwrap();
             let path = path.replace("{client}", "{id}").replace("{name}", "{trigger}");
-            [(case.method.to_string(), path.clone()), (case.method.to_string(), format!("/v0{path}"))]
+            [
+                (case.method.to_string(), path.clone()),
+                (case.method.to_string(), format!("/v0{path}")),
+            ]
         })
         .collect();
     for (path, item) in document["paths"].as_object().unwrap() {
         let bases = if item.get("servers").is_some() { ["", "/run"] } else { ["/v0", "/api"] };
-        for method in ["GET", "POST", "PUT", "DELETE"].into_iter().filter(|it| item.get(it.to_lowercase()).is_some()) {
+        for method in ["GET", "POST", "PUT", "DELETE"]
+            .into_iter()
+            .filter(|it| item.get(it.to_lowercase()).is_some())
+        {
             tried.extend(bases.map(|base| (method.to_owned(), format!("{base}{path}"))));
         }
     }
     let served = api::addresses();
     assert!(served.len() > 350, "only {} addresses", served.len());
-    let missed: Vec<_> =
-        served.into_iter().filter(|(method, path)| !tried.contains(&(method.to_string(), path.clone()))).collect();
+    let missed: Vec<_> = served
+        .into_iter()
+        .filter(|(method, path)| !tried.contains(&(method.to_string(), path.clone())))
+        .collect();
     assert!(missed.is_empty(), "no hostile tenant tries {missed:?}");
 }

@@ -19,7 +19,8 @@ pub(crate) const NOWHERE: &str = "absent-home";
 /// No name of anybody's.
 const RESOURCE_TYPE: &str = "sandbox";
 
-/// What stands in a path for a parameter: something of the honest tenant's, or something that is not there.
+/// What stands in a path for a parameter: something of the honest tenant's, or something that is
+/// not there.
 pub(crate) struct Names {
     special: BTreeMap<&'static str, String>,
     pub(crate) other: &'static str,
@@ -29,11 +30,13 @@ impl Names {
     /// A body that says of its own things what these names say.
     pub(crate) fn rename(&self, body: &Value) -> Value {
         let home = if self.other == HONEST { HOME } else { NOWHERE };
-        serde_json::from_str(&body.to_string().replace(HONEST, self.other).replace(HOME, home)).unwrap()
+        serde_json::from_str(&body.to_string().replace(HONEST, self.other).replace(HOME, home))
+            .unwrap()
     }
 
     pub(crate) fn fill(&self, path: &str) -> String {
-        let part = |part: &str| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
+        let part = |part: &str| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}'))
+        {
             Some(name) => self.special.get(name).cloned().unwrap_or_else(|| self.other.to_owned()),
             None => part.to_owned(),
         };
@@ -42,7 +45,8 @@ impl Names {
 
     /// The answer without what was asked for, and without what differs between any two answers.
     pub(crate) fn forget(&self, answer: &Answer) -> String {
-        let mut names: Vec<&str> = self.special.values().map(String::as_str).chain([self.other]).collect();
+        let mut names: Vec<&str> =
+            self.special.values().map(String::as_str).chain([self.other]).collect();
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let mut text = format!("{} {} {}", answer.status, answer.body, header_names(answer));
         for name in names.into_iter().filter(|name| *name != RESOURCE_TYPE) {
@@ -68,12 +72,18 @@ pub(crate) struct Stage<'c> {
 
 /// One object of each kind, by the path of its collection; what holds others stands before them.
 pub(crate) fn objects() -> Vec<(&'static str, Value)> {
-    let named =
-        |spec: Value| json!({"metadata": {"name": HONEST, "displayName": MARK, "externalId": HONEST}, "spec": spec});
-    let bare = |spec: Value| json!({"metadata": {"name": HONEST, "displayName": MARK}, "spec": spec});
+    let named = |spec: Value| json!({"metadata": {"name": HONEST, "displayName": MARK, "externalId": HONEST}, "spec": spec});
+    let bare =
+        |spec: Value| json!({"metadata": {"name": HONEST, "displayName": MARK}, "spec": spec});
     vec![
-        ("/policies", bare(json!({"type": "location", "locations": [{"name": "eu", "type": "continent"}]}))),
-        ("/integrations/connections", bare(json!({"integration": "openai", "secret": {"apiKey": MARK}}))),
+        (
+            "/policies",
+            bare(json!({"type": "location", "locations": [{"name": "eu", "type": "continent"}]})),
+        ),
+        (
+            "/integrations/connections",
+            bare(json!({"integration": "openai", "secret": {"apiKey": MARK}})),
+        ),
         ("/agents", bare(json!({"policies": [HONEST]}))),
         ("/applications", bare(json!({}))),
         ("/functions", bare(json!({"integrationConnections": [HONEST]}))),
@@ -112,7 +122,9 @@ impl<'c> Stage<'c> {
     pub(crate) async fn furnished(cloud: &'c Cloud) -> Self {
         let everything = Names { special: domain_of(HONEST), other: HONEST };
         cloud.post("/v0/workspaces", json!({"name": HOME, "displayName": MARK})).await.ok();
-        let post = async |path: &str, body: Value| at_home(cloud, Method::POST, path, Some(body)).await.ok();
+        let post = async |path: &str, body: Value| {
+            at_home(cloud, Method::POST, path, Some(body)).await.ok()
+        };
         for (path, body) in objects() {
             post(&format!("/v0{}", everything.fill(path)), body).await;
         }
@@ -124,7 +136,14 @@ impl<'c> Stage<'c> {
         let invitations = invited.get("/v0/invitations").await.ok();
         let account = cloud.first.account.to_string();
         let budget = json!({"amount": "10", "thresholds": [50]});
-        at_home(cloud, Method::PUT, &format!("/v0/accounts/{account}/budgets/{HONEST}"), Some(budget)).await.ok();
+        at_home(
+            cloud,
+            Method::PUT,
+            &format!("/v0/accounts/{account}/budgets/{HONEST}"),
+            Some(budget),
+        )
+        .await
+        .ok();
         let mut special = domain_of(HONEST);
         special.extend([
             ("accountId", account),
@@ -148,7 +167,8 @@ impl<'c> Stage<'c> {
         let mut seen = BTreeMap::new();
         for path in document["paths"].as_object().unwrap().keys() {
             let plain = !path.contains('?') && document["paths"][path].get("get").is_some();
-            // The stream has no end, and what the caller is told of a provider comes from elsewhere.
+            // The stream has no end, and what the caller is told of a provider comes from
+            // elsewhere.
             if plain && !["/changes", "/observability/logs"].contains(&path.as_str()) {
                 let path_filled = format!("/v0{}", self.honest.fill(path));
                 let answer = at_home(self.cloud, Method::GET, &path_filled, None).await;
@@ -160,7 +180,12 @@ impl<'c> Stage<'c> {
 }
 
 /// As an admin of the honest tenant's workspace.
-pub(crate) async fn at_home(cloud: &Cloud, method: Method, path: &str, body: Option<Value>) -> Answer {
+pub(crate) async fn at_home(
+    cloud: &Cloud,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Answer {
     cloud.call_with(method, path, &[("x-blaxel-workspace", HOME)], body).await
 }
 
@@ -203,13 +228,16 @@ impl<'c> Attacker<'c> {
         stranger.post("/v0/workspaces", json!({"name": "thief"})).await.ok();
         cloud.post("/v0/workspaces", json!({"name": "near"})).await.ok();
         let near = [("x-blaxel-workspace", "near")];
-        let made =
-            cloud.call_with(Method::POST, "/v0/service_accounts", &near, Some(json!({"name": "spy"}))).await.ok();
+        let made = cloud
+            .call_with(Method::POST, "/v0/service_accounts", &near, Some(json!({"name": "spy"})))
+            .await
+            .ok();
         let id = text(&made["client_id"]);
         let admin = Some(json!({"role": "admin"}));
         cloud.call_with(Method::PUT, &format!("/v0/users/{id}"), &near, admin).await.ok();
         let keys = format!("/v0/service_accounts/{id}/api_keys");
-        let key = cloud.call_with(Method::POST, &keys, &near, Some(json!({"name": "spy"}))).await.ok();
+        let key =
+            cloud.call_with(Method::POST, &keys, &near, Some(json!({"name": "spy"}))).await.ok();
         [Self::Stranger(stranger), Self::Neighbour { cloud, key: text(&key["apiKey"]) }]
     }
 

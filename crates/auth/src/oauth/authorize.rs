@@ -37,14 +37,20 @@ pub enum Wrong {
 }
 
 impl Auth {
-    /// Checks a request. Until client and redirect address are known to belong together, nothing is sent there.
+    /// Checks a request. Until client and redirect address are known to belong together, nothing is
+    /// sent there.
     pub async fn check_authorization(&self, params: &Params) -> Result<Request, Wrong> {
-        let client_id = params.get("client_id").ok_or_else(|| Wrong::Show("The address lacks `client_id`.".into()))?;
+        let client_id = params
+            .get("client_id")
+            .ok_or_else(|| Wrong::Show("The address lacks `client_id`.".into()))?;
         let wanted = client_id.to_owned();
         let client = self.store().read(move |tx| clients::find(tx, &wanted)).await?;
-        let client = client.ok_or_else(|| Wrong::Show("The program that sent you here is not registered.".into()))?;
-        let redirect_uri =
-            params.get("redirect_uri").filter(|uri| client.redirect_uris.iter().any(|known| known == uri));
+        let client = client.ok_or_else(|| {
+            Wrong::Show("The program that sent you here is not registered.".into())
+        })?;
+        let redirect_uri = params
+            .get("redirect_uri")
+            .filter(|uri| client.redirect_uris.iter().any(|known| known == uri));
         let redirect_uri = redirect_uri.ok_or_else(|| {
             Wrong::Show("The address lacks `redirect_uri`, or has one that is not registered for this program.".into())
         })?;
@@ -67,21 +73,34 @@ impl Auth {
         }
     }
 
-    fn check_rest(&self, params: &Params, client: &Client) -> Result<(ScopeSet, Option<String>), Fault> {
+    fn check_rest(
+        &self,
+        params: &Params,
+        client: &Client,
+    ) -> Result<(ScopeSet, Option<String>), Fault> {
         if params.need("response_type")? != "code" {
-            return Err(Fault::new(Code::UnsupportedResponseType, "`response_type` must be `code`"));
+            return Err(Fault::new(
+                Code::UnsupportedResponseType,
+                "`response_type` must be `code`",
+            ));
         }
-        let scopes =
-            ScopeSet::parse(params.get("scope").unwrap_or_default()).map_err(|unknown| Fault::scope(&unknown))?;
+        let scopes = ScopeSet::parse(params.get("scope").unwrap_or_default())
+            .map_err(|unknown| Fault::scope(&unknown))?;
         let challenge = params.get("code_challenge");
         match (challenge, params.get("code_challenge_method")) {
-            (None, None) if client.is_public() => {
-                Err(Fault::request("`code_challenge` is missing; public clients need PKCE with `S256`"))
-            }
+            (None, None) if client.is_public() => Err(Fault::request(
+                "`code_challenge` is missing; public clients need PKCE with `S256`",
+            )),
             (None, None) => Ok((scopes, None)),
-            (Some(challenge), Some("S256")) if is_challenge(challenge) => Ok((scopes, Some(challenge.to_owned()))),
-            (Some(_), Some("S256")) => Err(Fault::request("`code_challenge` must be SHA-256 in base64url")),
-            _ => Err(Fault::request("`code_challenge_method` must be `S256`, with a `code_challenge`")),
+            (Some(challenge), Some("S256")) if is_challenge(challenge) => {
+                Ok((scopes, Some(challenge.to_owned())))
+            }
+            (Some(_), Some("S256")) => {
+                Err(Fault::request("`code_challenge` must be SHA-256 in base64url"))
+            }
+            _ => Err(Fault::request(
+                "`code_challenge_method` must be `S256`, with a `code_challenge`",
+            )),
         }
     }
 
@@ -104,11 +123,15 @@ impl Auth {
 
     /// The person does not agree. Answers where the browser goes.
     pub fn refuse(&self, request: &Request) -> String {
-        let told = [("error", Code::AccessDenied.name()), ("error_description", "the person did not agree")];
+        let told = [
+            ("error", Code::AccessDenied.name()),
+            ("error_description", "the person did not agree"),
+        ];
         self.answer(&request.redirect_uri, request.state.as_deref(), &told)
     }
 
-    /// Names the issuer too, so that a client of several servers cannot mix up their answers (RFC 9207).
+    /// Names the issuer too, so that a client of several servers cannot mix up their answers (RFC
+    /// 9207).
     fn answer(&self, redirect_uri: &str, state: Option<&str>, pairs: &[(&str, &str)]) -> String {
         let Ok(mut url) = Url::parse(redirect_uri) else { return redirect_uri.to_owned() };
         url.query_pairs_mut()

@@ -18,39 +18,56 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// From the `Authorization` header or from the body, but not two different ones.
-    pub(super) fn read(params: &Params, authorization: Option<&str>) -> Result<Option<Self>, Fault> {
+    pub(super) fn read(
+        params: &Params,
+        authorization: Option<&str>,
+    ) -> Result<Option<Self>, Fault> {
         let in_body = params.get("client_id");
         let in_header = authorization.map(basic).transpose()?;
         match (in_header, in_body) {
-            (Some(header), Some(body)) if header.id != body => {
-                Err(Fault::request("`client_id` differs from the one in the `Authorization` header"))
-            }
+            (Some(header), Some(body)) if header.id != body => Err(Fault::request(
+                "`client_id` differs from the one in the `Authorization` header",
+            )),
             (Some(header), _) => Ok(Some(header)),
-            (None, Some(id)) => {
-                Ok(Some(Self { id: id.to_owned(), secret: params.get("client_secret").map(str::to_owned) }))
-            }
+            (None, Some(id)) => Ok(Some(Self {
+                id: id.to_owned(),
+                secret: params.get("client_secret").map(str::to_owned),
+            })),
             (None, None) => Ok(None),
         }
     }
 }
 
 fn basic(authorization: &str) -> Result<Credentials, Fault> {
-    let wrong = || Fault::client("the `Authorization` header is not `Basic` with base64 of `client_id:client_secret`");
+    let wrong = || {
+        Fault::client(
+            "the `Authorization` header is not `Basic` with base64 of `client_id:client_secret`",
+        )
+    };
     let (scheme, encoded) = authorization.split_once(' ').ok_or_else(wrong)?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return Err(wrong());
     }
     let decoded = BASE64.decode(encoded.trim()).map_err(|_| wrong())?;
     // A NUL can be in no id of ours, and PostgreSQL does not take it.
-    let text = String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
+    let text =
+        String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
     let (id, secret) = text.split_once(':').ok_or_else(wrong)?;
-    Ok(Credentials { id: id.to_owned(), secret: Some(secret.to_owned()).filter(|secret| !secret.is_empty()) })
+    Ok(Credentials {
+        id: id.to_owned(),
+        secret: Some(secret.to_owned()).filter(|secret| !secret.is_empty()),
+    })
 }
 
-/// The built-in or registered client behind the credentials; a confidential one must have proved itself.
-pub(super) fn authenticate(tx: &mut Tx<'_>, credentials: Option<&Credentials>) -> Result<Client, Fault> {
+/// The built-in or registered client behind the credentials; a confidential one must have proved
+/// itself.
+pub(super) fn authenticate(
+    tx: &mut Tx<'_>,
+    credentials: Option<&Credentials>,
+) -> Result<Client, Fault> {
     let credentials = credentials.ok_or_else(|| Fault::request("`client_id` is missing"))?;
-    let client = clients::find(tx, &credentials.id)?.ok_or_else(|| Fault::client("`client_id` is not known"))?;
+    let client = clients::find(tx, &credentials.id)?
+        .ok_or_else(|| Fault::client("`client_id` is not known"))?;
     match (&client.secret, &credentials.secret) {
         (None, None) => Ok(client),
         (Some(stored), Some(given)) if secrets::matches(given, stored) => Ok(client),
@@ -61,9 +78,14 @@ pub(super) fn authenticate(tx: &mut Tx<'_>, credentials: Option<&Credentials>) -
 }
 
 /// The service account behind the credentials. Which of id and secret is wrong is not told.
-pub(super) fn service_account(tx: &mut Tx<'_>, credentials: &Credentials) -> Result<ServiceAccount, Fault> {
-    let secret = credentials.secret.as_deref().ok_or_else(|| Fault::client("`client_secret` is missing"))?;
-    let account = service_accounts::find_anywhere(tx, &ServiceAccountId::known(credentials.id.as_str()))?;
+pub(super) fn service_account(
+    tx: &mut Tx<'_>,
+    credentials: &Credentials,
+) -> Result<ServiceAccount, Fault> {
+    let secret =
+        credentials.secret.as_deref().ok_or_else(|| Fault::client("`client_secret` is missing"))?;
+    let account =
+        service_accounts::find_anywhere(tx, &ServiceAccountId::known(credentials.id.as_str()))?;
     let account = account.filter(|account| secrets::matches(secret, &account.secret));
     account.ok_or_else(|| Fault::client("`client_id` or `client_secret` is wrong"))
 }
@@ -79,7 +101,10 @@ mod tests {
         let params = Params::from_form(b"client_id=sva_1&client_secret=secret").unwrap();
         for (params, header) in [(Params::default(), Some(header.as_str())), (params, None)] {
             let credentials = Credentials::read(&params, header).unwrap().unwrap();
-            assert_eq!((credentials.id.as_str(), credentials.secret.as_deref()), ("sva_1", Some("secret")));
+            assert_eq!(
+                (credentials.id.as_str(), credentials.secret.as_deref()),
+                ("sva_1", Some("secret"))
+            );
         }
         let other = Params::from_form(b"client_id=sva_2").unwrap();
         assert!(Credentials::read(&other, Some(&header)).is_err());

@@ -118,22 +118,37 @@ impl Auth {
     }
 
     /// Records what the person decided.
-    pub async fn decide_device(&self, user: &User, user_code: &str, agree: bool) -> Result<(), DeviceError> {
+    pub async fn decide_device(
+        &self,
+        user: &User,
+        user_code: &str,
+        agree: bool,
+    ) -> Result<(), DeviceError> {
         let (device, _) = self.find_device(user, user_code).await?;
-        let decision = if agree { Decision::Approved { by: user.id.clone() } } else { Decision::Refused };
-        let done = self.store().write(move |tx| devices::decide(tx, &device.digest, &decision)).await?;
+        let decision =
+            if agree { Decision::Approved { by: user.id.clone() } } else { Decision::Refused };
+        let done =
+            self.store().write(move |tx| devices::decide(tx, &device.digest, &decision)).await?;
         if done { Ok(()) } else { Err(DeviceError::Unknown) }
     }
 
-    async fn find_device(&self, user: &User, user_code: &str) -> Result<(devices::Device, String), DeviceError> {
+    async fn find_device(
+        &self,
+        user: &User,
+        user_code: &str,
+    ) -> Result<(devices::Device, String), DeviceError> {
         self.user_codes().attempt(user.id.as_str())?;
         let wanted = plain(user_code);
         let found = self
             .store()
             .read(move |tx| {
                 let now = tx.world().now();
-                let open = |device: &devices::Device| device.expires_at > now && device.decision == Decision::Waiting;
-                let Some(device) = devices::find_by_user_code(tx, &wanted)?.filter(open) else { return Ok(None) };
+                let open = |device: &devices::Device| {
+                    device.expires_at > now && device.decision == Decision::Waiting
+                };
+                let Some(device) = devices::find_by_user_code(tx, &wanted)?.filter(open) else {
+                    return Ok(None);
+                };
                 let client = clients::find(tx, device.client.as_str())?;
                 Ok::<_, store::Error>(client.map(|client| (device, client.name)))
             })
@@ -161,7 +176,8 @@ pub(super) fn by_device_code(
         Decision::Waiting => wait(tx, &device),
         Decision::Refused => Err(Fault::new(Code::AccessDenied, "the person did not agree")),
         Decision::Approved { by } => {
-            let scopes = ScopeSet::parse(&device.scope).map_err(|unknown| Fault::scope(&unknown))?;
+            let scopes =
+                ScopeSet::parse(&device.scope).map_err(|unknown| Fault::scope(&unknown))?;
             if !devices::delete(tx, &digest)? {
                 return Err(Fault::grant("`device_code` was used before"));
             }
@@ -188,7 +204,8 @@ fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
 fn new_user_code(tx: &mut Tx<'_>) -> Result<String, store::Error> {
     loop {
         let bytes = tx.world().random_bytes::<USER_CODE_CHARS>();
-        let code: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 20)])).collect();
+        let code: String =
+            bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 20)])).collect();
         if devices::find_by_user_code(tx, &code)?.is_none() {
             return Ok(code);
         }

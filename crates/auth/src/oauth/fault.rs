@@ -64,7 +64,10 @@ impl Fault {
     }
 
     pub(crate) fn scope(unknown: &str) -> Self {
-        Self::new(Code::InvalidScope, format!("`scope` names `{}`, which does not exist", unknown.escape_debug()))
+        Self::new(
+            Code::InvalidScope,
+            format!("`scope` names `{}`, which does not exist", unknown.escape_debug()),
+        )
     }
 }
 

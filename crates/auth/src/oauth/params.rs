@@ -22,26 +22,35 @@ impl fmt::Debug for Params {
 impl Params {
     /// Reads a form body or a query.
     pub fn from_form(text: &[u8]) -> Result<Self, Fault> {
-        Self::collect(form_urlencoded::parse(text).map(|(name, value)| Ok((name.into_owned(), value.into_owned()))))
+        Self::collect(
+            form_urlencoded::parse(text)
+                .map(|(name, value)| Ok((name.into_owned(), value.into_owned()))),
+        )
     }
 
     /// Reads a JSON object; clients of the published kind send these.
     pub fn from_json(text: &[u8]) -> Result<Self, Fault> {
-        let members: Map<String, Value> =
-            serde_json::from_slice(text).map_err(|_| Fault::request("the body is not a JSON object"))?;
-        Self::collect(members.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| match value {
-            Value::String(text) => Ok((name, text)),
-            _ => Err(Fault::request(format!("`{}` is not a string", name.escape_debug()))),
-        }))
+        let members: Map<String, Value> = serde_json::from_slice(text)
+            .map_err(|_| Fault::request("the body is not a JSON object"))?;
+        Self::collect(members.into_iter().filter(|(_, value)| !value.is_null()).map(
+            |(name, value)| match value {
+                Value::String(text) => Ok((name, text)),
+                _ => Err(Fault::request(format!("`{}` is not a string", name.escape_debug()))),
+            },
+        ))
     }
 
-    fn collect(pairs: impl Iterator<Item = Result<(String, String), Fault>>) -> Result<Self, Fault> {
+    fn collect(
+        pairs: impl Iterator<Item = Result<(String, String), Fault>>,
+    ) -> Result<Self, Fault> {
         let mut params = BTreeMap::new();
         for pair in pairs {
             let (name, value) = pair?;
             let shown = name.escape_debug();
             if value.len() > VALUE_BYTES_MAX || value.contains('\0') {
-                return Err(Fault::request(format!("`{shown}` is too long or holds a NUL character")));
+                return Err(Fault::request(format!(
+                    "`{shown}` is too long or holds a NUL character"
+                )));
             }
             if params.len() >= COUNT_MAX {
                 return Err(Fault::request("there are too many parameters"));
@@ -71,9 +80,12 @@ mod tests {
 
     #[test]
     fn form_and_json_say_the_same() {
-        let form = Params::from_form(b"grant_type=refresh_token&refresh_token=a%20b&client_id=").unwrap();
-        let json =
-            Params::from_json(br#"{"grant_type":"refresh_token","refresh_token":"a b","client_id":null}"#).unwrap();
+        let form =
+            Params::from_form(b"grant_type=refresh_token&refresh_token=a%20b&client_id=").unwrap();
+        let json = Params::from_json(
+            br#"{"grant_type":"refresh_token","refresh_token":"a b","client_id":null}"#,
+        )
+        .unwrap();
         for params in [form, json] {
             assert_eq!(params.need("refresh_token").unwrap(), "a b");
             assert_eq!(params.get("client_id"), None);

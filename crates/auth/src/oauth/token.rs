@@ -28,7 +28,11 @@ pub(super) enum Outcome {
 
 impl Auth {
     /// Answers a token request. `authorization` is the header of that name.
-    pub async fn token(&self, params: Params, authorization: Option<&str>) -> Result<Tokens, Fault> {
+    pub async fn token(
+        &self,
+        params: Params,
+        authorization: Option<&str>,
+    ) -> Result<Tokens, Fault> {
         let kind = params.need("grant_type")?.to_owned();
         let credentials = Credentials::read(&params, authorization)?;
         let auth = self.clone();
@@ -43,7 +47,10 @@ impl Auth {
                 return Err(Fault::new(Code::UnsupportedGrantType, description));
             }
         };
-        let outcome = self.store().write(move |tx| exchange(&auth, tx, &params, credentials.as_ref())).await?;
+        let outcome = self
+            .store()
+            .write(move |tx| exchange(&auth, tx, &params, credentials.as_ref()))
+            .await?;
         match outcome {
             Outcome::Issued(tokens) => Ok(tokens),
             Outcome::Waiting(fault) => Err(fault),
@@ -61,9 +68,11 @@ fn by_client_credentials(
     params: &Params,
     credentials: Option<&Credentials>,
 ) -> Result<Outcome, Fault> {
-    let credentials = credentials.ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
+    let credentials =
+        credentials.ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
     if clients::find(tx, &credentials.id)?.is_some() {
-        let description = "this client acts for people only; use the credentials of a service account";
+        let description =
+            "this client acts for people only; use the credentials of a service account";
         return Err(Fault::new(Code::UnauthorizedClient, description));
     }
     let account = client::service_account(tx, credentials)?;
@@ -73,7 +82,12 @@ fn by_client_credentials(
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
-fn by_code(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&Credentials>) -> Result<Outcome, Fault> {
+fn by_code(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    params: &Params,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Fault> {
     let client = client::authenticate(tx, credentials)?;
     let digest = Digest::of(params.need("code")?);
     let code = codes::find(tx, &digest)?.ok_or_else(|| Fault::grant("`code` is not valid"))?;
@@ -91,7 +105,12 @@ fn by_code(auth: &Auth, tx: &mut Tx<'_>, params: &Params, credentials: Option<&C
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
-fn check_code(tx: &Tx<'_>, code: &AuthorizationCode, client: &ClientId, params: &Params) -> Result<(), Fault> {
+fn check_code(
+    tx: &Tx<'_>,
+    code: &AuthorizationCode,
+    client: &ClientId,
+    params: &Params,
+) -> Result<(), Fault> {
     if code.expires_at <= tx.world().now() {
         return Err(Fault::grant("`code` has expired"));
     }
@@ -122,8 +141,8 @@ fn by_refresh(
     credentials: Option<&Credentials>,
 ) -> Result<Outcome, Fault> {
     let digest = Digest::of(params.need("refresh_token")?);
-    let Refresh { grant, used_at } =
-        grants::find_refresh(tx, &digest)?.ok_or_else(|| Fault::grant("`refresh_token` is not valid"))?;
+    let Refresh { grant, used_at } = grants::find_refresh(tx, &digest)?
+        .ok_or_else(|| Fault::grant("`refresh_token` is not valid"))?;
     check_owner(tx, &grant, credentials)?;
     if used_at.is_some() {
         grants::delete(tx, &grant.id)?;
@@ -141,14 +160,20 @@ fn by_refresh(
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
-/// Whether the grant was made to this client. Public clients need not name themselves; the published ones do not.
-pub(super) fn check_owner(tx: &mut Tx<'_>, grant: &Grant, credentials: Option<&Credentials>) -> Result<(), Fault> {
+/// Whether the grant was made to this client. Public clients need not name themselves; the
+/// published ones do not.
+pub(super) fn check_owner(
+    tx: &mut Tx<'_>,
+    grant: &Grant,
+    credentials: Option<&Credentials>,
+) -> Result<(), Fault> {
     let of_another = || Fault::grant("the token was given to another client");
     if credentials.is_some_and(|credentials| credentials.id != grant.client.as_str()) {
         return Err(of_another());
     }
     if let Subject::ServiceAccount(_) = grant.subject {
-        let credentials = credentials.ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
+        let credentials = credentials
+            .ok_or_else(|| Fault::client("`client_id` and `client_secret` are missing"))?;
         return client::service_account(tx, credentials).map(drop);
     }
     let owner = clients::find(tx, grant.client.as_str())?.ok_or_else(of_another)?;
@@ -159,7 +184,8 @@ pub(super) fn check_owner(tx: &mut Tx<'_>, grant: &Grant, credentials: Option<&C
 }
 
 pub(super) fn scopes(params: &Params) -> Result<ScopeSet, Fault> {
-    ScopeSet::parse(params.get("scope").unwrap_or_default()).map_err(|unknown| Fault::scope(&unknown))
+    ScopeSet::parse(params.get("scope").unwrap_or_default())
+        .map_err(|unknown| Fault::scope(&unknown))
 }
 
 fn narrowed(params: &Params, grant: &Grant) -> Result<ScopeSet, Fault> {

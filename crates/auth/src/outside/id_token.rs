@@ -55,12 +55,15 @@ impl Claims {
         match &self.aud {
             Audience::One(audience) => audience == client,
             Audience::Many(all) if all.len() == 1 => all.iter().any(|audience| audience == client),
-            Audience::Many(all) => all.iter().any(|audience| audience == client) && self.azp.as_deref() == Some(client),
+            Audience::Many(all) => {
+                all.iter().any(|audience| audience == client) && self.azp.as_deref() == Some(client)
+            }
         }
     }
 }
 
-/// The claims of a token that the provider made for us, now, for this nonce. The error says what is wrong.
+/// The claims of a token that the provider made for us, now, for this nonce. The error says what is
+/// wrong.
 pub(super) fn verify(
     token: &str,
     keys: &[PublicKey],
@@ -91,7 +94,9 @@ fn signed_claims(token: &str, keys: &[PublicKey]) -> Option<Claims> {
     let signature = BASE64.decode(signature).ok()?;
     let named = |key: &&PublicKey| header.kid.is_none() || key.kid == header.kid;
     let mut candidates = keys.iter().filter(named);
-    candidates.any(|key| signs(key, &header.alg, signed.as_bytes(), &signature).is_some()).then_some(())?;
+    candidates
+        .any(|key| signs(key, &header.alg, signed.as_bytes(), &signature).is_some())
+        .then_some(())?;
     serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()
 }
 
@@ -105,10 +110,14 @@ fn signs(key: &PublicKey, algorithm: &str, message: &[u8], signature: &[u8]) -> 
         }
         ("EC", "ES256") if key.crv.as_deref() == Some("P-256") => {
             let point = [&[4], part(&key.x)?.as_slice(), part(&key.y)?.as_slice()].concat();
-            UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point).verify(message, signature).ok()
+            UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point)
+                .verify(message, signature)
+                .ok()
         }
         ("OKP", "EdDSA") if key.crv.as_deref() == Some("Ed25519") => {
-            UnparsedPublicKey::new(&signature::ED25519, part(&key.x)?).verify(message, signature).ok()
+            UnparsedPublicKey::new(&signature::ED25519, part(&key.x)?)
+                .verify(message, signature)
+                .ok()
         }
         _ => None,
     }

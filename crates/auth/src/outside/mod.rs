@@ -1,8 +1,10 @@
-//! Signing in through an outside OpenID Connect provider: authorization code with PKCE, state and nonce.
+//! Signing in through an outside OpenID Connect provider: authorization code with PKCE, state and
+//! nonce.
 //!
-//! State, nonce and verifier are all derived from one secret that a cookie of the browser holds, so nothing is
-//! stored and nothing of one browser fits another. The provider vouches for an address only; who that is here, and
-//! whether they may come in, is decided by our own people and invitations.
+//! State, nonce and verifier are all derived from one secret that a cookie of the browser holds, so
+//! nothing is stored and nothing of one browser fits another. The provider vouches for an address
+//! only; who that is here, and whether they may come in, is decided by our own people and
+//! invitations.
 
 mod id_token;
 mod wire;
@@ -46,7 +48,9 @@ pub enum OutsideError {
     Declined(String),
     #[error("the provider has not verified your address, or did not name one")]
     Unverified,
-    #[error("{0} has no account and no open invitation here; ask an admin of a workspace to invite you")]
+    #[error(
+        "{0} has no account and no open invitation here; ask an admin of a workspace to invite you"
+    )]
     NotInvited(String),
     #[error("the provider could not be used: {0}")]
     Provider(String),
@@ -80,7 +84,8 @@ impl Auth {
     pub async fn begin_outside(&self, secret: &str) -> Result<String, OutsideError> {
         let provider = self.provider()?;
         let found = Wire::new()?.discover(&provider.issuer).await?;
-        let broken = |_| OutsideError::Provider("its authorization endpoint is not an address".into());
+        let broken =
+            |_| OutsideError::Provider("its authorization endpoint is not an address".into());
         let mut url = Url::parse(&found.authorization_endpoint).map_err(broken)?;
         url.query_pairs_mut()
             .append_pair("response_type", "code")
@@ -95,7 +100,11 @@ impl Auth {
     }
 
     /// The browser is back. Answers the secret of its new session.
-    pub async fn finish_outside(&self, secret: &str, params: &Params) -> Result<String, OutsideError> {
+    pub async fn finish_outside(
+        &self,
+        secret: &str,
+        params: &Params,
+    ) -> Result<String, OutsideError> {
         let provider = self.provider()?;
         let state = params.get("state").unwrap_or_default();
         if !secrets::same(state, &derived(secret, "state")) {
@@ -105,7 +114,9 @@ impl Auth {
             return Err(OutsideError::Provider("the answer comes from another provider".into()));
         }
         if let Some(error) = params.get("error") {
-            return Err(OutsideError::Declined(error.chars().filter(|letter| !letter.is_control()).take(80).collect()));
+            return Err(OutsideError::Declined(
+                error.chars().filter(|letter| !letter.is_control()).take(80).collect(),
+            ));
         }
         let code = params.get("code").ok_or(OutsideError::NotBegun)?;
         let voucher = self.vouched(provider, secret, code).await?;
@@ -113,7 +124,12 @@ impl Auth {
         Ok(self.open_session(user).await?)
     }
 
-    async fn vouched(&self, provider: &Provider, secret: &str, code: &str) -> Result<Voucher, OutsideError> {
+    async fn vouched(
+        &self,
+        provider: &Provider,
+        secret: &str,
+        code: &str,
+    ) -> Result<Voucher, OutsideError> {
         let wire = Wire::new()?;
         let found = wire.discover(&provider.issuer).await?;
         let verifier = derived(secret, "verifier");
@@ -125,10 +141,21 @@ impl Auth {
         ];
         let token = wire.id_token(&found.token_endpoint, provider, &fields).await?;
         let keys = wire.keys(&found.jwks_uri).await?;
-        let claims = id_token::verify(&token, &keys, provider, &derived(secret, "nonce"), self.world().now());
-        let claims = claims.map_err(|why| OutsideError::Provider(format!("its ID token is refused: {why}")))?;
+        let claims = id_token::verify(
+            &token,
+            &keys,
+            provider,
+            &derived(secret, "nonce"),
+            self.world().now(),
+        );
+        let claims = claims
+            .map_err(|why| OutsideError::Provider(format!("its ID token is refused: {why}")))?;
         let email = claims.verified_email().ok_or(OutsideError::Unverified)?;
-        Ok(Voucher { email: normal_email(email), given_name: claims.given_name, family_name: claims.family_name })
+        Ok(Voucher {
+            email: normal_email(email),
+            given_name: claims.given_name,
+            family_name: claims.family_name,
+        })
     }
 
     /// Finds the person, or makes one of an invitation.
@@ -148,8 +175,10 @@ impl Auth {
 
 fn welcome(tx: &mut Tx<'_>, voucher: &Voucher) -> Result<UserId, OutsideError> {
     let now = tx.world().now();
-    let open: Vec<_> =
-        invited::list_of_email(tx, &voucher.email)?.into_iter().filter(|invitation| !invitation.expired(now)).collect();
+    let open: Vec<_> = invited::list_of_email(tx, &voucher.email)?
+        .into_iter()
+        .filter(|invitation| !invitation.expired(now))
+        .collect();
     if open.is_empty() {
         return Err(OutsideError::NotInvited(voucher.email.clone()));
     }

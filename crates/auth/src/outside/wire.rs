@@ -48,14 +48,19 @@ struct KeyAnswer {
 impl Wire {
     pub(super) fn new() -> Result<Self, OutsideError> {
         // Redirects would let the provider send our secret elsewhere.
-        let client = Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+        let client =
+            Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
         client.map(Self).map_err(|error| failed("no connection can be made", &error))
     }
 
     pub(super) async fn discover(&self, issuer: &str) -> Result<Discovery, OutsideError> {
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
         let found: Discovery = answer(self.0.get(url)).await?;
-        if found.issuer == issuer { Ok(found) } else { Err(OutsideError::Provider("it names another issuer".into())) }
+        if found.issuer == issuer {
+            Ok(found)
+        } else {
+            Err(OutsideError::Provider("it names another issuer".into()))
+        }
     }
 
     pub(super) async fn keys(&self, jwks_uri: &str) -> Result<Vec<PublicKey>, OutsideError> {
@@ -82,18 +87,28 @@ impl Wire {
 /// Both parts are form-encoded first (RFC 6749, section 2.3.1).
 fn basic(provider: &Provider) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-    format!("Basic {}", BASE64.encode(format!("{}:{}", encoded(&provider.client_id), encoded(&provider.client_secret))))
+    format!(
+        "Basic {}",
+        BASE64.encode(format!(
+            "{}:{}",
+            encoded(&provider.client_id),
+            encoded(&provider.client_secret)
+        ))
+    )
 }
 
 async fn answer<T: DeserializeOwned>(request: RequestBuilder) -> Result<T, OutsideError> {
     let sent = request.header(ACCEPT, "application/json").send().await;
-    let mut response = sent.map_err(|error| failed("it cannot be reached", &error.without_url()))?;
+    let mut response =
+        sent.map_err(|error| failed("it cannot be reached", &error.without_url()))?;
     if !response.status().is_success() {
         return Err(OutsideError::Provider(format!("it answers {}", response.status())));
     }
     let mut body = Vec::new();
-    while let Some(part) =
-        response.chunk().await.map_err(|error| failed("its answer broke off", &error.without_url()))?
+    while let Some(part) = response
+        .chunk()
+        .await
+        .map_err(|error| failed("its answer broke off", &error.without_url()))?
     {
         body.extend_from_slice(&part);
         if body.len() > ANSWER_BYTES_MAX {

@@ -1,7 +1,9 @@
 use super::Town;
 use crate::oauth::Params;
 use crate::tokens::ACCESS_LIFE_S;
-use crate::{Auth, Blame, Denied, Limits, Role, Settings, Ticket, api_keys, people, service_accounts};
+use crate::{
+    Auth, Blame, Denied, Limits, Role, Settings, Ticket, api_keys, people, service_accounts,
+};
 use std::time::Duration;
 use types::Scope;
 use types::ids::ServiceAccountId;
@@ -23,8 +25,12 @@ on_both!(
 
 async fn token(town: &Town, scope: &str) -> String {
     let member = town.admin_member().await;
-    let (account, secret) = town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
-    let body = format!("grant_type=client_credentials&client_id={}&client_secret={secret}&scope={scope}", account.id);
+    let (account, secret) =
+        town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
+    let body = format!(
+        "grant_type=client_credentials&client_id={}&client_secret={secret}&scope={scope}",
+        account.id
+    );
     town.auth.token(Params::from_form(body.as_bytes()).unwrap(), None).await.unwrap().access_token
 }
 
@@ -32,7 +38,8 @@ async fn a_revoked_key_stops_at_once(town: Town) {
     let admin = town.admin().await;
     let who = admin.clone();
     let new = api_keys::NewKey { name: "laptop".into(), expires_in: None };
-    let (key, value) = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
+    let (key, value) =
+        town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
     assert_eq!(town.auth.identify(&value).await.unwrap().key, Some(key.id.clone()));
     town.change(move |tx| api_keys::delete(tx, &admin, &key.id)).await.unwrap();
     assert!(matches!(town.auth.identify(&value).await, Err(Denied::Unknown)));
@@ -63,7 +70,10 @@ async fn what_was_opened_with_a_key_ends_with_it_on_every_server(town: Town) {
         let who = who.clone();
         town.change(move |tx| api_keys::delete(tx, &who, &id)).await.unwrap();
     };
-    let (ends, ()) = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(ends, revoke) }).await.unwrap();
+    let (ends, ()) =
+        tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(ends, revoke) })
+            .await
+            .unwrap();
     assert!(matches!(ends, (Denied::Unknown, Denied::Unknown)), "{ends:?}");
     town.auth.still_admits(&kept).await.unwrap();
 }
@@ -73,7 +83,9 @@ async fn a_ticket_is_for_one_workspace_and_one_right(town: Town) {
     let ticket = Ticket::new(&key, &town.member(&key).await, &[Scope::PoliciesCreate]);
     town.auth.still_admits(&ticket).await.unwrap();
     let admin = town.admin_member().await;
-    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Member)).await.unwrap();
+    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Member))
+        .await
+        .unwrap();
     assert!(matches!(town.auth.still_admits(&ticket).await, Err(Denied::Role { .. })));
     let admin = town.admin_member().await;
     town.change(move |tx| people::remove(tx, &admin, "bob@holm.example")).await.unwrap();
@@ -102,9 +114,14 @@ async fn what_is_no_credential_is_unknown(town: Town) {
 async fn a_new_role_counts_at_once(town: Town) {
     let key = town.join("bob@holm.example", Role::Member).await;
     let needs = [Scope::PoliciesCreate];
-    assert!(matches!(town.member(&key).await.may(&needs), Err(Denied::Role { needed: Role::Admin })));
+    assert!(matches!(
+        town.member(&key).await.may(&needs),
+        Err(Denied::Role { needed: Role::Admin })
+    ));
     let admin = town.admin_member().await;
-    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Admin)).await.unwrap();
+    town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Admin))
+        .await
+        .unwrap();
     town.member(&key).await.may(&needs).unwrap();
 }
 

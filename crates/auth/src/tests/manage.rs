@@ -1,7 +1,10 @@
 use super::Town;
 use crate::setup::{Wishes, first_start};
 use crate::workspaces::{self, Change, NewWorkspace};
-use crate::{Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts, sessions};
+use crate::{
+    Denied, Error, Role, accounts, api_keys, clients, invitations, people, service_accounts,
+    sessions,
+};
 use proptest::prelude::*;
 use store::identity::users;
 use types::Remote;
@@ -27,7 +30,10 @@ async fn the_first_start_happens_once(town: Town) {
     let who = town.admin().await;
     assert!(who.administers(&town.first.account));
     assert_eq!(town.admin_member().await.role, Role::Admin);
-    town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone()).await.unwrap();
+    town.auth
+        .sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone())
+        .await
+        .unwrap();
     let shown = format!("{:?}", town.first);
     assert!(!shown.contains(&town.first.api_key) && !shown.contains(&town.first.password));
 }
@@ -60,7 +66,9 @@ async fn a_workspace_is_made_by_account_admins_only(town: Town) {
     assert!(matches!(made, Err(Error::Denied(Denied::NoAccount))));
     let who = town.admin().await;
     let (account, made) = (town.first.account.clone(), who.clone());
-    town.change(move |tx| accounts::add_admin(tx, &who, &account, "bob@holm.example")).await.unwrap();
+    town.change(move |tx| accounts::add_admin(tx, &who, &account, "bob@holm.example"))
+        .await
+        .unwrap();
     let who = town.auth.identify(&bob).await.unwrap();
     let new = NewWorkspace { name: "bobs".into(), ..NewWorkspace::default() };
     town.change(move |tx| workspaces::create(tx, &who, new.clone())).await.unwrap();
@@ -71,13 +79,20 @@ async fn a_workspace_is_made_by_account_admins_only(town: Town) {
 
 async fn the_last_admins_stay(town: Town) {
     let me = town.admin_member().await;
-    let (leaver, email, account) = (me.clone(), town.first.email.clone(), town.first.account.clone());
-    assert!(matches!(town.change(move |tx| workspaces::leave(tx, &leaver)).await, Err(Error::LastAdmin)));
+    let (leaver, email, account) =
+        (me.clone(), town.first.email.clone(), town.first.account.clone());
+    assert!(matches!(
+        town.change(move |tx| workspaces::leave(tx, &leaver)).await,
+        Err(Error::LastAdmin)
+    ));
     let (admin, address) = (me.clone(), email.clone());
     let lowered = town.change(move |tx| people::set_role(tx, &admin, &address, Role::Member)).await;
     assert!(matches!(lowered, Err(Error::LastAdmin)));
     let (admin, address) = (me.clone(), email.clone());
-    assert!(matches!(town.change(move |tx| people::remove(tx, &admin, &address)).await, Err(Error::LastAdmin)));
+    assert!(matches!(
+        town.change(move |tx| people::remove(tx, &admin, &address)).await,
+        Err(Error::LastAdmin)
+    ));
     let (who, user) = (me.who.clone(), UserId::known(me.who.subject.as_str()));
     let removed = town.change(move |tx| accounts::remove_admin(tx, &who, &account, &user)).await;
     assert!(matches!(removed, Err(Error::LastAccountAdmin)));
@@ -107,12 +122,18 @@ async fn members_administer_nothing(town: Town) {
         .await
         .unwrap();
     for result in refused {
-        assert!(matches!(result, Err(Error::Denied(Denied::Role { needed: Role::Admin }))), "{result:?}");
+        assert!(
+            matches!(result, Err(Error::Denied(Denied::Role { needed: Role::Admin }))),
+            "{result:?}"
+        );
     }
     let who = town.auth.identify(&key).await.unwrap();
     let account = town.first.account.clone();
     let refused = town.store.read(move |tx| {
-        Ok::<_, store::Error>([clients::list(tx, &who).map(drop), accounts::workspaces(tx, &who, &account).map(drop)])
+        Ok::<_, store::Error>([
+            clients::list(tx, &who).map(drop),
+            accounts::workspaces(tx, &who, &account).map(drop),
+        ])
     });
     for result in refused.await.unwrap() {
         assert!(matches!(result, Err(Error::Denied(Denied::NotAccountAdmin))), "{result:?}");
@@ -126,9 +147,13 @@ async fn an_invited_person_gets_in_by_accepting_only(town: Town) {
     town.change(move |tx| workspaces::create(tx, &who, new.clone())).await.unwrap();
     let second = town.auth.enter(&town.admin().await, Some("second")).unwrap();
     let inviter = second.clone();
-    town.change(move |tx| people::invite(tx, &inviter, " Bob@Holm.example ", Role::Admin)).await.unwrap();
+    town.change(move |tx| people::invite(tx, &inviter, " Bob@Holm.example ", Role::Admin))
+        .await
+        .unwrap();
     let listed = town.store.read(move |tx| people::list(tx, &second)).await.unwrap();
-    assert!(matches!(&listed[1], people::Person::Invited(invitation) if invitation.email == "bob@holm.example"));
+    assert!(
+        matches!(&listed[1], people::Person::Invited(invitation) if invitation.email == "bob@holm.example")
+    );
 
     let who = town.auth.identify(&bob).await.unwrap();
     assert!(matches!(town.auth.enter(&who, Some("second")), Err(Denied::NotMember { .. })));
@@ -138,7 +163,10 @@ async fn an_invited_person_gets_in_by_accepting_only(town: Town) {
     let mine = town.store.read(move |tx| invitations::list(tx, &reader)).await.unwrap();
     assert_eq!(mine[0].workspace.name, "second");
     town.change(move |tx| invitations::accept(tx, &who, "second")).await.unwrap();
-    assert!(matches!(town.auth.identify(&bob).await, Err(Denied::Unknown)), "the key was made before the proof");
+    assert!(
+        matches!(town.auth.identify(&bob).await, Err(Denied::Unknown)),
+        "the key was made before the proof"
+    );
     let who = town.identity("bob@holm.example").await;
     assert_eq!(town.auth.enter(&who, Some("second")).unwrap().role, Role::Admin);
     let again = town.change(move |tx| invitations::accept(tx, &who, "second")).await;
@@ -147,22 +175,32 @@ async fn an_invited_person_gets_in_by_accepting_only(town: Town) {
 
 /// Whoever invites an address has the link too, and may have joined with it in its owner's place.
 async fn a_claimed_address_is_nobodys(town: Town) {
-    let squatter = town.auth.identify(&town.join("bob@holm.example", Role::Member).await).await.unwrap();
+    let squatter =
+        town.auth.identify(&town.join("bob@holm.example", Role::Member).await).await.unwrap();
     let who = town.admin().await;
     let new = NewWorkspace { name: "second".into(), ..NewWorkspace::default() };
     town.change(move |tx| workspaces::create(tx, &who, new.clone())).await.unwrap();
     let second = town.auth.enter(&town.admin().await, Some("second")).unwrap();
-    let invited = town.change(move |tx| people::invite(tx, &second, "bob@holm.example", Role::Admin)).await.unwrap();
+    let invited = town
+        .change(move |tx| people::invite(tx, &second, "bob@holm.example", Role::Admin))
+        .await
+        .unwrap();
 
     let who = squatter.clone();
     assert!(town.store.read(move |tx| invitations::list(tx, &who)).await.unwrap().is_empty());
     for name in ["second", "main", "nothing"] {
         let who = squatter.clone();
         let accepted = town.change(move |tx| invitations::accept(tx, &who, name)).await;
-        assert!(matches!(accepted, Err(Error::Denied(Denied::AddressUnproven))), "{name}: {accepted:?}");
+        assert!(
+            matches!(accepted, Err(Error::Denied(Denied::AddressUnproven))),
+            "{name}: {accepted:?}"
+        );
         let who = squatter.clone();
         let declined = town.change(move |tx| invitations::decline(tx, &who, name)).await;
-        assert!(matches!(declined, Err(Error::Denied(Denied::AddressUnproven))), "{name}: {declined:?}");
+        assert!(
+            matches!(declined, Err(Error::Denied(Denied::AddressUnproven))),
+            "{name}: {declined:?}"
+        );
     }
     // The link of the invitation proves the address for this invitation.
     town.change(move |tx| invitations::accept(tx, &squatter, invited.id.as_str())).await.unwrap();
@@ -173,27 +211,42 @@ async fn a_claimed_address_is_nobodys(town: Town) {
 async fn an_invitation_expires_and_can_be_renewed_or_declined(town: Town) {
     let admin = town.admin_member().await;
     let inviter = admin.clone();
-    let first = town.change(move |tx| people::invite(tx, &inviter, "bob@holm.example", Role::Member)).await.unwrap();
+    let first = town
+        .change(move |tx| people::invite(tx, &inviter, "bob@holm.example", Role::Member))
+        .await
+        .unwrap();
     town.clock.advance_s(7 * 24 * 3600);
-    let late = town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
+    let late =
+        town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
     assert!(matches!(late, Err(Error::InvitationExpired)));
     let inviter = admin.clone();
-    let renewed = town.change(move |tx| people::invite(tx, &inviter, "bob@holm.example", Role::Member)).await.unwrap();
-    let gone = town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
+    let renewed = town
+        .change(move |tx| people::invite(tx, &inviter, "bob@holm.example", Role::Member))
+        .await
+        .unwrap();
+    let gone =
+        town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
     assert!(matches!(gone, Err(Error::NotFound { .. })));
     let weak = town.auth.join(&renewed.id, sessions::Joining::default(), "short".into()).await;
     assert!(matches!(weak, Err(Error::Invalid(_))));
-    town.auth.join(&renewed.id, sessions::Joining::default(), "correct horse".into()).await.unwrap();
-    let again = town.change(move |tx| people::invite(tx, &admin, "bob@holm.example", Role::Member)).await;
+    town.auth
+        .join(&renewed.id, sessions::Joining::default(), "correct horse".into())
+        .await
+        .unwrap();
+    let again =
+        town.change(move |tx| people::invite(tx, &admin, "bob@holm.example", Role::Member)).await;
     assert!(matches!(again, Err(Error::Exists(_))));
 }
 
 async fn a_deleted_service_account_takes_its_keys_along(town: Town) {
     let admin = town.admin_member().await;
     let maker = admin.clone();
-    let (account, _) = town.change(move |tx| service_accounts::create(tx, &maker, "robot", "x")).await.unwrap();
+    let (account, _) =
+        town.change(move |tx| service_accounts::create(tx, &maker, "robot", "x")).await.unwrap();
     let (maker, id) = (admin.clone(), account.id.clone());
-    let made = town.change(move |tx| api_keys::create_of_service_account(tx, &maker, &id, Default::default())).await;
+    let made = town
+        .change(move |tx| api_keys::create_of_service_account(tx, &maker, &id, Default::default()))
+        .await;
     let value = made.unwrap().1;
     let robot = town.member(&value).await;
     assert_eq!((robot.who.name.as_str(), robot.workspace_name.as_str()), ("robot", "main"));

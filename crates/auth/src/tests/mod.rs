@@ -54,7 +54,10 @@ impl Town {
     async fn on(target: impl FnOnce(&Path) -> Target) -> Self {
         let (clock, world) = fixture::world();
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings { connections: 2, ..Settings::new(target(folder.path()), folder.path().join("keys")) };
+        let settings = Settings {
+            connections: 2,
+            ..Settings::new(target(folder.path()), folder.path().join("keys"))
+        };
         let store = Store::open(settings, world.clone()).await.unwrap();
         let first = first_start(&store, &world, Wishes::default()).await.unwrap().unwrap();
         let auth = Auth::for_test(&store, &world).await;
@@ -84,11 +87,17 @@ impl Town {
     /// Invites somebody, who joins; answers an API key of theirs.
     pub(crate) async fn join(&self, email: &str, role: crate::Role) -> String {
         let (member, address) = (self.admin_member().await, email.to_owned());
-        let invitation = self.change(move |tx| people::invite(tx, &member, &address, role)).await.unwrap();
-        self.auth.join(&invitation.id, sessions::Joining::default(), "correct horse".into()).await.unwrap();
+        let invitation =
+            self.change(move |tx| people::invite(tx, &member, &address, role)).await.unwrap();
+        self.auth
+            .join(&invitation.id, sessions::Joining::default(), "correct horse".into())
+            .await
+            .unwrap();
         let subject = crate::Subject::User(self.user(email).await.id);
         let new = crate::api_keys::NewKey::default();
-        let made = self.change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test")).await;
+        let made = self
+            .change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test"))
+            .await;
         made.unwrap().1
     }
 
@@ -96,7 +105,9 @@ impl Town {
     pub(crate) async fn identity(&self, email: &str) -> Arc<Identity> {
         let subject = crate::Subject::User(self.user(email).await.id);
         let new = crate::api_keys::NewKey::default();
-        let made = self.change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test")).await;
+        let made = self
+            .change(move |tx| crate::api_keys::create_for(tx, subject.clone(), new.clone(), "test"))
+            .await;
         self.auth.identify(&made.unwrap().1).await.unwrap()
     }
 

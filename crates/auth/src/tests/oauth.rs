@@ -65,15 +65,24 @@ struct App {
 impl Town {
     async fn app(&self, confidential: bool) -> App {
         let who = self.admin().await;
-        let new = NewClient { name: "App".into(), redirect_uris: vec![CALLBACK.into()], confidential, account: None };
-        let (client, secret) = self.change(move |tx| clients::create(tx, &who, new.clone())).await.unwrap();
+        let new = NewClient {
+            name: "App".into(),
+            redirect_uris: vec![CALLBACK.into()],
+            confidential,
+            account: None,
+        };
+        let (client, secret) =
+            self.change(move |tx| clients::create(tx, &who, new.clone())).await.unwrap();
         App { client, secret, user: self.user(&self.first.email).await }
     }
 
     /// Goes through consent; answers the code.
     async fn code(&self, app: &App, more: &[(&str, &str)]) -> String {
-        let mut pairs =
-            vec![("response_type", "code"), ("client_id", app.client.id.as_str()), ("redirect_uri", CALLBACK)];
+        let mut pairs = vec![
+            ("response_type", "code"),
+            ("client_id", app.client.id.as_str()),
+            ("redirect_uri", CALLBACK),
+        ];
         pairs.extend_from_slice(more);
         let request = self.auth.check_authorization(&form(&pairs)).await.unwrap();
         query_of(&self.auth.approve(&request, &app.user).await.unwrap())["code"].clone()
@@ -83,7 +92,12 @@ impl Town {
         self.code(app, &[("code_challenge", &challenge()), ("code_challenge_method", "S256")]).await
     }
 
-    async fn exchange(&self, app: &App, code: &str, more: &[(&str, &str)]) -> Result<Tokens, Fault> {
+    async fn exchange(
+        &self,
+        app: &App,
+        code: &str,
+        more: &[(&str, &str)],
+    ) -> Result<Tokens, Fault> {
         let mut pairs = vec![
             ("grant_type", "authorization_code"),
             ("client_id", app.client.id.as_str()),
@@ -117,11 +131,18 @@ impl Town {
 
 async fn client_credentials_come_by_header_form_or_json(town: Town) {
     let member = town.admin_member().await;
-    let (account, secret) = town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
+    let (account, secret) =
+        town.change(move |tx| service_accounts::create(tx, &member, "robot", "")).await.unwrap();
     let header = format!("Basic {}", STANDARD.encode(format!("{}:{secret}", account.id)));
-    let json =
-        format!(r#"{{"grant_type":"client_credentials","client_id":"{}","client_secret":"{secret}"}}"#, account.id);
-    let by_header = town.auth.token(form(&[("grant_type", "client_credentials")]), Some(&header)).await.unwrap();
+    let json = format!(
+        r#"{{"grant_type":"client_credentials","client_id":"{}","client_secret":"{secret}"}}"#,
+        account.id
+    );
+    let by_header = town
+        .auth
+        .token(form(&[("grant_type", "client_credentials")]), Some(&header))
+        .await
+        .unwrap();
     let by_json = town.auth.token(Params::from_json(json.as_bytes()).unwrap(), None).await.unwrap();
     for tokens in [by_header, by_json] {
         let answer = serde_json::to_value(&tokens).unwrap();
@@ -135,24 +156,41 @@ async fn client_credentials_come_by_header_form_or_json(town: Town) {
         town.refresh(&tokens.refresh_token, &proof).await.unwrap();
     }
     let odd = format!("Basic {}", STANDARD.encode("sva_\0:x"));
-    refused(town.auth.token(form(&[("grant_type", "client_credentials")]), Some(&odd)).await, Code::InvalidClient);
-    let wrong = [("grant_type", "client_credentials"), ("client_id", account.id.as_str()), ("client_secret", "x")];
+    refused(
+        town.auth.token(form(&[("grant_type", "client_credentials")]), Some(&odd)).await,
+        Code::InvalidClient,
+    );
+    let wrong = [
+        ("grant_type", "client_credentials"),
+        ("client_id", account.id.as_str()),
+        ("client_secret", "x"),
+    ];
     refused(town.auth.token(form(&wrong), None).await, Code::InvalidClient);
     let people_only = [("grant_type", "client_credentials"), ("client_id", "blaxel")];
     refused(town.auth.token(form(&people_only), None).await, Code::UnauthorizedClient);
 }
 
 async fn a_bad_request_names_the_parameter(town: Town) {
-    assert!(refused(town.auth.token(Params::default(), None).await, Code::InvalidRequest).contains("`grant_type`"));
+    assert!(
+        refused(town.auth.token(Params::default(), None).await, Code::InvalidRequest)
+            .contains("`grant_type`")
+    );
     let unknown = form(&[("grant_type", "password")]);
-    assert!(refused(town.auth.token(unknown, None).await, Code::UnsupportedGrantType).contains("`grant_type`"));
+    assert!(
+        refused(town.auth.token(unknown, None).await, Code::UnsupportedGrantType)
+            .contains("`grant_type`")
+    );
     let no_token = form(&[("grant_type", "refresh_token")]);
-    assert!(refused(town.auth.token(no_token, None).await, Code::InvalidRequest).contains("`refresh_token`"));
+    assert!(
+        refused(town.auth.token(no_token, None).await, Code::InvalidRequest)
+            .contains("`refresh_token`")
+    );
     let no_code = form(&[("grant_type", "authorization_code"), ("client_id", "blaxel")]);
     assert!(refused(town.auth.token(no_code, None).await, Code::InvalidRequest).contains("`code`"));
     let scope = form(&[("client_id", "blaxel"), ("scope", "jobs:fly")]);
     assert!(
-        refused(town.auth.begin_device(Remote::UNKNOWN, scope, None).await, Code::InvalidScope).contains("jobs:fly")
+        refused(town.auth.begin_device(Remote::UNKNOWN, scope, None).await, Code::InvalidScope)
+            .contains("jobs:fly")
     );
 }
 
@@ -161,7 +199,11 @@ async fn nobody_is_sent_to_an_address_that_is_not_registered(town: Town) {
     let check = |client: String, uri: String| {
         let town = &town;
         async move {
-            let pairs = [("response_type", "code"), ("client_id", client.as_str()), ("redirect_uri", uri.as_str())];
+            let pairs = [
+                ("response_type", "code"),
+                ("client_id", client.as_str()),
+                ("redirect_uri", uri.as_str()),
+            ];
             town.auth.check_authorization(&form(&pairs)).await
         }
     };
@@ -176,23 +218,40 @@ async fn nobody_is_sent_to_an_address_that_is_not_registered(town: Town) {
         assert!(matches!(check(id.clone(), uri.into()).await, Err(Wrong::Show(_))), "{uri}");
     }
     for client in ["", "cli_unknown", "blaxel"] {
-        assert!(matches!(check(client.into(), CALLBACK.into()).await, Err(Wrong::Show(_))), "{client}");
+        assert!(
+            matches!(check(client.into(), CALLBACK.into()).await, Err(Wrong::Show(_))),
+            "{client}"
+        );
     }
 }
 
 async fn answers_to_clients_carry_state_and_issuer(town: Town) {
     let app = town.app(false).await;
-    let base = [("client_id", app.client.id.as_str()), ("redirect_uri", CALLBACK), ("state", "s&=1")];
+    let base =
+        [("client_id", app.client.id.as_str()), ("redirect_uri", CALLBACK), ("state", "s&=1")];
     let challenge = challenge();
-    let good = [("response_type", "code"), ("code_challenge", &*challenge), ("code_challenge_method", "S256")];
+    let good = [
+        ("response_type", "code"),
+        ("code_challenge", &*challenge),
+        ("code_challenge_method", "S256"),
+    ];
     let request = town.auth.check_authorization(&form(&[&base[..], &good].concat())).await.unwrap();
-    let mut answers = vec![town.auth.approve(&request, &app.user).await.unwrap(), town.auth.refuse(&request)];
+    let mut answers =
+        vec![town.auth.approve(&request, &app.user).await.unwrap(), town.auth.refuse(&request)];
     for bad in [
         &[("response_type", "token")][..],
         &[("response_type", "code")],
         &[("response_type", "code"), ("code_challenge", &*challenge)],
-        &[("response_type", "code"), ("code_challenge", &*challenge), ("code_challenge_method", "plain")],
-        &[("response_type", "code"), ("code_challenge", "short"), ("code_challenge_method", "S256")],
+        &[
+            ("response_type", "code"),
+            ("code_challenge", &*challenge),
+            ("code_challenge_method", "plain"),
+        ],
+        &[
+            ("response_type", "code"),
+            ("code_challenge", "short"),
+            ("code_challenge_method", "S256"),
+        ],
         &[("response_type", "code"), ("scope", "nonsense")],
     ] {
         match town.auth.check_authorization(&form(&[&base[..], bad].concat())).await {
@@ -206,7 +265,10 @@ async fn answers_to_clients_carry_state_and_issuer(town: Town) {
     for answer in answers {
         let query = query_of(&answer);
         assert!(answer.starts_with("https://app.example/cb?tenant=1&"), "{answer}");
-        assert_eq!((query["state"].as_str(), query["iss"].as_str()), ("s&=1", "https://holm.example"));
+        assert_eq!(
+            (query["state"].as_str(), query["iss"].as_str()),
+            ("s&=1", "https://holm.example")
+        );
     }
 }
 
@@ -263,25 +325,43 @@ async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in(town: Town)
 
 async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only(town: Town) {
     let app = town.app(false).await;
-    let more = [("code_challenge", &*challenge()), ("code_challenge_method", "S256"), ("scope", "jobs:get jobs:list")];
+    let more = [
+        ("code_challenge", &*challenge()),
+        ("code_challenge_method", "S256"),
+        ("scope", "jobs:get jobs:list"),
+    ];
     let code = town.code(&app, &more).await;
     let tokens = town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await.unwrap();
-    refused(town.refresh(&tokens.refresh_token, &[("client_id", "blaxel")]).await, Code::InvalidGrant);
+    refused(
+        town.refresh(&tokens.refresh_token, &[("client_id", "blaxel")]).await,
+        Code::InvalidGrant,
+    );
     refused(town.refresh(&tokens.refresh_token, &[("scope", "admin")]).await, Code::InvalidScope);
     let narrow = town.refresh(&tokens.refresh_token, &[("scope", "jobs:get")]).await.unwrap();
     let who = town.auth.identify(&narrow.access_token).await.unwrap();
-    assert!(who.may(&[types::Scope::JobsGet]).is_ok() && who.may(&[types::Scope::JobsList]).is_err());
+    assert!(
+        who.may(&[types::Scope::JobsGet]).is_ok() && who.may(&[types::Scope::JobsList]).is_err()
+    );
     town.clock.advance_s(30 * 24 * 3600);
-    assert!(refused(town.refresh(&narrow.refresh_token, &[]).await, Code::InvalidGrant).contains("expired"));
+    assert!(
+        refused(town.refresh(&narrow.refresh_token, &[]).await, Code::InvalidGrant)
+            .contains("expired")
+    );
 }
 
 async fn revoking_one_token_ends_the_sign_in(town: Town) {
-    for pick in [|tokens: &Tokens| tokens.access_token.clone(), |tokens: &Tokens| tokens.refresh_token.clone()] {
+    for pick in [
+        |tokens: &Tokens| tokens.access_token.clone(),
+        |tokens: &Tokens| tokens.refresh_token.clone(),
+    ] {
         let (app, tokens) = town.signed_in().await;
         let token = pick(&tokens);
         let by_other = form(&[("token", &token), ("client_id", "blaxel")]);
         refused(town.auth.revoke(by_other, None).await, Code::InvalidGrant);
-        town.auth.revoke(form(&[("token", &token), ("client_id", app.client.id.as_str())]), None).await.unwrap();
+        town.auth
+            .revoke(form(&[("token", &token), ("client_id", app.client.id.as_str())]), None)
+            .await
+            .unwrap();
         assert!(town.revoked(&tokens).await);
         town.auth.revoke(form(&[("token", &token)]), None).await.unwrap();
     }
@@ -296,14 +376,20 @@ async fn a_deleted_client_takes_its_tokens_along(town: Town) {
 
 async fn poll(town: &Town, code: &str) -> Result<Tokens, Fault> {
     let kind = "urn:ietf:params:oauth:grant-type:device_code";
-    town.auth.token(form(&[("grant_type", kind), ("client_id", "blaxel"), ("device_code", code)]), None).await
+    town.auth
+        .token(form(&[("grant_type", kind), ("client_id", "blaxel"), ("device_code", code)]), None)
+        .await
 }
 
 async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
     let user = town.user(&town.first.email).await;
     let device = town
         .auth
-        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel"), ("scope", "offline_access")]), None)
+        .begin_device(
+            Remote::UNKNOWN,
+            form(&[("client_id", "blaxel"), ("scope", "offline_access")]),
+            None,
+        )
         .await
         .unwrap();
     assert_eq!(
@@ -320,14 +406,22 @@ async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
     let tokens = poll(&town, &device.device_code).await.unwrap();
     assert_eq!(town.auth.identify(&tokens.access_token).await.unwrap().name, town.first.email);
     // As the published clients refresh: with the old device code, and with or without a client.
-    let tokens = town.refresh(&tokens.refresh_token, &[("device_code", &device.device_code)]).await.unwrap();
+    let tokens =
+        town.refresh(&tokens.refresh_token, &[("device_code", &device.device_code)]).await.unwrap();
     town.refresh(&tokens.refresh_token, &[("client_id", "blaxel")]).await.unwrap();
     refused(poll(&town, &device.device_code).await, Code::InvalidGrant);
-    assert!(matches!(town.auth.decide_device(&user, &typed, true).await, Err(DeviceError::Unknown)));
+    assert!(matches!(
+        town.auth.decide_device(&user, &typed, true).await,
+        Err(DeviceError::Unknown)
+    ));
 }
 
 async fn a_steady_device_is_never_told_to_slow_down(town: Town) {
-    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None)
+        .await
+        .unwrap();
     for _ in 0..60 {
         refused(poll(&town, &device.device_code).await, Code::AuthorizationPending);
         town.clock.advance_s(device.interval);
@@ -336,12 +430,24 @@ async fn a_steady_device_is_never_told_to_slow_down(town: Town) {
 
 async fn a_device_learns_of_refusal_and_expiry(town: Town) {
     let user = town.user(&town.first.email).await;
-    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "holm")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "holm")]), None)
+        .await
+        .unwrap();
     refused(poll(&town, &device.device_code).await, Code::InvalidGrant);
-    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None)
+        .await
+        .unwrap();
     town.auth.decide_device(&user, &device.user_code, false).await.unwrap();
     refused(poll(&town, &device.device_code).await, Code::AccessDenied);
-    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None)
+        .await
+        .unwrap();
     town.clock.advance_s(device.expires_in);
     refused(poll(&town, &device.device_code).await, Code::ExpiredToken);
     assert!(matches!(town.auth.device(&user, &device.user_code).await, Err(DeviceError::Unknown)));
@@ -360,7 +466,11 @@ async fn guessing_user_codes_is_throttled(town: Town) {
 async fn secrets_never_reach_the_log(town: Town) {
     let (_, tokens) = town.signed_in().await;
     let params = form(&[("refresh_token", "hr_secret")]);
-    let device = town.auth.begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None).await.unwrap();
+    let device = town
+        .auth
+        .begin_device(Remote::UNKNOWN, form(&[("client_id", "blaxel")]), None)
+        .await
+        .unwrap();
     let shown = format!("{tokens:?} {params:?} {device:?}");
     for secret in [&tokens.access_token, &tokens.refresh_token, "hr_secret", &device.device_code] {
         assert!(!shown.contains(secret));
@@ -386,10 +496,19 @@ async fn a_stranger_who_takes_all_device_codes_blocks_nobody(town: Town) {
 
 async fn when_all_device_codes_are_taken_the_oldest_makes_room(town: Town) {
     let user = town.user(&town.first.email).await;
-    let auth = Auth::for_test_with(&town.store, &town.world, Limits { devices_max: 3, ..Limits::default() }).await;
+    let auth = Auth::for_test_with(
+        &town.store,
+        &town.world,
+        Limits { devices_max: 3, ..Limits::default() },
+    )
+    .await;
     let mut devices = Vec::new();
     for number in 0..4 {
-        devices.push(auth.begin_device(client(number), form(&[("client_id", "blaxel")]), None).await.unwrap());
+        devices.push(
+            auth.begin_device(client(number), form(&[("client_id", "blaxel")]), None)
+                .await
+                .unwrap(),
+        );
         town.clock.advance_s(1);
     }
     assert!(matches!(auth.device(&user, &devices[0].user_code).await, Err(DeviceError::Unknown)));

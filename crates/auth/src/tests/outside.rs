@@ -61,9 +61,15 @@ impl Peer {
         ]});
         let told = claims.clone();
         let router = Router::new()
-            .route("/.well-known/openid-configuration", get(move || async move { discovery.to_string() }))
+            .route(
+                "/.well-known/openid-configuration",
+                get(move || async move { discovery.to_string() }),
+            )
             .route("/keys", get(move || async move { keys.to_string() }))
-            .route("/token", post(move || async move { json!({"id_token": sign(&told.lock())}).to_string() }));
+            .route(
+                "/token",
+                post(move || async move { json!({"id_token": sign(&told.lock())}).to_string() }),
+            );
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { issuer, claims, server }
     }
@@ -87,10 +93,17 @@ impl Peer {
     }
 
     /// Goes there and back; `change` alters what the provider says.
-    async fn sign_in(&self, auth: &Auth, email: &str, change: impl FnOnce(&mut Value)) -> Result<String, OutsideError> {
+    async fn sign_in(
+        &self,
+        auth: &Auth,
+        email: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<String, OutsideError> {
         let secret = auth.new_outside_secret();
         let location = Url::parse(&auth.begin_outside(&secret).await?).unwrap();
-        let asked = |name: &str| location.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned();
+        let asked = |name: &str| {
+            location.query_pairs().find(|(key, _)| key == name).unwrap().1.into_owned()
+        };
         assert_eq!(asked("code_challenge_method"), "S256");
         let mut claims = json!({
             "iss": self.issuer, "aud": "holm-here", "exp": auth.world().now().seconds() + 60, "nonce": asked("nonce"),
@@ -116,7 +129,9 @@ async fn an_invitation_lets_a_stranger_in(town: Town) {
     let stranger = peer.sign_in(&auth, "eve@holm.example", |_| {}).await;
     assert!(matches!(stranger, Err(OutsideError::NotInvited(_))));
     let member = town.admin_member().await;
-    town.change(move |tx| people::invite(tx, &member, "eve@holm.example", Role::Member)).await.unwrap();
+    town.change(move |tx| people::invite(tx, &member, "eve@holm.example", Role::Member))
+        .await
+        .unwrap();
     let session = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
     let user = auth.session(&session).await.unwrap().unwrap();
     assert_eq!((user.given_name.as_str(), user.is_proven()), ("Eve", true));
@@ -126,7 +141,11 @@ async fn who_proves_an_address_shuts_out_who_claimed_it(town: Town) {
     let peer = Peer::start().await;
     let auth = peer.auth(&town).await;
     let key = town.join("eve@holm.example", Role::Member).await;
-    let claimed = town.auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into()).await.unwrap();
+    let claimed = town
+        .auth
+        .sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into())
+        .await
+        .unwrap();
     let proven = peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
     assert!(auth.session(&proven).await.unwrap().unwrap().is_proven());
     assert!(auth.session(&claimed).await.unwrap().is_none());
@@ -153,7 +172,10 @@ async fn what_the_provider_did_not_say_for_this_sign_in_is_refused(town: Town) {
     ];
     for change in changes {
         let result = peer.sign_in(&auth, &email, change).await;
-        assert!(matches!(result, Err(OutsideError::Provider(_) | OutsideError::Unverified)), "{result:?}");
+        assert!(
+            matches!(result, Err(OutsideError::Provider(_) | OutsideError::Unverified)),
+            "{result:?}"
+        );
     }
 }
 
@@ -168,8 +190,12 @@ async fn an_answer_for_another_browser_or_provider_is_refused(town: Town) {
         async move { auth.finish_outside(&secret, &Params::from_form(query.as_bytes()).unwrap()).await }
     };
     let other = auth.new_outside_secret();
-    assert!(matches!(finish(other, format!("code=c&state={state}")).await, Err(OutsideError::NotBegun)));
-    let mixed = finish(secret.clone(), format!("code=c&state={state}&iss=https://evil.example")).await;
+    assert!(matches!(
+        finish(other, format!("code=c&state={state}")).await,
+        Err(OutsideError::NotBegun)
+    ));
+    let mixed =
+        finish(secret.clone(), format!("code=c&state={state}&iss=https://evil.example")).await;
     assert!(matches!(mixed, Err(OutsideError::Provider(_))));
     let declined = finish(secret, format!("error=access_denied&state={state}")).await;
     assert!(matches!(declined, Err(OutsideError::Declined(_))));

@@ -12,7 +12,8 @@ on_both!(
 
 async fn a_session_lasts_until_its_end_or_sign_out(town: Town) {
     let (email, password) = (town.first.email.clone(), town.first.password.clone());
-    let session = town.auth.sign_in(Remote::UNKNOWN, &email.to_uppercase(), password.clone()).await.unwrap();
+    let session =
+        town.auth.sign_in(Remote::UNKNOWN, &email.to_uppercase(), password.clone()).await.unwrap();
     assert_eq!(town.auth.session(&session).await.unwrap().unwrap().email, email);
     town.auth.sign_out(&session).await.unwrap();
     assert!(town.auth.session(&session).await.unwrap().is_none());
@@ -24,14 +25,18 @@ async fn a_session_lasts_until_its_end_or_sign_out(town: Town) {
 async fn guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike(town: Town) {
     for email in [town.first.email.as_str(), "nobody@holm.example"] {
         for _ in 0..10 {
-            assert!(matches!(town.auth.sign_in(Remote::UNKNOWN, email, "guess".into()).await, Err(SignInError::Wrong)));
+            assert!(matches!(
+                town.auth.sign_in(Remote::UNKNOWN, email, "guess".into()).await,
+                Err(SignInError::Wrong)
+            ));
         }
         assert!(matches!(
             town.auth.sign_in(Remote::UNKNOWN, email, "guess".into()).await,
             Err(SignInError::Throttled(_))
         ));
     }
-    let right = || town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone());
+    let right =
+        || town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone());
     assert!(matches!(right().await, Err(SignInError::Throttled(_))));
     town.clock.advance_s(15 * 60);
     right().await.unwrap();
@@ -42,7 +47,8 @@ async fn who_guesses_for_many_addresses_is_stopped_and_nobody_else(town: Town) {
     let auth = Auth::for_test_with(&town.store, &town.world, limits).await;
     let client = |last: u8| Remote::of([192, 0, 2, last].into());
     for number in 0..3 {
-        let wrong = auth.sign_in(client(1), &format!("{number}@holm.example"), "guess".into()).await;
+        let wrong =
+            auth.sign_in(client(1), &format!("{number}@holm.example"), "guess".into()).await;
         assert!(matches!(wrong, Err(SignInError::Wrong)));
     }
     let right = |from| auth.sign_in(from, &town.first.email, town.first.password.clone());
@@ -54,11 +60,22 @@ async fn who_guesses_for_many_addresses_is_stopped_and_nobody_else(town: Town) {
 }
 
 async fn a_new_password_ends_sessions(town: Town) {
-    let session = town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone()).await.unwrap();
-    town.auth.set_password(&town.first.email, "a much better one".into(), "operator").await.unwrap();
+    let session = town
+        .auth
+        .sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone())
+        .await
+        .unwrap();
+    town.auth
+        .set_password(&town.first.email, "a much better one".into(), "operator")
+        .await
+        .unwrap();
     assert!(town.auth.session(&session).await.unwrap().is_none());
-    let old = town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone()).await;
+    let old =
+        town.auth.sign_in(Remote::UNKNOWN, &town.first.email, town.first.password.clone()).await;
     assert!(matches!(old, Err(SignInError::Wrong)));
-    town.auth.sign_in(Remote::UNKNOWN, &town.first.email, "a much better one".into()).await.unwrap();
+    town.auth
+        .sign_in(Remote::UNKNOWN, &town.first.email, "a much better one".into())
+        .await
+        .unwrap();
     assert!(town.auth.set_password(&town.first.email, "short".into(), "operator").await.is_err());
 }

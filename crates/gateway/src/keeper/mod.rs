@@ -1,4 +1,5 @@
-//! Who is awake: holds requests while an instance starts, sleeps or wakes, and lets it rest when nobody is there.
+//! Who is awake: holds requests while an instance starts, sleeps or wakes, and lets it rest when
+//! nobody is there.
 
 mod agenda;
 mod call;
@@ -34,7 +35,8 @@ pub(crate) struct Inner {
     rooms: Rooms,
     agenda: Arc<Agenda>,
     resting: Arc<Semaphore>,
-    /// Looks after those whose time has come. Holds no keeper while it waits, so that the last one can go.
+    /// Looks after those whose time has come. Holds no keeper while it waits, so that the last one
+    /// can go.
     _timer: AbortOnDropHandle<()>,
 }
 
@@ -43,8 +45,8 @@ pub(crate) struct Instance {
     /// When this keeper was told of it first.
     since: Instant,
     state: Mutex<State>,
-    /// Whoever holds a connection that is not in here holds a visit, or asks how the guest is and holds `rest`: a pause
-    /// meets all of them in here.
+    /// Whoever holds a connection that is not in here holds a visit, or asks how the guest is and
+    /// holds `rest`: a pause meets all of them in here.
     spares: Spares,
     /// Held from the question whether it may rest to the end of the pause, and to begin any pause.
     rest: tokio::sync::Mutex<()>,
@@ -81,7 +83,8 @@ pub enum EnterError {
 
 impl Keeper {
     pub(crate) fn new(settings: Arc<Settings>, machine: Arc<dyn Machine>) -> Self {
-        let resting = Arc::new(Semaphore::new(settings.standby_parallel.clamp(1, Semaphore::MAX_PERMITS)));
+        let resting =
+            Arc::new(Semaphore::new(settings.standby_parallel.clamp(1, Semaphore::MAX_PERMITS)));
         Self(Arc::new_cyclic(|inner| {
             let agenda = Arc::new(Agenda::default());
             let timer = tokio::spawn(rest::look_after_all(inner.clone(), Arc::clone(&agenda)));
@@ -123,7 +126,8 @@ impl Keeper {
         self.0.rooms.call(instance);
     }
 
-    /// The instance is no more: who waits for it learns so, who visits it is left to its connection.
+    /// The instance is no more: who waits for it learns so, who visits it is left to its
+    /// connection.
     pub fn forget(&self, instance: &str) {
         let kept = self.0.instances.write().remove(instance);
         if let Some(kept) = kept {
@@ -154,7 +158,11 @@ impl Keeper {
         self.enter_until(instance, Instant::now() + self.0.settings.wait_timeout).await
     }
 
-    pub(crate) async fn enter_until(&self, instance: &str, until: Instant) -> Result<Visit, EnterError> {
+    pub(crate) async fn enter_until(
+        &self,
+        instance: &str,
+        until: Instant,
+    ) -> Result<Visit, EnterError> {
         let mut met = None;
         if let Some(answer) = self.ask(instance, &mut met) {
             return answer;
@@ -167,7 +175,8 @@ impl Keeper {
         }
     }
 
-    /// `met` is how often waking had failed when the instance was first seen. One never seen may still be announced.
+    /// `met` is how often waking had failed when the instance was first seen. One never seen may
+    /// still be announced.
     fn ask(&self, name: &str, met: &mut Option<u32>) -> Option<Result<Visit, EnterError>> {
         let Some(instance) = self.0.find(name) else { return met.map(|_| Err(EnterError::Gone)) };
         let mut state = instance.state.lock();
@@ -181,7 +190,8 @@ impl Keeper {
             Knock::Gone => Some(Err(EnterError::Gone)),
             Knock::Wait => None,
             Knock::Wake => {
-                // A task of its own: the request that came first may be cut off, and others wait for the same wake.
+                // A task of its own: the request that came first may be cut off, and others wait
+                // for the same wake.
                 tokio::spawn(wake(self.clone(), instance));
                 None
             }

@@ -6,7 +6,8 @@
 //!                       ↑                                                   │ a request
 //!                       └──────────────────── Waking ←──────────────────────┘
 //! ```
-//! `Gone` is where `forget` leads from everywhere. Visits exist in `Awake` only; that is why a pause never meets one.
+//! `Gone` is where `forget` leads from everywhere. Visits exist in `Awake` only; that is why a
+//! pause never meets one.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -131,7 +132,8 @@ impl State {
         idle
     }
 
-    /// Begins to pause it if nobody is there, and says where it stands then. `Pausing` is never found, only begun.
+    /// Begins to pause it if nobody is there, and says where it stands then. `Pausing` is never
+    /// found, only begun.
     pub(crate) fn begin_rest_now(&mut self) -> Option<Phase> {
         match self.stage {
             Stage::Awake { visits: 0, .. } => {
@@ -150,14 +152,16 @@ impl State {
         }
     }
 
-    /// The agenda's entry of the instance was taken off: what is to be done, and whether it is listed again. `sweep` is
-    /// when one of its spare connections has to end.
+    /// The agenda's entry of the instance was taken off: what is to be done, and whether it is
+    /// listed again. `sweep` is when one of its spare connections has to end.
     pub(crate) fn due(&mut self, now: Instant, delays: Delays, sweep: Option<Instant>) -> Due {
         let due = match &mut self.stage {
-            Stage::Awake { visits: 0, idle_since } => match delays.standby.map(|delay| *idle_since + delay) {
-                Some(at) if at <= now => Due::Rest { idle_since: *idle_since },
-                at => later(at, sweep),
-            },
+            Stage::Awake { visits: 0, idle_since } => {
+                match delays.standby.map(|delay| *idle_since + delay) {
+                    Some(at) if at <= now => Due::Rest { idle_since: *idle_since },
+                    at => later(at, sweep),
+                }
+            }
             Stage::Asleep { since, memory: memory @ Memory::Held } => {
                 match delays.reclaim.map(|delay| *since + delay) {
                     Some(at) if at <= now => {

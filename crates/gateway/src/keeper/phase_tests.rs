@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const DELAYS: Delays = Delays { standby: Some(Duration::from_secs(15)), reclaim: Some(Duration::from_secs(60)) };
+const DELAYS: Delays =
+    Delays { standby: Some(Duration::from_secs(15)), reclaim: Some(Duration::from_secs(60)) };
 
 fn at(seconds: u64) -> Instant {
     // Any instant will do as the beginning; only distances count.
@@ -39,7 +40,10 @@ fn a_visit_wins_over_the_rest_that_was_due() {
 #[test]
 fn one_of_those_who_knock_wakes_it() {
     let mut state = State::new(Stage::Asleep { since: at(0), memory: Memory::Held });
-    assert_eq!([state.knock(), state.knock(), state.knock()], [Knock::Wake, Knock::Wait, Knock::Wait]);
+    assert_eq!(
+        [state.knock(), state.knock(), state.knock()],
+        [Knock::Wake, Knock::Wait, Knock::Wait]
+    );
     state.end(Stage::Awake { visits: 0, idle_since: at(1) });
     assert_eq!(state.knock(), Knock::Enter);
 }
@@ -70,7 +74,8 @@ enum Event {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, it is never paused while somebody is inside, and always can be entered again.
+    /// Whatever happens in whatever order, it is never paused while somebody is inside, and always
+    /// can be entered again.
     #[test]
     fn nobody_is_paused_upon(events in proptest::collection::vec(
         proptest::sample::select(vec![Event::Knock, Event::Leave, Event::Look, Event::Paused, Event::Woken]), 0..60)) {

@@ -25,8 +25,8 @@ pub enum RestError {
 }
 
 impl Keeper {
-    /// Pauses an instance now, unless somebody visits it. What keeps it awake otherwise is not asked; a question that is
-    /// on its way ends before, by its answer or by `health_timeout`.
+    /// Pauses an instance now, unless somebody visits it. What keeps it awake otherwise is not
+    /// asked; a question that is on its way ends before, by its answer or by `health_timeout`.
     pub async fn rest(&self, instance: &str) -> Result<(), RestError> {
         let kept = self.0.find(instance).ok_or(RestError::Missing)?;
         let _resting = kept.rest.lock().await;
@@ -42,7 +42,8 @@ impl Keeper {
 }
 
 impl Inner {
-    /// How long after a visit an instance is looked at: its spare connections end before its rest begins.
+    /// How long after a visit an instance is looked at: its spare connections end before its rest
+    /// begins.
     pub(super) fn first_look(&self) -> Duration {
         let life = self.settings.spare_life;
         self.settings.standby_delay.map_or(life, |delay| delay.min(life))
@@ -71,7 +72,8 @@ async fn look_after(keeper: Keeper, instance: Arc<Instance>) {
         Due::Later(at) => return keeper.0.agenda.add(at, instance),
         Due::Rest { .. } | Due::Reclaim => {}
     }
-    // Waits here when many rest at once: those on the agenda can wait, the machine must not be flooded.
+    // Waits here when many rest at once: those on the agenda can wait, the machine must not be
+    // flooded.
     let Ok(place) = Arc::clone(&keeper.0.resting).acquire_owned().await else { return };
     tokio::spawn(async move {
         match due {
@@ -86,7 +88,9 @@ async fn rest(keeper: Keeper, instance: Arc<Instance>, idle_since: Instant) {
     let _resting = instance.rest.lock().await;
     // Another pause may have come first: one that is not awake is not asked.
     let idle = instance.state.lock().is_idle_since(idle_since);
-    let begun = idle && !stays_awake(&keeper, &instance).await && instance.state.lock().begin_rest(idle_since);
+    let begun = idle
+        && !stays_awake(&keeper, &instance).await
+        && instance.state.lock().begin_rest(idle_since);
     if begun {
         pause(keeper, Arc::clone(&instance)).await;
     } else if let Some(delay) = keeper.0.settings.standby_delay {
@@ -97,7 +101,8 @@ async fn rest(keeper: Keeper, instance: Arc<Instance>, idle_since: Instant) {
 /// The stage is `Pausing`. Says whether it became `Asleep`.
 async fn pause(keeper: Keeper, instance: Arc<Instance>) -> bool {
     let Inner { machine, settings, rooms, .. } = &*keeper.0;
-    // A connection from before a pause is never used after it: either side may have given it up meanwhile.
+    // A connection from before a pause is never used after it: either side may have given it up
+    // meanwhile.
     instance.spares.clear();
     let paused = machine.pause(&instance.name).await;
     let now = Instant::now();
@@ -132,12 +137,14 @@ struct Health {
     keep_alive_processes: u64,
 }
 
-/// Whether the guest has processes that must not be paused. A guest that does not answer is believed to, for a while.
+/// Whether the guest has processes that must not be paused. A guest that does not answer is
+/// believed to, for a while.
 async fn stays_awake(keeper: &Keeper, instance: &Instance) -> bool {
     let Inner { machine, settings, .. } = &*keeper.0;
     let asked = exchange::ask_health(&**machine, settings, &instance.name);
     let answer = tokio::time::timeout(settings.health_timeout, async {
-        let body = http_body_util::Limited::new(asked.await?, HEALTH_BYTES_MAX).collect().await.ok()?;
+        let body =
+            http_body_util::Limited::new(asked.await?, HEALTH_BYTES_MAX).collect().await.ok()?;
         serde_json::from_slice::<Health>(&body.to_bytes()).ok()
     });
     let answer = answer.await;

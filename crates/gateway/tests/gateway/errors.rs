@@ -12,8 +12,13 @@ use tokio::net::{TcpListener, TcpStream};
 async fn each_refusal_has_its_code() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
-    let at = |token: &'static str| request("GET", "h", "/acme/sandboxes/box/", &[("authorization", token)]);
-    stage.send(request("GET", "h", "/acme/sandboxes/box/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    let at = |token: &'static str| {
+        request("GET", "h", "/acme/sandboxes/box/", &[("authorization", token)])
+    };
+    stage
+        .send(request("GET", "h", "/acme/sandboxes/box/", &[]))
+        .await
+        .problem(401, "AUTHENTICATION_REQUIRED");
     stage.send(at("Bearer no")).await.problem(401, "AUTHENTICATION_FAILED");
     stage.send(at("Bearer old")).await.problem(401, "AUTHENTICATION_FAILED");
     stage.send(at("Basic abc")).await.problem(401, "AUTHENTICATION_REQUIRED");
@@ -28,7 +33,8 @@ async fn each_refusal_has_its_code() {
 async fn a_port_without_listener_says_what_the_app_must_do() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
-    let error = stage.get("/acme/sandboxes/box/port/4000/").await.problem(502, "PORT_NOT_LISTENING");
+    let error =
+        stage.get("/acme/sandboxes/box/port/4000/").await.problem(502, "PORT_NOT_LISTENING");
     assert_eq!(error["message"], "nothing listens on 127.0.0.1:4000 in the sandbox");
 }
 
@@ -69,9 +75,17 @@ async fn a_workload_that_closes_early_is_said_to() {
     abrupt(&stage, 1, b"").await;
     abrupt(&stage, 2, b"HTTP/1.1 200 OK\r\ncontent-le").await;
     abrupt(&stage, 3, b"\x00\x01nonsense\r\n\r\n").await;
-    abrupt(&stage, 4, b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n").await;
+    abrupt(
+        &stage,
+        4,
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+    )
+    .await;
     for port in 1..=4 {
-        stage.get(&format!("/acme/sandboxes/box/port/{port}/")).await.problem(502, "WORKLOAD_NO_ANSWER");
+        stage
+            .get(&format!("/acme/sandboxes/box/port/{port}/"))
+            .await
+            .problem(502, "WORKLOAD_NO_ANSWER");
     }
     assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
 }
@@ -88,7 +102,8 @@ async fn a_workload_of_the_older_protocol_is_answered_for_in_the_newer() {
 
 #[tokio::test]
 async fn a_silent_workload_is_given_up() {
-    let stage = Stage::start(Settings { answer_idle: Duration::from_millis(50), ..settings() }).await;
+    let stage =
+        Stage::start(Settings { answer_idle: Duration::from_millis(50), ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     stage.get("/acme/sandboxes/box/gate").await.problem(504, "WORKLOAD_TIMEOUT");
     assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
@@ -99,14 +114,24 @@ async fn a_body_over_the_limit_is_refused_by_its_length_and_by_its_bytes() {
     let stage = Stage::start(Settings { body_max: 1000, ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     for (size, chunked) in [(1001, false), (1001, true), (1 << 20, true)] {
-        let mut request = request("POST", "h", "/acme/sandboxes/box/echo", &[("authorization", "Bearer key-of-acme")]);
+        let mut request = request(
+            "POST",
+            "h",
+            "/acme/sandboxes/box/echo",
+            &[("authorization", "Bearer key-of-acme")],
+        );
         *request.body_mut() = Full::from(vec![1; size]);
         if chunked {
             request.headers_mut().insert("transfer-encoding", "chunked".parse().unwrap());
         }
         stage.send(request).await.problem(413, "REQUEST_ENTITY_TOO_LARGE");
     }
-    let mut request = request("POST", "h", "/acme/sandboxes/box/echo", &[("authorization", "Bearer key-of-acme")]);
+    let mut request = request(
+        "POST",
+        "h",
+        "/acme/sandboxes/box/echo",
+        &[("authorization", "Bearer key-of-acme")],
+    );
     *request.body_mut() = Full::from(vec![1; 1000]);
     assert_eq!(stage.send(request).await.body.len(), 1000);
 }

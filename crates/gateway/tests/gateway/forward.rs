@@ -15,11 +15,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-type Frames = StreamBody<futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+type Frames =
+    StreamBody<futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
 
 fn post(path: &str, frames: mpsc::Receiver<Frame<Bytes>>) -> Request<Frames> {
-    let stream =
-        futures_util::stream::unfold(frames, |mut frames| async move { Some((Ok(frames.recv().await?), frames)) });
+    let stream = futures_util::stream::unfold(frames, |mut frames| async move {
+        Some((Ok(frames.recv().await?), frames))
+    });
     let body = StreamBody::new(Box::pin(stream) as futures_util::stream::BoxStream<'static, _>);
     let bearer = format!("Bearer {KEY}");
     Request::post(path).header("host", "h").header("authorization", bearer).body(body).unwrap()
@@ -51,7 +53,10 @@ async fn a_reader_that_stops_stops_the_writer() {
     let answer = stage.begin(post("/acme/sandboxes/box/echo", frames)).await;
     // The answer is not read. What fits into sockets and buffers is taken, then no more.
     let mut taken = 0;
-    while tokio::time::timeout(Duration::from_millis(300), sender.send(Frame::data(chunk.clone()))).await.is_ok() {
+    while tokio::time::timeout(Duration::from_millis(300), sender.send(Frame::data(chunk.clone())))
+        .await
+        .is_ok()
+    {
         taken += chunk.len();
         assert!(taken < 64 << 20, "bytes are gathered somewhere");
     }
@@ -67,12 +72,14 @@ async fn trailers_pass_both_ways() {
     let (sender, frames) = mpsc::channel(2);
     sender.send(Frame::data("data".into())).await.unwrap();
     let forged = [("x-blaxel-subject-id", "root"), ("x_blaxel_subject_id", "root")];
-    let trailers =
-        [("x-sum", "7"), forged[0], forged[1]].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let trailers = [("x-sum", "7"), forged[0], forged[1]]
+        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     sender.send(Frame::trailers(trailers.into_iter().collect())).await.unwrap();
     drop(sender);
     let mut request = post("/acme/sandboxes/box/echo", frames);
-    request.headers_mut().insert("trailer", "x-sum, x-blaxel-subject-id, x_blaxel_subject_id".parse().unwrap());
+    request
+        .headers_mut()
+        .insert("trailer", "x-sum, x-blaxel-subject-id, x_blaxel_subject_id".parse().unwrap());
     request.headers_mut().insert("te", "trailers".parse().unwrap());
     let answer = stage.begin(request).await.into_body().collect().await.unwrap();
     assert_eq!(answer.trailers().unwrap()["x-sum"], "7");
@@ -118,7 +125,9 @@ async fn what_holds_for_one_connection_stays_on_it() {
     let reply = stage.send(request).await;
     let told = reply.ok();
     let headers = told["headers"].as_object().unwrap();
-    for name in ["x-private", "keep-alive", "proxy-authorization", "upgrade", "connection", "forwarded"] {
+    for name in
+        ["x-private", "keep-alive", "proxy-authorization", "upgrade", "connection", "forwarded"]
+    {
         assert!(!headers.contains_key(name), "{name}");
     }
     assert_eq!(
@@ -127,7 +136,9 @@ async fn what_holds_for_one_connection_stays_on_it() {
     );
     assert_eq!(headers["x-forwarded-for"], "127.0.0.1");
     // A workload cannot speak as the platform.
-    assert!(!reply.headers.contains_key("x-blaxel-source") && !reply.headers.contains_key("keep-alive"));
+    assert!(
+        !reply.headers.contains_key("x-blaxel-source") && !reply.headers.contains_key("keep-alive")
+    );
 }
 
 #[tokio::test]
@@ -135,10 +146,16 @@ async fn every_method_passes() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
     for method in ["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE"] {
-        let sent = request(method, "h", "/acme/sandboxes/box/", &[("authorization", "Bearer key-of-acme")]);
+        let sent = request(
+            method,
+            "h",
+            "/acme/sandboxes/box/",
+            &[("authorization", "Bearer key-of-acme")],
+        );
         assert_eq!(stage.send(sent).await.ok()["method"], method);
     }
-    let head = request("HEAD", "h", "/acme/sandboxes/box/", &[("authorization", "Bearer key-of-acme")]);
+    let head =
+        request("HEAD", "h", "/acme/sandboxes/box/", &[("authorization", "Bearer key-of-acme")]);
     let reply = stage.send(head).await;
     assert!(reply.body.is_empty() && reply.headers["content-length"] != "0");
     let nothing = stage.get("/acme/sandboxes/box/nothing").await;
@@ -153,7 +170,12 @@ async fn a_connection_serves_the_next_request_but_never_one_after_a_pause() {
     for _ in 0..5 {
         stage.get("/acme/sandboxes/box/").await.ok();
         stage.get("/acme/sandboxes/box/nothing").await;
-        let mut echo = request("POST", "h", "/acme/sandboxes/box/echo", &[("authorization", "Bearer key-of-acme")]);
+        let mut echo = request(
+            "POST",
+            "h",
+            "/acme/sandboxes/box/echo",
+            &[("authorization", "Bearer key-of-acme")],
+        );
         *echo.body_mut() = Full::from("data");
         assert_eq!(stage.send(echo).await.body, "data");
     }
@@ -202,7 +224,14 @@ async fn what_must_not_be_done_twice_is_not() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
     let accepted = forgetful(&stage).await;
-    let post = || request("POST", "h", "/acme/sandboxes/box/port/9/", &[("authorization", "Bearer key-of-acme")]);
+    let post = || {
+        request(
+            "POST",
+            "h",
+            "/acme/sandboxes/box/port/9/",
+            &[("authorization", "Bearer key-of-acme")],
+        )
+    };
     assert_eq!(stage.send(post()).await.body, "ok");
     stage.send(post()).await.problem(502, "WORKLOAD_NO_ANSWER");
     assert_eq!(accepted.load(Ordering::Relaxed), 1);
@@ -214,7 +243,9 @@ async fn http_2_passes_from_end_to_end() {
     stage.sandbox("box", &[8080]).await;
     let stream = TcpStream::connect(stage.address).await.unwrap();
     let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
     tokio::spawn(connection);
     let request = Request::get("http://sbx-box-acme.local.holm.test/a%2Fb//c")
         .header("authorization", "Bearer key-of-acme")

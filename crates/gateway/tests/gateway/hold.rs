@@ -45,8 +45,8 @@ async fn no_request_fails_over_thousands_of_wakes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pauses_and_requests_at_any_moment_never_meet() {
-    // By itself and by hand: it is paused whenever it is idle for an instant.
-    // However busy the machine is, no question is given up: a workload may read late what nobody waits for any more.
+    // By itself and by hand: it is paused whenever it is idle for an instant. However busy the
+    // machine is, no question is given up: a workload may read late what nobody waits for any more.
     let health_timeout = Duration::from_secs(60);
     let settings = Settings { standby_delay: Some(Duration::ZERO), health_timeout, ..settings() };
     let stage = Arc::new(Stage::start(settings).await);
@@ -145,7 +145,9 @@ async fn processes_that_must_live_hold_it_awake() {
     let workload = stage.sandbox("box", &[8080]).await;
     workload.keep_alive.store(1, Ordering::Relaxed);
     while workload.health_asked.load(Ordering::Relaxed) < 3 {
-        assert!(!stage.machine.is_paused("box") || workload.health_asked.load(Ordering::Relaxed) == 0);
+        assert!(
+            !stage.machine.is_paused("box") || workload.health_asked.load(Ordering::Relaxed) == 0
+        );
         tokio::task::yield_now().await;
     }
     workload.keep_alive.store(0, Ordering::Relaxed);
@@ -156,7 +158,8 @@ async fn processes_that_must_live_hold_it_awake() {
 #[tokio::test]
 async fn a_pause_by_hand_lets_the_question_of_health_end_first() {
     let health_timeout = Duration::from_secs(60);
-    let stage = Stage::start(Settings { standby_delay: Some(SOON), health_timeout, ..settings() }).await;
+    let stage =
+        Stage::start(Settings { standby_delay: Some(SOON), health_timeout, ..settings() }).await;
     let keeper = stage.gateway.keeper().clone();
     let workload = stage.sandbox("box", &[8080]).await;
     let closed = workload.health_door.write().await;
@@ -221,9 +224,11 @@ async fn a_request_follows_its_sandbox_to_another_instance() {
 #[tokio::test]
 async fn waiting_is_bounded_in_number_and_in_time() {
     let patience = Duration::from_millis(200);
-    let stage = Stage::start(Settings { waiting_max: 2, wait_timeout: patience, ..settings() }).await;
+    let stage =
+        Stage::start(Settings { waiting_max: 2, wait_timeout: patience, ..settings() }).await;
     stage.route("acme", "new", Serving::Starting);
-    let asked = futures_util::future::join_all((0..3).map(|_| stage.get("/acme/sandboxes/new/"))).await;
+    let asked =
+        futures_util::future::join_all((0..3).map(|_| stage.get("/acme/sandboxes/new/"))).await;
     let mut codes: Vec<_> = asked.iter().map(|reply| reply.status.as_u16()).collect();
     codes.sort_unstable();
     assert_eq!(codes, [429, 504, 504]);
@@ -234,7 +239,8 @@ async fn waiting_is_bounded_in_number_and_in_time() {
 
 #[tokio::test]
 async fn a_wake_that_fails_is_tried_again_and_then_told() {
-    let stage = Stage::start(Settings { wake_attempts: 3, wake_pause: Duration::ZERO, ..settings() }).await;
+    let stage =
+        Stage::start(Settings { wake_attempts: 3, wake_pause: Duration::ZERO, ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     let keeper = stage.gateway.keeper();
     keeper.rest("box").await.unwrap();
@@ -273,7 +279,8 @@ async fn a_call_of_the_server_wakes_like_any_visit() {
     keeper.rest("box").await.unwrap();
     assert_eq!(keeper.look("box").unwrap().phase, Phase::Asleep);
     let request = Request::post("http://any/process?x").body("{}".into()).unwrap();
-    let answer = keeper.call("box", request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let answer =
+        keeper.call("box", request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
     let told: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((told["uri"].as_str(), told["method"].as_str()), (Some("/process?x"), Some("POST")));
     keeper.rest("box").await.unwrap();

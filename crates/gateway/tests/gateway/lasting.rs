@@ -45,7 +45,8 @@ async fn a_revoked_key_keeps_no_socket_no_stream_and_no_long_poll() {
         while body.frame().await.expect("the answer is cut off").is_ok() {}
     };
     tokio::time::timeout(PATIENCE, read).await.expect("the stream ends");
-    let answer = tokio::time::timeout(PATIENCE, poll).await.expect("the long poll is answered").unwrap();
+    let answer =
+        tokio::time::timeout(PATIENCE, poll).await.expect("the long poll is answered").unwrap();
     assert_eq!(answer.status(), 401);
     // Who needs no key goes on.
     exchange(&mut public, "still here").await;
@@ -57,7 +58,8 @@ async fn a_socket_ends_with_the_token_or_the_preview_that_opened_it() {
     let with_token = "/?bl_preview_token=secret";
     stage.preview(private(7));
     let revoked = open(&stage, PREVIEW, with_token, None).await.unwrap();
-    stage.preview(PreviewRoute { opens: Opens::ToTokens(vec![token("other", None)]), ..private(7) });
+    stage
+        .preview(PreviewRoute { opens: Opens::ToTokens(vec![token("other", None)]), ..private(7) });
     end_of(revoked).await;
     stage.preview(private(7));
     let deleted = open(&stage, PREVIEW, with_token, None).await.unwrap();
@@ -68,7 +70,10 @@ async fn a_socket_ends_with_the_token_or_the_preview_that_opened_it() {
     stage.preview(private(7));
     end_of(closed).await;
     let end = Timestamp::from_ms(2_000_000);
-    stage.preview(PreviewRoute { opens: Opens::ToTokens(vec![token("secret", Some(end))]), ..private(7) });
+    stage.preview(PreviewRoute {
+        opens: Opens::ToTokens(vec![token("secret", Some(end))]),
+        ..private(7)
+    });
     let expired = open(&stage, PREVIEW, with_token, None).await.unwrap();
     stage.clock.store(end.ms(), std::sync::atomic::Ordering::Relaxed);
     end_of(expired).await;
@@ -92,12 +97,17 @@ async fn a_workspace_that_holds_its_share_leaves_the_rest_to_others() {
     let _last = stage.begin(get("/acme-b/sandboxes/other/endless")).await;
     stage.get("/acme-b/sandboxes/other/x").await.problem(503, "NO_CAPACITY");
     // A stranger is told of credentials, not of places.
-    stage.send(request("GET", "127.0.0.1", "/acme/sandboxes/box/x", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    stage
+        .send(request("GET", "127.0.0.1", "/acme/sandboxes/box/x", &[]))
+        .await
+        .problem(401, "AUTHENTICATION_REQUIRED");
     for mut socket in sockets {
         socket.close(None).await.unwrap();
         while socket.next().await.is_some_and(|message| message.is_ok()) {}
     }
-    tokio::time::timeout(PATIENCE, async { while stage.get("/acme/sandboxes/box/x").await.status != 200 {} })
-        .await
-        .expect("the places are given back");
+    tokio::time::timeout(PATIENCE, async {
+        while stage.get("/acme/sandboxes/box/x").await.status != 200 {}
+    })
+    .await
+    .expect("the places are given back");
 }

@@ -1,4 +1,5 @@
-//! A machine whose instances are servers on loopback. A paused one takes no connection and answers nothing.
+//! A machine whose instances are servers on loopback. A paused one takes no connection and answers
+//! nothing.
 
 use gateway::{BoxFuture, Machine, MachineError};
 use parking_lot::Mutex;
@@ -65,7 +66,8 @@ impl Machine for LoopbackMachine {
 
     fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async move {
-            self.paused.send_modify(|paused| assert!(paused.insert(instance.to_owned()), "paused twice"));
+            self.paused
+                .send_modify(|paused| assert!(paused.insert(instance.to_owned()), "paused twice"));
             Ok(())
         })
     }

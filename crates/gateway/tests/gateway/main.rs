@@ -1,6 +1,12 @@
-//! The data plane over real sockets: a real server in front, real workloads behind a machine that pauses them.
+//! The data plane over real sockets: a real server in front, real workloads behind a machine that
+//! pauses them.
 
-#![expect(clippy::unwrap_used, clippy::panic, unreachable_pub, reason = "a step of a test that fails ends the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a step of a test that fails ends the test"
+)]
 
 mod errors;
 mod forward;

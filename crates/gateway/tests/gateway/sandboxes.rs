@@ -10,8 +10,13 @@ const KEY: (&str, &str) = ("authorization", "Bearer key-of-acme");
 async fn the_path_reaches_the_guest_as_it_was_sent() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
-    for rest in ["/filesystem//etc/hosts", "/filesystem/%2Fetc%2Fhosts", "/filesystem%2Ftmp/x", "/a/../b?x=%20&&y", "/"]
-    {
+    for rest in [
+        "/filesystem//etc/hosts",
+        "/filesystem/%2Fetc%2Fhosts",
+        "/filesystem%2Ftmp/x",
+        "/a/../b?x=%20&&y",
+        "/",
+    ] {
         for front in ["/acme/sandboxes/box", "/run/acme/sandboxes/box"] {
             let told = stage.get(&format!("{front}{rest}")).await.ok();
             assert_eq!((told["port"].as_u64(), told["uri"].as_str()), (Some(8080), Some(rest)));
@@ -25,11 +30,14 @@ async fn the_path_reaches_the_guest_as_it_was_sent() {
 async fn a_port_is_reached_by_its_plain_number_only() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080, 3000]).await;
-    for (rest, uri) in [("/port/3000/a//b?c", "/a//b?c"), ("/port/3000", "/"), ("/port/3000?q", "/?q")] {
+    for (rest, uri) in
+        [("/port/3000/a//b?c", "/a//b?c"), ("/port/3000", "/"), ("/port/3000?q", "/?q")]
+    {
         let told = stage.get(&format!("/acme/sandboxes/box{rest}")).await.ok();
         assert_eq!((told["port"].as_u64(), told["uri"].as_str()), (Some(3000), Some(uri)));
     }
-    for odd in ["02280", "0", "65536", "", "+3000", "3000x", "%33000", "-1", "99999999999999999999"] {
+    for odd in ["02280", "0", "65536", "", "+3000", "3000x", "%33000", "-1", "99999999999999999999"]
+    {
         stage.get(&format!("/acme/sandboxes/box/port/{odd}/x")).await.problem(400, "BAD_REQUEST");
     }
     assert_eq!(stage.get("/acme/sandboxes/box/ports").await.ok()["port"], 8080);
@@ -39,8 +47,16 @@ async fn a_port_is_reached_by_its_plain_number_only() {
 async fn a_host_reaches_its_sandbox_also_with_hyphens() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("my-box", &[8080]).await;
-    for host in ["sbx-my-box-acme.local.holm.test", "SBX-My-Box-Acme.holm.test:8700", "sbx-my-box-acme.eu.holm.test."] {
-        assert_eq!(stage.send(request("GET", host, "/x", &[KEY])).await.ok()["instance"], "my-box", "{host}");
+    for host in [
+        "sbx-my-box-acme.local.holm.test",
+        "SBX-My-Box-Acme.holm.test:8700",
+        "sbx-my-box-acme.eu.holm.test.",
+    ] {
+        assert_eq!(
+            stage.send(request("GET", host, "/x", &[KEY])).await.ok()["instance"],
+            "my-box",
+            "{host}"
+        );
     }
     // `my` of `box-acme` has the same address: now neither can be meant.
     stage.route("box-acme", "my", by("other"));
@@ -53,7 +69,8 @@ async fn every_way_to_show_credentials_is_taken_and_none_passed_on() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
     for name in ["authorization", "x-blaxel-authorization", "X-Service-Authorization"] {
-        let sent = [(name, "bearer key-of-acme"), ("x-blaxel-subject-id", "root"), ("x-request-id", "r1")];
+        let sent =
+            [(name, "bearer key-of-acme"), ("x-blaxel-subject-id", "root"), ("x-request-id", "r1")];
         let told = stage.send(request("GET", "h", "/acme/sandboxes/box/", &sent)).await.ok();
         let headers = &told["headers"];
         assert_eq!(headers["x-blaxel-subject-id"], "usr_1");
@@ -67,7 +84,8 @@ async fn every_way_to_show_credentials_is_taken_and_none_passed_on() {
         assert!(!told.to_string().contains("key-of-acme"), "{told}");
     }
     // What was not ours stays: the app of a port may have keys of its own.
-    let sent = [("x-blaxel-authorization", "Bearer key-of-acme"), ("authorization", "Bearer of-the-app")];
+    let sent =
+        [("x-blaxel-authorization", "Bearer key-of-acme"), ("authorization", "Bearer of-the-app")];
     let told = stage.send(request("GET", "h", "/acme/sandboxes/box/", &sent)).await.ok();
     assert_eq!(told["headers"]["authorization"], "Bearer of-the-app");
 }
@@ -77,10 +95,14 @@ async fn a_stranger_learns_nothing() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
     stage.route("other", "real", by("real"));
-    let pairs =
-        [("/acme/sandboxes/box/x", "/acme/sandboxes/none/x"), ("/other/sandboxes/real/", "/nowhere/sandboxes/real/")];
-    let hosts =
-        [("sbx-real-other.holm.test", "sbx-fake-other.holm.test"), ("sbx-box-acme.holm.test", "sbx-no-acme.holm.test")];
+    let pairs = [
+        ("/acme/sandboxes/box/x", "/acme/sandboxes/none/x"),
+        ("/other/sandboxes/real/", "/nowhere/sandboxes/real/"),
+    ];
+    let hosts = [
+        ("sbx-real-other.holm.test", "sbx-fake-other.holm.test"),
+        ("sbx-box-acme.holm.test", "sbx-no-acme.holm.test"),
+    ];
     for token in ["wrong", "old", "key-of-acme", ""] {
         let bearer = format!("Bearer {token}");
         let sent = if token.is_empty() { vec![] } else { vec![("authorization", bearer.as_str())] };
@@ -152,7 +174,8 @@ async fn a_guest_that_wants_a_newer_program_gets_it_and_nobody_else_does() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080, 3000]).await;
     let given = || stage.machine.given.lock().clone();
-    let ask = async |method: &str, path: &str| stage.send(request(method, "holm", path, &[KEY])).await;
+    let ask =
+        async |method: &str, path: &str| stage.send(request(method, "holm", path, &[KEY])).await;
     let answer = ask("POST", "/acme/sandboxes/box/upgrade").await;
     assert_eq!(given().len(), 1, "before the caller hears of it");
     assert!(answer.headers.get(types::guest::WANTS_HEADER).is_none());

@@ -91,11 +91,18 @@ async fn a_handshake_may_show_its_token_in_the_query() {
     stage.sandbox("box", &[8080]).await;
     echo(&stage).await;
     stage.preview(private(7));
-    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/?token=key-of-acme&cols=80", None).await.unwrap();
+    let mut socket =
+        open(&stage, "h", "/acme/sandboxes/box/port/7/?token=key-of-acme&cols=80", None)
+            .await
+            .unwrap();
     exchange(&mut socket, "a").await;
-    let mut socket = open(&stage, "p.preview.holm.test", "/?bl_preview_token=secret", None).await.unwrap();
+    let mut socket =
+        open(&stage, "p.preview.holm.test", "/?bl_preview_token=secret", None).await.unwrap();
     exchange(&mut socket, "a").await;
-    assert_eq!(open(&stage, "h", "/acme/sandboxes/box/port/7/?token=no", None).await.unwrap_err(), 401);
+    assert_eq!(
+        open(&stage, "h", "/acme/sandboxes/box/port/7/?token=no", None).await.unwrap_err(),
+        401
+    );
     assert_eq!(open(&stage, "p.preview.holm.test", "/", None).await.unwrap_err(), 401);
     // Only a handshake: a link must not carry a key.
     let plain = crate::stage::request("GET", "h", "/acme/sandboxes/box/?token=key-of-acme", &[]);
@@ -109,25 +116,40 @@ async fn a_page_of_another_origin_opens_no_socket_with_a_kept_token() {
     echo(&stage).await;
     stage.preview(private(7));
     let host = "p.preview.holm.test";
-    let by_cookie = |origin: &str| [("cookie", "holm_preview=secret".to_owned()), ("origin", origin.to_owned())];
-    for origin in ["http://evil.example", "http://other.preview.holm.test", "http://p.preview.holm.test:8700", "null"] {
-        assert_eq!(open_with(&stage, host, "/", &by_cookie(origin)).await.unwrap_err(), 403, "{origin}");
+    let by_cookie = |origin: &str| {
+        [("cookie", "holm_preview=secret".to_owned()), ("origin", origin.to_owned())]
+    };
+    for origin in [
+        "http://evil.example",
+        "http://other.preview.holm.test",
+        "http://p.preview.holm.test:8700",
+        "null",
+    ] {
+        assert_eq!(
+            open_with(&stage, host, "/", &by_cookie(origin)).await.unwrap_err(),
+            403,
+            "{origin}"
+        );
         // Who knows the token does not borrow it.
         let shown = [("origin", origin.to_owned())];
-        let mut socket = open_with(&stage, host, "/?bl_preview_token=secret", &shown).await.unwrap();
+        let mut socket =
+            open_with(&stage, host, "/?bl_preview_token=secret", &shown).await.unwrap();
         exchange(&mut socket, "a").await;
     }
-    let mut socket = open_with(&stage, host, "/", &by_cookie("http://p.preview.holm.test")).await.unwrap();
+    let mut socket =
+        open_with(&stage, host, "/", &by_cookie("http://p.preview.holm.test")).await.unwrap();
     exchange(&mut socket, "a").await;
 }
 
 #[tokio::test]
 async fn an_idle_socket_lets_its_sandbox_rest_and_wakes_it_with_its_next_byte() {
     let soon = Duration::from_millis(20);
-    let stage = Stage::start(Settings { socket_idle: soon, standby_delay: Some(soon), ..settings() }).await;
+    let stage =
+        Stage::start(Settings { socket_idle: soon, standby_delay: Some(soon), ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     let while_paused = echo(&stage).await;
-    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+    let mut socket =
+        open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
     for round in 0..5 {
         exchange(&mut socket, "awake").await;
         stage.machine.until_paused("box").await;
@@ -138,10 +160,13 @@ async fn an_idle_socket_lets_its_sandbox_rest_and_wakes_it_with_its_next_byte() 
 
 #[tokio::test]
 async fn a_socket_that_is_cut_off_lets_go() {
-    let stage = Stage::start(Settings { standby_delay: Some(Duration::from_millis(20)), ..settings() }).await;
+    let stage =
+        Stage::start(Settings { standby_delay: Some(Duration::from_millis(20)), ..settings() })
+            .await;
     stage.sandbox("box", &[8080]).await;
     echo(&stage).await;
-    let mut socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+    let mut socket =
+        open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
     exchange(&mut socket, "a").await;
     drop(socket);
     stage.machine.until_paused("box").await;
@@ -155,15 +180,18 @@ async fn a_flood_of_messages_over_many_sockets_arrives() {
     let sockets = (0..20).map(|_| {
         let stage = Arc::clone(&stage);
         tokio::spawn(async move {
-            let socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme")).await.unwrap();
+            let socket = open(&stage, "h", "/acme/sandboxes/box/port/7/", Some("key-of-acme"))
+                .await
+                .unwrap();
             let (mut send, receive) = socket.split();
             let sending = async {
                 for number in 0..500 {
                     send.send(Message::text(number.to_string())).await.unwrap();
                 }
             };
-            let receiving =
-                receive.take(500).map(|message| message.unwrap().into_text().unwrap().parse::<u32>().unwrap());
+            let receiving = receive
+                .take(500)
+                .map(|message| message.unwrap().into_text().unwrap().parse::<u32>().unwrap());
             let ((), received) = tokio::join!(sending, receiving.collect::<Vec<_>>());
             assert!(received.into_iter().eq(0..500));
         })

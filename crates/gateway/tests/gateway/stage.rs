@@ -18,7 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use types::edge::{Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute};
+use types::edge::{
+    Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute,
+};
 use types::ids::{ResourceId, WorkspaceId};
 use types::parts::TextMap;
 use types::{Timestamp, World};
@@ -33,7 +35,11 @@ struct OneKey {
 }
 
 impl Guard for OneKey {
-    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
+    fn admit<'a>(
+        &'a self,
+        token: &'a str,
+        workspace: &'a str,
+    ) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move {
             match (token, workspace) {
                 (KEY, _) if self.revoked.load(Ordering::Relaxed) => Err(Refused::Unknown),
@@ -43,7 +49,9 @@ impl Guard for OneKey {
                     subject_type: "user",
                     auth_method: "api_key",
                 }),
-                (KEY, _) => Err(Refused::Forbidden { why: "not a member of this workspace".into() }),
+                (KEY, _) => {
+                    Err(Refused::Forbidden { why: "not a member of this workspace".into() })
+                }
                 ("old", _) => Err(Refused::Expired),
                 ("eager", _) => Err(Refused::TooMany { retry_after_s: 7 }),
                 _ => Err(Refused::Unknown),
@@ -82,10 +90,14 @@ impl Stage {
     pub async fn start(settings: Settings) -> Self {
         let clock = Arc::new(AtomicI64::new(1_000_000));
         let time = Arc::clone(&clock);
-        let world = World::new(move || Timestamp::from_ms(time.load(Ordering::Relaxed)), |bytes| bytes.fill(7));
+        let world = World::new(
+            move || Timestamp::from_ms(time.load(Ordering::Relaxed)),
+            |bytes| bytes.fill(7),
+        );
         let machine = Arc::new(LoopbackMachine::default());
         let guard = Arc::new(OneKey::default());
-        let gateway = Gateway::new(Parts { settings, guard: guard.clone(), machine: machine.clone(), world });
+        let gateway =
+            Gateway::new(Parts { settings, guard: guard.clone(), machine: machine.clone(), world });
         let address = listen(gateway.clone(), Site::Management).await;
         let content = listen(gateway.clone(), Site::Content).await;
         Self { gateway, machine, address, content, clock, guard }
@@ -130,7 +142,10 @@ impl Stage {
     }
 
     /// The answer with its body still to come.
-    pub fn begin<B>(&self, request: Request<B>) -> impl Future<Output = Response<Incoming>> + Send + use<B>
+    pub fn begin<B>(
+        &self,
+        request: Request<B>,
+    ) -> impl Future<Output = Response<Incoming>> + Send + use<B>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -149,7 +164,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection.with_upgrades());
     sender.send_request(request).await.unwrap()
 }
@@ -197,7 +213,12 @@ pub fn get(path: &str) -> Request<Full<Bytes>> {
     request("GET", "127.0.0.1", path, &[("authorization", "Bearer key-of-acme")])
 }
 
-pub fn request(method: &str, host: &str, path: &str, headers: &[(&str, &str)]) -> Request<Full<Bytes>> {
+pub fn request(
+    method: &str,
+    host: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Request<Full<Bytes>> {
     let mut builder = Request::builder().method(method).uri(path).header("host", host);
     for (name, value) in headers {
         builder = builder.header(*name, *value);
@@ -254,7 +275,17 @@ impl Reply {
         let error = serde_json::from_slice::<Value>(&self.body).unwrap()["error"].take();
         let mut members: Vec<_> = error.as_object().unwrap().keys().map(String::as_str).collect();
         members.sort_unstable();
-        let all = ["action", "code", "do_not", "docs_url", "message", "origin", "retryable", "status", "timestamp"];
+        let all = [
+            "action",
+            "code",
+            "do_not",
+            "docs_url",
+            "message",
+            "origin",
+            "retryable",
+            "status",
+            "timestamp",
+        ];
         assert_eq!(members, all);
         assert_eq!(error["code"], code);
         assert_eq!(error["status"], status);

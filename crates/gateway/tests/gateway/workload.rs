@@ -63,7 +63,8 @@ impl Workload {
                 let workload = Arc::clone(&workload);
                 async move { Ok::<_, Infallible>(workload.answer(request, port).await) }
             });
-            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service);
             tokio::spawn(connection);
         }
     }
@@ -83,13 +84,17 @@ impl Workload {
             "/health" => {
                 self.health_asked.fetch_add(1, Ordering::Relaxed);
                 let _open = self.health_door.read().await;
-                text(json!({"keepAliveProcesses": self.keep_alive.load(Ordering::Relaxed)}).to_string())
+                text(
+                    json!({"keepAliveProcesses": self.keep_alive.load(Ordering::Relaxed)})
+                        .to_string(),
+                )
             }
             "/echo" => {
                 let mut response = Response::new(request.into_body().boxed_unsync());
-                response
-                    .headers_mut()
-                    .insert("trailer", HeaderValue::from_static("x-sum, x-blaxel-subject-id, x_blaxel_subject_id"));
+                response.headers_mut().insert(
+                    "trailer",
+                    HeaderValue::from_static("x-sum, x-blaxel-subject-id, x_blaxel_subject_id"),
+                );
                 response
             }
             "/gate" => {
@@ -104,7 +109,8 @@ impl Workload {
             }
             "/endless" => Response::new(Endless.boxed_unsync()),
             "/nothing" => {
-                let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+                let mut response =
+                    Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
@@ -114,8 +120,11 @@ impl Workload {
 
     fn tell(&self, request: &Request<Incoming>, port: u16) -> Response<Body> {
         self.served.fetch_add(1, Ordering::Relaxed);
-        let headers: BTreeMap<_, _> =
-            request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        let headers: BTreeMap<_, _> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
         let told = json!({"port": port, "method": request.method().as_str(), "uri": request.uri().to_string(),
                           "headers": headers, "instance": self.instance});
         let mut response = text(told.to_string());
@@ -123,7 +132,9 @@ impl Workload {
         response.headers_mut().insert("keep-alive", HeaderValue::from_static("timeout=5"));
         for wanted in request.headers().get_all("x-answer") {
             let (name, value) = wanted.to_str().unwrap().split_once(": ").unwrap();
-            response.headers_mut().append(HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+            response
+                .headers_mut()
+                .append(HeaderName::try_from(name).unwrap(), value.parse().unwrap());
         }
         response
     }
@@ -144,6 +155,8 @@ impl http_body::Body for Endless {
         self: std::pin::Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, hyper::Error>>> {
-        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(&[b'.'; 16 << 10])))))
+        std::task::Poll::Ready(Some(Ok(http_body::Frame::data(Bytes::from_static(
+            &[b'.'; 16 << 10],
+        )))))
     }
 }

@@ -47,7 +47,11 @@ struct Wanted {
     exclusions: Exclusions,
 }
 
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let root = resolve(guest, argument);
     let query = request.query("query").filter(|query| !query.is_empty());
     let query = query.ok_or_else(|| Error::BadRequest("`query` is missing".into()))?;
@@ -93,7 +97,11 @@ fn search(root: &Path, wanted: &Wanted, stop: &Stop) -> Result<Vec<Match>, Error
             // A file that cannot be read is as one that is not there.
             let _ = search_file(found.path, found.relative, wanted, stop, &mut matches);
         }
-        if matches.len() < wanted.results_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if matches.len() < wanted.results_max {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     })
     .map_err(|error| refuse(root, &error))?;
     Ok(matches)
@@ -137,7 +145,9 @@ impl Lines {
 
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
-        if self.binary || self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)? == 0 {
+        if self.binary
+            || self.reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line)? == 0
+        {
             return Ok(None);
         }
         if self.line.last() != Some(&b'\n') {
@@ -156,23 +166,30 @@ enum Needle {
 
 impl Needle {
     fn new(query: &str, case_sensitive: bool) -> Self {
-        if case_sensitive { Self::Exact(query.to_owned()) } else { Self::AnyCase(query.to_lowercase()) }
+        if case_sensitive {
+            Self::Exact(query.to_owned())
+        } else {
+            Self::AnyCase(query.to_lowercase())
+        }
     }
 
     fn pattern(query: &str, case_sensitive: bool) -> Result<Self, Error> {
         let pattern = RegexBuilder::new(query).case_insensitive(!case_sensitive).build();
-        pattern.map(Self::Pattern).map_err(|error| Error::BadRequest(format!("`query` cannot be read: {error}")))
+        pattern
+            .map(Self::Pattern)
+            .map_err(|error| Error::BadRequest(format!("`query` cannot be read: {error}")))
     }
 
     /// The place of the first match in the line, in characters from one.
     fn column(&self, line: &str) -> Option<usize> {
-        let place = |line: &str, needle: &str| line.find(needle).map(|at| line[..at].chars().count() + 1);
+        let place =
+            |line: &str, needle: &str| line.find(needle).map(|at| line[..at].chars().count() + 1);
         match self {
             Self::Exact(needle) => place(line, needle),
             Self::AnyCase(needle) => place(&line.to_lowercase(), needle),
-            Self::Pattern(pattern) => {
-                pattern.find(line.trim_end_matches(['\n', '\r'])).map(|found| line[..found.start()].chars().count() + 1)
-            }
+            Self::Pattern(pattern) => pattern
+                .find(line.trim_end_matches(['\n', '\r']))
+                .map(|found| line[..found.start()].chars().count() + 1),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Writing a file such that readers see the old content or the new one, never a half.
 //!
-//! The content goes to a draft beside the target, which then takes the target's name. A link is followed first, so that
-//! it stays a link. Where no draft can be put beside (a read-only directory) or cannot take the name (a file that is a
-//! mount of its own, as `/etc/hosts` often is), the file is written in place instead.
+//! The content goes to a draft beside the target, which then takes the target's name. A link is
+//! followed first, so that it stays a link. Where no draft can be put beside (a read-only
+//! directory) or cannot take the name (a file that is a mount of its own, as `/etc/hosts` often
+//! is), the file is written in place instead.
 
 use super::refuse;
 use crate::http::Error;
@@ -31,7 +32,8 @@ pub(crate) fn is_replacing(name: &[u8]) -> bool {
     name.starts_with(REPLACING_PREFIX.as_bytes())
 }
 
-/// Reads permissions from octal digits such as `644` or `0755`. No digits mean that the caller leaves it open.
+/// Reads permissions from octal digits such as `644` or `0755`. No digits mean that the caller
+/// leaves it open.
 pub(crate) fn parse_mode(text: Option<&str>) -> Result<Option<u32>, Error> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -133,12 +135,19 @@ impl Write for Draft {
 
 fn writable(metadata: Metadata, path: &Path) -> Result<Metadata, Error> {
     let kind = if metadata.is_dir() { "is a directory" } else { "is not a regular file" };
-    if metadata.is_file() { Ok(metadata) } else { Err(Error::Unprocessable(format!("{} {kind}", path.display()))) }
+    if metadata.is_file() {
+        Ok(metadata)
+    } else {
+        Err(Error::Unprocessable(format!("{} {kind}", path.display())))
+    }
 }
 
 fn beside(parent: &Path, replacing: bool) -> io::Result<NamedTempFile> {
     let prefix = if replacing { REPLACING_PREFIX } else { NEW_PREFIX };
-    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o600)).tempfile_in(parent)
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(parent)
 }
 
 fn in_place(target: &Path) -> io::Result<File> {
@@ -177,7 +186,9 @@ pub(crate) fn make_directories(path: &Path, mode: u32, user: Option<&User>) -> i
     for directory in missing.into_iter().rev() {
         match DirBuilder::new().mode(mode).create(directory) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => continue,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {
+                continue;
+            }
             Err(error) => return Err(error),
         }
         // Again, because the mask of the process took bits away.

@@ -50,7 +50,13 @@ pub(crate) struct Directory {
 impl Directory {
     pub(crate) fn new(path: &Path) -> Self {
         let name = path.file_name().map(text).unwrap_or_else(|| "/".into());
-        Self { path: text(path), name, files: Vec::new(), subdirectories: Vec::new(), recursive: None }
+        Self {
+            path: text(path),
+            name,
+            files: Vec::new(),
+            subdirectories: Vec::new(),
+            recursive: None,
+        }
     }
 }
 
@@ -69,14 +75,17 @@ impl File {
     }
 }
 
-/// The mode bits of a file as octal digits. For anything else, such as a link, the kind is part of the number.
+/// The mode bits of a file as octal digits. For anything else, such as a link, the kind is part of
+/// the number.
 fn permissions(metadata: &Metadata) -> String {
     let shown = if metadata.is_file() { metadata.mode() & MODE_BITS } else { metadata.mode() };
     format!("{shown:o}")
 }
 
 pub(crate) fn modified(metadata: &Metadata) -> Timestamp {
-    Timestamp::from_ms(metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000))
+    Timestamp::from_ms(
+        metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000),
+    )
 }
 
 /// What a directory holds, one level deep. Links count as files and are not followed.
@@ -103,7 +112,9 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
             continue;
         }
         if found.len() == ENTRIES_MAX {
-            return Err(io::Error::other(format!("the directory has more than {ENTRIES_MAX} entries")));
+            return Err(io::Error::other(format!(
+                "the directory has more than {ENTRIES_MAX} entries"
+            )));
         }
         if let Ok(kind) = entry.file_type() {
             found.push((name, kind));
@@ -113,7 +124,8 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(found)
 }
 
-/// The names of users and groups, as the image knows them. A number without a name stands for itself.
+/// The names of users and groups, as the image knows them. A number without a name stands for
+/// itself.
 pub(crate) struct Names {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,

@@ -43,7 +43,11 @@ struct Wanted {
     exclusions: Exclusions,
 }
 
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let root = resolve(guest, argument);
     let wanted = Wanted::read(&request)?;
     blocking_until(move |stop| Answer::json(&find(root, &wanted, stop)?)).await
@@ -54,7 +58,11 @@ impl Wanted {
         let kind = match request.query("type").as_deref() {
             None | Some("" | "file") => Kind::File,
             Some("directory") => Kind::Directory,
-            Some(other) => return Err(Error::BadRequest(format!("`{other}` is neither `file` nor `directory`"))),
+            Some(other) => {
+                return Err(Error::BadRequest(format!(
+                    "`{other}` is neither `file` nor `directory`"
+                )));
+            }
         };
         let patterns = Glob::parse_list(&request.query("patterns").unwrap_or_default());
         let results_max = match results_max(request, RESULTS)? {
@@ -72,7 +80,8 @@ impl Wanted {
     fn takes(&self, found: &Found<'_>) -> bool {
         let kind = if found.kind.is_dir() { Kind::Directory } else { Kind::File };
         let name = found.name.to_string_lossy();
-        kind == self.kind && (self.patterns.is_empty() || self.patterns.iter().any(|glob| glob.matches(&name)))
+        kind == self.kind
+            && (self.patterns.is_empty() || self.patterns.iter().any(|glob| glob.matches(&name)))
     }
 }
 
@@ -93,7 +102,11 @@ fn find(root: PathBuf, wanted: &Wanted, stop: &Stop) -> Result<Matches, Error> {
         if wanted.takes(&found) {
             matches.push(Match { path: text(found.relative), r#type: wanted.kind });
         }
-        if matches.len() < wanted.results_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if matches.len() < wanted.results_max {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     })
     .map_err(|error| refuse(&root, &error))?;
     Ok(Matches { total: matches.len(), matches })

@@ -1,5 +1,5 @@
-//! Form data as it comes in, piece by piece. Nothing of a field is kept but a tail shorter than the boundary, so a file
-//! of any size passes through.
+//! Form data as it comes in, piece by piece. Nothing of a field is kept but a tail shorter than the
+//! boundary, so a file of any size passes through.
 
 use bytes::{Bytes, BytesMut};
 
@@ -101,7 +101,9 @@ impl Reader {
                 Some(Event::FieldEnd)
             }
             Some(at) => Some(Event::Data(self.held.split_to(at).freeze())),
-            None => Some(self.keep_tail()).filter(|data| !data.is_empty()).map(|data| Event::Data(data.freeze())),
+            None => Some(self.keep_tail())
+                .filter(|data| !data.is_empty())
+                .map(|data| Event::Data(data.freeze())),
         }
     }
 
@@ -237,8 +239,13 @@ mod tests {
         let kind = "multipart/form-data; charset=x; boundary=\"B\"";
         assert_eq!(read(kind, b"--Bxx", 1), Err(Error::AfterBoundary));
         assert_eq!(read(kind, b"--B\r\nnothing\r\n\r\n", 1), Err(Error::FieldHeaders));
-        assert_eq!(read(kind, &[b"--B\r\n".to_vec(), vec![b'x'; 20_000]].concat(), 999), Err(Error::FieldHeaders));
-        assert!(!read(kind, b"--B\r\nContent-Disposition: form-data; name=a\r\n\r\nhalf", 3).unwrap().1);
+        assert_eq!(
+            read(kind, &[b"--B\r\n".to_vec(), vec![b'x'; 20_000]].concat(), 999),
+            Err(Error::FieldHeaders)
+        );
+        assert!(
+            !read(kind, b"--B\r\nContent-Disposition: form-data; name=a\r\n\r\nhalf", 3).unwrap().1
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Shell patterns on names: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a character that is meant as it is.
+//! Shell patterns on names: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a character that is meant as
+//! it is.
 
 /// A pattern that was found well-formed.
 #[derive(Debug, Clone)]
@@ -37,7 +38,11 @@ impl Glob {
 
     /// Reads a list separated by commas. Empty elements do not count.
     pub(crate) fn parse_list(list: &str) -> Result<Vec<Self>, BadGlob> {
-        list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty()).map(Self::parse).collect()
+        list.split(',')
+            .map(str::trim)
+            .filter(|pattern| !pattern.is_empty())
+            .map(Self::parse)
+            .collect()
     }
 
     /// Only the last `*` is ever tried again, so the work is at most pattern times name.

@@ -17,7 +17,8 @@ pub(crate) struct Received<S> {
     pub(crate) permissions: Option<String>,
 }
 
-/// Receives the field `file` into what `open` gives, and the field `permissions`. Fields may come in any order.
+/// Receives the field `file` into what `open` gives, and the field `permissions`. Fields may come
+/// in any order.
 pub(crate) async fn receive<S: Write + Send + 'static>(
     content_type: &str,
     mut body: RequestBody,
@@ -27,7 +28,8 @@ pub(crate) async fn receive<S: Write + Send + 'static>(
     let mut open = Some(open);
     let mut form = Form { file: None, permissions: None, field: Field::Other, ended: false };
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
+        let frame =
+            frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
         let Ok(piece) = frame.into_data() else { continue };
         reader.push(&piece);
         while let Some(event) = reader.next().map_err(bad)? {
@@ -60,8 +62,11 @@ impl<S: Write + Send + 'static> Form<S> {
     ) -> Result<(), Error> {
         match event {
             Event::Field { name } if name == "file" => {
-                let open = open.take().ok_or_else(|| Error::BadRequest("the form has two files".into()))?;
-                self.file = Some(Target { sink: blocking(open).await?, pieces: Vec::new(), waiting: 0 });
+                let open = open
+                    .take()
+                    .ok_or_else(|| Error::BadRequest("the form has two files".into()))?;
+                self.file =
+                    Some(Target { sink: blocking(open).await?, pieces: Vec::new(), waiting: 0 });
                 self.field = Field::File;
             }
             Event::Field { name } if name == "permissions" => {
@@ -92,7 +97,8 @@ impl<S: Write + Send + 'static> Form<S> {
         if !self.ended {
             return Err(Error::BadRequest("the form ended early".into()));
         }
-        let file = self.file.ok_or_else(|| Error::BadRequest("the form has no field `file`".into()))?;
+        let file =
+            self.file.ok_or_else(|| Error::BadRequest("the form has no field `file`".into()))?;
         let permissions = self.permissions.map(|text| String::from_utf8_lossy(&text).into_owned());
         Ok(Received { sink: file.flush().await?.sink, permissions })
     }
@@ -115,9 +121,9 @@ impl<S: Write + Send + 'static> Target<S> {
     async fn flush(mut self) -> Result<Self, Error> {
         blocking(move || {
             for piece in self.pieces.drain(..) {
-                self.sink
-                    .write_all(&piece)
-                    .map_err(|error| Error::Unprocessable(format!("the content could not be written: {error}")))?;
+                self.sink.write_all(&piece).map_err(|error| {
+                    Error::Unprocessable(format!("the content could not be written: {error}"))
+                })?;
             }
             self.waiting = 0;
             Ok(self)

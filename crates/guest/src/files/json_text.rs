@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-/// Writes the text piece by piece. Bytes that are not UTF-8 become U+FFFD; a character may be cut between two pieces.
+/// Writes the text piece by piece. Bytes that are not UTF-8 become U+FFFD; a character may be cut
+/// between two pieces.
 pub(crate) struct JsonText {
     out: Vec<u8>,
     /// The beginning of a character whose end has not come yet.

@@ -1,7 +1,8 @@
 //! Files: reading, writing, deleting, uploads, search, watch and edits.
 //!
-//! Paths are bytes. Where JSON has to show one that is not UTF-8, the odd bytes become U+FFFD; the file is reached by
-//! its percent-encoded bytes. All work on files happens on the threads for blocking work, never on the one that serves.
+//! Paths are bytes. Where JSON has to show one that is not UTF-8, the odd bytes become U+FFFD; the
+//! file is reached by its percent-encoded bytes. All work on files happens on the threads for
+//! blocking work, never on the one that serves.
 
 mod codegen;
 mod contents;
@@ -40,7 +41,11 @@ use std::path::Path;
 use std::sync::Arc;
 use walk::{Stop, StopOnDrop};
 
-pub(crate) async fn handle(guest: &Arc<Guest>, route: Files, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn handle(
+    guest: &Arc<Guest>,
+    route: Files,
+    request: Request,
+) -> Result<Answer, Error> {
     match route {
         Files::Entry(path) => match request.method {
             Method::PUT => write::put(guest, &path, request).await,
@@ -74,7 +79,9 @@ pub(crate) struct Done {
     path: String,
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
 }
@@ -102,5 +109,9 @@ fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(io::Error::other("not a regular file")) }
+    if metadata.is_file() {
+        Ok((file, metadata))
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
 }

@@ -29,8 +29,8 @@ pub(crate) fn below(root: &Path, rest: &str) -> PathBuf {
     root.join(inside.strip_prefix("/").unwrap_or(&inside))
 }
 
-/// Follows `rest` from `base` by its text alone: `..` takes the last name away, whatever that name points to. It ends at
-/// the root of the file system.
+/// Follows `rest` from `base` by its text alone: `..` takes the last name away, whatever that name
+/// points to. It ends at the root of the file system.
 fn clean(base: &Path, rest: &[u8]) -> PathBuf {
     let mut path = base.to_path_buf();
     for name in rest.split(|&byte| byte == b'/') {
@@ -45,8 +45,8 @@ fn clean(base: &Path, rest: &[u8]) -> PathBuf {
     path
 }
 
-/// The path as JSON can carry it: bytes that are not UTF-8 become U+FFFD. Such a file is reached by its percent-encoded
-/// bytes only.
+/// The path as JSON can carry it: bytes that are not UTF-8 become U+FFFD. Such a file is reached by
+/// its percent-encoded bytes only.
 pub(crate) fn text(path: impl AsRef<OsStr>) -> String {
     path.as_ref().to_string_lossy().into_owned()
 }

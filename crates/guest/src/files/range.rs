@@ -9,14 +9,18 @@ pub(crate) enum Range {
 }
 
 impl Range {
-    /// Reads the header for a file of `size` bytes. Anything but one well-formed range of bytes means the whole file,
-    /// which a server may always answer with.
+    /// Reads the header for a file of `size` bytes. Anything but one well-formed range of bytes
+    /// means the whole file, which a server may always answer with.
     pub(crate) fn parse(header: Option<&str>, size: u64) -> Self {
         let one = header.and_then(|header| header.trim().strip_prefix("bytes=")).map(str::trim);
-        let Some((first, last)) = one.and_then(|range| range.split_once('-')) else { return Self::Whole };
+        let Some((first, last)) = one.and_then(|range| range.split_once('-')) else {
+            return Self::Whole;
+        };
         match (position(first), position(last)) {
             (Position::Absent, Position::At(0)) => Self::Outside,
-            (Position::Absent, Position::At(count)) => Self::part(size.saturating_sub(count), size, size),
+            (Position::Absent, Position::At(count)) => {
+                Self::part(size.saturating_sub(count), size, size)
+            }
             (Position::At(start), Position::Absent) => Self::part(start, size, size),
             (Position::At(start), Position::At(last)) if last >= start => {
                 Self::part(start, last.saturating_add(1), size)
@@ -74,7 +78,16 @@ mod tests {
 
     #[test]
     fn what_is_not_one_range_means_the_whole_file() {
-        for header in ["bytes=0-1,4-5", "bytes=5-1", "lines=1-2", "bytes=a-b", "bytes=-", "bytes", "bytes=+1-2", ""] {
+        for header in [
+            "bytes=0-1,4-5",
+            "bytes=5-1",
+            "lines=1-2",
+            "bytes=a-b",
+            "bytes=-",
+            "bytes",
+            "bytes=+1-2",
+            "",
+        ] {
             check(header, Range::Whole);
         }
         assert_eq!(Range::parse(None, 100), Range::Whole);

@@ -30,7 +30,11 @@ enum Form {
     Raw,
 }
 
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let path = resolve(guest, argument);
     let download = request.query_flag("download")? == Some(true);
     let form = if download { Form::Raw } else { Form::accepted(request.header(header::ACCEPT)) };
@@ -38,7 +42,9 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
     let opened = path.clone();
     let (file, metadata) = match blocking(move || open(&opened)).await? {
         Opened::File(file, metadata) => (file, metadata),
-        Opened::Directory => return blocking(move || Answer::json(&entry::list(&path, &Names::read())?)).await,
+        Opened::Directory => {
+            return blocking(move || Answer::json(&entry::list(&path, &Names::read())?)).await;
+        }
     };
     match form {
         Form::Json => json(path, file, metadata).await,
@@ -51,7 +57,8 @@ impl Form {
     fn accepted(header: Option<&str>) -> Self {
         let types = header.unwrap_or_default().to_ascii_lowercase();
         let named = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
-        let kinds: Vec<String> = types.split(',').map(named).filter(|kind| !kind.is_empty()).collect();
+        let kinds: Vec<String> =
+            types.split(',').map(named).filter(|kind| !kind.is_empty()).collect();
         let json = kinds.iter().any(|kind| kind.contains("json"));
         if json || kinds.iter().all(|kind| kind.ends_with("/*")) { Self::Json } else { Self::Raw }
     }
@@ -75,8 +82,15 @@ async fn json(path: PathBuf, mut file: std::fs::File, metadata: Metadata) -> Res
     let (head, mut piece, file) = blocking(move || {
         let about = File::new(&path, String::new(), &metadata, &Names::read());
         let mut piece = Vec::new();
-        file.by_ref().take(WHOLE_BYTES_MAX + 1).read_to_end(&mut piece).map_err(|error| refuse(&path, &error))?;
-        Ok((serde_json::to_vec(&about).map_err(|error| Error::Internal(error.to_string()))?, piece, file))
+        file.by_ref()
+            .take(WHOLE_BYTES_MAX + 1)
+            .read_to_end(&mut piece)
+            .map_err(|error| refuse(&path, &error))?;
+        Ok((
+            serde_json::to_vec(&about).map_err(|error| Error::Internal(error.to_string()))?,
+            piece,
+            file,
+        ))
     })
     .await?;
     let mut text = JsonText::after(head, "content");
@@ -105,7 +119,12 @@ async fn json(path: PathBuf, mut file: std::fs::File, metadata: Metadata) -> Res
     Ok(answer)
 }
 
-fn raw(path: &Path, mut file: std::fs::File, metadata: &Metadata, range: Option<&str>) -> Result<Answer, Error> {
+fn raw(
+    path: &Path,
+    mut file: std::fs::File,
+    metadata: &Metadata,
+    range: Option<&str>,
+) -> Result<Answer, Error> {
     let size = metadata.len();
     let (start, length, status) = match Range::parse(range, size) {
         Range::Outside => return Err(Error::Range { length: size }),
@@ -125,7 +144,9 @@ fn raw(path: &Path, mut file: std::fs::File, metadata: &Metadata, range: Option<
         answer.push((header::CONTENT_LENGTH, HeaderValue::from(length)));
         tokio::spawn(send(sender, file.take(length), Some(length)));
     }
-    Ok(answer.into_iter().fold(body.with_status(status), |body, (name, value)| body.with_value(name, value)))
+    Ok(answer
+        .into_iter()
+        .fold(body.with_status(status), |body, (name, value)| body.with_value(name, value)))
 }
 
 fn headers(
@@ -135,7 +156,9 @@ fn headers(
     length: u64,
     size: u64,
 ) -> Result<Vec<(header::HeaderName, HeaderValue)>, Error> {
-    let value = |text: String| HeaderValue::from_str(&text).map_err(|error| Error::Internal(error.to_string()));
+    let value = |text: String| {
+        HeaderValue::from_str(&text).map_err(|error| Error::Internal(error.to_string()))
+    };
     let mut headers = vec![
         (header::CONTENT_DISPOSITION, value(disposition(path))?),
         (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
@@ -150,13 +173,16 @@ fn headers(
 /// The plain form of the name is for old readers, so it keeps only what cannot confuse them.
 fn disposition(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
-    let safe = |c: char| if c.is_ascii_graphic() && !matches!(c, '"' | '\\') || c == ' ' { c } else { '_' };
+    let safe = |c: char| {
+        if c.is_ascii_graphic() && !matches!(c, '"' | '\\') || c == ' ' { c } else { '_' }
+    };
     let plain: String = text(name).chars().map(safe).collect();
     let exact = percent_encode(name.as_bytes(), NON_ALPHANUMERIC);
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
-/// Sends up to `expected` bytes. A file that became shorter meanwhile ends the answer in an error, not quietly.
+/// Sends up to `expected` bytes. A file that became shorter meanwhile ends the answer in an error,
+/// not quietly.
 async fn send(mut sender: StreamSender, mut file: impl AsyncRead + Unpin, expected: Option<u64>) {
     let mut sent = 0;
     loop {
@@ -181,11 +207,17 @@ mod tests {
 
     #[test]
     fn the_form_follows_the_accepted_types() {
-        for header in [None, Some(""), Some("*/*"), Some("application/json"), Some("application/json, text/plain, */*")]
-        {
+        for header in [
+            None,
+            Some(""),
+            Some("*/*"),
+            Some("application/json"),
+            Some("application/json, text/plain, */*"),
+        ] {
             assert_eq!(Form::accepted(header), Form::Json, "{header:?}");
         }
-        for header in ["application/octet-stream", "text/plain", "text/html,*/*;q=0.8", "Image/PNG"] {
+        for header in ["application/octet-stream", "text/plain", "text/html,*/*;q=0.8", "Image/PNG"]
+        {
             assert_eq!(Form::accepted(Some(header)), Form::Raw, "{header}");
         }
     }

@@ -12,10 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Directories that are open at once. What lies deeper is first moved up, so that trees of any depth can go.
+/// Directories that are open at once. What lies deeper is first moved up, so that trees of any
+/// depth can go.
 const DEPTH_MAX: usize = 64;
 
-pub(crate) async fn delete(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn delete(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let path = resolve(guest, argument);
     let recursive = request.query_flag("recursive")? == Some(true);
     blocking(move || {
@@ -55,7 +60,8 @@ struct Level {
     directory: Dir,
 }
 
-/// Goes through the tree once, deepest first. A directory below the depth limit is moved to the top for the next time.
+/// Goes through the tree once, deepest first. A directory below the depth limit is moved to the top
+/// for the next time.
 fn sweep(root: &OwnedFd, moved_up: &mut usize) -> rustix::io::Result<()> {
     let mut levels = vec![Level { name: CString::default(), directory: Dir::read_from(root)? }];
     loop {
@@ -106,7 +112,12 @@ fn gone_is_fine(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
     if result == Err(Errno::NOENT) { Ok(()) } else { result }
 }
 
-fn move_up(root: &OwnedFd, from: BorrowedFd<'_>, name: &CStr, moved_up: &mut usize) -> rustix::io::Result<()> {
+fn move_up(
+    root: &OwnedFd,
+    from: BorrowedFd<'_>,
+    name: &CStr,
+    moved_up: &mut usize,
+) -> rustix::io::Result<()> {
     loop {
         *moved_up += 1;
         let free = format!(".holm-remove-{moved_up}");

@@ -15,7 +15,8 @@ pub(crate) struct Replacement {
     pub(crate) all: bool,
 }
 
-/// Replaces a text that is found once, or all of them if that is asked, and answers how many there were.
+/// Replaces a text that is found once, or all of them if that is asked, and answers how many there
+/// were.
 pub(crate) async fn replace(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -34,7 +35,9 @@ pub(crate) async fn replace(
 fn read(path: &Path) -> io::Result<String> {
     let (file, metadata) = open_file(path)?;
     if metadata.len() > JSON_BODY_BYTES_MAX as u64 {
-        return Err(io::Error::other(format!("the file has more than {JSON_BODY_BYTES_MAX} bytes")));
+        return Err(io::Error::other(format!(
+            "the file has more than {JSON_BODY_BYTES_MAX} bytes"
+        )));
     }
     let mut content = String::new();
     file.take(JSON_BODY_BYTES_MAX as u64).read_to_string(&mut content)?;
@@ -44,7 +47,9 @@ fn read(path: &Path) -> io::Result<String> {
 impl Replacement {
     fn apply(&self, content: &str) -> Result<(String, usize), Error> {
         if self.old.is_empty() || self.old == self.new {
-            return Err(Error::BadRequest("what is replaced must be there, and differ from what replaces it".into()));
+            return Err(Error::BadRequest(
+                "what is replaced must be there, and differ from what replaces it".into(),
+            ));
         }
         match content.matches(&self.old).count() {
             0 => Err(Error::Unprocessable("the text to be replaced is not in the file".into())),

@@ -29,21 +29,32 @@ struct Matches {
     matches: Vec<Match>,
 }
 
-/// Searches under the working directory, or the one that `directory` names. The argument is what to look for, as it
-/// comes in the place of a path.
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+/// Searches under the working directory, or the one that `directory` names. The argument is what to
+/// look for, as it comes in the place of a path.
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let query = String::from_utf8_lossy(&argument.0).trim().to_owned();
     if query.is_empty() || query.chars().count() > QUERY_CHARS_MAX {
-        return Err(Error::BadRequest(format!("a search needs 1 to {QUERY_CHARS_MAX} characters to look for")));
+        return Err(Error::BadRequest(format!(
+            "a search needs 1 to {QUERY_CHARS_MAX} characters to look for"
+        )));
     }
     let results_max = match results_max(&request, RESULTS)? {
         0 => RESULTS,
         some => some,
     };
     let exclusions = exclusions(&request, true)?;
-    let directory = request.query("directory").map(|directory| PathArgument(directory.into_bytes()));
-    let root = directory.map_or_else(|| guest.settings.workdir.clone(), |directory| resolve(guest, &directory));
-    blocking_until(move |stop| Answer::json(&search(&root, &query, results_max, &exclusions, stop)?)).await
+    let directory =
+        request.query("directory").map(|directory| PathArgument(directory.into_bytes()));
+    let root = directory
+        .map_or_else(|| guest.settings.workdir.clone(), |directory| resolve(guest, &directory));
+    blocking_until(move |stop| {
+        Answer::json(&search(&root, &query, results_max, &exclusions, stop)?)
+    })
+    .await
 }
 
 fn search(
@@ -92,8 +103,8 @@ impl Query {
         Self(text.chars().filter(|c| !c.is_whitespace()).map(fold).collect())
     }
 
-    /// How well the letters of the query are found in the path, in their order; nothing if they are not. Letters that
-    /// stand together, begin words or are in the last name count more.
+    /// How well the letters of the query are found in the path, in their order; nothing if they are
+    /// not. Letters that stand together, begin words or are in the last name count more.
     fn score(&self, path: &str) -> Option<i64> {
         let chars: Vec<char> = path.chars().collect();
         let places = self.places(&chars)?;
@@ -114,8 +125,8 @@ impl Query {
         Some(score)
     }
 
-    /// Where the letters are: the first end that can be reached, and from there back the closest beginning. A match
-    /// within the last name is preferred to one across directories.
+    /// Where the letters are: the first end that can be reached, and from there back the closest
+    /// beginning. A match within the last name is preferred to one across directories.
     fn places(&self, chars: &[char]) -> Option<Vec<usize>> {
         let name_start = chars.iter().rposition(|c| *c == '/').map_or(0, |slash| slash + 1);
         self.places_from(chars, name_start).or_else(|| self.places_from(chars, 0))

@@ -28,7 +28,11 @@ struct Wanted {
 }
 
 /// Without `recursive=true` this is the same listing, one level deep, as that of any directory.
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     if request.query_flag("recursive")? != Some(true) {
         return read::get(guest, argument, request).await;
     }
@@ -80,10 +84,14 @@ impl Tree {
         let name = text(found.name);
         if found.kind.is_dir() {
             if self.directory.subdirectories.len() == DIRECTORIES_MAX {
-                return Err(Error::Unprocessable(format!("the tree has more than {DIRECTORIES_MAX} directories")));
+                return Err(Error::Unprocessable(format!(
+                    "the tree has more than {DIRECTORIES_MAX} directories"
+                )));
             }
             self.directory.subdirectories.push(Subdirectory { path: text(&found.path), name });
-        } else if wanted.patterns.is_empty() || wanted.patterns.iter().any(|glob| glob.matches(&name)) {
+        } else if wanted.patterns.is_empty()
+            || wanted.patterns.iter().any(|glob| glob.matches(&name))
+        {
             self.add_file(found.path, name, wanted)?;
         }
         Ok(())
@@ -91,7 +99,10 @@ impl Tree {
 
     fn add_file(&mut self, path: PathBuf, name: String, wanted: &Wanted) -> Result<(), Error> {
         if self.directory.files.len() >= wanted.files_max {
-            return Err(Error::Unprocessable(format!("the tree has more than {} files", wanted.files_max)));
+            return Err(Error::Unprocessable(format!(
+                "the tree has more than {} files",
+                wanted.files_max
+            )));
         }
         // It may be gone since its name was read.
         let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
@@ -103,7 +114,10 @@ impl Tree {
             let room = wanted.bytes_max - self.bytes;
             source.take(room + 1).read_to_end(&mut bytes).map_err(|error| refuse(&path, &error))?;
             if bytes.len() as u64 > room {
-                return Err(Error::Unprocessable(format!("the tree holds more than {} bytes", wanted.bytes_max)));
+                return Err(Error::Unprocessable(format!(
+                    "the tree holds more than {} bytes",
+                    wanted.bytes_max
+                )));
             }
             self.bytes += bytes.len() as u64;
             file.content = Some(text_of(bytes));
@@ -114,5 +128,6 @@ impl Tree {
 }
 
 fn text_of(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

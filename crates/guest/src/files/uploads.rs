@@ -8,8 +8,9 @@
 //!                   /incoming-…             a part that is still coming
 //! ```
 //!
-//! There is no other record, so an upload goes on after a restart of this program. Parts may come in any order, at the
-//! same time and again. Completing copies them into a draft of the target, and removes the folder at the very end.
+//! There is no other record, so an upload goes on after a restart of this program. Parts may come
+//! in any order, at the same time and again. Completing copies them into a draft of the target, and
+//! removes the folder at the very end.
 
 use super::draft::{self, Draft, FILE_MODE};
 use super::path::{from_bytes, resolve, text};
@@ -84,28 +85,38 @@ struct Upload {
     parts: BTreeMap<u32, Part>,
 }
 
-pub(crate) async fn start(guest: &Arc<Guest>, argument: &PathArgument, mut request: Request) -> Result<Answer, Error> {
+pub(crate) async fn start(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    mut request: Request,
+) -> Result<Answer, Error> {
     let target = resolve(guest, argument);
     let asked: Start = request.json_or_default().await?;
     let permissions = draft::parse_mode(asked.permissions.as_deref())?;
     let id = new_id(guest.world.random_bytes());
     blocking(move || {
         let path = percent_encode(target.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string();
-        begin(&id, &Record { path, permissions }).map_err(|error| Error::Internal(error.to_string()))?;
+        begin(&id, &Record { path, permissions })
+            .map_err(|error| Error::Internal(error.to_string()))?;
         Answer::json(&serde_json::json!({"uploadId": id, "path": text(&target)}))
     })
     .await
 }
 
 pub(crate) async fn put_part(id: String, request: Request) -> Result<Answer, Error> {
-    let number = request.query_number::<u32>("partNumber")?.filter(|number| (1..=PARTS_MAX).contains(number));
-    let number = number.ok_or_else(|| Error::BadRequest(format!("`partNumber` goes from 1 to {PARTS_MAX}")))?;
+    let number = request
+        .query_number::<u32>("partNumber")?
+        .filter(|number| (1..=PARTS_MAX).contains(number));
+    let number = number
+        .ok_or_else(|| Error::BadRequest(format!("`partNumber` goes from 1 to {PARTS_MAX}")))?;
     let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_owned();
     let open = move || Incoming::open(find(&id)?);
     let received = intake::receive(&content_type, request.into_body(), open).await?;
     blocking(move || {
         let part = received.sink.place(number)?;
-        Answer::json(&serde_json::json!({"partNumber": number, "etag": part.etag, "size": part.size}))
+        Answer::json(
+            &serde_json::json!({"partNumber": number, "etag": part.etag, "size": part.size}),
+        )
     })
     .await
 }
@@ -126,13 +137,18 @@ pub(crate) async fn list() -> Result<Answer, Error> {
             Err(error) => return Err(Error::Internal(error.to_string())),
         };
         // An upload may be completed while the list is made.
-        let uploads: Vec<Upload> = ids.iter().filter_map(|(id, _)| describe(&text(id)).ok()).collect();
+        let uploads: Vec<Upload> =
+            ids.iter().filter_map(|(id, _)| describe(&text(id)).ok()).collect();
         Answer::json(&serde_json::json!({"uploads": uploads}))
     })
     .await
 }
 
-pub(crate) async fn complete(guest: &Arc<Guest>, id: String, mut request: Request) -> Result<Answer, Error> {
+pub(crate) async fn complete(
+    guest: &Arc<Guest>,
+    id: String,
+    mut request: Request,
+) -> Result<Answer, Error> {
     let asked: Complete = request.json().await?;
     if asked.parts.is_empty() {
         return Err(Error::BadRequest("`parts` is empty".into()));
@@ -149,7 +165,8 @@ pub(crate) async fn complete(guest: &Arc<Guest>, id: String, mut request: Reques
             copied.map_err(|error| refuse(&target, &error))?;
         }
         draft.finish(record.permissions)?;
-        // What is left of a folder that cannot be removed is only in the way, and the file is in place.
+        // What is left of a folder that cannot be removed is only in the way, and the file is in
+        // place.
         let _ = std::fs::remove_dir_all(folder);
         Done::of("Upload completed successfully", &target)
     })
@@ -184,7 +201,8 @@ fn folder() -> PathBuf {
 
 /// The folder of an upload. An id that no upload can have is as one that none has.
 fn find(id: &str) -> Result<PathBuf, Error> {
-    let well_formed = id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let well_formed =
+        id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let folder = folder().join(id);
     if well_formed && folder.join(RECORD).is_file() {
         return Ok(folder);
@@ -205,7 +223,9 @@ fn begin(id: &str, record: &Record) -> io::Result<()> {
         return Err(io::Error::other("the folder of uploads belongs to somebody else"));
     }
     if folder.read_dir()?.count() >= UPLOADS_MAX {
-        return Err(io::Error::other(format!("there are {UPLOADS_MAX} unfinished uploads; abort some")));
+        return Err(io::Error::other(format!(
+            "there are {UPLOADS_MAX} unfinished uploads; abort some"
+        )));
     }
     let folder = folder.join(id);
     private(&folder)?;
@@ -218,7 +238,9 @@ fn read_record(folder: &Path) -> Result<(Record, Timestamp), Error> {
         let record = serde_json::from_reader(&mut file)?;
         Ok((record, entry::modified(&file.metadata()?)))
     };
-    read().map_err(|error| Error::Internal(format!("the record of the upload cannot be read: {error}")))
+    read().map_err(|error| {
+        Error::Internal(format!("the record of the upload cannot be read: {error}"))
+    })
 }
 
 impl Record {
@@ -249,7 +271,12 @@ fn read_part(folder: &Path, number: u32) -> Option<Part> {
     let place = place_of(folder, number);
     let (etag, _) = entry::entries(&place).ok()?.into_iter().next()?;
     let metadata = place.join(&etag).metadata().ok()?;
-    Some(Part { part_number: number, etag: text(etag), size: metadata.len(), uploaded_at: entry::modified(&metadata) })
+    Some(Part {
+        part_number: number,
+        etag: text(etag),
+        size: metadata.len(),
+        uploaded_at: entry::modified(&metadata),
+    })
 }
 
 fn place_of(folder: &Path, number: u32) -> PathBuf {
@@ -266,9 +293,14 @@ fn choose(folder: &Path, mut named: Vec<NamedPart>) -> Result<Vec<PathBuf>, Erro
     let file = |part: &NamedPart| {
         let number = part.part_number;
         let etag = part.etag.trim_matches('"');
-        let known = there.get(&number).ok_or_else(|| Error::BadRequest(format!("part {number} was not uploaded")))?;
+        let known = there
+            .get(&number)
+            .ok_or_else(|| Error::BadRequest(format!("part {number} was not uploaded")))?;
         if !known.etag.eq_ignore_ascii_case(etag) {
-            return Err(Error::BadRequest(format!("part {number} has the etag {}, not the named one", known.etag)));
+            return Err(Error::BadRequest(format!(
+                "part {number} has the etag {}, not the named one",
+                known.etag
+            )));
         }
         Ok(place_of(folder, number).join(&known.etag))
     };
@@ -303,10 +335,14 @@ impl Incoming {
         let take = || -> io::Result<()> {
             draft::make_directories(&place, 0o700, None)?;
             self.file.persist(place.join(&etag))?;
-            let mut others = entry::entries(&place)?.into_iter().filter(|(name, _)| name.as_os_str() != etag.as_str());
+            let mut others = entry::entries(&place)?
+                .into_iter()
+                .filter(|(name, _)| name.as_os_str() != etag.as_str());
             others.try_for_each(|(name, _)| std::fs::remove_file(place.join(name)))
         };
-        take().map_err(|error| Error::Internal(format!("part {number} could not be kept: {error}")))?;
+        take().map_err(|error| {
+            Error::Internal(format!("part {number} could not be kept: {error}"))
+        })?;
         Ok(Placed { etag, size: self.size })
     }
 }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What nobody wants to find: what tools make, fetch or keep for themselves.
-const EXCLUDED: &str = "node_modules,vendor,.git,dist,build,target,__pycache__,.venv,.next,coverage";
+const EXCLUDED: &str =
+    "node_modules,vendor,.git,dist,build,target,__pycache__,.venv,.next,coverage";
 
 /// What a walk leaves out. The directory it begins in is never left out.
 pub(crate) struct Exclusions {
@@ -21,7 +22,8 @@ pub(crate) struct Exclusions {
 }
 
 impl Exclusions {
-    /// `directories` is a list of names, separated by commas. Nothing means the usual list; an empty list, no names.
+    /// `directories` is a list of names, separated by commas. Nothing means the usual list; an
+    /// empty list, no names.
     pub(crate) fn new(directories: Option<&str>, hidden: bool) -> Self {
         let names = directories.unwrap_or(EXCLUDED).split(',').map(str::trim);
         Self { directories: names.map(|name| name.as_bytes().to_vec()).collect(), hidden }
@@ -43,7 +45,8 @@ impl Stop {
     }
 }
 
-/// Asks for the stop when it is dropped, as happens to the future of a request whose caller has gone.
+/// Asks for the stop when it is dropped, as happens to the future of a request whose caller has
+/// gone.
 pub(crate) struct StopOnDrop(pub(crate) Stop);
 
 impl Drop for StopOnDrop {
@@ -59,8 +62,8 @@ pub(crate) struct Found<'a> {
     pub(crate) kind: FileType,
 }
 
-/// Shows everything below `root`, each directory before what it holds. What cannot be read is passed over, but `root`
-/// itself has to be readable.
+/// Shows everything below `root`, each directory before what it holds. What cannot be read is
+/// passed over, but `root` itself has to be readable.
 pub(crate) fn walk(
     root: &Path,
     exclusions: &Exclusions,

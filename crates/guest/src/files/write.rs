@@ -28,8 +28,13 @@ struct TreeRequest {
     files: BTreeMap<String, String>,
 }
 
-/// Writes one file or makes one directory. The content type tells whether the content is JSON or form data.
-pub(crate) async fn put(guest: &Arc<Guest>, argument: &PathArgument, mut request: Request) -> Result<Answer, Error> {
+/// Writes one file or makes one directory. The content type tells whether the content is JSON or
+/// form data.
+pub(crate) async fn put(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    mut request: Request,
+) -> Result<Answer, Error> {
     let path = resolve(guest, argument);
     let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_owned();
     if content_type.trim_start().to_ascii_lowercase().starts_with("multipart/") {
@@ -53,7 +58,12 @@ pub(crate) async fn put(guest: &Arc<Guest>, argument: &PathArgument, mut request
     .await
 }
 
-async fn put_form(guest: &Arc<Guest>, path: PathBuf, content_type: &str, request: Request) -> Result<Answer, Error> {
+async fn put_form(
+    guest: &Arc<Guest>,
+    path: PathBuf,
+    content_type: &str,
+    request: Request,
+) -> Result<Answer, Error> {
     let (opening, guest) = (path.clone(), guest.clone());
     let open = move || Draft::open(&opening, guest.settings.user.as_ref());
     let received = intake::receive(content_type, request.into_body(), open).await?;
@@ -76,7 +86,8 @@ pub(crate) fn write(
     draft.finish(mode)
 }
 
-/// Writes many files below one directory and lists that directory. A path among them cannot lead out of it by its text.
+/// Writes many files below one directory and lists that directory. A path among them cannot lead
+/// out of it by its text.
 pub(crate) async fn put_tree(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -87,7 +98,8 @@ pub(crate) async fn put_tree(
     let guest = guest.clone();
     blocking(move || {
         let user = guest.settings.user.as_ref();
-        draft::make_directories(&root, DIRECTORY_MODE, user).map_err(|error| refuse(&root, &error))?;
+        draft::make_directories(&root, DIRECTORY_MODE, user)
+            .map_err(|error| refuse(&root, &error))?;
         for (relative, content) in &wanted.files {
             let target = path::below(&root, relative);
             if target == root {

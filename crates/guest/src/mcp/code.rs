@@ -115,7 +115,10 @@ pub(super) async fn file_search(guest: &Arc<Guest>, search: FileSearch) -> Resul
     Ok(json!({"success": true, "matches": found["matches"], "query": search.query}))
 }
 
-pub(super) async fn codebase_search(guest: &Arc<Guest>, search: CodebaseSearch) -> Result<Value, Error> {
+pub(super) async fn codebase_search(
+    guest: &Arc<Guest>,
+    search: CodebaseSearch,
+) -> Result<Value, Error> {
     let mut results = Vec::new();
     let directories = search.target_directories.unwrap_or_else(|| vec![".".into()]);
     if directories.len() > DIRECTORIES_MAX {
@@ -125,7 +128,8 @@ pub(super) async fn codebase_search(guest: &Arc<Guest>, search: CodebaseSearch) 
         let request = Request::made(Method::GET, &[("query", &search.query)], &Value::Null);
         let found = ask(guest, Files::ContentSearch(argument(directory.clone())), request).await?;
         for mut one in found["matches"].as_array().cloned().unwrap_or_default() {
-            one["path"] = format!("{}/{}", directory.trim_end_matches('/'), text(&one["path"])).into();
+            one["path"] =
+                format!("{}/{}", directory.trim_end_matches('/'), text(&one["path"])).into();
             results.push(one);
         }
     }
@@ -145,7 +149,12 @@ pub(super) async fn grep_search(guest: &Arc<Guest>, search: GrepSearch) -> Resul
     let found = ask(guest, Files::ContentSearch(PathArgument(Vec::new())), request).await?;
     let pattern = RegexBuilder::new(&search.query).case_insensitive(!case_sensitive).build();
     let pattern = pattern.map_err(|error| Error::BadRequest(error.to_string()))?;
-    let lines: String = found["matches"].as_array().into_iter().flatten().map(|one| grep_line(one, &pattern)).collect();
+    let lines: String = found["matches"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| grep_line(one, &pattern))
+        .collect();
     Ok(json!({"success": true, "results": lines}))
 }
 
@@ -172,7 +181,9 @@ fn text(value: &Value) -> &str {
 pub(super) async fn read_range(guest: &Arc<Guest>, range: ReadRange) -> Result<Value, Error> {
     let (first, last) = (range.start_line_one_indexed, range.end_line_one_indexed_inclusive);
     if first == 0 || last < first {
-        return Err(Error::BadRequest("lines are counted from one, and the last is not before the first".into()));
+        return Err(Error::BadRequest(
+            "lines are counted from one, and the last is not before the first".into(),
+        ));
     }
     let found = file(guest, range.target_file.clone()).await?;
     let lines = text(&found["content"]).split_inclusive('\n').skip(first - 1);
@@ -190,8 +201,10 @@ pub(super) fn reapply(of: &Reapply) -> Value {
 }
 
 pub(super) fn parallel_apply(of: &ParallelApply) -> Value {
-    let paths: Vec<&str> = of.edit_regions.iter().map(|region| region.relative_workspace_path.as_str()).collect();
-    let message = format!("several files are not edited at once; edit each of {} instead", paths.join(", "));
+    let paths: Vec<&str> =
+        of.edit_regions.iter().map(|region| region.relative_workspace_path.as_str()).collect();
+    let message =
+        format!("several files are not edited at once; edit each of {} instead", paths.join(", "));
     json!({"success": false, "message": message})
 }
 
@@ -213,5 +226,10 @@ pub(super) async fn rerank(guest: &Arc<Guest>, rank: Rerank) -> Result<Value, Er
         ("tokenLimit", tokens.as_deref().unwrap_or_default()),
         ("filePattern", rank.file_pattern.as_deref().unwrap_or_default()),
     ];
-    ask(guest, Files::Reranking(argument(rank.path)), Request::made(Method::GET, &query, &Value::Null)).await
+    ask(
+        guest,
+        Files::Reranking(argument(rank.path)),
+        Request::made(Method::GET, &query, &Value::Null),
+    )
+    .await
 }

@@ -53,7 +53,11 @@ pub(super) fn argument(path: String) -> PathArgument {
     PathArgument(path.into_bytes())
 }
 
-pub(super) async fn ask(guest: &Arc<Guest>, route: Files, request: Request) -> Result<Value, Error> {
+pub(super) async fn ask(
+    guest: &Arc<Guest>,
+    route: Files,
+    request: Request,
+) -> Result<Value, Error> {
     handle(guest, route, request).await?.into_json().await
 }
 
@@ -94,7 +98,11 @@ pub(super) async fn write(guest: &Arc<Guest>, write: Write) -> Result<Value, Err
 }
 
 pub(super) async fn edit(guest: &Arc<Guest>, edit: Edit) -> Result<Value, Error> {
-    let replacement = Replacement { old: edit.old_string, new: edit.new_string, all: edit.replace_all == Some(true) };
+    let replacement = Replacement {
+        old: edit.old_string,
+        new: edit.new_string,
+        all: edit.replace_all == Some(true),
+    };
     let count = replace(guest, &argument(edit.path.clone()), replacement).await?;
     Ok(json!({"path": edit.path, "occurrencesReplaced": count}))
 }

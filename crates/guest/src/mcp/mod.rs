@@ -1,7 +1,8 @@
-//! The operations as tools of the Model Context Protocol: streamable HTTP without sessions, JSON answers.
+//! The operations as tools of the Model Context Protocol: streamable HTTP without sessions, JSON
+//! answers.
 //!
-//! A tool makes the request that its operation takes and calls the function that serves it over HTTP, so the two cannot
-//! differ in what they allow or do.
+//! A tool makes the request that its operation takes and calls the function that serves it over
+//! HTTP, so the two cannot differ in what they allow or do.
 
 mod code;
 mod files;
@@ -15,8 +16,8 @@ use http::{HeaderValue, header};
 use http_body_util::Full;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -57,9 +58,10 @@ impl ServerHandler for Server {
             Err(Refused::Failed(error)) => {
                 Ok(CallToolResult::structured_error(json!({"error": error.to_string()})).into())
             }
-            Err(Refused::Unknown) => {
-                Err(rmcp::ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None))
-            }
+            Err(Refused::Unknown) => Err(rmcp::ErrorData::invalid_params(
+                format!("there is no tool `{}`", request.name),
+                None,
+            )),
         }
     }
 }
@@ -69,7 +71,8 @@ pub(crate) async fn serve(guest: &Arc<Guest>, mut request: Request) -> Result<An
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),
-        // Who may call is decided before a request comes in here, and the host is whatever name that has.
+        // Who may call is decided before a request comes in here, and the host is whatever name
+        // that has.
         StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)

@@ -70,9 +70,10 @@ pub(super) async fn execute(guest: &Arc<Guest>, execute: Execute) -> Result<Valu
     let (process, waited) = processes::execute_within(guest, execute.into(), WAIT_MAX).await?;
     let (message, poll_required) = match waited {
         Waited::Done => ("Process executed successfully".to_owned(), false),
-        Waited::Late { seconds } => {
-            (format!("the process goes on after {seconds} seconds; ask for it again by its name"), true)
-        }
+        Waited::Late { seconds } => (
+            format!("the process goes on after {seconds} seconds; ask for it again by its name"),
+            true,
+        ),
     };
     Ok(json!({
         "pid": process.pid,

@@ -29,7 +29,11 @@ pub(crate) fn ports(pid: &str) -> Result<Answer, Error> {
     Answer::json(&json!({"pid": pid, "ports": proc::ports_of(pid)}))
 }
 
-pub(crate) async fn start_monitor(guest: &Arc<Guest>, pid: &str, mut request: Request) -> Result<Answer, Error> {
+pub(crate) async fn start_monitor(
+    guest: &Arc<Guest>,
+    pid: &str,
+    mut request: Request,
+) -> Result<Answer, Error> {
     let pid = number(pid)?;
     let ask: MonitorAsk = request.json().await?;
     guest.monitors.start(pid, &ask.callback)?;
@@ -42,5 +46,6 @@ pub(crate) fn stop_monitor(guest: &Guest, pid: &str) -> Result<Answer, Error> {
 }
 
 fn number(pid: &str) -> Result<i32, Error> {
-    process_number(pid).ok_or_else(|| Error::BadRequest(format!("'{pid}' is not the number of a process")))
+    process_number(pid)
+        .ok_or_else(|| Error::BadRequest(format!("'{pid}' is not the number of a process")))
 }

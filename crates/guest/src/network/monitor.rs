@@ -27,16 +27,21 @@ pub(crate) struct Monitors {
 }
 
 impl Monitors {
-    /// Begins to watch a process. A second monitor of the same process takes the place of the first.
+    /// Begins to watch a process. A second monitor of the same process takes the place of the
+    /// first.
     pub(crate) fn start(&self, pid: i32, callback: &str) -> Result<(), Error> {
-        let address = outside::parse(callback)
-            .map_err(|_| Error::BadRequest("`callback` is not an address of HTTP or HTTPS".into()))?;
+        let address = outside::parse(callback).map_err(|_| {
+            Error::BadRequest("`callback` is not an address of HTTP or HTTPS".into())
+        })?;
         let mut running = self.running.lock();
         running.retain(|_, monitor| !monitor.task.is_finished());
         if running.len() >= MONITORS_MAX && !running.contains_key(&pid) {
-            return Err(Error::Unprocessable(format!("{MONITORS_MAX} processes are monitored already")));
+            return Err(Error::Unprocessable(format!(
+                "{MONITORS_MAX} processes are monitored already"
+            )));
         }
-        let monitor = Monitor { callback: callback.to_owned(), task: tokio::spawn(watch(pid, address)) };
+        let monitor =
+            Monitor { callback: callback.to_owned(), task: tokio::spawn(watch(pid, address)) };
         if let Some(replaced) = running.insert(pid, monitor) {
             replaced.task.abort();
         }
@@ -58,12 +63,17 @@ impl Monitors {
 async fn watch(pid: i32, callback: Uri) {
     let mut told = HashSet::new();
     while super::is_alive(pid) {
-        let open: HashSet<u16> =
-            ports_of(pid).iter().filter(|port| port.state == LISTEN).map(|port| port.local_port).collect();
+        let open: HashSet<u16> = ports_of(pid)
+            .iter()
+            .filter(|port| port.state == LISTEN)
+            .map(|port| port.local_port)
+            .collect();
         // A port that was closed and is opened again is new.
         told.retain(|port| open.contains(port));
         for port in open {
-            if !told.contains(&port) && matches!(timeout(CALLBACK_WAIT, tell(&callback, pid, port)).await, Ok(Ok(()))) {
+            if !told.contains(&port)
+                && matches!(timeout(CALLBACK_WAIT, tell(&callback, pid, port)).await, Ok(Ok(())))
+            {
                 told.insert(port);
             }
         }
@@ -71,7 +81,8 @@ async fn watch(pid: i32, callback: Uri) {
     }
 }
 
-/// Tells of one port. An answer of any status counts as told; without one it is tried again at the next look.
+/// Tells of one port. An answer of any status counts as told; without one it is tried again at the
+/// next look.
 async fn tell(callback: &Uri, pid: i32, port: u16) -> Result<(), outside::Error> {
     let body = serde_json::json!({"pid": pid, "port": port}).to_string();
     let request = http::Request::post(callback)

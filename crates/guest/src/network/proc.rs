@@ -1,6 +1,7 @@
 //! What the kernel tells of processes and their sockets.
 //!
-//! Everything read here may change or vanish while it is read: what cannot be read is as if it were not there.
+//! Everything read here may change or vanish while it is read: what cannot be read is as if it were
+//! not there.
 
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -45,12 +46,13 @@ pub(crate) fn ports_of(pid: i32) -> Vec<Port> {
     ports(&[pid])
 }
 
-/// The ports on which a process, or what is left of it, can be reached from outside of this machine: whoever is outside
-/// comes in over the loopback interface, by version 4 of the protocol.
+/// The ports on which a process, or what is left of it, can be reached from outside of this
+/// machine: whoever is outside comes in over the loopback interface, by version 4 of the protocol.
 pub(crate) fn reachable_ports(pid: i32, running: Option<i32>) -> HashSet<u16> {
     let roots: Vec<i32> = [Some(pid), running].into_iter().flatten().collect();
     let reached = |address: IpAddr| address.is_ipv4() || !address.is_loopback();
-    let open = ports(&roots).into_iter().filter(|port| port.state == LISTEN && reached(port.local_addr));
+    let open =
+        ports(&roots).into_iter().filter(|port| port.state == LISTEN && reached(port.local_addr));
     open.map(|port| port.local_port).collect()
 }
 
@@ -64,7 +66,9 @@ fn ports(roots: &[i32]) -> Vec<Port> {
     for process in tree(processes(), roots) {
         for inode in sockets_of(process.pid) {
             // A socket that is shared belongs to the first, which is the nearest to the root.
-            owners.entry(inode).or_insert_with(|| Process { name: process.name.clone(), ..process });
+            owners
+                .entry(inode)
+                .or_insert_with(|| Process { name: process.name.clone(), ..process });
         }
     }
     if owners.is_empty() {
@@ -73,7 +77,9 @@ fn ports(roots: &[i32]) -> Vec<Port> {
     let mut ports = Vec::new();
     for protocol in TABLES {
         let table = fs::read_to_string(format!("/proc/net/{protocol}")).unwrap_or_default();
-        for socket in table.lines().filter_map(|line| parse_socket(line, protocol.starts_with("tcp"))) {
+        for socket in
+            table.lines().filter_map(|line| parse_socket(line, protocol.starts_with("tcp")))
+        {
             let Some(owner) = owners.get(&socket.inode) else { continue };
             ports.push(Port {
                 pid: owner.pid,
@@ -93,13 +99,18 @@ fn ports(roots: &[i32]) -> Vec<Port> {
 fn processes() -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))).collect()
+    pids.filter_map(|pid| {
+        parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+    })
+    .collect()
 }
 
-/// The roots, the members of their groups, and all that descends from these. A group outlives the process that led it.
+/// The roots, the members of their groups, and all that descends from these. A group outlives the
+/// process that led it.
 fn tree(processes: Vec<Process>, roots: &[i32]) -> Vec<Process> {
-    let (mut found, mut others): (Vec<_>, Vec<_>) =
-        processes.into_iter().partition(|process| roots.contains(&process.pid) || roots.contains(&process.group));
+    let (mut found, mut others): (Vec<_>, Vec<_>) = processes
+        .into_iter()
+        .partition(|process| roots.contains(&process.pid) || roots.contains(&process.group));
     let mut fresh = found.len();
     while fresh > 0 {
         let known: HashSet<i32> = found.iter().map(|process| process.pid).collect();
@@ -145,7 +156,9 @@ fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let words: Option<Vec<[u8; 4]>> = address
         .as_bytes()
         .chunks(8)
-        .map(|word| Some(u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?.to_ne_bytes()))
+        .map(|word| {
+            Some(u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?.to_ne_bytes())
+        })
         .collect();
     let bytes = words?.concat();
     let address = match <[u8; 4]>::try_from(bytes.as_slice()) {
@@ -199,7 +212,13 @@ mod tests {
     #[test]
     fn a_tree_has_the_group_and_its_descendants() {
         let process = |pid, parent, group| Process { pid, name: String::new(), parent, group };
-        let all = vec![process(1, 0, 1), process(9, 8, 9), process(8, 1, 5), process(5, 1, 5), process(6, 1, 6)];
+        let all = vec![
+            process(1, 0, 1),
+            process(9, 8, 9),
+            process(8, 1, 5),
+            process(5, 1, 5),
+            process(6, 1, 6),
+        ];
         let mut found: Vec<i32> = tree(all, &[5]).iter().map(|process| process.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [5, 8, 9]);

@@ -1,5 +1,6 @@
-//! The tunnel of a sandbox: its settings are read and checked in full. Bringing it up needs a tunnel device and rights
-//! over the network, and an instance has neither, so that nothing inside of it can change the way out.
+//! The tunnel of a sandbox: its settings are read and checked in full. Bringing it up needs a
+//! tunnel device and rights over the network, and an instance has neither, so that nothing inside
+//! of it can change the way out.
 
 use crate::http::{Answer, Error, Request};
 use base64::Engine;
@@ -56,7 +57,9 @@ impl Default for Settings {
 
 pub(crate) async fn set(mut request: Request) -> Result<Answer, Error> {
     let ask: Ask = request.json().await?;
-    read(&ask.config)?.check().map_err(|why| Error::Unprocessable(format!("the tunnel cannot be: {why}")))?;
+    read(&ask.config)?
+        .check()
+        .map_err(|why| Error::Unprocessable(format!("the tunnel cannot be: {why}")))?;
     let why = match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Err(error) => format!("this sandbox may not use {DEVICE}: {error}"),
         Ok(_) => "this sandbox has a tunnel device, but no rights over its network".into(),
@@ -70,9 +73,12 @@ pub(crate) fn remove() -> Result<Answer, Error> {
 
 /// The reasons of the parsers are left out, since they could quote the key.
 fn read(config: &str) -> Result<Settings, Error> {
-    let text = STANDARD.decode(config.trim()).map_err(|_| Error::BadRequest("`config` is not base64".into()))?;
-    serde_json::from_slice(&text)
-        .map_err(|_| Error::BadRequest("`config` does not hold the settings of a tunnel as JSON".into()))
+    let text = STANDARD
+        .decode(config.trim())
+        .map_err(|_| Error::BadRequest("`config` is not base64".into()))?;
+    serde_json::from_slice(&text).map_err(|_| {
+        Error::BadRequest("`config` does not hold the settings of a tunnel as JSON".into())
+    })
 }
 
 impl Settings {
@@ -88,8 +94,10 @@ impl Settings {
         if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
             return Err(format!("`mtu` is not {MTU_MIN} to {MTU_MAX}"));
         }
-        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'=' | b'+');
-        let named = (1..=INTERFACE_BYTES_MAX).contains(&self.interface.len()) && self.interface.bytes().all(plain);
+        let plain =
+            |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'=' | b'+');
+        let named = (1..=INTERFACE_BYTES_MAX).contains(&self.interface.len())
+            && self.interface.bytes().all(plain);
         if !named || matches!(self.interface.as_str(), "." | "..") {
             return Err("`interface` is not the name of an interface".into());
         }
@@ -102,7 +110,9 @@ fn check_network(name: &str, network: &str) -> Result<(), String> {
         let bits_max = if address.parse::<IpAddr>().ok()?.is_ipv4() { 32 } else { 128 };
         bits.parse::<u8>().ok().filter(|bits| *bits <= bits_max)
     });
-    parsed.map(drop).ok_or_else(|| format!("`{name}` is not an address with the bits of its network"))
+    parsed
+        .map(drop)
+        .ok_or_else(|| format!("`{name}` is not an address with the bits of its network"))
 }
 
 fn check_endpoint(endpoint: &str) -> Result<(), String> {
@@ -110,7 +120,10 @@ fn check_endpoint(endpoint: &str) -> Result<(), String> {
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match bracketed {
             Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.')),
+            None => {
+                !host.is_empty()
+                    && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
+            }
         };
         host && port.parse::<u16>().is_ok_and(|port| port > 0)
     });

@@ -51,9 +51,9 @@ impl Wait {
     pub(super) fn within(self, longest: Duration) -> Self {
         match self {
             Self::Nothing => Self::Nothing,
-            Self::Completion { within } => {
-                Self::Completion { within: Some(within.map_or(longest, |asked| asked.min(longest))) }
-            }
+            Self::Completion { within } => Self::Completion {
+                within: Some(within.map_or(longest, |asked| asked.min(longest))),
+            },
             Self::Ports { ports, within } => Self::Ports { ports, within: within.min(longest) },
         }
     }
@@ -90,25 +90,39 @@ impl Plan {
     pub(crate) fn of_image(guest: &Guest, words: &[String]) -> Option<Self> {
         let (program, arguments) = words.split_first()?;
         let command = words.join(" ");
-        let asked = Ask { command: command.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
+        let asked =
+            Ask { command: command.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
         let plan = asked.plan(guest).ok()?;
-        Some(Self { program: program.into(), arguments: arguments.iter().map(OsString::from).collect(), ..plan })
+        Some(Self {
+            program: program.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            ..plan
+        })
     }
 
-    /// A program with its arguments, without a shell, or why it cannot be started. It is looked for here, because one that
-    /// is named by its path is started without a copy of this program.
+    /// A program with its arguments, without a shell, or why it cannot be started. It is looked for
+    /// here, because one that is named by its path is started without a copy of this program.
     pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
         let Some((program, arguments)) = words.split_first() else {
-            return Err("there is nothing to start: neither the image nor the arguments name a program".to_owned());
+            return Err(
+                "there is nothing to start: neither the image nor the arguments name a program"
+                    .to_owned(),
+            );
         };
-        let asked = Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
+        let asked =
+            Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
         let plan = asked.plan(guest).map_err(|error| error.to_string())?;
         let program = match program.contains('/') {
             true => Some(PathBuf::from(program)),
             false => find_program(program, &plan.environment),
         };
-        let program = program.ok_or_else(|| format!("there is no program `{}` on the path", plan.command))?;
-        Ok(Self { program: program.into(), arguments: arguments.iter().map(OsString::from).collect(), ..plan })
+        let program =
+            program.ok_or_else(|| format!("there is no program `{}` on the path", plan.command))?;
+        Ok(Self {
+            program: program.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            ..plan
+        })
     }
 
     pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
@@ -131,7 +145,10 @@ impl Ask {
     }
 
     pub(crate) fn wait(&self) -> Wait {
-        let given = self.timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let given = self
+            .timeout
+            .and_then(|seconds| u64::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0);
         // With `keepAlive` the time-out ends the process itself, and with it the wait.
         let within = given.filter(|_| !self.keeps_alive()).map(Duration::from_secs);
         match (self.wait_for_completion, &self.wait_for_ports) {
@@ -147,16 +164,22 @@ impl Ask {
         self.check(guest)?;
         let life = self.life();
         let environment = guest.environment();
-        let mut own: Variables =
-            self.env.unwrap_or_default().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut own: Variables = self
+            .env
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(PATH))] {
             if !environment.contains_key(OsStr::new(name)) {
                 own.entry(name.into()).or_insert(usual);
             }
         }
         let of_guest = |name: &str| guest.variable(name).filter(|value| !value.is_empty());
-        let shell_arguments = of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
-        let mut arguments: Vec<OsString> = shell_arguments.split_whitespace().map(OsString::from).collect();
+        let shell_arguments =
+            of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
+        let mut arguments: Vec<OsString> =
+            shell_arguments.split_whitespace().map(OsString::from).collect();
         arguments.push((&self.command).into());
         Ok(Plan {
             name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
@@ -164,7 +187,11 @@ impl Ask {
             command: self.command,
             keep_alive: self.keep_alive.unwrap_or(false),
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
-            max_restarts: self.max_restarts.unwrap_or(if self.restart_on_failure == Some(true) { -1 } else { 0 }),
+            max_restarts: self.max_restarts.unwrap_or(if self.restart_on_failure == Some(true) {
+                -1
+            } else {
+                0
+            }),
             life,
             program: of_guest("SHELL").unwrap_or_else(|| guest.shell.path(&environment)),
             arguments,
@@ -181,7 +208,9 @@ impl Ask {
             return refuse("`command` is required");
         }
         if self.command.len() > COMMAND_BYTES_MAX {
-            return refuse("`command` is longer than a shell could be given; write it to a file and run that");
+            return refuse(
+                "`command` is longer than a shell could be given; write it to a file and run that",
+            );
         }
         if self.command.contains('\0') || variables().any(|(_, value)| value.contains('\0')) {
             return refuse("a command and its environment cannot hold the byte 0");
@@ -218,13 +247,17 @@ fn random_name(guest: &Guest) -> String {
 
 fn working_dir(guest: &Guest, asked: Option<&str>) -> Result<PathBuf, Error> {
     let asked = asked.unwrap_or_default();
-    let path = match asked.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+    let path = match asked.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
+    {
         Some(rest) => guest.home().join(rest.trim_start_matches('/')),
         None if asked.is_empty() => guest.settings.workdir.clone(),
         None => guest.settings.workdir.join(asked),
     };
     match path.is_dir() {
         true => Ok(path),
-        false => Err(Error::Unprocessable(format!("the working directory '{}' does not exist", path.display()))),
+        false => Err(Error::Unprocessable(format!(
+            "the working directory '{}' does not exist",
+            path.display()
+        ))),
     }
 }

@@ -38,7 +38,8 @@ enum KeptPhase {
 }
 
 impl Processes {
-    /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a handover.
+    /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a
+    /// handover.
     pub(crate) fn are_settled(&self, reaper: &Reaper) -> bool {
         self.all().iter().all(|process| match process.state.lock().phase {
             Phase::Running { pid } => reaper.waits_for(pid),
@@ -77,7 +78,8 @@ impl Process {
             Phase::Running { .. } | Phase::Restarting { .. } => self.plan.environment.clone(),
         };
         let life = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let outputs = self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
+        let outputs =
+            self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
         let outputs = outputs.collect::<io::Result<_>>()?;
         Ok(Kept {
             pid: self.pid(),
@@ -100,13 +102,16 @@ type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
 
 impl Kept {
     fn take_over(self, guest: &Guest) -> io::Result<Taken> {
-        let number = |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
+        let number =
+            |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
         let (phase, stage) = match self.phase {
             KeptPhase::Running { pid } => {
                 let pid = number(pid)?;
                 (Phase::Running { pid }, Some(Stage::Running { pid, end: guest.reaper.adopt(pid) }))
             }
-            KeptPhase::Restarting { after } => (Phase::Restarting { after }, Some(Stage::Restart { after })),
+            KeptPhase::Restarting { after } => {
+                (Phase::Restarting { after }, Some(Stage::Restart { after }))
+            }
             KeptPhase::Ended { end, at } => (Phase::Ended { end, at }, None),
         };
         let log = Log::take_over(self.log, keep(guest))?;

@@ -1,10 +1,12 @@
-//! The output of one process: both streams in the order in which they came in, and from which stream each byte is.
+//! The output of one process: both streams in the order in which they came in, and from which
+//! stream each byte is.
 //!
-//! A position is a number of bytes since the start of the process, counted over both streams. It never changes, also
-//! when old output is dropped, so a reader can go away and continue at the position where it was.
+//! A position is a number of bytes since the start of the process, counted over both streams. It
+//! never changes, also when old output is dropped, so a reader can go away and continue at the
+//! position where it was.
 //!
-//! Two generations are kept: the current one, and the one before it. When the current one is full the older one is
-//! dropped. Output that is small, which is most, never touches a file.
+//! Two generations are kept: the current one, and the one before it. When the current one is full
+//! the older one is dropped. Output that is small, which is most, never touches a file.
 
 use crate::handover::Carried;
 use serde::{Deserialize, Serialize};
@@ -110,13 +112,20 @@ enum KeptBody {
 
 impl Log {
     pub(super) fn hand_over(&self, carried: &mut Carried) -> io::Result<KeptLog> {
-        let generations = self.older.iter().chain([&self.current]).map(|generation| generation.hand_over(carried));
+        let generations = self
+            .older
+            .iter()
+            .chain([&self.current])
+            .map(|generation| generation.hand_over(carried));
         Ok(KeptLog { generations: generations.collect::<io::Result<_>>()?, totals: self.totals })
     }
 
     pub(super) fn take_over(kept: KeptLog, keep: Keep) -> io::Result<Self> {
-        let mut generations =
-            kept.generations.into_iter().map(Generation::take_over).collect::<io::Result<Vec<_>>>()?;
+        let mut generations = kept
+            .generations
+            .into_iter()
+            .map(Generation::take_over)
+            .collect::<io::Result<Vec<_>>>()?;
         let current = generations.pop().unwrap_or_else(|| Generation::new(0));
         Ok(Self { keep, older: generations.pop(), current, totals: kept.totals })
     }
@@ -151,7 +160,8 @@ impl Log {
             }
             let (now, later) = bytes.split_at(bytes.len().min(limit - self.current.length));
             if self.current.append(stream, now, &self.keep).is_err() {
-                // A full disk: what cannot be kept is dropped, and positions go on. A reader is told so.
+                // A full disk: what cannot be kept is dropped, and positions go on. A reader is
+                // told so.
                 self.current = Generation::new(self.end() + now.len() as u64);
                 self.older = None;
             }
@@ -177,11 +187,13 @@ impl Log {
             return Ok(Read::Outside { begin, end });
         }
         let generations = self.older.iter().chain([&self.current]);
-        for generation in
-            generations.filter(|generation| position - generation.begin.min(position) < generation.length as u64)
-        {
+        for generation in generations.filter(|generation| {
+            position - generation.begin.min(position) < generation.length as u64
+        }) {
             if position >= generation.begin {
-                return generation.read((position - generation.begin) as usize, limit).map(Read::Piece);
+                return generation
+                    .read((position - generation.begin) as usize, limit)
+                    .map(Read::Piece);
             }
         }
         Ok(Read::End)
@@ -268,11 +280,20 @@ impl Generation {
         let index = self.runs.partition_point(|run| begin_of(*run) <= at).saturating_sub(1);
         let (stream, _, end) = self.run(index);
         let to = end.min(at + limit);
-        Ok(Piece { stream, bytes: self.bytes(at, to)?, closed: to == end && index + 1 < self.runs.len() })
+        Ok(Piece {
+            stream,
+            bytes: self.bytes(at, to)?,
+            closed: to == end && index + 1 < self.runs.len(),
+        })
     }
 
     /// Adds output of a stream to `pieces`, the last first, until nothing is missing.
-    fn tail(&self, stream: Stream, missing: &mut usize, pieces: &mut Vec<Vec<u8>>) -> io::Result<()> {
+    fn tail(
+        &self,
+        stream: Stream,
+        missing: &mut usize,
+        pieces: &mut Vec<Vec<u8>>,
+    ) -> io::Result<()> {
         for index in (0..self.runs.len()).rev() {
             if *missing == 0 {
                 break;

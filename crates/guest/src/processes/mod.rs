@@ -8,14 +8,17 @@
 //!                     Restarting ─────────────────── asked to stop ─────────────────────────────────┘
 //! ```
 //!
-//! Only `supervise` moves a process on. Requests read it, wait for it, and send it signals. A process has ended when
-//! its own process has, and what it wrote until then is in its log; a child that it left behind may keep its output
-//! open, which hangs nobody, and what such a child writes still goes to the log.
+//! Only `supervise` moves a process on. Requests read it, wait for it, and send it signals. A
+//! process has ended when its own process has, and what it wrote until then is in its log; a child
+//! that it left behind may keep its output open, which hangs nobody, and what such a child writes
+//! still goes to the log.
 //!
-//! **Streams can be continued.** Every piece of a stream in newline JSON carries `offset`, the position of the log
-//! after it. A stream that was cut, wherever, goes on with `GET /process/{id}/logs/stream?offset=N` where `N` is the
-//! `offset` of the last whole line, and `Accept: application/x-ndjson`: nothing is lost or repeated. Bytes that are no
-//! UTF-8 become U+FFFD there; with `encoding=base64` the data is exact. The plain text form takes `offset` as well.
+//! **Streams can be continued.** Every piece of a stream in newline JSON carries `offset`, the
+//! position of the log after it. A stream that was cut, wherever, goes on with `GET
+//! /process/{id}/logs/stream?offset=N` where `N` is the `offset` of the last whole line, and
+//! `Accept: application/x-ndjson`: nothing is lost or repeated. Bytes that are no UTF-8 become
+//! U+FFFD there; with `encoding=base64` the data is exact. The plain text form takes `offset` as
+//! well.
 
 mod ask;
 mod handover;
@@ -55,7 +58,8 @@ const ENDED_MAX: usize = 1000;
 const RUNNING_MAX: usize = 4096;
 /// Output of all processes together. Beyond it the oldest ended processes lose theirs first.
 const LOGS_BYTES_MAX: u64 = 256 << 20;
-/// How long an answer to a stop waits to see it done. Who ignores the signal goes on, and is shown as running.
+/// How long an answer to a stop waits to see it done. Who ignores the signal goes on, and is shown
+/// as running.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +127,8 @@ impl Processes {
         let table = self.table.lock();
         let pid = crate::network::process_number(identifier);
         let by_pid = table.iter().rev().find(|process| pid == Some(process.pid()));
-        let found = by_pid.or_else(|| table.iter().rev().find(|process| process.plan.name == identifier));
+        let found =
+            by_pid.or_else(|| table.iter().rev().find(|process| process.plan.name == identifier));
         found.cloned().ok_or_else(|| Error::NotFound(format!("there is no process '{identifier}'")))
     }
 
@@ -133,7 +138,11 @@ impl Processes {
 
     /// How many of those that hold the sandbox awake are running.
     pub(crate) fn keeping_alive(&self) -> usize {
-        self.table.lock().iter().filter(|process| process.plan.keep_alive && !process.has_ended()).count()
+        self.table
+            .lock()
+            .iter()
+            .filter(|process| process.plan.keep_alive && !process.has_ended())
+            .count()
     }
 
     pub(crate) fn start(&self, guest: &Arc<Guest>, plan: Plan) -> Result<Arc<Process>, StartError> {
@@ -192,7 +201,10 @@ impl Processes {
                 excess -= before - log.stored();
             }
         };
-        table.iter().filter(|process| process.has_ended()).for_each(|process| reclaim(process, Log::drop_stored));
+        table
+            .iter()
+            .filter(|process| process.has_ended())
+            .for_each(|process| reclaim(process, Log::drop_stored));
         table.iter().for_each(|process| reclaim(process, Log::drop_older));
     }
 }
@@ -247,9 +259,15 @@ impl Process {
         let state = self.state.lock();
         match state.phase {
             _ if state.asked.is_some() => None,
-            Phase::Ended { end: End::Exited(0), .. } | Phase::Running { .. } | Phase::Restarting { .. } => None,
-            Phase::Ended { end: End::Exited(code), .. } => Some(format!("it ended with code {code}")),
-            Phase::Ended { end: End::Signalled(signal), .. } => Some(format!("it was killed by signal {signal}")),
+            Phase::Ended { end: End::Exited(0), .. }
+            | Phase::Running { .. }
+            | Phase::Restarting { .. } => None,
+            Phase::Ended { end: End::Exited(code), .. } => {
+                Some(format!("it ended with code {code}"))
+            }
+            Phase::Ended { end: End::Signalled(signal), .. } => {
+                Some(format!("it was killed by signal {signal}"))
+            }
         }
     }
 
@@ -280,7 +298,10 @@ impl Process {
             && let Err(error) = rustix::process::kill_process_group(pid, signal)
             && error != rustix::io::Errno::SRCH
         {
-            return Err(Error::Internal(format!("failed to signal process '{}': {error}", self.plan.name)));
+            return Err(Error::Internal(format!(
+                "failed to signal process '{}': {error}",
+                self.plan.name
+            )));
         }
         Ok(())
     }

@@ -35,7 +35,8 @@ pub(crate) fn list(guest: &Guest) -> Result<Answer, Error> {
 
 pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
     let ask: Ask = request.json().await?;
-    let streams = request.header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
+    let streams =
+        request.header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"));
     if streams { run_streaming(guest, ask) } else { Answer::json(&execute(guest, ask).await?) }
 }
 
@@ -56,7 +57,8 @@ pub(crate) enum Waited {
     Late { seconds: u64 },
 }
 
-/// Like `execute`, but shows the process also when the wait is over before it has done what was waited for.
+/// Like `execute`, but shows the process also when the wait is over before it has done what was
+/// waited for.
 pub(crate) async fn execute_within(
     guest: &Arc<Guest>,
     ask: Ask,
@@ -75,8 +77,12 @@ async fn wait_for(process: &Process, wait: Wait) -> Result<Waited, Error> {
             process.ended().await;
             return Ok(Waited::Done);
         }
-        Wait::Completion { within: Some(within) } => (timeout(within, process.ended()).await.map(Ok), within),
-        Wait::Ports { ports, within } => (timeout(within, listening(process, &ports)).await, within),
+        Wait::Completion { within: Some(within) } => {
+            (timeout(within, process.ended()).await.map(Ok), within)
+        }
+        Wait::Ports { ports, within } => {
+            (timeout(within, listening(process, &ports)).await, within)
+        }
     };
     match done {
         Ok(done) => done.map(|()| Waited::Done),
@@ -96,20 +102,27 @@ async fn listening(process: &Process, ports: &[u16]) -> Result<(), Error> {
             return Ok(());
         }
         if process.has_ended() && !network::is_alive(process.pid()) {
-            return Err(Error::Unprocessable(format!("process '{}' ended before its ports were open", process.name())));
+            return Err(Error::Unprocessable(format!(
+                "process '{}' ended before its ports were open",
+                process.name()
+            )));
         }
         sleep(PORT_POLL).await;
     }
 }
 
-/// Completion is implied. What is wrong with the request is told as a status, a failure to start as a line.
+/// Completion is implied. What is wrong with the request is told as a status, a failure to start as
+/// a line.
 fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
     ask.wait_for_completion = Some(true);
     let deadline = match ask.wait() {
-        Wait::Completion { within: Some(within) } => Some((Instant::now() + within, within.as_secs())),
+        Wait::Completion { within: Some(within) } => {
+            Some((Instant::now() + within, within.as_secs()))
+        }
         _ => None,
     };
-    let started = ask.plan(guest).and_then(|plan| guest.processes.start(guest, plan).map_err(Error::from));
+    let started =
+        ask.plan(guest).and_then(|plan| guest.processes.start(guest, plan).map_err(Error::from));
     match started {
         Ok(process) => Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })),
         Err(error @ Error::Unprocessable(_)) => {
@@ -140,12 +153,18 @@ pub(crate) fn logs(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
     Answer::json(&logs_view(&*guest.processes.get(identifier)?)?)
 }
 
-pub(crate) fn stream_logs(guest: &Guest, identifier: &str, request: &Request) -> Result<Answer, Error> {
+pub(crate) fn stream_logs(
+    guest: &Guest,
+    identifier: &str,
+    request: &Request,
+) -> Result<Answer, Error> {
     let process = guest.processes.get(identifier)?;
     let position = request.query_number("offset")?.unwrap_or(0);
     let end = process.output_end();
     if position > end {
-        return Err(Error::BadRequest(format!("`offset` lies after the end of the output, which is {end}")));
+        return Err(Error::BadRequest(format!(
+            "`offset` lies after the end of the output, which is {end}"
+        )));
     }
     if request.header(header::ACCEPT).is_some_and(|accept| accept.contains(JSON_LINES)) {
         let base64 = request.query("encoding").is_some_and(|encoding| encoding == "base64");

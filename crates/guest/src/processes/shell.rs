@@ -6,13 +6,14 @@ use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Knows neither `source` nor `function`, which published examples use and the shells of other images take.
+/// Knows neither `source` nor `function`, which published examples use and the shells of other
+/// images take.
 const STRICT: &str = "dash";
 /// Those that do, the one that starts faster first.
 const RICHER: [&str; 2] = ["ash", "bash"];
 
-/// The shell for commands: `sh`, or a richer one where that is the strictest there is. Looked for once, and again when it is
-/// not there any more.
+/// The shell for commands: `sh`, or a richer one where that is the strictest there is. Looked for
+/// once, and again when it is not there any more.
 #[derive(Default)]
 pub(crate) struct Shell(Mutex<Option<PathBuf>>);
 

@@ -61,19 +61,26 @@ impl Follower {
         let state = self.process.state.lock();
         let ended = matches!(state.phase, super::Phase::Ended { .. });
         // A log that cannot be read has lost what it had.
-        match state.log.read(self.position, PIECE_BYTES_MAX).unwrap_or(Read::Outside { begin: state.log.end(), end: 0 })
+        match state
+            .log
+            .read(self.position, PIECE_BYTES_MAX)
+            .unwrap_or(Read::Outside { begin: state.log.end(), end: 0 })
         {
             Read::Outside { begin, .. } => Some(Followed::Lost { begin }),
             Read::End => ended.then_some(Followed::Ended),
             Read::Piece(mut piece) => {
                 let length = piece.bytes.len();
                 let more_may_come = !ended && self.position + length as u64 == state.log.end();
-                if self.whole_characters && !piece.closed && (more_may_come || length == PIECE_BYTES_MAX) {
+                if self.whole_characters
+                    && !piece.closed
+                    && (more_may_come || length == PIECE_BYTES_MAX)
+                {
                     piece.bytes.truncate(length - unfinished(&piece.bytes));
                 }
                 self.position += piece.bytes.len() as u64;
                 let output = Followed::Output { stream: piece.stream, bytes: piece.bytes };
-                (!matches!(&output, Followed::Output { bytes, .. } if bytes.is_empty())).then_some(output)
+                (!matches!(&output, Followed::Output { bytes, .. } if bytes.is_empty()))
+                    .then_some(output)
             }
         }
     }
@@ -96,8 +103,9 @@ fn unfinished(bytes: &[u8]) -> usize {
     0
 }
 
-/// Lays out output as lines with the name of their stream in front. The same output is always laid out the same,
-/// however it arrived, since clients that connect again compare what they get with what they had.
+/// Lays out output as lines with the name of their stream in front. The same output is always laid
+/// out the same, however it arrived, since clients that connect again compare what they get with
+/// what they had.
 #[derive(Default)]
 struct Layout {
     /// The stream whose line is not finished.
@@ -139,7 +147,8 @@ pub(super) async fn write_text(process: Arc<Process>, position: u64, mut sender:
             Ok(Followed::Lost { begin }) => {
                 follower.position = begin;
                 let end_of_line = if layout.open.take().is_some() { "\n" } else { "" };
-                format!("{end_of_line}stderr:[output before position {begin} is no longer kept]\n").into_bytes()
+                format!("{end_of_line}stderr:[output before position {begin} is no longer kept]\n")
+                    .into_bytes()
             }
             Ok(Followed::Ended) => break,
         };
@@ -213,7 +222,9 @@ fn output_line(stream: Stream, bytes: &[u8], offset: u64, base64: bool) -> Value
         Stream::Stderr => "stderr",
     };
     match base64 {
-        true => json!({"type": kind, "data": STANDARD.encode(bytes), "encoding": "base64", "offset": offset}),
+        true => {
+            json!({"type": kind, "data": STANDARD.encode(bytes), "encoding": "base64", "offset": offset})
+        }
         false => json!({"type": kind, "data": String::from_utf8_lossy(bytes), "offset": offset}),
     }
 }
@@ -223,8 +234,10 @@ pub(super) fn error_line(error: &crate::http::Error) -> Value {
 }
 
 fn result_line(process: &Process) -> Value {
-    let view = process_view(process, EMBEDDED_TAIL_BYTES)
-        .and_then(|view| serde_json::to_string(&view).map_err(|error| crate::http::Error::Internal(error.to_string())));
+    let view = process_view(process, EMBEDDED_TAIL_BYTES).and_then(|view| {
+        serde_json::to_string(&view)
+            .map_err(|error| crate::http::Error::Internal(error.to_string()))
+    });
     match view {
         Ok(view) => json!({"type": "result", "data": view}),
         Err(error) => error_line(&error),
@@ -243,7 +256,10 @@ mod tests {
         text.extend(layout.lay_out(Stream::Stdout, b"o"));
         text.extend(layout.lay_out(Stream::Stderr, b"oops\n"));
         text.extend(layout.lay_out(Stream::Stdout, b"three\n"));
-        assert_eq!(String::from_utf8(text).unwrap(), "stdout:one\nstdout:two\nstderr:oops\nstdout:three\n");
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "stdout:one\nstdout:two\nstderr:oops\nstdout:three\n"
+        );
     }
 
     proptest! {

@@ -92,7 +92,8 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Moves output to the log until nobody holds the other end any more, which may be long after the process ended.
+/// Moves output to the log until nobody holds the other end any more, which may be long after the
+/// process ended.
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
     let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
@@ -111,7 +112,8 @@ async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Ar
     }
 }
 
-/// Moves what one read gives. The buffer is held only meanwhile, since a process may say nothing for days.
+/// Moves what one read gives. The buffer is held only meanwhile, since a process may say nothing
+/// for days.
 fn move_some(process: &Process, stream: Stream, pipe: &Receiver) -> std::io::Result<usize> {
     let mut buffer = [0; READ_BYTES];
     let length = pipe.try_read(&mut buffer)?;
@@ -120,9 +122,11 @@ fn move_some(process: &Process, stream: Stream, pipe: &Receiver) -> std::io::Res
     Ok(length)
 }
 
-/// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be filling it for ever.
+/// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be
+/// filling it for ever.
 fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
-    let mut waiting = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+    let mut waiting =
+        rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
     let mut buffer = vec![0; waiting.min(READ_BYTES)];
     while waiting > 0 {
         let wanted = waiting.min(buffer.len());
@@ -137,7 +141,12 @@ fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
 
 impl Process {
     /// Has output moved to the log from now on.
-    pub(super) fn listen(self: &Arc<Self>, guest: &Arc<Guest>, stream: Stream, pipe: Arc<Receiver>) {
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        guest: &Arc<Guest>,
+        stream: Stream,
+        pipe: Arc<Receiver>,
+    ) {
         let mut outputs = self.outputs.lock();
         outputs.retain(|(_, pipe)| pipe.strong_count() > 0);
         outputs.push((stream, Arc::downgrade(&pipe)));
@@ -146,13 +155,18 @@ impl Process {
 
     /// What is listened to.
     pub(super) fn outputs(&self) -> Vec<(Stream, Arc<Receiver>)> {
-        self.outputs.lock().iter().filter_map(|(stream, pipe)| Some((*stream, pipe.upgrade()?))).collect()
+        self.outputs
+            .lock()
+            .iter()
+            .filter_map(|(stream, pipe)| Some((*stream, pipe.upgrade()?)))
+            .collect()
     }
 
     fn next(&self, end: End) -> Next {
         let state = self.state.lock();
         let left = u64::try_from(self.plan.max_restarts).map_or(true, |max| state.restarts < max);
-        match self.plan.restart_on_failure && end != End::Exited(0) && state.asked.is_none() && left {
+        match self.plan.restart_on_failure && end != End::Exited(0) && state.asked.is_none() && left
+        {
             true => Next::Restart,
             false => Next::End,
         }

@@ -96,13 +96,18 @@ pub(crate) fn logs_view(process: &Process) -> Result<LogsView, Error> {
 }
 
 fn tail(log: &Log, stream: Stream, limit: usize) -> Result<(String, u64), Error> {
-    let tail = log.tail(stream, limit).map_err(|error| Error::Internal(format!("failed to read output: {error}")))?;
+    let tail = log
+        .tail(stream, limit)
+        .map_err(|error| Error::Internal(format!("failed to read output: {error}")))?;
     // A cut in the middle of a character would begin the text with a question mark.
     let skip = match tail.left_out {
         0 => 0,
         _ => tail.bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count(),
     };
-    Ok((String::from_utf8_lossy(tail.bytes.get(skip..).unwrap_or_default()).into_owned(), tail.left_out))
+    Ok((
+        String::from_utf8_lossy(tail.bytes.get(skip..).unwrap_or_default()).into_owned(),
+        tail.left_out,
+    ))
 }
 
 fn status(phase: Phase, asked: Option<Asked>) -> Status {

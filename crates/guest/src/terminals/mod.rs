@@ -49,7 +49,10 @@ impl Terminals {
             return Err(Error::Unavailable(format!("{SESSIONS_MAX} terminals are open already")));
         }
         let session = Session::open(guest, ask).map_err(|error| {
-            Error::Unprocessable(format!("failed to open a terminal with {}: {error}", ask.shell.display()))
+            Error::Unprocessable(format!(
+                "failed to open a terminal with {}: {error}",
+                ask.shell.display()
+            ))
         })?;
         sessions.insert(ask.session.clone(), session.clone());
         Ok(session)
@@ -58,14 +61,19 @@ impl Terminals {
 
 impl Ask {
     fn read(guest: &Guest, request: &Request) -> Result<Self, Error> {
-        let text = |name: &str| request.query(name).filter(|value| !value.is_empty() && !value.contains('\0'));
+        let text = |name: &str| {
+            request.query(name).filter(|value| !value.is_empty() && !value.contains('\0'))
+        };
         let session = text("sessionId").unwrap_or_else(|| "default".into());
         if session.chars().count() > ID_CHARS_MAX {
             return Err(Error::BadRequest("`sessionId` is too long".into()));
         }
         let working_dir = guest.settings.workdir.join(text("workingDir").unwrap_or_default());
         if !working_dir.is_dir() {
-            return Err(Error::Unprocessable(format!("'{}' does not exist", working_dir.display())));
+            return Err(Error::Unprocessable(format!(
+                "'{}' does not exist",
+                working_dir.display()
+            )));
         }
         let number = |name: &str, otherwise: u16| -> Result<u16, Error> {
             Ok(request.query_number(name)?.filter(|number| *number > 0).unwrap_or(otherwise))
@@ -78,7 +86,11 @@ impl Ask {
 
 fn default_shell(guest: &Guest) -> PathBuf {
     let set = guest.variable("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
-    let found = || ["/bin/zsh", "/usr/bin/zsh", "/bin/bash"].into_iter().find(|shell| Path::new(shell).exists());
+    let found = || {
+        ["/bin/zsh", "/usr/bin/zsh", "/bin/bash"]
+            .into_iter()
+            .find(|shell| Path::new(shell).exists())
+    };
     set.or_else(|| found().map(PathBuf::from)).unwrap_or_else(|| "/bin/sh".into())
 }
 

@@ -55,8 +55,12 @@ impl Session {
     pub(super) fn open(guest: &Arc<Guest>, ask: &Ask) -> io::Result<Arc<Self>> {
         let (pty, end) = Pty::open(guest, ask)?;
         let (inputs, asked) = mpsc::channel(INPUTS_MAX);
-        let shown = Shown { replay: VecDeque::new(), live: Some(broadcast::Sender::new(OUTPUT_PIECES_MAX)) };
-        let session = Arc::new(Self { inputs, shown: Mutex::new(shown), ended: AtomicBool::new(false) });
+        let shown = Shown {
+            replay: VecDeque::new(),
+            live: Some(broadcast::Sender::new(OUTPUT_PIECES_MAX)),
+        };
+        let session =
+            Arc::new(Self { inputs, shown: Mutex::new(shown), ended: AtomicBool::new(false) });
         tokio::spawn(run(session.clone(), pty, end, asked));
         Ok(session)
     }
@@ -98,7 +102,12 @@ impl Session {
     }
 }
 
-async fn run(session: Arc<Session>, pty: Pty, mut end: oneshot::Receiver<End>, mut asked: mpsc::Receiver<Input>) {
+async fn run(
+    session: Arc<Session>,
+    pty: Pty,
+    mut end: oneshot::Receiver<End>,
+    mut asked: mpsc::Receiver<Input>,
+) {
     let mut buffer = [0; READ_BYTES];
     let mut unwritten = VecDeque::new();
     let mut idle_poll = interval(IDLE_POLL);
@@ -130,7 +139,8 @@ async fn run(session: Arc<Session>, pty: Pty, mut end: oneshot::Receiver<End>, m
             _ = &mut end => break,
         }
     }
-    // What was printed last, if the end was noticed first. A process that was left behind may print for ever.
+    // What was printed last, if the end was noticed first. A process that was left behind may print
+    // for ever.
     for _ in 0..LAST_READS_MAX {
         let Some(Ok(length @ 1..)) = pty.read(&mut buffer).now_or_never() else { break };
         session.show(buffer.get(..length).unwrap_or_default());

@@ -46,9 +46,11 @@ pub(crate) fn connect(guest: &Arc<Guest>, mut request: Request) -> Result<Answer
 async fn serve(session: Arc<Session>, upgrade: OnUpgrade) {
     // Who leaves before the upgrade leaves the session to others.
     let Ok(upgraded) = upgrade.await else { return };
-    let limits =
-        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
-    let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
+    let limits = WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let mut socket =
+        WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
     // A client that goes away in the middle is the usual end.
     let _ = show(&session, &mut socket).await;
     let _ = socket.close(None).await;
@@ -80,10 +82,16 @@ async fn show(session: &Session, socket: &mut Socket) -> Result<(), tungstenite:
     Ok(())
 }
 
-async fn hear(session: &Session, socket: &mut Socket, text: &str) -> Result<(), tungstenite::Error> {
+async fn hear(
+    session: &Session,
+    socket: &mut Socket,
+    text: &str,
+) -> Result<(), tungstenite::Error> {
     let input = match serde_json::from_str(text) {
         Ok(Said::Input { data }) => Input::Text(data),
-        Ok(Said::Resize { cols, rows }) => Input::Resize(Size { columns: cols.max(1), rows: rows.max(1) }),
+        Ok(Said::Resize { cols, rows }) => {
+            Input::Resize(Size { columns: cols.max(1), rows: rows.max(1) })
+        }
         Err(_) => return say(socket, "error", b"this message is not understood").await,
     };
     match session.put(input) {

@@ -7,13 +7,15 @@
 //!                                    └─▶ SIGTERM ── the grace is over ─▶ SIGKILL ─┘
 //! ```
 //!
-//! An instance with work serves nothing but this work: the machine follows it and may interrupt it, and the work fetches
-//! its data. All come over the same socket, which whatever runs here can dial as well, so the machine shows the secret of
-//! its orders and the data has an address that only the work is told. This program is not dumpable meanwhile, so that a
-//! root of the instance reads neither of its memory, and it listens for no signal of anybody.
+//! An instance with work serves nothing but this work: the machine follows it and may interrupt it,
+//! and the work fetches its data. All come over the same socket, which whatever runs here can dial
+//! as well, so the machine shows the secret of its orders and the data has an address that only the
+//! work is told. This program is not dumpable meanwhile, so that a root of the instance reads
+//! neither of its memory, and it listens for no signal of anybody.
 //!
-//! When the program of the work has ended, all that it left behind is killed: what counts is over, and nothing holds a
-//! connection or a pipe any more. The result and the last output stay until the instance goes, and may be read again.
+//! When the program of the work has ended, all that it left behind is killed: what counts is over,
+//! and nothing holds a connection or a pipe any more. The result and the last output stay until the
+//! instance goes, and may be read again.
 
 mod output;
 mod routes;

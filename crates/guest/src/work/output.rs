@@ -1,8 +1,10 @@
-//! What the work has printed, as far as it is kept: both streams in the order in which they came in, with the times.
+//! What the work has printed, as far as it is kept: both streams in the order in which they came
+//! in, with the times.
 //!
-//! A position counts the bytes since the start over both streams and never changes. In memory, because a file would be
-//! room that the work was promised. What somebody has read is dropped first; it goes only when the room is needed, since who
-//! read it may have been stopped before he wrote it down.
+//! A position counts the bytes since the start over both streams and never changes. In memory,
+//! because a file would be room that the work was promised. What somebody has read is dropped
+//! first; it goes only when the room is needed, since who read it may have been stopped before he
+//! wrote it down.
 
 use std::collections::VecDeque;
 use types::Timestamp;
@@ -20,7 +22,8 @@ pub(super) struct Output {
     end: u64,
     /// How far somebody has read.
     fetched: u64,
-    /// Output was dropped that nobody had read, and nobody has read since. Then it makes no sense to wait for a reader.
+    /// Output was dropped that nobody had read, and nobody has read since. Then it makes no sense
+    /// to wait for a reader.
     abandoned: bool,
 }
 
@@ -57,7 +60,9 @@ impl Output {
     pub(super) fn append(&mut self, stream: Stream, at: Timestamp, bytes: &[u8]) {
         match self.pieces.back_mut() {
             Some(last)
-                if last.stream == stream && last.at == at && last.bytes.len() + bytes.len() <= PIECE_BYTES_MAX =>
+                if last.stream == stream
+                    && last.at == at
+                    && last.bytes.len() + bytes.len() <= PIECE_BYTES_MAX =>
             {
                 last.bytes.extend_from_slice(bytes);
             }
@@ -74,7 +79,9 @@ impl Output {
     pub(super) fn has_room(&mut self) -> bool {
         while self.stored >= self.bytes_max {
             match self.pieces.front() {
-                Some(first) if first.begin + first.bytes.len() as u64 <= self.fetched => self.drop_first(),
+                Some(first) if first.begin + first.bytes.len() as u64 <= self.fetched => {
+                    self.drop_first()
+                }
                 _ => break,
             }
         }
@@ -90,8 +97,8 @@ impl Output {
         self.make_room();
     }
 
-    /// Somebody was sent all up to here, and is there to read on. Half of what is kept counts as on its way to him: a
-    /// connection may break, and he comes again for what it held.
+    /// Somebody was sent all up to here, and is there to read on. Half of what is kept counts as on
+    /// its way to him: a connection may break, and he comes again for what it held.
     pub(super) fn fetch(&mut self, position: u64) {
         let on_its_way = self.bytes_max as u64 / 2;
         self.fetched = self.fetched.max(position.saturating_sub(on_its_way));
@@ -100,13 +107,21 @@ impl Output {
 
     pub(super) fn find(&self, position: u64) -> Found<'_> {
         let after = self.pieces.partition_point(|piece| piece.begin <= position);
-        let (Some(first), true) = (self.pieces.front(), position < self.end) else { return Found::Nothing };
+        let (Some(first), true) = (self.pieces.front(), position < self.end) else {
+            return Found::Nothing;
+        };
         let Some(piece) = after.checked_sub(1).and_then(|index| self.pieces.get(index)) else {
             return Found::Lost { begin: first.begin, at: first.at };
         };
-        let bytes = usize::try_from(position - piece.begin).ok().and_then(|skip| piece.bytes.get(skip..));
+        let bytes =
+            usize::try_from(position - piece.begin).ok().and_then(|skip| piece.bytes.get(skip..));
         let bytes = bytes.unwrap_or_default();
-        Found::Piece { next: position + bytes.len() as u64, at: piece.at, stream: piece.stream, bytes }
+        Found::Piece {
+            next: position + bytes.len() as u64,
+            at: piece.at,
+            stream: piece.stream,
+            bytes,
+        }
     }
 
     fn make_room(&mut self) {

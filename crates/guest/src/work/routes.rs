@@ -12,7 +12,11 @@ use types::work::{self, FRAME_BYTES_MAX, INTERRUPT_PATH, PATH, SECRET_HEADER, St
 const BATCH_BYTES: usize = FRAME_BYTES_MAX;
 
 /// Answers a request, or does not know its path.
-pub(crate) fn answer(work: &Arc<Work>, path: &str, request: &Request) -> Option<Result<Answer, Error>> {
+pub(crate) fn answer(
+    work: &Arc<Work>,
+    path: &str,
+    request: &Request,
+) -> Option<Result<Answer, Error>> {
     if same(path, &work.data_path) {
         let data = Answer::new(StatusCode::OK, "application/json", work.data.clone());
         return Some(allowed(request, &[Method::GET]).map(|()| data));
@@ -39,7 +43,8 @@ fn same(given: &str, secret: &str) -> bool {
 impl Work {
     fn is_machine(&self, request: &Request) -> bool {
         let given = request.headers.get(SECRET_HEADER).and_then(|value| value.to_str().ok());
-        given.is_some_and(|given| !self.orders.secret.is_empty() && same(given, &self.orders.secret))
+        given
+            .is_some_and(|given| !self.orders.secret.is_empty() && same(given, &self.orders.secret))
     }
 }
 

@@ -39,7 +39,8 @@ fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
     if let Some(address) = work.data_address(listener) {
         plan.set_variable(types::work::DATA_VARIABLE, &address);
     }
-    spawn(&guest.reaper, &plan).map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
+    spawn(&guest.reaper, &plan)
+        .map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
 }
 
 /// Why work ends before its program does so by itself.
@@ -51,7 +52,10 @@ enum Cut {
 async fn see_through(guest: &Guest, work: &Work, run: Run) -> How {
     let Run { pid, mut end, stdout, stderr } = run;
     let moving = async {
-        tokio::join!(pump(guest, work, Stream::Output, &stdout), pump(guest, work, Stream::Error, &stderr));
+        tokio::join!(
+            pump(guest, work, Stream::Output, &stdout),
+            pump(guest, work, Stream::Error, &stderr)
+        );
         // That both are closed does not end the work.
         std::future::pending().await
     };
@@ -102,20 +106,22 @@ fn told(ended: Result<Ended, oneshot::error::RecvError>) -> How {
     match ended {
         Ok(Ended::Exited(code)) => How::Exited(code),
         Ok(Ended::Signalled(signal)) => How::Killed(signal),
-        // The reaper never drops what it is asked to tell; should it, nobody knows how the work ended.
+        // The reaper never drops what it is asked to tell; should it, nobody knows how the work
+        // ended.
         Err(_) => How::Killed(0),
     }
 }
 
-/// Kills all there is. The first process of an instance reaches everything in it but itself; elsewhere there are others,
-/// and only the group of the work is its own.
+/// Kills all there is. The first process of an instance reaches everything in it but itself;
+/// elsewhere there are others, and only the group of the work is its own.
 fn kill(group: Pid) {
     let all = if getpid().is_init() { Pid::INIT } else { group };
     // Nothing is left to be killed, which is as well.
     let _ = kill_process_group(all, Signal::KILL);
 }
 
-/// Moves output until the other end is closed. May be dropped while it waits: nothing has been read then.
+/// Moves output until the other end is closed. May be dropped while it waits: nothing has been read
+/// then.
 async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
     loop {
         work.room().await;
@@ -133,7 +139,8 @@ async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
     }
 }
 
-/// Moves what one read gives. The buffer is held only meanwhile, since work may say nothing for days.
+/// Moves what one read gives. The buffer is held only meanwhile, since work may say nothing for
+/// days.
 fn move_some(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) -> io::Result<usize> {
     let mut buffer = [0; READ_BYTES];
     let length = pipe.try_read(&mut buffer)?;
@@ -143,7 +150,8 @@ fn move_some(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) -> io:
 
 /// Moves what is in the pipe now, of which the kernel keeps little.
 fn drain(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
-    let mut waiting = rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
+    let mut waiting =
+        rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
     let mut buffer = vec![0; waiting.min(READ_BYTES)];
     while waiting > 0 {
         // Read past the runtime, whose idea of what can be read may lag behind the pipe.
@@ -159,7 +167,8 @@ fn keep(guest: &Guest, work: &Work, stream: Stream, bytes: &[u8]) {
 }
 
 impl Work {
-    /// Waits until there is room for more output. Not for ever: the work goes on without anybody who reads.
+    /// Waits until there is room for more output. Not for ever: the work goes on without anybody
+    /// who reads.
     async fn room(&self) {
         loop {
             let fetched = self.fetched.notified();

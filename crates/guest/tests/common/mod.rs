@@ -51,8 +51,13 @@ impl Guest {
         Self { child, address: address.trim().to_owned(), directory }
     }
 
-    /// Starts it as the machine does, with its socket as descriptor 3 and its settings as descriptor 4.
-    pub(crate) fn start_handed_over(listener: &TcpListener, settings: &Path, directory: tempfile::TempDir) -> Self {
+    /// Starts it as the machine does, with its socket as descriptor 3 and its settings as
+    /// descriptor 4.
+    pub(crate) fn start_handed_over(
+        listener: &TcpListener,
+        settings: &Path,
+        directory: tempfile::TempDir,
+    ) -> Self {
         let address = listener.local_addr().unwrap().to_string();
         // The shell moves the descriptors to their places, which takes unsafe code otherwise.
         let child = Command::new("sh")
@@ -96,18 +101,38 @@ impl Guest {
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
-        self.send("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+        self.send(
+            "POST",
+            path,
+            &[("Content-Type", "application/json")],
+            body.to_string().as_bytes(),
+        )
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Response {
         self.open(method, path, headers, body).into_response()
     }
 
     /// Sends a request and leaves the answer to be read.
-    pub(crate) fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(ANSWER_WAIT)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: sandbox\r\nContent-Length: {}\r\n", body.len());
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: sandbox\r\nContent-Length: {}\r\n",
+            body.len()
+        );
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -121,7 +146,8 @@ impl Guest {
     /// Runs a command to its end.
     #[track_caller]
     pub(crate) fn run(&self, command: &str) -> Value {
-        let response = self.post("/process", &serde_json::json!({"command": command, "waitForCompletion": true}));
+        let response = self
+            .post("/process", &serde_json::json!({"command": command, "waitForCompletion": true}));
         response.ok()
     }
 
@@ -169,7 +195,10 @@ impl Drop for Guest {
         let processes = self.try_get("/process").unwrap_or_default();
         for process in processes.as_array().into_iter().flatten() {
             if process["status"] == "running" {
-                self.delete(&format!("/process/{}/kill", process["pid"].as_str().unwrap_or_default()));
+                self.delete(&format!(
+                    "/process/{}/kill",
+                    process["pid"].as_str().unwrap_or_default()
+                ));
             }
         }
         let _ = self.child.kill();
@@ -197,7 +226,10 @@ impl Answer {
         while let Some((name, value)) = line().split_once(": ") {
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let length = headers.iter().find(|(name, _)| name == "content-length").map(|(_, value)| value.parse().unwrap());
+        let length = headers
+            .iter()
+            .find(|(name, _)| name == "content-length")
+            .map(|(_, value)| value.parse().unwrap());
         let chunked = headers.iter().any(|(name, _)| name == "transfer-encoding");
         let left = if chunked { None } else { Some(length.unwrap_or(0)) };
         Self { status, headers, stream, left, chunk: 0 }

@@ -49,21 +49,35 @@ fn without_a_provider_nothing_is_edited_or_ranked() {
 #[test]
 fn an_edit_is_merged_by_the_first_provider() {
     let (url, asked) = stand_in(200, json!({"mergedCode": "one two"}));
-    let guest = Guest::start_with(&[("RELACE_API_KEY", "k1"), ("RELACE_APPLY_URL", &url), ("MORPH_API_KEY", "k2")]);
+    let guest = Guest::start_with(&[
+        ("RELACE_API_KEY", "k1"),
+        ("RELACE_APPLY_URL", &url),
+        ("MORPH_API_KEY", "k2"),
+    ]);
     std::fs::write(guest.path().join("file"), "one").unwrap();
     let done = edit(&guest, "file").ok();
-    assert_eq!((done["originalContent"].as_str(), done["updatedContent"].as_str()), (Some("one"), Some("one two")));
-    assert_eq!((done["success"].as_bool(), done["provider"].as_str()), (Some(true), Some("relace")));
+    assert_eq!(
+        (done["originalContent"].as_str(), done["updatedContent"].as_str()),
+        (Some("one"), Some("one two"))
+    );
+    assert_eq!(
+        (done["success"].as_bool(), done["provider"].as_str()),
+        (Some(true), Some("relace"))
+    );
     assert_eq!(std::fs::read_to_string(guest.path().join("file")).unwrap(), "one two");
     let (key, question) = asked.join().unwrap();
     assert_eq!(key, "Bearer k1");
-    assert_eq!(question, json!({"initial_code": "one", "edit_snippet": "// ... two", "stream": false}));
+    assert_eq!(
+        question,
+        json!({"initial_code": "one", "edit_snippet": "// ... two", "stream": false})
+    );
 }
 
 #[test]
 fn the_second_provider_edits_but_does_not_rank() {
     let (url, asked) = stand_in(200, json!({"choices": [{"message": {"content": "new"}}]}));
-    let guest = Guest::start_with(&[("MORPH_API_KEY", "k"), ("MORPH_URL", &url), ("MORPH_MODEL", "m")]);
+    let guest =
+        Guest::start_with(&[("MORPH_API_KEY", "k"), ("MORPH_URL", &url), ("MORPH_MODEL", "m")]);
     assert_eq!(edit(&guest, "made").ok()["provider"], "morph");
     assert_eq!(std::fs::read_to_string(guest.path().join("made")).unwrap(), "new");
     assert_eq!(asked.join().unwrap().1["model"], "m");
@@ -99,5 +113,8 @@ fn files_are_ranked_by_the_provider_and_cut_at_the_threshold() {
     assert_eq!(ranked["files"], json!([file("a.rs", 0.9), file("b.rs", 0.6)]));
     let question = asked.join().unwrap().1;
     assert_eq!(question["codebase"].as_array().unwrap().len(), 3);
-    assert_eq!((question["query"].as_str(), question["token_limit"].as_u64()), (Some("what"), Some(30_000)));
+    assert_eq!(
+        (question["query"].as_str(), question["token_limit"].as_u64()),
+        (Some("what"), Some(30_000))
+    );
 }

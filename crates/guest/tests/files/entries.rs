@@ -93,8 +93,18 @@ fn raw_bytes_come_back_exactly_and_in_ranges() {
     assert_eq!((whole.status, whole.body == content), (200, true));
     assert_eq!(whole.header("content-type"), Some("image/png"));
     assert_eq!(whole.header("content-length"), Some("700001"));
-    assert!(whole.header("content-disposition").unwrap().starts_with("attachment; filename=\"pic.png\""));
-    let part = guest.send("GET", "/filesystem/pic.png?download=True", &[("Range", "bytes=300000-300009")], b"");
+    assert!(
+        whole
+            .header("content-disposition")
+            .unwrap()
+            .starts_with("attachment; filename=\"pic.png\"")
+    );
+    let part = guest.send(
+        "GET",
+        "/filesystem/pic.png?download=True",
+        &[("Range", "bytes=300000-300009")],
+        b"",
+    );
     assert_eq!((part.status, part.body.as_slice()), (206, &content[300_000..300_010]));
     assert_eq!(part.header("content-range"), Some("bytes 300000-300009/700001"));
     let outside = guest.send("GET", "/filesystem/pic.png", &[RAW, ("Range", "bytes=700001-")], b"");
@@ -113,8 +123,15 @@ fn a_large_file_is_one_json_text() {
 #[test]
 fn files_of_the_kernel_are_read_to_their_end() {
     let guest = Guest::start();
-    assert!(guest.get("/filesystem//proc/self/status").ok()["content"].as_str().unwrap().contains("Name:"));
-    assert!(guest.send("GET", "/filesystem//proc/self/status", &[RAW], b"").text().contains("Name:"));
+    assert!(
+        guest.get("/filesystem//proc/self/status").ok()["content"]
+            .as_str()
+            .unwrap()
+            .contains("Name:")
+    );
+    assert!(
+        guest.send("GET", "/filesystem//proc/self/status", &[RAW], b"").text().contains("Name:")
+    );
 }
 
 #[test]
@@ -131,7 +148,8 @@ fn names_need_not_be_text() {
 fn what_cannot_be_read_is_refused_and_does_not_hang() {
     let guest = Guest::start();
     let pipe = guest.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
     guest.get("/filesystem/pipe").refused(422);
     put(&guest, "/filesystem/pipe", &json!({"content": "x"})).refused(422);
     guest.get("/filesystem//dev/zero").refused(422);
@@ -146,7 +164,8 @@ fn what_cannot_be_read_is_refused_and_does_not_hang() {
 #[test]
 fn directories_are_made_with_their_permissions() {
     let guest = Guest::start();
-    let made = put(&guest, "/filesystem/a/b", &json!({"isDirectory": true, "permissions": "0700"})).ok();
+    let made =
+        put(&guest, "/filesystem/a/b", &json!({"isDirectory": true, "permissions": "0700"})).ok();
     assert_eq!(made["message"], "Directory created successfully");
     put(&guest, "/filesystem/a/b", &json!({"isDirectory": true})).ok();
     assert_eq!(mode(&guest.path().join("a/b")), 0o700);
@@ -229,10 +248,17 @@ fn a_whole_tree_is_read_in_one_answer_or_not_at_all() {
     assert_eq!(whole["recursive"], true);
     let pairs = |answer: &Value| -> Vec<(String, Value)> {
         let files = answer["files"].as_array().unwrap();
-        files.iter().map(|file| (file["path"].as_str().unwrap().to_owned(), file["content"].clone())).collect()
+        files
+            .iter()
+            .map(|file| (file["path"].as_str().unwrap().to_owned(), file["content"].clone()))
+            .collect()
     };
     let path = |name: &str| guest.path().join("t").join(name).to_str().unwrap().to_owned();
-    let expect = [(path(".git/c"), json!("3")), (path("a.md"), json!("1")), (path("sub/deep/b.rs"), json!("22"))];
+    let expect = [
+        (path(".git/c"), json!("3")),
+        (path("a.md"), json!("1")),
+        (path("sub/deep/b.rs"), json!("22")),
+    ];
     assert_eq!(pairs(&whole), expect);
     assert_eq!(whole["subdirectories"].as_array().unwrap().len(), 3);
     let some = guest.get(&format!("{tree}?recursive=true&excludeHidden=true&patterns=*.rs")).ok();
@@ -259,8 +285,14 @@ fn deleting_follows_no_links() {
     symlink(outside.path(), guest.path().join("link")).unwrap();
     guest.delete("/filesystem/d").refused(422);
     guest.delete("/filesystem/d?recursive=perhaps").refused(400);
-    assert_eq!(guest.delete("/filesystem/d?recursive=TRUE").ok()["message"], "Directory deleted successfully");
-    assert_eq!(guest.delete("/filesystem/link?recursive=true").ok()["message"], "File deleted successfully");
+    assert_eq!(
+        guest.delete("/filesystem/d?recursive=TRUE").ok()["message"],
+        "Directory deleted successfully"
+    );
+    assert_eq!(
+        guest.delete("/filesystem/link?recursive=true").ok()["message"],
+        "File deleted successfully"
+    );
     assert!(outside.path().join("kept").exists());
     guest.delete("/filesystem/link").refused(404);
     guest.delete("/filesystem/%2F?recursive=true").refused(422);
@@ -279,7 +311,11 @@ fn readers_never_see_half_a_file() {
         });
         while !writer.is_finished() {
             let read = guest.send("GET", "/filesystem/file", &[RAW], b"");
-            assert!(contents.iter().any(|content| content.as_bytes() == read.body), "{}", read.body.len());
+            assert!(
+                contents.iter().any(|content| content.as_bytes() == read.body),
+                "{}",
+                read.body.len()
+            );
         }
     });
 }

@@ -15,7 +15,9 @@ mod watches;
 fn form(fields: &[(&str, &[u8])]) -> (Vec<u8>, &'static str) {
     let mut body = Vec::new();
     for (name, value) in fields {
-        let head = format!("--frontier\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"f\"\r\n\r\n");
+        let head = format!(
+            "--frontier\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"f\"\r\n\r\n"
+        );
         body.extend_from_slice(head.as_bytes());
         body.extend_from_slice(value);
         body.extend_from_slice(b"\r\n");

@@ -5,11 +5,18 @@ use std::os::unix::fs::MetadataExt;
 
 fn part(guest: &Guest, id: &str, number: &str, content: &[u8]) -> Response {
     let (body, kind) = form(&[("file", content)]);
-    guest.send("PUT", &format!("/filesystem-multipart/{id}/part?partNumber={number}"), &[("Content-Type", kind)], &body)
+    guest.send(
+        "PUT",
+        &format!("/filesystem-multipart/{id}/part?partNumber={number}"),
+        &[("Content-Type", kind)],
+        &body,
+    )
 }
 
 fn start(guest: &Guest, path: &str) -> String {
-    let started = guest.post(&format!("/filesystem-multipart/initiate/{path}"), &json!({"permissions": "0600"})).ok();
+    let started = guest
+        .post(&format!("/filesystem-multipart/initiate/{path}"), &json!({"permissions": "0600"}))
+        .ok();
     started["uploadId"].as_str().unwrap().to_owned()
 }
 
@@ -36,8 +43,12 @@ fn parts_in_any_order_and_at_once_become_the_file() {
     assert_eq!(named[1]["size"], 1_200_001);
     assert_eq!(named[1]["etag"].as_str().unwrap().len(), 32);
     let listed = guest.get(&format!("/filesystem-multipart/{id}/parts")).ok();
-    let numbers: Vec<u64> =
-        listed["parts"].as_array().unwrap().iter().map(|p| p["partNumber"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> = listed["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["partNumber"].as_u64().unwrap())
+        .collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
     let done = complete(&guest, &id, &json!(named)).ok();
     let path = guest.path().join("deep/file");
@@ -51,7 +62,8 @@ fn parts_in_any_order_and_at_once_become_the_file() {
 #[test]
 fn an_upload_goes_on_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let variables = [("TMPDIR", folder.path().to_str().unwrap()), ("WORKDIR", folder.path().to_str().unwrap())];
+    let variables =
+        [("TMPDIR", folder.path().to_str().unwrap()), ("WORKDIR", folder.path().to_str().unwrap())];
     let guest = Guest::start_with(&variables);
     let id = start(&guest, "odd%FFname");
     let first = part(&guest, &id, "1", b"one").ok();
@@ -74,7 +86,12 @@ fn a_repeated_part_replaces_the_first() {
     let new = part(&guest, &id, "1", b"new").ok();
     assert_eq!(new["etag"], "22af645d1859cb5ca6da0c484f1f37ea");
     complete(&guest, &id, &json!([old])).refused(400);
-    complete(&guest, &id, &json!([{"partNumber": 1, "etag": format!("\"{}\"", new["etag"].as_str().unwrap())}])).ok();
+    complete(
+        &guest,
+        &id,
+        &json!([{"partNumber": 1, "etag": format!("\"{}\"", new["etag"].as_str().unwrap())}]),
+    )
+    .ok();
     assert_eq!(guest.get("/filesystem/file").ok()["content"], "new");
 }
 

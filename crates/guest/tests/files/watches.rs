@@ -18,13 +18,15 @@ impl Watch {
         (!line.is_empty()).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    /// The events up to the first on an `end…`, which a test makes once and empty to mark the place, as `OP directory/name` below the root.
+    /// The events up to the first on an `end…`, which a test makes once and empty to mark the
+    /// place, as `OP directory/name` below the root.
     fn until_end(&mut self, root: &Path) -> Vec<String> {
         let mut events = Vec::new();
         loop {
             let event = self.next().unwrap();
             assert_eq!(event["error"], Value::Null, "{event}");
-            let path = Path::new(event["path"].as_str().unwrap()).join(event["name"].as_str().unwrap());
+            let path =
+                Path::new(event["path"].as_str().unwrap()).join(event["name"].as_str().unwrap());
             if event["name"].as_str().unwrap().starts_with("end") {
                 return events;
             }
@@ -36,7 +38,14 @@ impl Watch {
 
 fn put(guest: &Guest, path: &str) {
     let body = json!({"content": "x"}).to_string();
-    guest.send("PUT", &format!("/filesystem/{path}"), &[("Content-Type", "application/json")], body.as_bytes()).ok();
+    guest
+        .send(
+            "PUT",
+            &format!("/filesystem/{path}"),
+            &[("Content-Type", "application/json")],
+            body.as_bytes(),
+        )
+        .ok();
 }
 
 #[test]
@@ -47,11 +56,15 @@ fn changes_are_told_as_they_happen() {
     let mut watch = Watch::start(&guest, ".");
     std::fs::write(root.join("a"), "x").unwrap();
     std::fs::rename(root.join("a"), root.join("b")).unwrap();
-    std::fs::set_permissions(root.join("b"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(root.join("b"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .unwrap();
     std::fs::remove_file(root.join("b")).unwrap();
     std::fs::write(root.join("below/unseen"), "x").unwrap();
     std::fs::write(root.join("end"), "").unwrap();
-    assert_eq!(watch.until_end(root), ["CREATE a", "WRITE a", "RENAME a", "CREATE b", "CHMOD b", "REMOVE b"]);
+    assert_eq!(
+        watch.until_end(root),
+        ["CREATE a", "WRITE a", "RENAME a", "CREATE b", "CHMOD b", "REMOVE b"]
+    );
 }
 
 #[test]
@@ -76,7 +89,10 @@ fn a_tree_is_followed_into_new_and_moved_directories() {
     std::fs::write(root.join("old/a"), "").unwrap();
     std::fs::rename(outside.path().join("moved"), root.join("new")).unwrap();
     std::fs::write(root.join("end"), "").unwrap();
-    assert_eq!(watch.until_end(root), ["CREATE old/a", "CREATE new", "CREATE new/in", "CREATE new/in/file"]);
+    assert_eq!(
+        watch.until_end(root),
+        ["CREATE old/a", "CREATE new", "CREATE new/in", "CREATE new/in/file"]
+    );
     std::fs::rename(root.join("new/in"), root.join("old/out")).unwrap();
     std::fs::write(root.join("end1"), "").unwrap();
     let events = watch.until_end(root);
@@ -111,8 +127,11 @@ fn lost_events_are_told() {
     let root = guest.path();
     let mut watch = Watch::start(&guest, "**");
     // Nobody reads, so the connection fills, then the queue of the kernel does.
-    let limit: usize =
-        std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let limit: usize = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     let directory = root.join("d".repeat(200));
     std::fs::create_dir(&directory).unwrap();
     for turn in 0..limit * 4 {
@@ -120,7 +139,8 @@ fn lost_events_are_told() {
         std::fs::File::create(&path).unwrap();
         std::fs::remove_file(path).unwrap();
     }
-    let overflow = std::iter::from_fn(|| watch.next()).find(|event| event["op"] == "OVERFLOW").unwrap();
+    let overflow =
+        std::iter::from_fn(|| watch.next()).find(|event| event["op"] == "OVERFLOW").unwrap();
     assert_eq!(overflow["path"], root.to_str().unwrap());
     assert!(overflow["error"].is_string());
     std::fs::write(directory.join("after"), "x").unwrap();

@@ -13,7 +13,8 @@ fn no_published_operation_is_missing() {
         let path = path.replace(['{', '}'], "");
         for method in methods.as_array().unwrap() {
             let method = method.as_str().unwrap().to_ascii_uppercase();
-            let response = guest.send(&method, &path, &[("Content-Type", "application/json")], b"?");
+            let response =
+                guest.send(&method, &path, &[("Content-Type", "application/json")], b"?");
             assert_ne!(response.status, 405, "{method} {path}");
             assert!(!response.text().contains(UNKNOWN), "{method} {path}");
         }
@@ -34,12 +35,17 @@ fn the_page_of_the_interface_shows_all_of_it() {
     let shown: Value = serde_json::from_str(data).unwrap();
     let published: Value = serde_json::from_str(include_str!("../contract/sandbox.json")).unwrap();
     for (path, methods) in published.as_object().unwrap() {
-        let operation = shown.as_array().unwrap().iter().find(|operation| operation["path"] == path.as_str());
+        let operation =
+            shown.as_array().unwrap().iter().find(|operation| operation["path"] == path.as_str());
         let operation = operation.unwrap_or_else(|| panic!("{path} is not shown"));
-        let shown: Vec<String> =
-            methods.as_array().unwrap().iter().map(|m| m.as_str().unwrap().to_uppercase()).collect();
-        assert!(
-            shown.iter().all(|method| operation["methods"].as_array().unwrap().contains(&Value::from(method.clone())))
-        );
+        let shown: Vec<String> = methods
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|m| m.as_str().unwrap().to_uppercase())
+            .collect();
+        assert!(shown.iter().all(|method| {
+            operation["methods"].as_array().unwrap().contains(&Value::from(method.clone()))
+        }));
     }
 }

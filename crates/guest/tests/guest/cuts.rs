@@ -45,7 +45,8 @@ impl Heard {
     }
 }
 
-/// Runs a command over a stream that is cut up to `CUTS_MAX` times, and answers what was heard and how often it was cut.
+/// Runs a command over a stream that is cut up to `CUTS_MAX` times, and answers what was heard and
+/// how often it was cut.
 fn run_cut(guest: &Guest, name: &str, command: &str, random: &mut fastrand::Rng) -> (Heard, usize) {
     let mut heard = Heard::default();
     let mut answer: Answer = stream(guest, &json!({"command": command, "name": name}));
@@ -72,19 +73,26 @@ fn check_one(guest: &Guest, number: usize) {
     );
     let (heard, cuts) = run_cut(guest, &format!("cut-{number}"), &command, &mut random);
     assert!(cuts >= 1, "stream {number} was not cut");
-    assert_eq!(heard.stdout, (0..LINES).map(|i| format!("größe {i} of {number}\n")).collect::<String>(), "{number}");
+    assert_eq!(
+        heard.stdout,
+        (0..LINES).map(|i| format!("größe {i} of {number}\n")).collect::<String>(),
+        "{number}"
+    );
     assert_eq!(heard.stderr, (0..LINES).map(|i| format!("e{i}\n")).collect::<String>(), "{number}");
     assert_eq!(heard.result.unwrap()["exitCode"], code, "{number}");
 }
 
 #[test]
 fn a_stream_cut_at_any_byte_goes_on_with_nothing_lost_or_repeated() {
-    let streams = std::env::var("HOLM_STREAM_CUTS").map_or(STREAMS, |number| number.parse().unwrap());
+    let streams =
+        std::env::var("HOLM_STREAM_CUTS").map_or(STREAMS, |number| number.parse().unwrap());
     let guest = Guest::start();
     thread::scope(|scope| {
         for caller in 0..CALLERS {
             let guest = &guest;
-            scope.spawn(move || (caller..streams).step_by(CALLERS).for_each(|number| check_one(guest, number)));
+            scope.spawn(move || {
+                (caller..streams).step_by(CALLERS).for_each(|number| check_one(guest, number))
+            });
         }
     });
 }

@@ -1,4 +1,5 @@
-//! The duties of the first process of a machine: it reaps what it is left with, and ends when it is asked to.
+//! The duties of the first process of a machine: it reaps what it is left with, and ends when it is
+//! asked to.
 
 use crate::common::Guest;
 use serde_json::json;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 
 /// What `/proc` lists below a process, in the number space of the test.
 fn children(pid: u32) -> Vec<String> {
-    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let listed =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     listed.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -23,8 +25,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[track_caller]
 fn check_orphans(guest: &Guest, guest_pid: u32) {
     // Orphans end while processes with other codes run, and take nothing from these.
-    let command =
-        "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i; exit 99) & (setsid sh -c 'exit 98' &) ; done; exit 42";
+    let command = "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i; exit 99) & (setsid sh -c 'exit 98' &) ; done; exit 42";
     for _ in 0..20 {
         assert_eq!(guest.run(command)["exitCode"], 42);
     }
@@ -62,9 +63,13 @@ fn asked_to_end_it_lets_everything_end_first() {
 fn what_does_not_end_in_time_is_killed() {
     let mut guest = Guest::start();
     guest
-        .post("/process", &json!({"command": "trap '' TERM; echo $$; while :; do sleep 1; done", "name": "deaf"}))
+        .post(
+            "/process",
+            &json!({"command": "trap '' TERM; echo $$; while :; do sleep 1; done", "name": "deaf"}),
+        )
         .ok();
-    let deaf = guest.until("/process/deaf", |process| process["stdout"].as_str().unwrap().ends_with('\n'));
+    let deaf =
+        guest.until("/process/deaf", |process| process["stdout"].as_str().unwrap().ends_with('\n'));
     let begun = Instant::now();
     guest.run("kill -TERM $PPID");
     let status = guest.wait();
@@ -77,11 +82,16 @@ fn what_does_not_end_in_time_is_killed() {
 /// As root of a space of process numbers of its own.
 #[test]
 fn as_the_first_process_it_does_the_same() {
-    if Command::new("unshare").args(["--pid", "--fork", "true"]).status().is_ok_and(|status| !status.success()) {
+    if Command::new("unshare")
+        .args(["--pid", "--fork", "true"])
+        .status()
+        .is_ok_and(|status| !status.success())
+    {
         eprintln!("this needs the right to make a space of process numbers");
         return;
     }
-    let mut guest = Guest::start_by(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], &[]);
+    let mut guest =
+        Guest::start_by(&["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], &[]);
     assert_eq!(guest.run("echo $PPID")["stdout"], "1\n");
     let pid = children(guest.pid())[0].parse().unwrap();
     check_orphans(&guest, pid);

@@ -17,7 +17,9 @@ fn listener(address: &str) -> String {
 /// Starts a listener and answers its process and port.
 fn listening(guest: &Guest, address: &str, name: &str) -> (String, u16) {
     let process = guest.post("/process", &json!({"command": listener(address), "name": name})).ok();
-    let shown = guest.until(&format!("/process/{name}"), |process| process["stdout"].as_str().unwrap().ends_with('\n'));
+    let shown = guest.until(&format!("/process/{name}"), |process| {
+        process["stdout"].as_str().unwrap().ends_with('\n')
+    });
     let port = shown["stdout"].as_str().unwrap().trim().parse().unwrap();
     (process["pid"].as_str().unwrap().to_owned(), port)
 }
@@ -68,7 +70,10 @@ fn waiting_for_a_port_ends_when_it_can_be_reached() {
     }
     let mut elsewhere = serve("::1", "elsewhere");
     elsewhere["timeout"] = json!(1);
-    assert_eq!(guest.post("/process", &elsewhere).refused(422), "process timed out after 1 seconds");
+    assert_eq!(
+        guest.post("/process", &elsewhere).refused(422),
+        "process timed out after 1 seconds"
+    );
 }
 
 #[test]
@@ -78,22 +83,31 @@ fn a_monitor_tells_over_tls_to_whom_the_image_trusts() {
     let directory = tempfile::tempdir().unwrap();
     let trusted = directory.path().join("trusted.pem");
     std::fs::write(&trusted, cert.pem()).unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap())
-        .unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(
+        vec![cert.der().clone()],
+        PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap(),
+    )
+    .unwrap();
     let guest = Guest::start_with(&[("SSL_CERT_FILE", trusted.to_str().unwrap())]);
     let callback = TcpListener::bind("127.0.0.1:0").unwrap();
     let (pid, port) = listening(&guest, "127.0.0.1", "server");
     let url = format!("https://localhost:{}/ports", callback.local_addr().unwrap().port());
     guest.post(&format!("/network/process/{pid}/monitor"), &json!({"callback": url})).ok();
     let (stream, _) = callback.accept().unwrap();
-    let mut stream = rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::new(config)).unwrap(), stream);
+    let mut stream =
+        rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::new(config)).unwrap(), stream);
     let request = read_request(&mut stream);
     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
-    assert!(request.ends_with(&json!({"pid": pid.parse::<i32>().unwrap(), "port": port}).to_string()), "{request}");
+    assert!(
+        request.ends_with(&json!({"pid": pid.parse::<i32>().unwrap(), "port": port}).to_string()),
+        "{request}"
+    );
 }
 
 #[test]
@@ -109,7 +123,12 @@ fn what_is_no_port_is_refused() {
 fn a_tunnel_is_checked_and_not_brought_up() {
     let guest = Guest::start();
     let set = |config: &str| {
-        guest.send("PUT", "/network/tunnel/config", &[], json!({"config": config}).to_string().as_bytes())
+        guest.send(
+            "PUT",
+            "/network/tunnel/config",
+            &[],
+            json!({"config": config}).to_string().as_bytes(),
+        )
     };
     set("not base64!").refused(400);
     set("e30K").refused(422);
@@ -123,7 +142,9 @@ fn drives_are_checked_and_none_is_mounted() {
     let guest = Guest::start();
     assert_eq!(guest.get("/drives/mount").ok(), json!({"mounts": []}));
     guest.post("/drives/mount", &json!({"driveName": "data", "mountPath": "mnt"})).refused(400);
-    let why = guest.post("/drives/mount", &json!({"driveName": "data", "mountPath": "/mnt/data"})).refused(500);
+    let why = guest
+        .post("/drives/mount", &json!({"driveName": "data", "mountPath": "/mnt/data"}))
+        .refused(500);
     assert!(why.contains("no drive service"), "{why}");
     assert!(guest.delete("/drives/mount/mnt/data").refused(404).contains("/mnt/data"));
 }
@@ -131,7 +152,9 @@ fn drives_are_checked_and_none_is_mounted() {
 #[test]
 fn waiting_for_a_port_ends_with_the_process() {
     let guest = Guest::start();
-    let why = guest.post("/process", &json!({"command": "exit 1", "waitForPorts": [1], "timeout": 20})).refused(422);
+    let why = guest
+        .post("/process", &json!({"command": "exit 1", "waitForPorts": [1], "timeout": 20}))
+        .refused(422);
     assert!(why.contains("ended before its ports were open"), "{why}");
 }
 
@@ -142,7 +165,10 @@ fn a_monitor_tells_of_every_new_port() {
     let (pid, port) = listening(&guest, "127.0.0.1", "server");
     let path = format!("/network/process/{pid}/monitor");
     let url = format!("http://{}/ports?x=1", callback.local_addr().unwrap());
-    assert_eq!(guest.post(&path, &json!({"callback": url})).ok()["message"], "Port monitoring started");
+    assert_eq!(
+        guest.post(&path, &json!({"callback": url})).ok()["message"],
+        "Port monitoring started"
+    );
     let (mut stream, _) = callback.accept().unwrap();
     let request = read_request(&mut stream);
     stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();

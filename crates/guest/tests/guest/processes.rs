@@ -98,11 +98,18 @@ fn names_belong_to_one_running_process_at_a_time() {
 #[test]
 fn a_stop_reaches_the_whole_group_and_is_told_apart_from_a_kill() {
     let guest = Guest::start();
-    guest.post("/process", &json!({"command": "sleep 100 & sleep 100; wait", "name": "stopped"})).ok();
+    guest
+        .post("/process", &json!({"command": "sleep 100 & sleep 100; wait", "name": "stopped"}))
+        .ok();
     assert_eq!(guest.delete("/process/stopped").ok()["message"], "Process stopped successfully");
     assert_eq!(guest.get("/process/stopped").ok()["status"], "stopped");
     guest.delete("/process/stopped").refused(404);
-    guest.post("/process", &json!({"command": "trap '' TERM; while :; do sleep 1; done", "name": "killed"})).ok();
+    guest
+        .post(
+            "/process",
+            &json!({"command": "trap '' TERM; while :; do sleep 1; done", "name": "killed"}),
+        )
+        .ok();
     assert_eq!(guest.delete("/process/killed/kill").ok()["message"], "Process killed successfully");
     let process = guest.get("/process/killed").ok();
     assert_eq!((&process["status"], &process["exitCode"]), (&json!("killed"), &json!(-1)));
@@ -113,7 +120,8 @@ fn a_stop_reaches_the_whole_group_and_is_told_apart_from_a_kill() {
 #[test]
 fn a_time_out_bounds_the_wait_and_not_the_process() {
     let guest = Guest::start();
-    let ask = json!({"command": "sleep 100", "name": "slow", "waitForCompletion": true, "timeout": 1});
+    let ask =
+        json!({"command": "sleep 100", "name": "slow", "waitForCompletion": true, "timeout": 1});
     assert_eq!(guest.post("/process", &ask).refused(422), "process timed out after 1 seconds");
     assert_eq!(guest.get("/process/slow").ok()["status"], "running");
 }
@@ -121,7 +129,8 @@ fn a_time_out_bounds_the_wait_and_not_the_process() {
 #[test]
 fn with_keep_alive_a_time_out_ends_the_process() {
     let guest = Guest::start();
-    let ask = json!({"command": "sleep 100", "keepAlive": true, "waitForCompletion": true, "timeout": 1});
+    let ask =
+        json!({"command": "sleep 100", "keepAlive": true, "waitForCompletion": true, "timeout": 1});
     let process = guest.post("/process", &ask).ok();
     assert_eq!((&process["status"], &process["keepAlive"]), (&json!("killed"), &json!(true)));
     let refusing = Guest::start_with(&[("BL_DISABLE_KEEPALIVE", "true")]);
@@ -165,7 +174,12 @@ fn a_command_runs_where_and_with_what_was_asked() {
     guest.post("/process", &json!({"command": "true", "workingDir": "missing"})).refused(422);
     guest.post("/process", &json!({"command": " "})).refused(400);
     guest.post("/process", &json!({"command": "true", "env": {"A=B": "x"}})).refused(400);
-    guest.post("/process", &json!({"command": "true", "env": null, "waitForPorts": null, "name": null})).ok();
+    guest
+        .post(
+            "/process",
+            &json!({"command": "true", "env": null, "waitForPorts": null, "name": null}),
+        )
+        .ok();
     let shelled = Guest::start_with(&[("SHELL", "/nonexistent/shell")]);
     shelled.post("/process", &json!({"command": "true"})).refused(422);
 }
@@ -177,14 +191,20 @@ pub(crate) fn stream(guest: &Guest, body: &Value) -> common::Answer {
 #[test]
 fn a_streamed_run_ends_with_its_result() {
     let guest = Guest::start();
-    let answer = stream(&guest, &json!({"command": "echo out; echo err >&2; exit 5", "name": "streamed"}));
+    let answer =
+        stream(&guest, &json!({"command": "echo out; echo err >&2; exit 5", "name": "streamed"}));
     assert_eq!(answer.status, 200);
     let response = answer.into_response();
     assert_eq!(response.header("content-type"), Some("application/x-ndjson"));
     assert_eq!(response.header("x-process-name"), Some("streamed"));
-    let lines: Vec<Value> = response.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        response.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| -> String {
-        lines.iter().filter(|line| line["type"] == kind).filter_map(|line| line["data"].as_str()).collect()
+        lines
+            .iter()
+            .filter(|line| line["type"] == kind)
+            .filter_map(|line| line["data"].as_str())
+            .collect()
     };
     assert_eq!((of("stdout"), of("stderr")), ("out\n".into(), "err\n".into()));
     let last = lines.last().unwrap();
@@ -196,7 +216,9 @@ fn a_streamed_run_ends_with_its_result() {
 #[test]
 fn a_streamed_run_tells_of_its_time_out() {
     let guest = Guest::start();
-    let text = stream(&guest, &json!({"command": "while :; do echo a; done", "timeout": 1})).into_response().text();
+    let text = stream(&guest, &json!({"command": "while :; do echo a; done", "timeout": 1}))
+        .into_response()
+        .text();
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(last, json!({"type": "error", "data": "process timed out after 1 seconds"}));
     assert_eq!(stream(&guest, &json!({"command": ""})).into_response().status, 400);
@@ -250,7 +272,9 @@ fn output_without_end_is_bounded_and_the_others_are_served() {
     // Where it is after some time is past what is kept, and the stream says so.
     let lost = |_: &Value| {
         let mut line = String::new();
-        BufReader::new(guest.open("GET", "/process/endless/logs/stream", &[], b"")).read_line(&mut line).unwrap();
+        BufReader::new(guest.open("GET", "/process/endless/logs/stream", &[], b""))
+            .read_line(&mut line)
+            .unwrap();
         line.contains("is no longer kept")
     };
     guest.until("/process/endless", lost);
@@ -262,10 +286,19 @@ fn commands_are_written_as_for_the_shells_of_other_images() {
     let guest = Guest::start();
     let command = "source /etc/profile; function f() { echo \"f $1\"; }; if [[ a == a* && -n x ]]; then f yes; fi";
     let process = guest.run(command);
-    assert_eq!((&process["stdout"], &process["exitCode"]), (&json!("f yes\n"), &json!(0)), "{process}");
+    assert_eq!(
+        (&process["stdout"], &process["exitCode"]),
+        (&json!("f yes\n"), &json!(0)),
+        "{process}"
+    );
     // The image's own programs, not those of the shell.
     assert_eq!(
-        guest.run("command -v ls grep")["stdout"].as_str().unwrap().lines().filter(|at| at.starts_with('/')).count(),
+        guest.run("command -v ls grep")["stdout"]
+            .as_str()
+            .unwrap()
+            .lines()
+            .filter(|at| at.starts_with('/'))
+            .count(),
         2
     );
 }

@@ -106,7 +106,9 @@ fn a_flood_of_terminal_messages_is_bounded() {
     other.until("2others");
     check_small(&guest);
     let mut large = Client::connect(&guest, "sessionId=large");
-    let _ = large.0.send(Message::text(json!({"type": "input", "data": "x".repeat(100_000)}).to_string()));
+    let _ = large
+        .0
+        .send(Message::text(json!({"type": "input", "data": "x".repeat(100_000)}).to_string()));
     while large.0.read().is_ok() {}
     check_small(&guest);
 }
@@ -114,19 +116,28 @@ fn a_flood_of_terminal_messages_is_bounded() {
 #[test]
 fn broken_parts_of_a_form_are_refused() {
     let guest = Guest::start();
-    let id = guest.send("POST", "/filesystem-multipart/initiate/file", &[], b"").ok()["uploadId"].clone();
+    let id = guest.send("POST", "/filesystem-multipart/initiate/file", &[], b"").ok()["uploadId"]
+        .clone();
     let path = format!("/filesystem-multipart/{}/part?partNumber=1", id.as_str().unwrap());
-    let put = |kind: &str, body: &[u8]| guest.send("PUT", &path, &[("Content-Type", kind)], body).refused(400);
+    let put = |kind: &str, body: &[u8]| {
+        guest.send("PUT", &path, &[("Content-Type", kind)], body).refused(400)
+    };
     put("application/json", b"{}");
     put("multipart/form-data", b"--b\r\n\r\n");
     put("multipart/form-data; boundary=b", b"");
-    put("multipart/form-data; boundary=b", b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhalf");
+    put(
+        "multipart/form-data; boundary=b",
+        b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhalf",
+    );
     put(
         "multipart/form-data; boundary=b",
         b"--b\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\nx\r\n--b--\r\n",
     );
     put("multipart/form-data; boundary=b", &[b"--b\r\n".as_slice(), &[b'a'; 1 << 20]].concat());
-    assert_eq!(guest.get(&format!("/filesystem-multipart/{}/parts", id.as_str().unwrap())).ok()["parts"], json!([]));
+    assert_eq!(
+        guest.get(&format!("/filesystem-multipart/{}/parts", id.as_str().unwrap())).ok()["parts"],
+        json!([])
+    );
 }
 
 #[test]
@@ -135,7 +146,9 @@ fn any_bytes_of_output_and_any_names_are_shown_as_text() {
     let process = guest.run("printf '\\000\\377\\033[31m\\360\\237'");
     assert_eq!(process["stdout"], "\0\u{fffd}\u{1b}[31m\u{fffd}");
     let name = "päivä/\u{202e}\n %2F";
-    guest.post("/process", &json!({"command": "true", "name": name, "waitForCompletion": true})).ok();
+    guest
+        .post("/process", &json!({"command": "true", "name": name, "waitForCompletion": true}))
+        .ok();
     assert_eq!(guest.get("/process/p%C3%A4iv%C3%A4%2F%E2%80%AE%0A%20%252F").ok()["name"], name);
     let (status, headers) = {
         let answer = stream(&guest, &json!({"command": "true", "name": "a\nb"}));
@@ -151,14 +164,22 @@ fn processes_and_files_belong_to_the_configured_user() {
         eprintln!("only root can become somebody else");
         return;
     }
-    let guest = Guest::start_with(&[("BL_SANDBOX_USER", "4242:4243"), ("BL_SANDBOX_USER_ENABLED", "true")]);
+    let guest =
+        Guest::start_with(&[("BL_SANDBOX_USER", "4242:4243"), ("BL_SANDBOX_USER_ENABLED", "true")]);
     std::fs::set_permissions(guest.path(), PermissionsExt::from_mode(0o777)).unwrap();
     assert_eq!(guest.run("id -u; id -g; id -G")["stdout"], "4242\n4243\n4243\n");
     let mut terminal = Client::connect(&guest, "");
     terminal.type_in("echo $(id -u)-is-me\n");
     terminal.until("4242-is-me");
     let body = json!({"content": "x"}).to_string();
-    guest.send("PUT", "/filesystem/made/by/them", &[("Content-Type", "application/json")], body.as_bytes()).ok();
+    guest
+        .send(
+            "PUT",
+            "/filesystem/made/by/them",
+            &[("Content-Type", "application/json")],
+            body.as_bytes(),
+        )
+        .ok();
     for path in ["made", "made/by", "made/by/them"] {
         let metadata = std::fs::metadata(guest.path().join(path)).unwrap();
         assert_eq!((metadata.uid(), metadata.gid()), (4242, 4243), "{path}");

@@ -26,7 +26,8 @@ fn head_tells_that_an_operation_is_there_without_looking() {
 #[test]
 fn what_cannot_be_is_told_in_the_form_of_errors() {
     let guest = Guest::start();
-    // Clients take JSON for word of a missing process; of a missing operation they have to learn otherwise.
+    // Clients take JSON for word of a missing process; of a missing operation they have to learn
+    // otherwise.
     let nowhere = guest.get("/nowhere");
     assert_eq!((nowhere.status, nowhere.text().as_str()), (404, "there is nothing at this path"));
     guest.send("PATCH", "/process", &[], b"").refused(405);
@@ -50,7 +51,8 @@ fn health_says_what_clients_read() {
 fn the_environment_is_reread_for_processes_that_start_later() {
     let directory = tempfile::tempdir().unwrap();
     let document = directory.path().join("metadata");
-    let guest = Guest::start_with(&[("BL_METADATA_PATH", document.to_str().unwrap()), ("COLOUR", "red")]);
+    let guest =
+        Guest::start_with(&[("BL_METADATA_PATH", document.to_str().unwrap()), ("COLOUR", "red")]);
     guest.send("POST", "/environment/reload", &[], b"").refused(404);
     std::fs::write(&document, r#"{"generation": 3, "environment": {"COLOUR": "blue"}}"#).unwrap();
     let reloaded = guest.send("POST", "/environment/reload", &[], b"").ok();
@@ -64,7 +66,8 @@ fn the_environment_is_reread_for_processes_that_start_later() {
 #[test]
 fn nothing_that_is_sent_ends_it() {
     let guest = Guest::start();
-    let config = ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() };
     let method = prop::sample::select(vec!["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"]);
     let path = prop::sample::select(vec![
         "/process/",
@@ -126,7 +129,11 @@ fn the_environment_is_in_a_file_for_those_who_do_not_inherit_it() {
     let given = json!({"env": {"COLOUR": "red", "EMPTY": "", "PATH": std::env::var("PATH").unwrap()},
                        "environmentFile": file, "metadata": document});
     std::fs::write(&settings, given.to_string()).unwrap();
-    let guest = Guest::start_handed_over(&std::net::TcpListener::bind("127.0.0.1:0").unwrap(), &settings, directory);
+    let guest = Guest::start_handed_over(
+        &std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
+        &settings,
+        directory,
+    );
     guest.get("/health").ok();
     let written = || String::from_utf8(std::fs::read(&file).unwrap()).unwrap();
     for pair in ["COLOUR\0red\0", "EMPTY\0\0"] {

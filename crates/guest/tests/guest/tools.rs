@@ -4,7 +4,8 @@ use crate::common::{Guest, Response};
 use serde_json::{Value, json};
 
 fn send(guest: &Guest, headers: &[(&str, &str)], message: &Value) -> Response {
-    let usual = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let usual =
+        [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
     guest.send("POST", "/mcp", &[&usual, headers].concat(), message.to_string().as_bytes())
 }
 
@@ -39,7 +40,8 @@ fn failed(guest: &Guest, name: &str, arguments: Value) -> String {
 }
 
 fn names(guest: &Guest) -> Vec<String> {
-    let tools = send(guest, &[], &request("tools/list", &json!({}))).ok()["result"]["tools"].clone();
+    let tools =
+        send(guest, &[], &request("tools/list", &json!({}))).ok()["result"]["tools"].clone();
     tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -47,8 +49,7 @@ fn names(guest: &Guest) -> Vec<String> {
 fn old_and_new_callers_are_greeted() {
     let guest = Guest::start();
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let hello =
-            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let hello = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let answer = send(&guest, &[], &request("initialize", &hello));
         assert!(answer.header("content-type").unwrap().starts_with("application/json"));
         let result = &answer.ok()["result"];
@@ -64,14 +65,17 @@ fn old_and_new_callers_are_greeted() {
 
 #[test]
 fn every_tool_has_a_schema_and_is_served() {
-    let guest = Guest::start_with(&[("RELACE_API_KEY", "k"), ("RELACE_APPLY_URL", "http://127.0.0.1:1/")]);
-    let tools = send(&guest, &[], &request("tools/list", &json!({}))).ok()["result"]["tools"].clone();
+    let guest =
+        Guest::start_with(&[("RELACE_API_KEY", "k"), ("RELACE_APPLY_URL", "http://127.0.0.1:1/")]);
+    let tools =
+        send(&guest, &[], &request("tools/list", &json!({}))).ok()["result"]["tools"].clone();
     let tools = tools.as_array().unwrap();
     assert_eq!(tools.len(), 21);
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         let required = tool["inputSchema"]["required"].as_array().map_or(0, Vec::len);
-        // With no arguments a tool works if it needs none, and says what is missing otherwise; it is never unknown.
+        // With no arguments a tool works if it needs none, and says what is missing otherwise; it
+        // is never unknown.
         let (value, failed) = call(&guest, tool["name"].as_str().unwrap(), json!({}));
         assert_eq!(failed, required > 0, "{tool} {value}");
     }
@@ -82,16 +86,29 @@ fn every_tool_has_a_schema_and_is_served() {
 #[test]
 fn edits_by_a_provider_are_listed_only_with_its_key() {
     let without = names(&Guest::start());
-    assert!(!without.iter().any(|name| name == "codegenEditFile" || name == "codegenRerank"), "{without:?}");
+    assert!(
+        !without.iter().any(|name| name == "codegenEditFile" || name == "codegenRerank"),
+        "{without:?}"
+    );
     let morph = names(&Guest::start_with(&[("MORPH_API_KEY", "k")]));
-    assert!(morph.iter().any(|name| name == "codegenEditFile") && !morph.iter().any(|name| name == "codegenRerank"));
+    assert!(
+        morph.iter().any(|name| name == "codegenEditFile")
+            && !morph.iter().any(|name| name == "codegenRerank")
+    );
 }
 
 #[test]
 fn processes_are_run_found_and_ended() {
     let guest = Guest::start();
-    let ran = done(&guest, "processExecute", json!({"command": "pwd; exit 3", "waitForCompletion": true}));
-    assert_eq!((&ran["exitCode"], &ran["logs"], &ran["pollRequired"]), (&json!(3), &json!("/\n"), &json!(false)));
+    let ran = done(
+        &guest,
+        "processExecute",
+        json!({"command": "pwd; exit 3", "waitForCompletion": true}),
+    );
+    assert_eq!(
+        (&ran["exitCode"], &ran["logs"], &ran["pollRequired"]),
+        (&json!(3), &json!("/\n"), &json!(false))
+    );
     let slow = json!({"command": "echo begun; sleep 100", "name": "slow", "waitForCompletion": true, "timeout": 1});
     let slow = done(&guest, "processExecute", slow);
     assert_eq!((&slow["status"], &slow["pollRequired"]), (&json!("running"), &json!(true)));
@@ -108,9 +125,14 @@ fn processes_are_run_found_and_ended() {
 #[test]
 fn files_are_written_edited_read_and_deleted() {
     let guest = Guest::start();
-    let root = done(&guest, "fsGetWorkingDirectory", json!({}))["path"].as_str().unwrap().to_owned();
+    let root =
+        done(&guest, "fsGetWorkingDirectory", json!({}))["path"].as_str().unwrap().to_owned();
     assert_eq!(std::path::Path::new(&root), guest.path());
-    done(&guest, "fsWriteFile", json!({"path": "a/b.txt", "content": "one two one", "permissions": "600"}));
+    done(
+        &guest,
+        "fsWriteFile",
+        json!({"path": "a/b.txt", "content": "one two one", "permissions": "600"}),
+    );
     let read = done(&guest, "fsReadFile", json!({"path": format!("{root}/a/b.txt")}));
     assert_eq!((&read["content"], &read["permissions"]), (&json!("one two one"), &json!("600")));
     let edit = |old: &str, new: &str, all: bool| json!({"path": "a/b.txt", "oldString": old, "newString": new, "replaceAll": all});
@@ -138,9 +160,17 @@ fn code_is_found_and_read_in_parts() {
     done(&guest, "fsWriteFile", json!({"path": "src/other.txt", "content": "LINE 7 (x)\n"}));
     let found = done(&guest, "codegenFileSearch", json!({"query": "main", "directory": "src"}));
     assert_eq!(found["matches"][0]["path"], "main.rs");
-    let found = done(&guest, "codegenCodebaseSearch", json!({"query": "line 7 (", "targetDirectories": ["src"]}));
+    let found = done(
+        &guest,
+        "codegenCodebaseSearch",
+        json!({"query": "line 7 (", "targetDirectories": ["src"]}),
+    );
     assert_eq!(found["results"][0]["path"], "src/other.txt");
-    let found = done(&guest, "codegenGrepSearch", json!({"query": "^line 3\\d$", "includePattern": "*.rs"}));
+    let found = done(
+        &guest,
+        "codegenGrepSearch",
+        json!({"query": "^line 3\\d$", "includePattern": "*.rs"}),
+    );
     let lines = found["results"].as_str().unwrap();
     assert_eq!(lines.lines().count(), 10);
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();

@@ -35,22 +35,33 @@ fn program() -> Vec<u8> {
 
 /// The end of the last upgrade.
 fn outcome(guest: &Guest) -> Value {
-    let ended = |health: &Value| ["completed", "failed"].iter().any(|end| health["lastUpgrade"]["status"] == *end);
+    let ended = |health: &Value| {
+        ["completed", "failed"].iter().any(|end| health["lastUpgrade"]["status"] == *end)
+    };
     guest.until_reached("/health", ended)
 }
 
 #[test]
 fn what_runs_goes_on_through_an_upgrade() {
     let guest = Guest::start_with(&[("COLOUR", "red")]);
-    let counting = "i=0; until [ -e go ]; do echo $i; i=$((i+1)); sleep 0.01; done; echo $i >&2; exit 7";
+    let counting =
+        "i=0; until [ -e go ]; do echo $i; i=$((i+1)); sleep 0.01; done; echo $i >&2; exit 7";
     guest.post("/process", &json!({"command": counting, "name": "counting"})).ok();
     guest.run("echo done before");
     guest
-        .post("/process", &json!({"command": "head -c 100000 /dev/zero | tr '\\0' x; sleep 100", "name": "long"}))
+        .post(
+            "/process",
+            &json!({"command": "head -c 100000 /dev/zero | tr '\\0' x; sleep 100", "name": "long"}),
+        )
         .ok();
     guest.until("/process/long", |process| process["stdout"].as_str().unwrap().len() == 65536);
     guest.post("/process", &json!({"command": "sleep 0.7; exit 5", "name": "between"})).ok();
-    guest.post("/process", &json!({"command": "sleep 1000", "name": "bounded", "keepAlive": true, "timeout": 4})).ok();
+    guest
+        .post(
+            "/process",
+            &json!({"command": "sleep 1000", "name": "bounded", "keepAlive": true, "timeout": 4}),
+        )
+        .ok();
     let pid = guest.get("/process/counting").ok()["pid"].clone();
 
     let (base, serving) = serve_once("200 OK", program());
@@ -66,7 +77,10 @@ fn what_runs_goes_on_through_an_upgrade() {
     assert_eq!(health["lastUpgrade"]["bytesDownloaded"], program().len());
     assert_eq!(health["keepAliveProcesses"], 1);
     let asked = serving.join().unwrap();
-    assert_eq!(asked, format!("GET /releases/latest/holm-guest-{} HTTP/1.1\r\n", std::env::consts::ARCH));
+    assert_eq!(
+        asked,
+        format!("GET /releases/latest/holm-guest-{} HTTP/1.1\r\n", std::env::consts::ARCH)
+    );
 
     std::fs::write(guest.path().join("go"), "").unwrap();
     let counted = guest.until("/process/counting", |process| process["status"] != "running");
@@ -79,7 +93,10 @@ fn what_runs_goes_on_through_an_upgrade() {
     assert_eq!(guest.get("/process/long/logs").ok()["stdout"], "x".repeat(100_000));
     let before = guest.get("/process").ok();
     assert_eq!(before[1]["stdout"], "done before\n");
-    assert_eq!(guest.run("echo $COLOUR; pwd")["stdout"], format!("red\n{}\n", guest.path().display()));
+    assert_eq!(
+        guest.run("echo $COLOUR; pwd")["stdout"],
+        format!("red\n{}\n", guest.path().display())
+    );
     // Once more, from the program that came of the first.
     let (base, serving) = serve_once("200 OK", program());
     guest.post("/upgrade", &json!({"baseUrl": base, "version": env!("CARGO_PKG_VERSION")})).ok();
@@ -92,7 +109,8 @@ fn what_runs_goes_on_through_an_upgrade() {
 fn an_upgrade_that_fails_changes_nothing() {
     let guest = Guest::start();
     guest.post("/process", &json!({"command": "sleep 100", "name": "running"})).ok();
-    let other = format!("#!/bin/sh\necho holm-guest {} state 999\n", env!("CARGO_PKG_VERSION")).into_bytes();
+    let other = format!("#!/bin/sh\necho holm-guest {} state 999\n", env!("CARGO_PKG_VERSION"))
+        .into_bytes();
     let cases = [
         ("404 Not Found", Vec::new(), "404"),
         ("200 OK", b"no program".to_vec(), "cannot be run"),
@@ -117,7 +135,12 @@ fn an_upgrade_that_fails_changes_nothing() {
     assert!(outcome(&guest)["lastUpgrade"]["error"].as_str().unwrap().contains("no address"));
     let configured = Guest::start_with(&[("HOLM_GUEST_UPGRADE_URL", "http://127.0.0.1:1")]);
     configured.send("POST", "/upgrade", &[], b"").ok();
-    assert!(outcome(&configured)["lastUpgrade"]["error"].as_str().unwrap().contains("cannot be reached"));
+    assert!(
+        outcome(&configured)["lastUpgrade"]["error"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be reached")
+    );
     guest.post("/upgrade", &json!({"baseUrl": "ftp://x/"})).refused(400);
     guest.post("/upgrade", &json!({"version": "../x"})).refused(400);
     for body in ["[]", "null", "7", "\"latest\"", "[\"latest\"]", "{"] {
@@ -182,13 +205,20 @@ fn the_machine_is_told_that_the_program_of_the_image_failed() {
         let settings = directory.path().join("settings");
         let given = json!({"secret": "s3cret", "workdir": directory.path(), "start": start});
         std::fs::write(&settings, given.to_string()).unwrap();
-        let guest = Guest::start_handed_over(&TcpListener::bind("127.0.0.1:0").unwrap(), &settings, directory);
+        let guest = Guest::start_handed_over(
+            &TcpListener::bind("127.0.0.1:0").unwrap(),
+            &settings,
+            directory,
+        );
         guest.get(START_PATH).refused(404);
         let answer = guest.send("GET", START_PATH, &[(SECRET_HEADER, "s3cret")], b"");
         (answer.status, answer.text())
     };
     assert_eq!(told(json!(["/bin/sh", "-c", "exit 3"])), (200, "it ended with code 3".to_owned()));
-    assert_eq!(told(json!(["/bin/sh", "-c", "kill -9 $$"])), (200, "it was killed by signal 9".to_owned()));
+    assert_eq!(
+        told(json!(["/bin/sh", "-c", "kill -9 $$"])),
+        (200, "it was killed by signal 9".to_owned())
+    );
     let (status, why) = told(json!(["/nothing/here"]));
     assert!(status == 200 && why.contains("failed to start"), "{why}");
     assert_eq!(told(json!(["/bin/true"])), (204, String::new()));

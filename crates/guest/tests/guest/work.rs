@@ -20,7 +20,8 @@ struct Told<'a> {
 
 fn start(told: &Told<'_>) -> Guest {
     let directory = tempfile::tempdir().unwrap();
-    let mut work = json!({"command": told.command, "secret": SECRET, "graceMs": 200, "outputBytesMax": ROOM});
+    let mut work =
+        json!({"command": told.command, "secret": SECRET, "graceMs": 200, "outputBytesMax": ROOM});
     work.as_object_mut().unwrap().extend(told.more.as_object().unwrap().clone());
     let orders = json!({"work": work, "workdir": directory.path(), "env": {"GREETING": "hello"}, "user": told.user});
     let settings = directory.path().join("orders");
@@ -127,7 +128,9 @@ fn output_can_be_read_again_from_every_position() {
         assert_eq!(out.len() + err.len(), (last - from) as usize);
         assert_eq!(again, end);
     }
-    let status = |from: &str| guest.send("GET", &format!("{PATH}?from={from}"), &[(SECRET_HEADER, SECRET)], b"").status;
+    let status = |from: &str| {
+        guest.send("GET", &format!("{PATH}?from={from}"), &[(SECRET_HEADER, SECRET)], b"").status
+    };
     assert_eq!(status("x"), 400);
 }
 
@@ -169,7 +172,12 @@ fn a_child_that_is_left_behind_holds_nothing_up() {
 fn the_data_is_there_for_who_has_its_address() {
     let data = br#"{"tasks":[{"a":1},
  {"a":2}]}"#;
-    let told = Told { command: &["sh", "-c", "echo $BL_EXECUTION_DATA_URL"], data, more: json!({}), user: "" };
+    let told = Told {
+        command: &["sh", "-c", "echo $BL_EXECUTION_DATA_URL"],
+        data,
+        more: json!({}),
+        user: "",
+    };
     let guest = start(&told);
     let (out, ..) = read(&mut follow(&guest, 0));
     let url = String::from_utf8(out).unwrap();
@@ -192,7 +200,16 @@ fn nobody_without_the_secret_follows_or_interrupts_and_nothing_else_is_served() 
         assert_eq!(guest.send("GET", PATH, &headers, b"").status, 404);
         assert_eq!(guest.send("POST", INTERRUPT_PATH, &headers, b"").status, 404);
     }
-    for path in ["/", "/health", "/process", "/filesystem/etc", "/mcp", "/terminal", "/upgrade", "/execution/"] {
+    for path in [
+        "/",
+        "/health",
+        "/process",
+        "/filesystem/etc",
+        "/mcp",
+        "/terminal",
+        "/upgrade",
+        "/execution/",
+    ] {
         assert_eq!(guest.get(path).status, 404, "{path}");
         assert_eq!(guest.post(path, &json!({"command": "true"})).status, 404, "{path}");
     }

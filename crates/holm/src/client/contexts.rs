@@ -67,7 +67,9 @@ impl Contexts {
                 Some(PathBuf::from(folder).join(below).join("config.yaml"))
             })
             .ok_or_else(|| {
-                let message = "neither HOME nor XDG_CONFIG_HOME is set, so there is no place for credentials".into();
+                let message =
+                    "neither HOME nor XDG_CONFIG_HOME is set, so there is no place for credentials"
+                        .into();
                 Error::ContextFile { place: "holm/config.yaml".into(), message }
             })
     }
@@ -76,8 +78,12 @@ impl Contexts {
         let Ok(file) = Self::file() else { return Ok(Self::default()) };
         let text = match fs::read_to_string(&file) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(source) => return Err(Error::Io { act: format!("read {}", file.display()), source }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(source) => {
+                return Err(Error::Io { act: format!("read {}", file.display()), source });
+            }
         };
         serde_norway::from_str(&text).map_err(|error| Error::ContextFile {
             place: file.display().to_string(),
@@ -89,14 +95,25 @@ impl Contexts {
     pub(crate) fn save(&self) -> Result<(), Error> {
         let file = Self::file()?;
         let act = || format!("write {}", file.display());
-        let text = serde_norway::to_string(self)
-            .map_err(|error| Error::ContextFile { place: file.display().to_string(), message: error.to_string() })?;
+        let text = serde_norway::to_string(self).map_err(|error| Error::ContextFile {
+            place: file.display().to_string(),
+            message: error.to_string(),
+        })?;
         if let Some(folder) = file.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(act()))?;
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(Error::io(act()))?;
         }
         let new = file.with_extension(format!("yaml.{}", std::process::id()));
         let write = || {
-            let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            let mut out = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&new)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
             fs::rename(&new, &file)

@@ -1,4 +1,5 @@
-//! What the command line knows of each kind: its names, its address, its columns and how it is written.
+//! What the command line knows of each kind: its names, its address, its columns and how it is
+//! written.
 
 use crate::error::Error;
 
@@ -67,8 +68,11 @@ const NAME: Column = column("NAME", &["/metadata/name", "/name"]);
 const STATUS: Column = column("STATUS", &["/status", "/metadata/status"]);
 const REGION: Column = column("REGION", &["/spec/region", "/region"]);
 const IMAGE: Column = column("IMAGE", &["/spec/runtime/image", "/spec/revisions/0/image"]);
-const CREATED: Column =
-    Column { heading: "CREATED", at: &["/metadata/createdAt", "/createdAt", "/created_at"], form: Form::Age };
+const CREATED: Column = Column {
+    heading: "CREATED",
+    at: &["/metadata/createdAt", "/createdAt", "/created_at"],
+    form: Form::Age,
+};
 const ID: Column = column("ID", &["/metadata/id", "/id", "/metadata/name"]);
 const DESCRIPTION: Column = column("DESCRIPTION", &["/description"]);
 const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/displayName"]);
@@ -82,10 +86,20 @@ const fn root(
     path: &'static str,
     columns: &'static [Column],
 ) -> Kind {
-    Kind { names, document: Some(document), place: Place::Root(path), write: Write::Upsert, columns }
+    Kind {
+        names,
+        document: Some(document),
+        place: Place::Root(path),
+        write: Write::Upsert,
+        columns,
+    }
 }
 
-const fn shown(names: &'static [&'static str], path: &'static str, columns: &'static [Column]) -> Kind {
+const fn shown(
+    names: &'static [&'static str],
+    path: &'static str,
+    columns: &'static [Column],
+) -> Kind {
     Kind { names, document: None, place: Place::Root(path), write: Write::Never, columns }
 }
 
@@ -95,7 +109,13 @@ const fn below(
     segment: &'static str,
     columns: &'static [Column],
 ) -> Kind {
-    Kind { names, document: None, place: Place::Below { of, segment }, write: Write::Never, columns }
+    Kind {
+        names,
+        document: None,
+        place: Place::Below { of, segment },
+        write: Write::Never,
+        columns,
+    }
 }
 
 pub(crate) const KINDS: &[Kind] = &[
@@ -103,7 +123,12 @@ pub(crate) const KINDS: &[Kind] = &[
     root(&["applications", "application", "app", "apps"], "Application", "applications", WORKLOAD),
     root(&["functions", "function", "fn", "mcp"], "Function", "functions", WORKLOAD),
     root(&["jobs", "job", "j"], "Job", "jobs", WORKLOAD),
-    root(&["models", "model", "ml"], "Model", "models", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    root(
+        &["models", "model", "ml"],
+        "Model",
+        "models",
+        &[WORKSPACE, NAME, REGION, STATUS, CREATED],
+    ),
     root(&["sandboxes", "sandbox", "sbx"], "Sandbox", "sandboxes", WORKLOAD),
     root(
         &["policies", "policy", "pol"],
@@ -172,7 +197,11 @@ pub(crate) const KINDS: &[Kind] = &[
     shown(
         &["users", "user"],
         "users",
-        &[column("EMAIL", &["/email"]), column("ROLE", &["/role"]), column("ACCEPTED", &["/accepted"])],
+        &[
+            column("EMAIL", &["/email"]),
+            column("ROLE", &["/role"]),
+            column("ACCEPTED", &["/accepted"]),
+        ],
     ),
     shown(
         &["service-accounts", "service-account", "serviceaccounts", "serviceaccount", "sa"],
@@ -180,7 +209,11 @@ pub(crate) const KINDS: &[Kind] = &[
         &[column("CLIENT ID", &["/client_id"]), NAME, DESCRIPTION, CREATED],
     ),
     shown(&["secrets", "secret"], "secrets", &[NAME, CREATED]),
-    shown(&["workspaces", "workspace", "ws"], "workspaces", &[NAME, DISPLAY, column("STATUS", &["/status"]), CREATED]),
+    shown(
+        &["workspaces", "workspace", "ws"],
+        "workspaces",
+        &[NAME, DISPLAY, column("STATUS", &["/status"]), CREATED],
+    ),
     shown(
         &["locations", "location"],
         "locations",
@@ -235,7 +268,11 @@ pub(crate) const KINDS: &[Kind] = &[
         document: Some("PreviewToken"),
         place: Place::Below { of: &["previews"], segment: "tokens" },
         write: Write::Append,
-        columns: &[NAME, column("EXPIRES", &["/spec/expiresAt"]), column("EXPIRED", &["/spec/expired"])],
+        columns: &[
+            NAME,
+            column("EXPIRES", &["/spec/expiresAt"]),
+            column("EXPIRED", &["/spec/expired"]),
+        ],
     },
     below(
         &["schedules", "schedule"],
@@ -330,12 +367,15 @@ pub(crate) fn find(word: &str) -> Result<&'static Kind, Error> {
 
 /// The kind of a document.
 pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| kind.document.is_some_and(|document| document.eq_ignore_ascii_case(name)))
+    KINDS
+        .iter()
+        .find(|kind| kind.document.is_some_and(|document| document.eq_ignore_ascii_case(name)))
 }
 
 fn unknown(word: &str) -> Error {
     let all = KINDS.iter().flat_map(|kind| kind.names);
-    let nearest = all.max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
+    let nearest =
+        all.max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
     let names: Vec<_> = KINDS.iter().map(Kind::name).collect();
     Error::Usage(format!(
         "there is no kind `{word}`; did you mean `{}`?\nKinds: {}",
@@ -361,10 +401,14 @@ impl Target {
     }
 }
 
-/// Follows kinds and names alternately. The first word may also hold several steps: `sandboxes/box/previews`.
+/// Follows kinds and names alternately. The first word may also hold several steps:
+/// `sandboxes/box/previews`.
 pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
-    let (first, rest) = words.split_first().ok_or_else(|| Error::Usage("name a kind, such as `sandboxes`".into()))?;
-    let mut steps = first.split('/').filter(|step| !step.is_empty()).chain(rest.iter().map(String::as_str));
+    let (first, rest) = words
+        .split_first()
+        .ok_or_else(|| Error::Usage("name a kind, such as `sandboxes`".into()))?;
+    let mut steps =
+        first.split('/').filter(|step| !step.is_empty()).chain(rest.iter().map(String::as_str));
     let kind = find(steps.next().unwrap_or_default())?;
     let Place::Root(path) = kind.place else { return Err(needs_parent(kind)) };
     let mut target = Target { kind, collection: path.to_owned(), name: None };
@@ -375,7 +419,8 @@ pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
         };
         let kind = find(next)?;
         let segment = segment_below(kind, target.kind)?;
-        target = Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
+        target =
+            Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
     }
     Ok(target)
 }
@@ -393,8 +438,8 @@ fn needs_parent(kind: &Kind) -> Error {
     Error::Usage(format!("{} are below {above}: write `{above} NAME {}`", kind.name(), kind.name()))
 }
 
-/// A name as a part of a path. Images are named `type/name`, so their slash stays. Parts such as `..` would name
-/// another object once the address is put in order, so they are refused.
+/// A name as a part of a path. Images are named `type/name`, so their slash stays. Parts such as
+/// `..` would name another object once the address is put in order, so they are refused.
 fn encode_name(kind: &Kind, name: &str) -> Result<String, Error> {
     if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(Error::Usage(format!("`{name}` cannot be a name")));

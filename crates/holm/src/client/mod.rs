@@ -47,15 +47,20 @@ pub(crate) struct Client {
 pub(crate) type Query<'a> = &'a [(&'a str, &'a str)];
 
 impl Client {
-    /// Picks server and credentials: flags, then the environment, then the current context of `holm login`.
+    /// Picks server and credentials: flags, then the environment, then the current context of `holm
+    /// login`.
     pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
         let contexts = Contexts::load()?;
         let context = contexts.current();
         let given = given_credentials();
-        let server =
-            choice.server.clone().or_else(|| variable("BL_API_URL")).or_else(|| context.map(|c| c.server.clone()));
+        let server = choice
+            .server
+            .clone()
+            .or_else(|| variable("BL_API_URL"))
+            .or_else(|| context.map(|c| c.server.clone()));
         let from_file = given.is_none();
-        let credentials = given.or_else(|| context.map(|c| c.credentials.clone())).ok_or(Error::NotSignedIn)?;
+        let credentials =
+            given.or_else(|| context.map(|c| c.credentials.clone())).ok_or(Error::NotSignedIn)?;
         let workspace = choice
             .workspace
             .clone()
@@ -123,12 +128,19 @@ impl Client {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes)
-            .map_err(|_| Error::NotHolm { server: self.server(), message: "the answer is not JSON".into() })
+        serde_json::from_slice(&bytes).map_err(|_| Error::NotHolm {
+            server: self.server(),
+            message: "the answer is not JSON".into(),
+        })
     }
 
-    /// All objects of a collection, page after page. Collections that answer a bare array have one page.
-    pub(crate) async fn list(&mut self, target: &kinds::Target, query: Query<'_>) -> Result<Vec<Value>, Error> {
+    /// All objects of a collection, page after page. Collections that answer a bare array have one
+    /// page.
+    pub(crate) async fn list(
+        &mut self,
+        target: &kinds::Target,
+        query: Query<'_>,
+    ) -> Result<Vec<Value>, Error> {
         let mut items = Vec::new();
         let mut cursor = String::new();
         for _ in 0..PAGES_MAX {
@@ -144,20 +156,39 @@ impl Client {
                 None => return Ok(items),
             }
         }
-        crate::term::note(format!("only the first {} are shown; narrow the list with -q or --status", items.len()));
+        crate::term::note(format!(
+            "only the first {} are shown; narrow the list with -q or --status",
+            items.len()
+        ));
         Ok(items)
     }
 
     /// Opens a stream of events; its lines come as they are sent.
     pub(crate) async fn stream(&mut self, path: &str, query: Query<'_>) -> Result<Response, Error> {
-        let request = self.request(Method::GET, path, query).await?.header(http::header::ACCEPT, "text/event-stream");
+        let request = self
+            .request(Method::GET, path, query)
+            .await?
+            .header(http::header::ACCEPT, "text/event-stream");
         self.send(request).await
     }
 
-    async fn request(&mut self, method: Method, path: &str, query: Query<'_>) -> Result<RequestBuilder, Error> {
+    async fn request(
+        &mut self,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+    ) -> Result<RequestBuilder, Error> {
         let bearer = self.bearer().await?;
-        let url = self.base.join(path).map_err(|_| Error::Usage(format!("`{path}` cannot be part of an address")))?;
-        let request = self.http.request(method, url).query(query).bearer_auth(bearer).header("Blaxel-Version", VERSION);
+        let url = self
+            .base
+            .join(path)
+            .map_err(|_| Error::Usage(format!("`{path}` cannot be part of an address")))?;
+        let request = self
+            .http
+            .request(method, url)
+            .query(query)
+            .bearer_auth(bearer)
+            .header("Blaxel-Version", VERSION);
         Ok(match &self.workspace {
             Some(workspace) => request.header("X-Blaxel-Workspace", workspace),
             None => request,
@@ -183,14 +214,17 @@ impl Client {
         let now_s = self.world.now().seconds();
         let fresh = match &self.credentials {
             Credentials::ApiKey(key) => return Ok(key.clone()),
-            Credentials::Session { access_token, expires_at, .. } if *expires_at > now_s + RENEW_BEFORE_S => {
+            Credentials::Session { access_token, expires_at, .. }
+                if *expires_at > now_s + RENEW_BEFORE_S =>
+            {
                 return Ok(access_token.clone());
             }
             Credentials::Session { refresh_token, .. } => {
                 sign_in::renew(&self.http, &self.base, refresh_token, now_s).await?
             }
             Credentials::ServiceAccount { client_id, client_secret } => {
-                sign_in::client_credentials(&self.http, &self.base, client_id, client_secret, now_s).await?
+                sign_in::client_credentials(&self.http, &self.base, client_id, client_secret, now_s)
+                    .await?
             }
         };
         let renewed = matches!(self.credentials, Credentials::Session { .. });
@@ -220,7 +254,8 @@ fn variable(name: &str) -> Option<String> {
 
 fn given_credentials() -> Option<Credentials> {
     let key = variable("HOLM_API_KEY").or_else(|| variable("BL_API_KEY"));
-    key.map(Credentials::ApiKey).or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
+    key.map(Credentials::ApiKey)
+        .or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
 }
 
 pub(crate) fn http_client() -> Result<reqwest::Client, Error> {
@@ -228,7 +263,10 @@ pub(crate) fn http_client() -> Result<reqwest::Client, Error> {
         .connect_timeout(CONNECT_TIMEOUT)
         .user_agent(concat!("holm/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| Error::Start { act: "prepare the HTTP client".into(), message: error.to_string() })
+        .map_err(|error| Error::Start {
+            act: "prepare the HTTP client".into(),
+            message: error.to_string(),
+        })
 }
 
 /// The base of the management interface for an address given with or without `/v0`.
@@ -236,7 +274,9 @@ pub(crate) fn base(server: &str) -> Result<Url, Error> {
     let trimmed = server.trim_end_matches('/').trim_end_matches("/v0");
     match Url::parse(&format!("{trimmed}/v0/")) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
-        _ => Err(Error::Usage(format!("`{server}` is not an address such as http://127.0.0.1:8700"))),
+        _ => {
+            Err(Error::Usage(format!("`{server}` is not an address such as http://127.0.0.1:8700")))
+        }
     }
 }
 
@@ -245,10 +285,18 @@ fn page(answer: Value) -> (Vec<Value>, Option<String>) {
     match answer {
         Value::Array(items) => (items, None),
         Value::Object(mut page) if page.get("data").is_some_and(Value::is_array) => {
-            let more = page.get("meta").and_then(|meta| meta.get("hasMore")).and_then(Value::as_bool).unwrap_or(false);
-            let next =
-                page.get("meta").and_then(|meta| meta.get("nextCursor")).and_then(Value::as_str).map(str::to_owned);
-            let items = page.remove("data").and_then(|data| data.as_array().cloned()).unwrap_or_default();
+            let more = page
+                .get("meta")
+                .and_then(|meta| meta.get("hasMore"))
+                .and_then(Value::as_bool)
+                .unwrap_or(false);
+            let next = page
+                .get("meta")
+                .and_then(|meta| meta.get("nextCursor"))
+                .and_then(Value::as_str)
+                .map(str::to_owned);
+            let items =
+                page.remove("data").and_then(|data| data.as_array().cloned()).unwrap_or_default();
             (items, next.filter(|next| more && !next.is_empty()))
         }
         Value::Null => (Vec::new(), None),
@@ -259,9 +307,13 @@ fn page(answer: Value) -> (Vec<Value>, Option<String>) {
 fn message_of(status: StatusCode, text: &str) -> String {
     const LONGEST: usize = 2000;
     let body: Option<Value> = serde_json::from_str(text).ok();
-    let field = |name: &str| body.as_ref().and_then(|body| body.get(name)).and_then(Value::as_str).map(str::to_owned);
+    let field = |name: &str| {
+        body.as_ref().and_then(|body| body.get(name)).and_then(Value::as_str).map(str::to_owned)
+    };
     let said = field("message").or_else(|| field("error_description")).or_else(|| field("error"));
-    let said = said.filter(|text| !text.is_empty()).unwrap_or_else(|| format!("the server answered {status}"));
+    let said = said
+        .filter(|text| !text.is_empty())
+        .unwrap_or_else(|| format!("the server answered {status}"));
     crate::term::harmless(&said.chars().take(LONGEST).collect::<String>())
 }
 
@@ -275,7 +327,10 @@ mod tests {
         assert_eq!(page(json!([1, 2])), (vec![json!(1), json!(2)], None));
         let paged = json!({"data": [1], "meta": {"hasMore": true, "nextCursor": "c"}});
         assert_eq!(page(paged), (vec![json!(1)], Some("c".into())));
-        assert_eq!(page(json!({"data": [], "meta": {"hasMore": false, "nextCursor": ""}})), (vec![], None));
+        assert_eq!(
+            page(json!({"data": [], "meta": {"hasMore": false, "nextCursor": ""}})),
+            (vec![], None)
+        );
     }
 
     #[test]
@@ -288,7 +343,13 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_without_control_characters() {
-        assert_eq!(message_of(StatusCode::BAD_REQUEST, r#"{"error":"x","message":"no\u001b[2J"}"#), "no[2J");
-        assert_eq!(message_of(StatusCode::BAD_GATEWAY, "<html>"), "the server answered 502 Bad Gateway");
+        assert_eq!(
+            message_of(StatusCode::BAD_REQUEST, r#"{"error":"x","message":"no\u001b[2J"}"#),
+            "no[2J"
+        );
+        assert_eq!(
+            message_of(StatusCode::BAD_GATEWAY, "<html>"),
+            "the server answered 502 Bad Gateway"
+        );
     }
 }

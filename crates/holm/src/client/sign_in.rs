@@ -118,10 +118,10 @@ pub(crate) async fn client_credentials(
 pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
     let decoded = match text.split_once(':') {
         Some(_) => text.to_owned(),
-        None => {
-            String::from_utf8(base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text.trim()).ok()?)
-                .ok()?
-        }
+        None => String::from_utf8(
+            base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text.trim()).ok()?,
+        )
+        .ok()?,
     };
     let (id, secret) = decoded.split_once(':')?;
     Some(Credentials::ServiceAccount { client_id: id.to_owned(), client_secret: secret.to_owned() })
@@ -129,15 +129,22 @@ pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
 
 fn read_tokens(base: &Url, answer: Value, now_s: i64) -> Result<Credentials, Error> {
     // The parser's message may quote the answer, which holds tokens.
-    let tokens: Tokens =
-        serde_json::from_value(answer).map_err(|_| not_holm(base, "the token answer lacks a member"))?;
+    let tokens: Tokens = serde_json::from_value(answer)
+        .map_err(|_| not_holm(base, "the token answer lacks a member"))?;
     Ok(tokens.session(now_s))
 }
 
-async fn post(http: &reqwest::Client, base: &Url, path: &str, body: &Value) -> Result<(StatusCode, Value), Error> {
+async fn post(
+    http: &reqwest::Client,
+    base: &Url,
+    path: &str,
+    body: &Value,
+) -> Result<(StatusCode, Value), Error> {
     let url = base.join(path).map_err(|error| not_holm(base, &error.to_string()))?;
-    let unreachable =
-        |source: reqwest::Error| Error::Unreachable { server: base.to_string(), source: source.without_url() };
+    let unreachable = |source: reqwest::Error| Error::Unreachable {
+        server: base.to_string(),
+        source: source.without_url(),
+    };
     let response = http.post(url).timeout(TIMEOUT).json(body).send().await.map_err(unreachable)?;
     let status = response.status();
     let bytes = response.bytes().await.map_err(unreachable)?;
@@ -153,7 +160,11 @@ fn not_holm(base: &Url, message: &str) -> Error {
 }
 
 /// Ends a session at the server.
-pub(crate) async fn revoke(http: &reqwest::Client, base: &Url, refresh_token: &str) -> Result<(), Error> {
+pub(crate) async fn revoke(
+    http: &reqwest::Client,
+    base: &Url,
+    refresh_token: &str,
+) -> Result<(), Error> {
     let body = json!({"token": refresh_token, "client_id": CLIENT_ID});
     let (status, answer) = post(http, base, "oauth/revoke", &body).await?;
     if status.is_success() { Ok(()) } else { Err(refused(status, &answer)) }

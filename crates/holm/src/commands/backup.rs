@@ -27,14 +27,17 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let config = args.place.load(&[])?;
-    let failed = |source| Error::Store { act: format!("write the backup {}", args.file.display()), source };
+    let failed =
+        |source| Error::Store { act: format!("write the backup {}", args.file.display()), source };
     let mut settings = config.store_settings();
     settings.reads_beside = true;
     setup::must_have_keys(&config)?;
     let store = Store::open(settings, world::system()).await.map_err(failed)?;
     let bar = progress::counter("rows");
     let shown = bar.clone();
-    let written = store.backup(&args.file, args.with_keys, move |progress| shown.set_position(progress.rows)).await;
+    let written = store
+        .backup(&args.file, args.with_keys, move |progress| shown.set_position(progress.rows))
+        .await;
     bar.finish_and_clear();
     let rows = written.map_err(failed)?;
     let bytes = std::fs::metadata(&args.file).map_or(0, |about| about.len());

@@ -22,10 +22,14 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     if kinds::find(&args.kind)?.name() != "jobs" {
-        return Err(Error::Usage(format!("`{}` has nothing to cancel: jobs have executions", args.kind)));
+        return Err(Error::Usage(format!(
+            "`{}` has nothing to cancel: jobs have executions",
+            args.kind
+        )));
     }
     let executions = kinds::resolve(&["jobs".into(), args.name, "executions".into()])?;
-    let answer = client.call(Method::DELETE, &executions.object(&args.execution)?, &[], None).await?;
+    let answer =
+        client.call(Method::DELETE, &executions.object(&args.execution)?, &[], None).await?;
     let status = answer.get("status").and_then(Value::as_str).unwrap_or("cancelling");
     term::say(format!("executions/{} {}", term::harmless(&args.execution), term::harmless(status)));
     Ok(Exit::Success)

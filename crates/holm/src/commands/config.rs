@@ -34,8 +34,9 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn load(&self, flags: &[(&str, String)]) -> Result<Config, Error> {
         // Variables that are not UTF-8 cannot be settings of ours.
-        let environment =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         Ok(config::load(self.config.as_deref(), environment, flags)?)
     }
 }

@@ -31,9 +31,14 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         Some(kind) => {
             let target = kinds::resolve(std::slice::from_ref(kind))?;
             if target.name.is_some() {
-                return Err(Error::Usage(format!("`{kind}` names an object; write the kind and then its names")));
+                return Err(Error::Usage(format!(
+                    "`{kind}` names an object; write the kind and then its names"
+                )));
             }
-            args.names.iter().map(|name| (target.collection.clone(), target.kind, name.clone())).collect()
+            args.names
+                .iter()
+                .map(|name| (target.collection.clone(), target.kind, name.clone()))
+                .collect()
         }
         None => targets_of_file(&args.source)?,
     };
@@ -42,7 +47,11 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     for (collection, kind, name) in targets {
         let target = Target { kind, collection, name: None };
         if let Err(error) = delete(&target, &name, args.ignore_missing, &mut client).await {
-            term::note(format!("{} {}/{name}: {error}", term::styled_note(Style::Bad, "failed"), kind.name()));
+            term::note(format!(
+                "{} {}/{name}: {error}",
+                term::styled_note(Style::Bad, "failed"),
+                kind.name()
+            ));
             failures.push(error);
         }
     }
@@ -69,7 +78,12 @@ fn targets_of_file(source: &Source) -> Result<Vec<Named>, Error> {
     Ok(targets)
 }
 
-async fn delete(target: &Target, name: &str, ignore_missing: bool, client: &mut Client) -> Result<(), Error> {
+async fn delete(
+    target: &Target,
+    name: &str,
+    ignore_missing: bool,
+    client: &mut Client,
+) -> Result<(), Error> {
     match client.call(Method::DELETE, &target.object(name)?, &[], None).await {
         Ok(_) => term::say(format!("{}/{name} deleted", target.kind.name())),
         Err(error) if ignore_missing && error.exit() == Exit::NotFound => {

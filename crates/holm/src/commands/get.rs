@@ -75,9 +75,15 @@ async fn fetch(args: &Args, target: &Target, client: &mut Client) -> Result<Vec<
     if let Some(name) = &target.name {
         return Ok(vec![client.get(&target.object(name)?, &query).await?]);
     }
-    let filters =
-        [("q", &args.query), ("status", &args.status), ("sort", &args.sort), ("externalId", &args.external_id)];
-    query.extend(filters.iter().filter_map(|(name, value)| value.as_deref().map(|value| (*name, value))));
+    let filters = [
+        ("q", &args.query),
+        ("status", &args.status),
+        ("sort", &args.sort),
+        ("externalId", &args.external_id),
+    ];
+    query.extend(
+        filters.iter().filter_map(|(name, value)| value.as_deref().map(|value| (*name, value))),
+    );
     client.list(target, &query).await
 }
 
@@ -108,8 +114,8 @@ async fn open_changes(client: &mut Client) -> Result<Changes, Error> {
     }
 }
 
-/// Waits until something may have changed. A stream that ended is opened again, after which everything is read anew,
-/// so nothing is missed in between.
+/// Waits until something may have changed. A stream that ended is opened again, after which
+/// everything is read anew, so nothing is missed in between.
 async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, Error> {
     let Changes::Told(mut response) = changes else {
         tokio::time::sleep(POLL).await;

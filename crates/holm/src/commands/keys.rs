@@ -23,7 +23,8 @@ pub(crate) struct Args {
 enum Act {
     /// Makes a new key and brings all secrets under it
     ///
-    /// A running server does it itself. Keep a copy of the key file: without it no secret can be read.
+    /// A running server does it itself. Keep a copy of the key file: without it no secret can be
+    /// read.
     Rotate,
 }
 
@@ -45,13 +46,17 @@ async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error
     match setup::open_store(config).await {
         Ok(store) => {
             let rotated = store.rotate_keys().await;
-            let rotation = rotated.map_err(|source| Error::Store { act: "rotate the keys".into(), source })?;
+            let rotation =
+                rotated.map_err(|source| Error::Store { act: "rotate the keys".into(), source })?;
             Ok((rotation.active, rotation.rows))
         }
         Err(locked @ Error::Store { source: store::Error::Unusable(_), .. }) => {
             let mut client = Client::choose(choice).map_err(|_| locked)?;
             let answer = client.call(Method::POST, "/v0/seal_keys/rotate", &[], None).await?;
-            Ok((answer["key"].as_str().unwrap_or_default().to_owned(), answer["rows"].as_u64().unwrap_or_default()))
+            Ok((
+                answer["key"].as_str().unwrap_or_default().to_owned(),
+                answer["rows"].as_u64().unwrap_or_default(),
+            ))
         }
         Err(other) => Err(other),
     }

@@ -20,7 +20,8 @@ pub(crate) struct Args {
     /// Sign in with an API key, read from HOLM_API_KEY or standard input
     #[arg(long, conflicts_with = "client_credentials")]
     api_key: bool,
-    /// Sign in as a service account: `ID:SECRET`, read from HOLM_CLIENT_CREDENTIALS or standard input
+    /// Sign in as a service account: `ID:SECRET`, read from HOLM_CLIENT_CREDENTIALS or standard
+    /// input
     #[arg(long)]
     client_credentials: bool,
     /// Name under which to remember it; the address otherwise
@@ -40,9 +41,18 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let mut client = Client::new(&server, wanted.clone(), credentials, false)?;
     let workspace = choose_workspace(wanted, &mut client).await?;
     let server = client.server();
-    let name = args.context.unwrap_or_else(|| server.split("://").last().unwrap_or_default().to_owned());
-    term::note(format!("{} to {server}, workspace {workspace}", term::styled_note(Style::Good, "Signed in")));
-    contexts.put(Context { name, server, workspace: Some(workspace), credentials: client.into_credentials() });
+    let name =
+        args.context.unwrap_or_else(|| server.split("://").last().unwrap_or_default().to_owned());
+    term::note(format!(
+        "{} to {server}, workspace {workspace}",
+        term::styled_note(Style::Good, "Signed in")
+    ));
+    contexts.put(Context {
+        name,
+        server,
+        workspace: Some(workspace),
+        credentials: client.into_credentials(),
+    });
     contexts.save()?;
     Ok(Exit::Success)
 }
@@ -53,16 +63,21 @@ async fn credentials(args: &Args, server: &str) -> Result<Credentials, Error> {
     }
     if args.client_credentials {
         let pair = secret("HOLM_CLIENT_CREDENTIALS", "ID:SECRET")?;
-        return sign_in::decode_pair(&pair)
-            .ok_or_else(|| Error::NoCredentials("client credentials are `ID:SECRET`, plain or in base64".into()));
+        return sign_in::decode_pair(&pair).ok_or_else(|| {
+            Error::NoCredentials("client credentials are `ID:SECRET`, plain or in base64".into())
+        });
     }
     let (http, base) = (client::http_client()?, client::base(server)?);
     let device = sign_in::start_device(&http, &base).await?;
     let address = device.verification_uri_complete.as_deref().unwrap_or(&device.verification_uri);
     term::note(format!("Open this address in a browser:\n\n    {}\n", term::harmless(address)));
-    term::note(format!("and confirm the code {}", term::styled_note(Style::Bold, term::harmless(&device.user_code))));
+    term::note(format!(
+        "and confirm the code {}",
+        term::styled_note(Style::Bold, term::harmless(&device.user_code))
+    ));
     let spinner = super::progress::spinner("waiting for the confirmation");
-    let session = sign_in::wait_for_device(&http, &base, &device, world::system().now().seconds()).await;
+    let session =
+        sign_in::wait_for_device(&http, &base, &device, world::system().now().seconds()).await;
     spinner.finish_and_clear();
     session
 }
@@ -79,7 +94,9 @@ fn secret(variable: &str, what: &str) -> Result<String, Error> {
     std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
     let value = line.trim();
     if value.is_empty() {
-        return Err(Error::NoCredentials(format!("no {what} was given: set {variable} or write it to standard input")));
+        return Err(Error::NoCredentials(format!(
+            "no {what} was given: set {variable} or write it to standard input"
+        )));
     }
     Ok(value.to_owned())
 }
@@ -89,11 +106,14 @@ async fn choose_workspace(wanted: Option<String>, client: &mut Client) -> Result
     let names: Vec<_> = names(&answer).collect();
     match (wanted, names.as_slice()) {
         (Some(wanted), _) if names.contains(&wanted.as_str()) => Ok(wanted),
-        (Some(wanted), _) => {
-            Err(Error::Absent(format!("you have no workspace `{wanted}`; yours: {}", names.join(", "))))
-        }
+        (Some(wanted), _) => Err(Error::Absent(format!(
+            "you have no workspace `{wanted}`; yours: {}",
+            names.join(", ")
+        ))),
         (None, [only]) => Ok((*only).to_owned()),
-        (None, []) => Err(Error::Absent("you are in no workspace yet; ask an admin to invite you".into())),
+        (None, []) => {
+            Err(Error::Absent("you are in no workspace yet; ask an admin to invite you".into()))
+        }
         (None, [..]) => ask_workspace(&names),
     }
 }
@@ -113,6 +133,9 @@ fn ask_workspace(names: &[&str]) -> Result<String, Error> {
     term::note("Number of the workspace, then Enter:");
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
-    let chosen = line.trim().parse::<usize>().ok().and_then(|number| names.get(number.checked_sub(1)?));
-    chosen.map(|name| (*name).to_owned()).ok_or_else(|| Error::Absent("that is none of the numbers".into()))
+    let chosen =
+        line.trim().parse::<usize>().ok().and_then(|number| names.get(number.checked_sub(1)?));
+    chosen
+        .map(|name| (*name).to_owned())
+        .ok_or_else(|| Error::Absent("that is none of the numbers".into()))
 }

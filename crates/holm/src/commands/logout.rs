@@ -33,7 +33,10 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
             // The server may be gone for good; the session then ends by itself.
             let (http, base) = (client::http_client()?, client::base(&context.server)?);
             if sign_in::revoke(&http, &base, refresh_token).await.is_err() {
-                term::note(format!("{} could not be told; its session ends by itself", context.server));
+                term::note(format!(
+                    "{} could not be told; its session ends by itself",
+                    context.server
+                ));
             }
         }
         term::note(format!("Signed out of {}", context.name));

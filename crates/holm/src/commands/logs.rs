@@ -72,9 +72,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let now = world::system().now();
     let back = args.since.unwrap_or(if args.follow { LOOK_BACK_FOLLOWING } else { LOOK_BACK });
     if back > WINDOW_MAX {
-        return Err(Error::Usage("logs are shown for at most 3 days; use a shorter --since".into()));
+        return Err(Error::Usage(
+            "logs are shown for at most 3 days; use a shorter --since".into(),
+        ));
     }
-    let mut start = args.start.unwrap_or_else(|| now.plus_ms(-i64::try_from(back.0.as_millis()).unwrap_or(0)));
+    let mut start =
+        args.start.unwrap_or_else(|| now.plus_ms(-i64::try_from(back.0.as_millis()).unwrap_or(0)));
     let mut end = args.end.unwrap_or_else(|| now.plus_s(1));
     let mut seen = Vec::new();
     loop {
@@ -90,7 +93,8 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     }
 }
 
-/// Those that were not seen as often. Tasks that print the same in the same moment are as many lines.
+/// Those that were not seen as often. Tasks that print the same in the same moment are as many
+/// lines.
 fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Line> {
     let mut counts: HashMap<&Line, usize> = HashMap::new();
     seen.iter().for_each(|line| *counts.entry(line).or_default() += 1);
@@ -200,20 +204,27 @@ mod tests {
     #[test]
     fn lines_are_found_under_the_name() {
         let answer = json!({"box": {"logs": [{"timestamp": "t", "message": "m", "severity": 9}], "totalCount": 1}});
-        assert_eq!(lines_of(&answer, "box"), [Line { at: "t".into(), severity: 9, message: "m".into() }]);
+        assert_eq!(
+            lines_of(&answer, "box"),
+            [Line { at: "t".into(), severity: 9, message: "m".into() }]
+        );
         assert!(lines_of(&answer, "other").is_empty());
     }
 
     #[test]
     fn the_same_words_at_the_same_time_are_two_lines() {
         let line = |message: &str| Line { at: "t".into(), severity: 9, message: message.into() };
-        let (first, second) = (vec![line("a"), line("b")], vec![line("a"), line("a"), line("b"), line("c")]);
+        let (first, second) =
+            (vec![line("a"), line("b")], vec![line("a"), line("a"), line("b"), line("c")]);
         let shown: Vec<_> = fresh(&second, &first).map(|line| line.message.as_str()).collect();
         assert_eq!(shown, ["a", "c"]);
     }
 
     #[test]
     fn times_are_sent_without_a_zone() {
-        assert_eq!(without_zone("2026-04-16T09:30:00.125Z".parse().unwrap()), "2026-04-16T09:30:00");
+        assert_eq!(
+            without_zone("2026-04-16T09:30:00.125Z".parse().unwrap()),
+            "2026-04-16T09:30:00"
+        );
     }
 }

@@ -31,7 +31,9 @@ pub(crate) fn counter(message: &'static str) -> ProgressBar {
 /// A share of a whole, with a message of what came of it so far.
 pub(crate) fn share(whole: u64) -> ProgressBar {
     let bar = ProgressBar::new(whole);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:20}] {percent:>3}% {elapsed:>4} {wide_msg}") {
+    if let Ok(style) =
+        ProgressStyle::with_template("[{bar:20}] {percent:>3}% {elapsed:>4} {wide_msg}")
+    {
         bar.set_style(style.progress_chars("=> "));
     }
     bar
@@ -46,7 +48,9 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::new(0);
-        if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:20}] {percent:>3}% {elapsed:>4} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template(
+            "{prefix} [{bar:20}] {percent:>3}% {elapsed:>4} {wide_msg}",
+        ) {
             bar.set_style(style.progress_chars("=> "));
         }
         Self { bar, shown: Cell::new(0) }
@@ -108,7 +112,11 @@ impl Tasks {
         self.bar.set_prefix(term::harmless(status));
         self.bar.set_message(counts.to_owned());
         if self.bar.is_hidden() {
-            self.line(format!("{}: {ended} of {total} ended{}{counts}", term::harmless(status), comma(counts)));
+            self.line(format!(
+                "{}: {ended} of {total} ended{}{counts}",
+                term::harmless(status),
+                comma(counts)
+            ));
         }
     }
 
@@ -123,7 +131,8 @@ impl Tasks {
 
     fn line(&self, line: String) {
         let mut last = self.last.borrow_mut();
-        let news = last.as_ref().is_none_or(|(at, before)| *before != line && at.elapsed() >= LINE_EVERY);
+        let news =
+            last.as_ref().is_none_or(|(at, before)| *before != line && at.elapsed() >= LINE_EVERY);
         if news {
             term::note(&line);
             *last = Some((Instant::now(), line));
@@ -151,7 +160,8 @@ impl Layers {
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Layer { layer, bytes, here } => {
-                let bar = bars.entry(layer).or_insert_with(|| self.all.add(ProgressBar::new(bytes)));
+                let bar =
+                    bars.entry(layer).or_insert_with(|| self.all.add(ProgressBar::new(bytes)));
                 if let Ok(style) = ProgressStyle::with_template(
                     "{prefix} [{bar:20}] {percent:>3}% {bytes:>10} of {total_bytes} {binary_bytes_per_sec}",
                 ) {

@@ -12,7 +12,8 @@ use store::Store;
 
 /// Fills an empty database from a backup
 ///
-/// The backup may come from SQLite or PostgreSQL. A damaged or newer one is refused before anything is written.
+/// The backup may come from SQLite or PostgreSQL. A damaged or newer one is refused before anything
+/// is written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File that `holm backup` wrote
@@ -36,7 +37,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let bar = progress::counter("rows");
     let shown = bar.clone();
     let report = move |progress: store::backup::Progress| shown.set_position(progress.rows);
-    let restored = Store::restore(config.store_settings(), world::system(), &args.file, report).await;
+    let restored =
+        Store::restore(config.store_settings(), world::system(), &args.file, report).await;
     bar.finish_and_clear();
     let (_store, rows) = restored.map_err(failed)?;
     term::say(format!("{rows} rows restored; start the server with `holm up`"));

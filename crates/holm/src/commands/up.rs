@@ -39,7 +39,11 @@ pub(crate) enum Greeting {
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let data = args.data.map(|folder| folder.into_os_string().into_string()).transpose();
     let data = data.map_err(|_| Error::Usage("--data must be UTF-8".into()))?;
-    let flags = [("server.listen", args.listen), ("server.public_url", args.public_url), ("data.folder", data)];
+    let flags = [
+        ("server.listen", args.listen),
+        ("server.public_url", args.public_url),
+        ("data.folder", data),
+    ];
     let given: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let mut config = args.place.load(&given)?;
     if !args.roles.is_empty() {

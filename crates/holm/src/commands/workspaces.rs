@@ -24,7 +24,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let answer = client.get("workspaces", &[]).await?;
     let Some(name) = args.name else {
         let items = answer.as_array().cloned().unwrap_or_default();
-        term::say(output::render(kinds::find("workspaces")?, &items, args.output, world::system().now()));
+        term::say(output::render(
+            kinds::find("workspaces")?,
+            &items,
+            args.output,
+            world::system().now(),
+        ));
         if let Some(current) = client.workspace() {
             term::note(format!("in use: {}", term::styled_note(Style::Bold, current)));
         }
@@ -32,7 +37,10 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     };
     if !login::names(&answer).any(|known| known == name) {
         let known: Vec<_> = login::names(&answer).collect();
-        return Err(Error::Absent(format!("you have no workspace `{name}`; yours: {}", known.join(", "))));
+        return Err(Error::Absent(format!(
+            "you have no workspace `{name}`; yours: {}",
+            known.join(", ")
+        )));
     }
     let mut contexts = Contexts::load()?;
     let context = contexts.current_mut().ok_or(Error::NotSignedIn)?;

@@ -45,11 +45,15 @@ fn server(config: &Config) -> Result<(), Wrong> {
         return wrong("server.roles", "names a role twice");
     }
     if server.tls_certificate.is_some() != server.tls_key.is_some() {
-        let key = if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
+        let key =
+            if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
         return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
     }
     if server.connections_signed_in >= server.connections_max {
-        return wrong("server.connections_signed_in", "must be less than server.connections_max: nobody could sign in");
+        return wrong(
+            "server.connections_signed_in",
+            "must be less than server.connections_max: nobody could sign in",
+        );
     }
     for (key, span) in [
         ("server.header_timeout", server.header_timeout),
@@ -69,7 +73,8 @@ fn server(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A bare address has no hosts below it, so that it must differ as a whole from the one of the server's own pages.
+/// A bare address has no hosts below it, so that it must differ as a whole from the one of the
+/// server's own pages.
 fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
     const KEY: &str = "server.content_url";
     web_address(KEY, url)?;
@@ -80,7 +85,10 @@ fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
     }
     let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
     if same && !types::hosts::has_hosts(url) {
-        return wrong(KEY, "is the origin of server.public_url: give another port, or a name that hosts can be below");
+        return wrong(
+            KEY,
+            "is the origin of server.public_url: give another port, or a name that hosts can be below",
+        );
     }
     Ok(())
 }
@@ -136,9 +144,10 @@ fn counts(config: &Config) -> Result<(), Wrong> {
 
 fn store(config: &Config) -> Result<(), Wrong> {
     match &config.store.url {
-        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => {
-            wrong("store.url", "must start with postgres://, or be empty for SQLite in the data folder")
-        }
+        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => wrong(
+            "store.url",
+            "must start with postgres://, or be empty for SQLite in the data folder",
+        ),
         _ => Ok(()),
     }
 }
@@ -153,7 +162,10 @@ fn auth(config: &Config) -> Result<(), Wrong> {
     let missing = parts.iter().find(|(_, value)| value.is_none());
     match (missing, parts.iter().any(|(_, value)| value.is_some())) {
         (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
-        _ => auth.oidc_issuer.as_ref().map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
+        _ => auth
+            .oidc_issuer
+            .as_ref()
+            .map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
     }
 }
 
@@ -161,18 +173,29 @@ fn domains(config: &Config) -> Result<(), Wrong> {
     let (domains, acme) = (&config.domains, &config.domains.acme);
     let plain = config.server.tls_certificate.is_none();
     if domains.certificates.is_some() && plain {
-        return wrong("domains.certificates", "needs server.tls_certificate: without it the server speaks plain HTTP");
+        return wrong(
+            "domains.certificates",
+            "needs server.tls_certificate: without it the server speaks plain HTTP",
+        );
     }
     let Some(directory) = &acme.directory else { return Ok(()) };
     web_address("domains.acme.directory", directory)?;
     if plain {
-        return wrong("domains.acme.directory", "needs server.tls_certificate: the server's own name has to have one");
+        return wrong(
+            "domains.acme.directory",
+            "needs server.tls_certificate: the server's own name has to have one",
+        );
     }
     if !acme.agree {
-        return wrong("domains.acme.agree", "must be true: without agreeing to its terms, an authority makes nothing");
+        return wrong(
+            "domains.acme.agree",
+            "must be true: without agreeing to its terms, an authority makes nothing",
+        );
     }
     match &acme.contact {
-        Some(contact) if !contact.contains('@') => wrong("domains.acme.contact", "must be an e-mail address"),
+        Some(contact) if !contact.contains('@') => {
+            wrong("domains.acme.contact", "must be an e-mail address")
+        }
         _ => Ok(()),
     }
 }
@@ -185,19 +208,26 @@ fn node(config: &Config) -> Result<(), Wrong> {
         return wrong("node.workspace_share_percent", "must be between 1 and 100");
     }
     user_ids(&config.node)?;
-    match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway)) {
-        (true, false) => wrong("server.roles", "has node without gateway: requests could not reach what runs"),
+    match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway))
+    {
+        (true, false) => {
+            wrong("server.roles", "has node without gateway: requests could not reach what runs")
+        }
         _ => Ok(()),
     }
 }
 
-/// The kernel knows ids below 2^32, of which the last means none; those below the first instance's are of this machine.
+/// The kernel knows ids below 2^32, of which the last means none; those below the first instance's
+/// are of this machine.
 fn user_ids(node: &Node) -> Result<(), Wrong> {
     const KEY: &str = "node.first_uid";
     let each = u64::from(node::IDS_PER_INSTANCE);
     let first = u64::from(node.first_uid);
     if first < each {
-        return wrong(KEY, format!("must be at least {each}: ids below belong to the users of this machine"));
+        return wrong(
+            KEY,
+            format!("must be at least {each}: ids below belong to the users of this machine"),
+        );
     }
     let instances = u64::from(node.instances_max) + u64::from(node.ready);
     let room = (u64::from(u32::MAX) - first) / each;
@@ -217,7 +247,9 @@ fn runners(config: &Config) -> Result<(), Wrong> {
     let runners = &config.runners;
     web_address("runners.api_url", &runners.api_url)?;
     let least = [("runners.pickup", runners.pickup, 10), ("runners.poll", runners.poll, 10)];
-    for (key, span, seconds) in least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)]) {
+    for (key, span, seconds) in
+        least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)])
+    {
         if span.0 < Duration::from_secs(seconds) {
             return wrong(key, format!("must be at least {seconds}s"));
         }
@@ -235,7 +267,10 @@ fn regions(config: &Config) -> Result<(), Wrong> {
         if region.name.is_empty() || !region.name.chars().all(plain) {
             return wrong(
                 REGIONS,
-                format!("has the name `{}`: use lower-case letters, digits and hyphens", region.name),
+                format!(
+                    "has the name `{}`: use lower-case letters, digits and hyphens",
+                    region.name
+                ),
             );
         }
         if regions.iter().take(at).any(|other| other.name == region.name) {
@@ -259,7 +294,9 @@ pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
 
 /// `auto`, or of the form of `us-pdx-1`.
 fn is_elsewhere(region: &str) -> bool {
-    let letters = |part: &str, count| part.len() == count && part.bytes().all(|byte| byte.is_ascii_lowercase());
+    let letters = |part: &str, count| {
+        part.len() == count && part.bytes().all(|byte| byte.is_ascii_lowercase())
+    };
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match region.split('-').collect::<Vec<_>>().as_slice() {
         ["auto"] => true,
@@ -273,27 +310,43 @@ fn observability(config: &Config) -> Result<(), Wrong> {
     if !(0.0..=1.0).contains(&config.telemetry.sample_ratio) {
         return wrong("telemetry.sample_ratio", "must be between 0.0 and 1.0");
     }
-    config.telemetry.otlp_endpoint.as_ref().map_or(Ok(()), |url| web_address("telemetry.otlp_endpoint", url))
+    config
+        .telemetry
+        .otlp_endpoint
+        .as_ref()
+        .map_or(Ok(()), |url| web_address("telemetry.otlp_endpoint", url))
 }
 
-/// The parser takes a lone word for the name of a part, so that a misspelt level would silence everything else.
+/// The parser takes a lone word for the name of a part, so that a misspelt level would silence
+/// everything else.
 fn log_level(text: &str) -> Result<(), Wrong> {
-    let lone_words_are_levels =
-        text.split(',').filter(|part| !part.contains('=')).all(|part| part.trim().parse::<LevelFilter>().is_ok());
+    let lone_words_are_levels = text
+        .split(',')
+        .filter(|part| !part.contains('='))
+        .all(|part| part.trim().parse::<LevelFilter>().is_ok());
     if lone_words_are_levels && text.parse::<Targets>().is_ok() {
         return Ok(());
     }
     wrong(
         "log.level",
-        format!("is `{text}`: write error, warn, info, debug or trace, or a list such as info,store=debug"),
+        format!(
+            "is `{text}`: write error, warn, info, debug or trace, or a list such as info,store=debug"
+        ),
     )
 }
 
 fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
     match reqwest::Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none() => {
+        Ok(url)
+            if matches!(url.scheme(), "http" | "https")
+                && url.query().is_none()
+                && url.fragment().is_none() =>
+        {
             Ok(())
         }
-        _ => wrong(key, format!("is `{text}`: it must be an address such as https://holm.example.org")),
+        _ => wrong(
+            key,
+            format!("is `{text}`: it must be an address such as https://holm.example.org"),
+        ),
     }
 }

@@ -1,6 +1,7 @@
 //! Settings laid over one another, each remembering where it was given.
 //!
-//! The defaults double as the list of known keys and of their types: a key that they do not have is a mistake.
+//! The defaults double as the list of known keys and of their types: a key that they do not have is
+//! a mistake.
 
 use super::{Config, EXAMPLE, Error};
 use serde::de::Error as _;
@@ -48,7 +49,9 @@ impl Layers {
 
     /// Takes `HOLM_SECTION__KEY`; other variables are not settings.
     pub(crate) fn lay_variable(&mut self, name: &str, text: &str) -> Result<(), Error> {
-        let Some(path) = name.strip_prefix(VARIABLE).filter(|path| path.contains("__")) else { return Ok(()) };
+        let Some(path) = name.strip_prefix(VARIABLE).filter(|path| path.contains("__")) else {
+            return Ok(());
+        };
         let key = path.to_ascii_lowercase().replace("__", ".");
         self.lay_text(&key, text, format!("environment variable {name}"))
     }
@@ -73,7 +76,12 @@ impl Layers {
             return Err(Error::UnknownKey { place, key: key.to_owned(), hint: self.hint(key) });
         };
         if !known.value.same_type(&value) {
-            let message = format!("must be {}, such as {}, not {}", noun(&known.value), known.default, noun(&value));
+            let message = format!(
+                "must be {}, such as {}, not {}",
+                noun(&known.value),
+                known.default,
+                noun(&value)
+            );
             return Err(Error::WrongValue { place, key: key.to_owned(), message });
         }
         known.value = value;
@@ -86,7 +94,8 @@ impl Layers {
         if self.settings.keys().any(|known| known.starts_with(&section)) {
             return format!(" (`{key}` is a section: write `[{key}]`)");
         }
-        let likeness = |known: &String| strsim::jaro_winkler(key, known).max(last_parts_alike(key, known));
+        let likeness =
+            |known: &String| strsim::jaro_winkler(key, known).max(last_parts_alike(key, known));
         let nearest = self.settings.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
         nearest
             .filter(|known| likeness(known) >= LIKENESS_MIN)
@@ -100,7 +109,9 @@ impl Layers {
             let mut table = &mut root;
             let (sections, last) = key.rsplit_once('.').unwrap_or(("", key));
             for section in sections.split('.').filter(|section| !section.is_empty()) {
-                let Value::Table(inner) = table.entry(section).or_insert_with(|| Value::Table(Table::new())) else {
+                let Value::Table(inner) =
+                    table.entry(section).or_insert_with(|| Value::Table(Table::new()))
+                else {
                     return Err(self.wrong(key, "is below a key that is no section".to_owned()));
                 };
                 table = inner;
@@ -111,19 +122,23 @@ impl Layers {
             let path = error.path().to_string();
             let message = error.into_inner().message().trim().to_owned();
             // A list is one setting; the path may lead into it.
-            let within = |key: &&String| path.strip_prefix(key.as_str()).is_some_and(|rest| !rest.starts_with(is_word));
+            let within = |key: &&String| {
+                path.strip_prefix(key.as_str()).is_some_and(|rest| !rest.starts_with(is_word))
+            };
             let key = self.settings.keys().find(within).cloned().unwrap_or(path);
-            let default = self
-                .settings
-                .get(&key)
-                .map_or_else(String::new, |setting| format!("; the default is {}", setting.default));
+            let default = self.settings.get(&key).map_or_else(String::new, |setting| {
+                format!("; the default is {}", setting.default)
+            });
             self.wrong(&key, format!("is wrong: {message}{default}"))
         })
     }
 
     /// A mistake in the value of `key`, at the place that gave it.
     pub(crate) fn wrong(&self, key: &str, message: String) -> Error {
-        let place = self.settings.get(key).map_or_else(|| "settings".to_owned(), |setting| setting.place.clone());
+        let place = self
+            .settings
+            .get(key)
+            .map_or_else(|| "settings".to_owned(), |setting| setting.place.clone());
         Error::WrongValue { place, key: key.to_owned(), message }
     }
 }
@@ -152,7 +167,9 @@ fn noun(value: &Value) -> &'static str {
 
 /// The keys of a TOML text with their values and lines. A list is one value, whatever it holds.
 fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error> {
-    let line_of = |offset: usize| text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1;
+    let line_of = |offset: usize| {
+        text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
+    };
     let not_toml = |error: &toml::de::Error| Error::NotToml {
         place: format!("{name}:{}", error.span().map_or(1, |span| line_of(span.start))),
         message: error.message().to_owned(),
@@ -160,33 +177,49 @@ fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error>
     let spans = DeTable::parse(text).map_err(|error| not_toml(&error))?;
     let values: Table = text.parse().map_err(|error| not_toml(&error))?;
     let mut flat = Vec::new();
-    walk(spans.get_ref(), &values, "", &mut |key, value, offset| flat.push((key, value, line_of(offset))));
+    walk(spans.get_ref(), &values, "", &mut |key, value, offset| {
+        flat.push((key, value, line_of(offset)))
+    });
     Ok(flat)
 }
 
-fn walk(spans: &DeTable<'_>, values: &Table, above: &str, found: &mut impl FnMut(String, Value, usize)) {
+fn walk(
+    spans: &DeTable<'_>,
+    values: &Table,
+    above: &str,
+    found: &mut impl FnMut(String, Value, usize),
+) {
     for (key, span) in spans {
         let name = key.get_ref().as_ref();
         let dotted = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
         match (span.get_ref(), values.get(name)) {
-            (DeValue::Table(inner), Some(Value::Table(table))) => walk(inner, table, &dotted, found),
+            (DeValue::Table(inner), Some(Value::Table(table))) => {
+                walk(inner, table, &dotted, found)
+            }
             (_, Some(value)) => found(dotted, value.clone(), Spanned::span(key).start),
             (_, None) => {}
         }
     }
 }
 
-pub(super) fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(super) fn text_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
-pub(super) fn address_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
-    let parse =
-        |text: String| text.parse().map_err(|_| D::Error::custom(format!("`{text}` is no address with a port")));
+pub(super) fn address_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let parse = |text: String| {
+        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is no address with a port")))
+    };
     text_or_none(deserializer)?.map(parse).transpose()
 }
 
-pub(super) fn path_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+pub(super) fn path_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PathBuf>, D::Error> {
     Ok(text_or_none(deserializer)?.map(PathBuf::from))
 }

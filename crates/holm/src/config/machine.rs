@@ -1,4 +1,5 @@
-//! Settings of the machine that runs instances: what it starts them with, what they share, and their images.
+//! Settings of the machine that runs instances: what it starts them with, what they share, and
+//! their images.
 
 use super::layers;
 use serde::Deserialize;
@@ -77,7 +78,8 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Of the store that the server and the command line share: both must unpack layers for the same overlays.
+    /// Of the store that the server and the command line share: both must unpack layers for the
+    /// same overlays.
     pub(crate) fn settings() -> images::Settings {
         images::Settings { overlay: images::Overlay::User, ..images::Settings::default() }
     }

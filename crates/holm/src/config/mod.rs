@@ -1,7 +1,7 @@
 //! The settings of the server: a struct per concern, read once at start.
 //!
-//! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A user's file and
-//! the environment are laid over it key by key; see [`layers`].
+//! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A
+//! user's file and the environment are laid over it key by key; see [`layers`].
 
 mod check;
 mod layers;
@@ -46,7 +46,8 @@ pub(crate) struct Config {
     pub(crate) logs: Logs,
     pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
-    /// What can be used, but is most likely a mistake: for `holm config check`, `holm doctor` and the log.
+    /// What can be used, but is most likely a mistake: for `holm config check`, `holm doctor` and
+    /// the log.
     #[serde(skip)]
     pub(crate) warnings: Vec<String>,
 }
@@ -253,7 +254,9 @@ impl TryFrom<String> for NameServer {
         const PORT: u16 = 53;
         let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
         let address = address.or_else(|_| text.parse());
-        address.map(Self).map_err(|_| format!("`{text}` is no address such as 192.0.2.53 or 192.0.2.53:5353"))
+        address
+            .map(Self)
+            .map_err(|_| format!("`{text}` is no address such as 192.0.2.53 or 192.0.2.53:5353"))
     }
 }
 
@@ -389,20 +392,24 @@ pub(crate) struct Telemetry {
     pub(crate) sample_ratio: f64,
 }
 
-/// Why the settings cannot be used. Every message names the key, where it stands and what would be right.
+/// Why the settings cannot be used. Every message names the key, where it stands and what would be
+/// right.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cannot read the settings file {}", .path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{place}: not TOML: {message}")]
     NotToml { place: String, message: String },
-    #[error("{place}: there is no setting `{key}`{hint}\n  `holm config example` lists all of them")]
+    #[error(
+        "{place}: there is no setting `{key}`{hint}\n  `holm config example` lists all of them"
+    )]
     UnknownKey { place: String, key: String, hint: String },
     #[error("{place}: `{key}` {message}")]
     WrongValue { place: String, key: String, message: String },
 }
 
-/// Reads the settings: the defaults, the file (`path`, else the first that exists), the environment, then `flags`.
+/// Reads the settings: the defaults, the file (`path`, else the first that exists), the
+/// environment, then `flags`.
 pub(crate) fn load(
     path: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,
@@ -411,7 +418,8 @@ pub(crate) fn load(
     let mut layers = Layers::defaults()?;
     let found = PLACES.iter().map(Path::new).find(|place| place.exists());
     if let Some(file) = path.or(found) {
-        let text = std::fs::read_to_string(file).map_err(|source| Error::Unreadable { path: file.into(), source })?;
+        let text = std::fs::read_to_string(file)
+            .map_err(|source| Error::Unreadable { path: file.into(), source })?;
         layers.lay_file(&file.display().to_string(), &text)?;
     }
     for (name, value) in environment {
@@ -423,7 +431,8 @@ pub(crate) fn load(
     let mut config = layers.read()?;
     let named = |wrong: check::Wrong| layers.wrong(wrong.key, wrong.message);
     check::check(&config).map_err(named)?;
-    config.warnings = check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();
+    config.warnings =
+        check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();
     Ok(config)
 }
 

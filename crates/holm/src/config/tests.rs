@@ -8,7 +8,11 @@ fn load_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Error> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("holm.toml");
     std::fs::write(&file, text).unwrap();
-    load(Some(&file), variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())), &[])
+    load(
+        Some(&file),
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        &[],
+    )
 }
 
 #[track_caller]
@@ -29,13 +33,19 @@ fn the_defaults_are_usable() {
 
 #[test]
 fn the_example_file_is_the_defaults() {
-    assert_eq!(format!("{:?}", load_text(EXAMPLE).unwrap()), format!("{:?}", load_text("").unwrap()));
+    assert_eq!(
+        format!("{:?}", load_text(EXAMPLE).unwrap()),
+        format!("{:?}", load_text("").unwrap())
+    );
 }
 
 #[test]
 fn every_unknown_key_names_itself_its_line_and_the_nearest() {
     refused("[server]\n\nlisten_on = 1", &["holm.toml:3", "`server.listen_on`", "`server.listen`"]);
-    refused("[sever]\nlisten = \"127.0.0.1:1\"", &["holm.toml:2", "`sever.listen`", "`server.listen`"]);
+    refused(
+        "[sever]\nlisten = \"127.0.0.1:1\"",
+        &["holm.toml:2", "`sever.listen`", "`server.listen`"],
+    );
     refused("listen = \"127.0.0.1:1\"", &["holm.toml:1", "`server.listen`"]);
     refused("server = 1", &["`[server]`"]);
     refused("[limits.quotas]\nunicorns = 1", &["`limits.quotas.unicorns`"]);
@@ -46,7 +56,10 @@ fn every_unknown_key_names_itself_its_line_and_the_nearest() {
 fn every_key_refuses_a_value_of_another_type_by_name() {
     for key in known_keys() {
         let message = load_text(&format!("{key} = 1979-05-27T07:32:00Z")).unwrap_err().to_string();
-        assert!(message.contains(&format!("`{key}` must be")) && message.contains(":1"), "{message}");
+        assert!(
+            message.contains(&format!("`{key}` must be")) && message.contains(":1"),
+            "{message}"
+        );
     }
 }
 
@@ -57,10 +70,15 @@ fn every_key_can_come_from_the_environment() {
         let error = load_with("", &[(&name, "\u{1}")]);
         // Free text takes anything; all others name the variable.
         if let Err(error) = error {
-            assert!(error.to_string().contains(&name) || error.to_string().contains("go together"), "{error}");
+            assert!(
+                error.to_string().contains(&name) || error.to_string().contains("go together"),
+                "{error}"
+            );
         }
     }
-    let config = load_with("[server]\nlisten = \"127.0.0.1:1\"", &[("HOLM_SERVER__LISTEN", "127.0.0.1:2")]).unwrap();
+    let config =
+        load_with("[server]\nlisten = \"127.0.0.1:1\"", &[("HOLM_SERVER__LISTEN", "127.0.0.1:2")])
+            .unwrap();
     assert_eq!(config.server.listen.port(), 2);
     assert!(load_with("", &[("HOLM_SERVER__LISTEM", "x")]).is_err());
     assert!(load_with("", &[("HOLM_URL", "http://elsewhere")]).is_ok());
@@ -80,8 +98,14 @@ fn a_wrong_value_says_what_is_right() {
         refused(&text, &["`server.content_url`", "another port"]);
     }
     refused("[domains]\nnameservers = [\"here\"]", &["`domains.nameservers`", "192.0.2.53"]);
-    refused("[domains]\ncertificates = \"x\"", &["`domains.certificates`", "server.tls_certificate"]);
-    refused("[domains.acme]\ndirectory = \"https://x.org/d\"", &["`domains.acme.directory`", "server.tls_certificate"]);
+    refused(
+        "[domains]\ncertificates = \"x\"",
+        &["`domains.certificates`", "server.tls_certificate"],
+    );
+    refused(
+        "[domains.acme]\ndirectory = \"https://x.org/d\"",
+        &["`domains.acme.directory`", "server.tls_certificate"],
+    );
     refused("[store]\nurl = \"mysql://x\"", &["`store.url`", "postgres://"]);
     refused("[store]\nconnections = 0", &["`store.connections`", "at least 1"]);
     refused("[store]\nconnections = -1", &["`store.connections`"]);
@@ -97,13 +121,17 @@ fn a_wrong_value_says_what_is_right() {
 #[test]
 fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
     let node = |first_uid: u64, instances_max: u32| {
-        load_text(&format!("[node]\nfirst_uid = {first_uid}\ninstances_max = {instances_max}\nready = 32"))
+        load_text(&format!(
+            "[node]\nfirst_uid = {first_uid}\ninstances_max = {instances_max}\nready = 32"
+        ))
     };
     assert!(node(1_000_000_000, 4000).is_ok() && node(65_536, 65_502).is_ok());
     // The last of 4,032 times 65,536 ids is the last but one of all.
     let last = u64::from(u32::MAX) - 4032 * 65_536;
     assert!(node(last, 4000).is_ok());
-    for (first_uid, instances_max) in [(last + 1, 4000), (4_294_967_295, 1), (65_536, 65_503), (65_536, u32::MAX)] {
+    for (first_uid, instances_max) in
+        [(last + 1, 4000), (4_294_967_295, 1), (65_536, 65_503), (65_536, u32::MAX)]
+    {
         let message = node(first_uid, instances_max).unwrap_err().to_string();
         assert!(message.contains("`node.first_uid`") && message.contains("2^32"), "{message}");
     }
@@ -113,7 +141,8 @@ fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
 #[test]
 fn regions_that_look_like_those_of_the_hosted_service_are_doubted() {
     let doubted = |name: &str| {
-        let config = load_text(&format!("[placement]\nregions = [{{ name = \"{name}\" }}]")).unwrap();
+        let config =
+            load_text(&format!("[placement]\nregions = [{{ name = \"{name}\" }}]")).unwrap();
         config.warnings.iter().any(|warning| warning.contains(&format!("`{name}`")))
     };
     for name in ["us-pdx-1", "us-was-1", "eu-lon-1", "eu-fra-1", "auto"] {
@@ -145,7 +174,9 @@ fn known_keys() -> Vec<String> {
     for line in EXAMPLE.lines() {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name.to_owned();
-        } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| !key.starts_with(['#', ' '])) {
+        } else if let Some((key, _)) =
+            line.split_once(" = ").filter(|(key, _)| !key.starts_with(['#', ' ']))
+        {
             keys.push(format!("{section}.{key}"));
         }
     }

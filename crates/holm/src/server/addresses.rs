@@ -1,7 +1,8 @@
-//! Where the server listens and where callers reach it: its own pages and the management interface, and apart from them
-//! what workspaces serve.
+//! Where the server listens and where callers reach it: its own pages and the management interface,
+//! and apart from them what workspaces serve.
 //!
-//! A name has hosts below it, each an origin of its own. Where there is none, content has another port.
+//! A name has hosts below it, each an origin of its own. Where there is none, content has another
+//! port.
 
 use super::serve::Listener;
 use crate::config::{Config, Role};
@@ -46,14 +47,18 @@ impl Addresses {
             Some(told) => told.to_owned(),
             None if is_named => public.clone(),
             None => {
-                let listen = content.as_ref().map_or_else(|| content_listen(config), Listener::address)?;
-                // A server that leads to no workloads took no free port; only that it is another one matters then.
+                let listen =
+                    content.as_ref().map_or_else(|| content_listen(config), Listener::address)?;
+                // A server that leads to no workloads took no free port; only that it is another
+                // one matters then.
                 let port = if listen.port() == 0 { own.port() ^ 1 } else { listen.port() };
                 hosts::with_port(listener.scheme(), &public, port)
             }
         };
         if url == public && !hosts::has_hosts(&url) {
-            let message = format!("content cannot share {url} with the server's own pages: see server.content_url");
+            let message = format!(
+                "content cannot share {url} with the server's own pages: see server.content_url"
+            );
             return Err(Error::Start { act: "find a place for content".into(), message });
         }
         Ok(Self { urls: Urls { public, content: url }, own, content })

@@ -25,18 +25,33 @@ pub(crate) async fn api(
 ) -> Result<App, Error> {
     let settings = api_settings(config, urls)?;
     let dns = Arc::new(Dns::open(&config.domains));
-    let parts =
-        api::Parts { store: store.clone(), auth: auth.clone(), world: world.clone(), settings, fleet, logs, dns };
-    api::App::new(parts).await.map_err(|source| Error::Store { act: "start the interface".into(), source })
+    let parts = api::Parts {
+        store: store.clone(),
+        auth: auth.clone(),
+        world: world.clone(),
+        settings,
+        fleet,
+        logs,
+        dns,
+    };
+    api::App::new(parts)
+        .await
+        .map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
 /// Runners for the workflows of a code host.
 pub(crate) fn runners(config: &Config, app: &App) -> Result<jobs::runners::Runners, Error> {
     let opened = api::fleet::runners(app, config.runners.settings());
-    opened.map_err(|error| Error::Start { act: "prepare runners".into(), message: error.to_string() })
+    opened
+        .map_err(|error| Error::Start { act: "prepare runners".into(), message: error.to_string() })
 }
 
-pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_url: &str) -> Result<Auth, Error> {
+pub(crate) async fn auth(
+    config: &Config,
+    store: &Store,
+    world: &World,
+    public_url: &str,
+) -> Result<Auth, Error> {
     let settings = auth::Settings {
         issuer: public_url.to_owned(),
         feed_poll: config.store.feed_poll.0,
@@ -53,7 +68,10 @@ pub(crate) async fn auth(config: &Config, store: &Store, world: &World, public_u
 
 /// Keeps what tasks print.
 pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
-    let settings = jobs::logs::Settings { task_bytes_max: config.logs.task_bytes_max, keep: config.logs.keep.0 };
+    let settings = jobs::logs::Settings {
+        task_bytes_max: config.logs.task_bytes_max,
+        keep: config.logs.keep.0,
+    };
     Logs::start(store.clone(), settings)
 }
 
@@ -77,8 +95,14 @@ fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
         body_max: config.server.body_bytes_max,
         bare_list_max: limits.bare_list_max.into(),
         key_rate: api::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
-        workspace_rate: api::Rate { per_second: limits.workspace_per_second, burst: limits.workspace_burst },
-        trigger_rate: api::Rate { per_second: limits.trigger_per_second, burst: limits.trigger_burst },
+        workspace_rate: api::Rate {
+            per_second: limits.workspace_per_second,
+            burst: limits.workspace_burst,
+        },
+        trigger_rate: api::Rate {
+            per_second: limits.trigger_per_second,
+            burst: limits.trigger_burst,
+        },
         quotas: quotas(config),
         bill: bill(&config.meter),
         streams: api::StreamLimits {
@@ -93,7 +117,11 @@ fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
 
 fn bill(meter: &Meter) -> api::Bill {
     api::Bill {
-        first_prices: meter.prices.iter().map(|(name, price)| (name.clone(), price.0.clone())).collect(),
+        first_prices: meter
+            .prices
+            .iter()
+            .map(|(name, price)| (name.clone(), price.0.clone()))
+            .collect(),
         budget_every: meter.budget_every.0,
         roll_every: meter.roll_every.0,
         pack_every: meter.pack_every.0,
@@ -107,8 +135,10 @@ fn catalogue(config: &Config) -> Result<api::Catalogue, Error> {
     let mut catalogue = catalogue_file(config)?;
     if catalogue.sandboxes.is_empty() {
         let hub = super::hub::definitions();
-        catalogue.sandboxes =
-            hub.map_err(|error| Error::Start { act: "read the recipes".into(), message: error.to_string() })?;
+        catalogue.sandboxes = hub.map_err(|error| Error::Start {
+            act: "read the recipes".into(),
+            message: error.to_string(),
+        })?;
     }
     Ok(catalogue)
 }
@@ -117,12 +147,15 @@ fn catalogue_file(config: &Config) -> Result<api::Catalogue, Error> {
     let Some(file) = &config.catalogue.file else { return Ok(api::Catalogue::default()) };
     let act = || format!("read the catalogue {} (catalogue.file)", file.display());
     let text = std::fs::read_to_string(file).map_err(Error::io(act()))?;
-    serde_norway::from_str(&text).map_err(|error| Error::Start { act: act(), message: error.to_string() })
+    serde_norway::from_str(&text)
+        .map_err(|error| Error::Start { act: act(), message: error.to_string() })
 }
 
 fn quotas(config: &Config) -> BTreeMap<KindName, i64> {
     let limits = &config.limits;
-    let quota = |kind: KindName| limits.quotas.get(kind.plural()).copied().unwrap_or(limits.objects_max).into();
+    let quota = |kind: KindName| {
+        limits.quotas.get(kind.plural()).copied().unwrap_or(limits.objects_max).into()
+    };
     KindName::ALL.iter().map(|kind| (*kind, quota(*kind))).collect()
 }
 
@@ -145,15 +178,20 @@ mod tests {
     fn the_catalogue_of_the_documents_can_be_read() {
         let page = include_str!("../../../../docs/configuration.md");
         let (_, section) = page.split_once("## The catalogue").unwrap();
-        let example = section.split("```").nth(1).and_then(|block| block.strip_prefix("yaml")).unwrap();
+        let example =
+            section.split("```").nth(1).and_then(|block| block.strip_prefix("yaml")).unwrap();
         let catalogue: api::Catalogue = serde_norway::from_str(example).unwrap();
         assert_eq!(catalogue.templates[0].name.as_deref(), Some("starter"));
         assert_eq!(catalogue.sandboxes[0].memory, Some(4096));
         assert_eq!(catalogue.servers[0].name.as_deref(), Some("search"));
         assert!(catalogue.changelog.len() == 1 && catalogue.features["reports"]);
-        assert_eq!(catalogue.public_ips["local"].ipv4_cidrs.as_deref(), Some(["192.0.2.0/28".to_owned()].as_slice()));
+        assert_eq!(
+            catalogue.public_ips["local"].ipv4_cidrs.as_deref(),
+            Some(["192.0.2.0/28".to_owned()].as_slice())
+        );
         // A part that was added is not described yet.
-        let parts: std::collections::BTreeMap<String, serde_json::Value> = serde_norway::from_str(example).unwrap();
+        let parts: std::collections::BTreeMap<String, serde_json::Value> =
+            serde_norway::from_str(example).unwrap();
         assert_eq!(parts.len(), 6);
     }
 }

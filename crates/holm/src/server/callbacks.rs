@@ -17,6 +17,7 @@ pub(crate) fn open(config: &Config, store: &Store) -> Result<Sender, Error> {
         poll: config.store.feed_poll.0,
         inside: callbacks.inside.clone(),
     };
-    let unusable = |error| Error::Start { act: "prepare callbacks".into(), message: format!("{error:?}") };
+    let unusable =
+        |error| Error::Start { act: "prepare callbacks".into(), message: format!("{error:?}") };
     Sender::new(store.clone(), settings).map_err(unusable)
 }

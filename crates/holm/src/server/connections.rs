@@ -42,7 +42,9 @@ impl Gate {
         // A proxy stands for everybody behind it, and what is on this machine may be one.
         let one_client = !self.trust_forwarded && !remote.is_local();
         let admitted = self.connections.admit(one_client.then_some(&remote));
-        admitted.inspect_err(|refused| tracing::debug!(%remote, %refused, "a connection was refused")).ok()
+        admitted
+            .inspect_err(|refused| tracing::debug!(%remote, %refused, "a connection was refused"))
+            .ok()
     }
 
     /// Who sent a request: the only place that decides whether a header is believed in that.
@@ -69,7 +71,10 @@ impl HttpBody for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -88,14 +93,18 @@ mod tests {
     use crate::config::load;
 
     fn gate(trust: bool) -> Gate {
-        let flags = [("gateway.trust_forwarded", trust.to_string()), ("server.connections_client_max", "2".to_owned())];
+        let flags = [
+            ("gateway.trust_forwarded", trust.to_string()),
+            ("server.connections_client_max", "2".to_owned()),
+        ];
         Gate::new(&load(None, std::iter::empty(), &flags).unwrap())
     }
 
     #[test]
     fn one_client_has_a_share_and_a_proxy_has_none() {
         let (stranger, local) = ([192, 0, 2, 7].into(), [127, 0, 0, 1].into());
-        let held = |gate: &Gate, peer| (0..5).filter_map(|_| gate.admit(peer)).collect::<Vec<_>>().len();
+        let held =
+            |gate: &Gate, peer| (0..5).filter_map(|_| gate.admit(peer)).collect::<Vec<_>>().len();
         assert_eq!((held(&gate(false), stranger), held(&gate(false), local)), (2, 5));
         assert_eq!(held(&gate(true), stranger), 5);
     }

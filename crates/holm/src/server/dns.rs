@@ -26,7 +26,8 @@ impl Dns {
         let built = if settings.nameservers.is_empty() {
             Resolver::builder_tokio()
         } else {
-            let servers = settings.nameservers.iter().map(|server| by_udp_and_tcp(server.0)).collect();
+            let servers =
+                settings.nameservers.iter().map(|server| by_udp_and_tcp(server.0)).collect();
             let wanted = ResolverConfig::from_parts(None, Vec::new(), servers);
             Ok(Resolver::builder_with_config(wanted, TokioRuntimeProvider::default()))
         };
@@ -44,10 +45,12 @@ impl Dns {
 
     async fn records(&self, name: &str, kinds: &[RecordType]) -> Result<Vec<Record>, NoAnswer> {
         let no_answer = |why: String| NoAnswer { name: name.to_owned(), why };
-        let no_servers = || no_answer("this server knows no name servers (domains.nameservers)".into());
+        let no_servers =
+            || no_answer("this server knows no name servers (domains.nameservers)".into());
         let resolver = self.0.as_ref().ok_or_else(no_servers)?;
         // With its last dot it is whole: nothing is searched below the machine's own domain.
-        let whole = Name::from_ascii(format!("{name}.")).map_err(|error| no_answer(error.to_string()))?;
+        let whole =
+            Name::from_ascii(format!("{name}.")).map_err(|error| no_answer(error.to_string()))?;
         let questions = async {
             let mut found = Vec::new();
             for kind in kinds {
@@ -59,7 +62,9 @@ impl Dns {
             }
             Ok(found)
         };
-        tokio::time::timeout(QUESTION_MAX, questions).await.unwrap_or_else(|_| Err(no_answer("timed out".into())))
+        tokio::time::timeout(QUESTION_MAX, questions)
+            .await
+            .unwrap_or_else(|_| Err(no_answer("timed out".into())))
     }
 }
 
@@ -82,7 +87,9 @@ impl Lookup for Dns {
     fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>> {
         Box::pin(async move {
             let mut leads = Leads::default();
-            for record in self.records(name, &[RecordType::CNAME, RecordType::A, RecordType::AAAA]).await? {
+            for record in
+                self.records(name, &[RecordType::CNAME, RecordType::A, RecordType::AAAA]).await?
+            {
                 match record.data {
                     RData::CNAME(alias) => leads.aliases.push(plain(&alias.0)),
                     RData::A(address) => leads.addresses.push(address.0.into()),

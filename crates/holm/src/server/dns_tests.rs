@@ -23,7 +23,8 @@ async fn name_server() -> SocketAddr {
 
 fn answer(question: &Message) -> Message {
     let query = question.queries[0].clone();
-    let mut answer = Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
+    let mut answer =
+        Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
     answer.metadata.recursion_available = true;
     let name = query.name().to_ascii().to_lowercase();
     let data = match (name.as_str(), query.query_type()) {

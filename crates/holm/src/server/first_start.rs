@@ -1,9 +1,10 @@
-//! The greeting: what a person or a program needs to begin, on standard output, and at the first start also in a file that
-//! only the owner of the data folder can read. It is nowhere else.
+//! The greeting: what a person or a program needs to begin, on standard output, and at the first
+//! start also in a file that only the owner of the data folder can read. It is nowhere else.
 //!
-//! The file comes first, under a name of its own for as long as nothing is made; then one transaction makes what it says;
-//! then the file gets its name. So whoever kills the server in between loses no key: the next start finds either nothing
-//! made, and begins anew, or a file whose key works, and gives it its name.
+//! The file comes first, under a name of its own for as long as nothing is made; then one
+//! transaction makes what it says; then the file gets its name. So whoever kills the server in
+//! between loses no key: the next start finds either nothing made, and begins anew, or a file whose
+//! key works, and gives it its name.
 
 use super::addresses::Addresses;
 use crate::commands::up::Greeting;
@@ -49,14 +50,21 @@ pub(crate) async fn greet(
         }
         (Greeting::Json, made) => {
             let (url, content_url, address) = (&urls.public, &urls.content, addresses.own);
-            term::say(json!({"url": url, "content_url": content_url, "address": address, "first_start": made}));
+            term::say(
+                json!({"url": url, "content_url": content_url, "address": address, "first_start": made}),
+            );
         }
     }
     Ok(())
 }
 
 /// What was made, if it was this start that made it.
-async fn make(config: &Config, store: &Store, world: &World, file: &Kept) -> Result<Option<Made>, Error> {
+async fn make(
+    config: &Config,
+    store: &Store,
+    world: &World,
+    file: &Kept,
+) -> Result<Option<Made>, Error> {
     let wishes = Wishes {
         email: config.first_start.admin_email.clone(),
         account: config.first_start.account.clone(),
@@ -64,8 +72,10 @@ async fn make(config: &Config, store: &Store, world: &World, file: &Kept) -> Res
         region: config.placement.regions.first().map(|region| region.name.clone()),
         ..Wishes::default()
     };
-    let failed =
-        |error: auth::Error| Error::Start { act: "set up the first account".into(), message: error.to_string() };
+    let failed = |error: auth::Error| Error::Start {
+        act: "set up the first account".into(),
+        message: error.to_string(),
+    };
     let Some(plan) = setup::plan(store, world, wishes).await.map_err(failed)? else {
         settle(store, file).await.map_err(failed)?;
         return Ok(None);
@@ -120,7 +130,8 @@ impl Kept {
         let write = || -> io::Result<()> {
             // Another start's may be there, with rights of its own.
             self.remove()?;
-            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.new)?;
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.new)?;
             serde_json::to_writer_pretty(&mut file, made)?;
             file.write_all(b"\n")?;
             file.sync_all()
@@ -134,7 +145,8 @@ impl Kept {
 
     fn confirm(&self) -> Result<(), Error> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
-        let renamed = fs::rename(&self.new, &self.path).and_then(|()| File::open(folder)?.sync_all());
+        let renamed =
+            fs::rename(&self.new, &self.path).and_then(|()| File::open(folder)?.sync_all());
         renamed.map_err(Error::io(format!("write {}", self.path.display())))
     }
 
@@ -160,14 +172,21 @@ fn introduce(made: &Made, public_url: &str, file: &Path) {
     term::say(format!("  workspace  {}", made.workspace));
     term::say(format!("  sign in    {}  {}", made.email, made.password));
     term::say(format!("  API key    {}\n", made.api_key));
-    term::say(format!("{} has the same, for your eyes only. Remove it when you have kept it.\n", file.display()));
+    term::say(format!(
+        "{} has the same, for your eyes only. Remove it when you have kept it.\n",
+        file.display()
+    ));
     term::say(bold("With the published TypeScript client"));
-    term::say(format!("  export BL_API_URL={public_url}/v0 BL_RUN_URL={public_url} BL_DISABLE_H2=1"));
+    term::say(format!(
+        "  export BL_API_URL={public_url}/v0 BL_RUN_URL={public_url} BL_DISABLE_H2=1"
+    ));
     term::say(format!("  export BL_WORKSPACE={} BL_API_KEY={}", made.workspace, made.api_key));
     term::say(format!("  {TRY_IT}\n"));
     term::say(bold("With the command line"));
     term::say("  holm get sandboxes            (it reads the same variables)\n");
-    term::say("The Python client reads no address from the environment: docs/command-line.md shows what it needs.");
+    term::say(
+        "The Python client reads no address from the environment: docs/command-line.md shows what it needs.",
+    );
 }
 
 /// One line that lists the sandboxes: it works as soon as the server answers.

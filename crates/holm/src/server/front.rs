@@ -20,11 +20,14 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let is_content = request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
+        let is_content =
+            request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
         let seen = Seen::of(&request);
         let response = match &self.gateway {
             // The listener for content leads to nothing of the server's own.
-            Some(gateway) if is_content || gateway.takes(&request) => gateway.serve(request).await.map(Body::new),
+            Some(gateway) if is_content || gateway.takes(&request) => {
+                gateway.serve(request).await.map(Body::new)
+            }
             _ => self.router.oneshot(request.map(Body::new)).await?,
         };
         self.refusals.log(&seen, &response);

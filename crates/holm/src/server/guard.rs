@@ -1,4 +1,5 @@
-//! Who may come in at the data plane: the same people and keys as at the management side, from the same memory.
+//! Who may come in at the data plane: the same people and keys as at the management side, from the
+//! same memory.
 
 use auth::{Auth, Blame, Denied};
 use gateway::{BoxFuture, Caller, Guard, Refused};
@@ -11,7 +12,11 @@ const USE: [Scope; 1] = [Scope::SandboxesControl];
 pub(super) struct Door(pub(super) Auth);
 
 impl Guard for Door {
-    fn admit<'a>(&'a self, token: &'a str, workspace: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
+    fn admit<'a>(
+        &'a self,
+        token: &'a str,
+        workspace: &'a str,
+    ) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move { self.identify(token, workspace).await.map_err(refused) })
     }
 

@@ -1,4 +1,5 @@
-//! The images that a sandbox can start from, as catalogue entries: those that the project has recipes for.
+//! The images that a sandbox can start from, as catalogue entries: those that the project has
+//! recipes for.
 
 use images::{Recipe, Reference};
 use types::parts::{Port, Protocol};
@@ -10,12 +11,16 @@ const MEMORY_MB: i64 = 4096;
 /// Every recipe that makes something to start from. What others only begin with has no public name.
 pub(super) fn definitions() -> Result<Vec<SandboxDefinition>, images::Error> {
     let recipes = Recipe::all()?;
-    Ok(recipes.iter().filter_map(|recipe| Some(definition(recipe, recipe.aliases.first()?))).collect())
+    Ok(recipes
+        .iter()
+        .filter_map(|recipe| Some(definition(recipe, recipe.aliases.first()?)))
+        .collect())
 }
 
 fn definition(recipe: &Recipe, image: &Reference) -> SandboxDefinition {
     let name = image.path().rsplit('/').next().unwrap_or_default().to_owned();
-    let ports = recipe.config.exposed.iter().filter_map(|port| port.split('/').next()?.parse().ok());
+    let ports =
+        recipe.config.exposed.iter().filter_map(|port| port.split('/').next()?.parse().ok());
     let port = |target| Port { target, name: None, protocol: Some(Protocol::Http) };
     SandboxDefinition {
         display_name: Some(name.replace('-', " ")),

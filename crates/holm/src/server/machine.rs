@@ -30,10 +30,20 @@ pub(crate) struct Sandboxes {
 }
 
 /// Opens what the roles of this process need.
-pub(crate) async fn open(config: &Config, auth: &Auth, world: &World, urls: &Urls) -> Result<Sandboxes, Error> {
+pub(crate) async fn open(
+    config: &Config,
+    auth: &Auth,
+    world: &World,
+    urls: &Urls,
+) -> Result<Sandboxes, Error> {
     let roles = &config.server.roles;
     if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
-        return Ok(Sandboxes { fleet: Fleet::new(None, None), gateway: None, hosts: None, host: None });
+        return Ok(Sandboxes {
+            fleet: Fleet::new(None, None),
+            gateway: None,
+            hosts: None,
+            host: None,
+        });
     }
     let host = open_host(config.clone(), world.clone()).await?;
     let gateway = Gateway::new(gateway::Parts {
@@ -64,7 +74,8 @@ async fn open_host(config: Config, world: World) -> Result<Host, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let images = images(&config)?;
         let settings = host_settings(&config, &world)?;
-        Host::open(settings, images, world).map_err(|error| cannot("run sandboxes on this machine", &error))
+        Host::open(settings, images, world)
+            .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
 }
@@ -88,7 +99,8 @@ fn cannot(act: &str, error: &dyn std::error::Error) -> Error {
         message.push_str(&cause.to_string());
         next = cause.source();
     }
-    let hint = "`holm doctor` says what this machine lacks; `holm up --role api` serves without sandboxes";
+    let hint =
+        "`holm doctor` says what this machine lacks; `holm up --role api` serves without sandboxes";
     Error::Start { act: act.to_owned(), message: format!("{message}\n  {hint}") }
 }
 
@@ -100,7 +112,8 @@ fn images(config: &Config) -> Result<images::Store, Error> {
 fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error> {
     let name = name(&config.data.folder, world)?;
     let file = guest(config)?;
-    let guest = std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
+    let guest =
+        std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
     let node = node_settings(config, &name)?;
     Ok(host::Settings {
         name,
@@ -117,7 +130,10 @@ fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error
 const PULLED_PART: u64 = 4;
 
 fn pulled_mb(config: &Config) -> Result<u64, Error> {
-    let free = || node::free_disk_mb(&config.images_folder()).map_err(Error::io("look for free disk".to_owned()));
+    let free = || {
+        node::free_disk_mb(&config.images_folder())
+            .map_err(Error::io("look for free disk".to_owned()))
+    };
     Ok(if config.images.disk_mb > 0 { config.images.disk_mb } else { free()? / PULLED_PART })
 }
 
@@ -143,14 +159,18 @@ fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
     })
 }
 
-/// The settings', else those of this machine that are not on its own loopback, where sandboxes cannot reach them.
+/// The settings', else those of this machine that are not on its own loopback, where sandboxes
+/// cannot reach them.
 fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
     if !wishes.nameservers.is_empty() {
         return wishes.nameservers.clone();
     }
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    lines.filter_map(|address| address.trim().parse().ok()).filter(|address: &IpAddr| !address.is_loopback()).collect()
+    lines
+        .filter_map(|address| address.trim().parse().ok())
+        .filter(|address: &IpAddr| !address.is_loopback())
+        .collect()
 }
 
 /// Made once and kept with the data, so that a server finds the instances of its earlier runs.
@@ -158,7 +178,10 @@ fn name(data: &Path, world: &World) -> Result<String, Error> {
     let file = data.join(NAME_FILE);
     match std::fs::read_to_string(&file) {
         Ok(name) if !name.trim().is_empty() => Ok(name.trim().to_owned()),
-        Ok(_) => Err(Error::Start { act: format!("read {}", file.display()), message: "it is empty".into() }),
+        Ok(_) => Err(Error::Start {
+            act: format!("read {}", file.display()),
+            message: "it is empty".into(),
+        }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let name = world.random_text(NAME_CHARACTERS);
             let fresh = file.with_extension("new");
@@ -181,14 +204,19 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 
 fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
     let wishes = &config.gateway;
-    let host = |url: &String| reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    let host = |url: &String| {
+        reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned))
+    };
     let own = [&urls.public, &urls.content].into_iter().filter_map(host);
     let domains = own.chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
     gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
         content_url: urls.content.clone(),
         trust_forwarded: wishes.trust_forwarded,
-        open: admission::Limits { total: wishes.requests_max as u64, share: wishes.requests_workspace_max as u64 },
+        open: admission::Limits {
+            total: wishes.requests_max as u64,
+            share: wishes.requests_workspace_max as u64,
+        },
         waiting_max: wishes.waiting_max,
         wait_timeout: wishes.wait_timeout.0,
         standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),

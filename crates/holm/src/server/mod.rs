@@ -1,8 +1,9 @@
 //! The server: assembly, listening, observation and the orderly end.
 //!
-//! Order of the start: settings, log, ports, store, first start, machine, API, serve. The ports come before the store so that
-//! a second server by mistake ends before it touches data; callers that come early wait in the kernel's queue.
-//! Order of the end: `/ready` says 503, the ports close, requests in flight finish, traces are sent.
+//! Order of the start: settings, log, ports, store, first start, machine, API, serve. The ports
+//! come before the store so that a second server by mistake ends before it touches data; callers
+//! that come early wait in the kernel's queue. Order of the end: `/ready` says 503, the ports
+//! close, requests in flight finish, traces are sent.
 
 mod acme;
 mod addresses;
@@ -56,7 +57,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let observation = Observation::start(&config).await?;
     config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let certificates = Certificates::open(&config.server)?;
-    let listener = Listener::bind(&config.server, certificates.as_ref(), Gate::new(&config)).await?;
+    let listener =
+        Listener::bind(&config.server, certificates.as_ref(), Gate::new(&config)).await?;
     let addresses = Addresses::open(&config, &listener).await?;
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
@@ -65,7 +67,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
-    let app = assembly::api(&config, &store, &world, &urls, &auth, sandboxes.fleet.clone(), logs.clone()).await?;
+    let app =
+        assembly::api(&config, &store, &world, &urls, &auth, sandboxes.fleet.clone(), logs.clone())
+            .await?;
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &app)?;
     let ending = Ending::default();
@@ -77,7 +81,11 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     };
     let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
     let refusals = Refusals::new(&config.log);
-    let front = Front { router: probes::surround(router, probes), gateway: sandboxes.gateway.clone(), refusals };
+    let front = Front {
+        router: probes::surround(router, probes),
+        gateway: sandboxes.gateway.clone(),
+        refusals,
+    };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
@@ -123,7 +131,8 @@ fn keep_certificates(
         tokio::spawn(folder.follow(Arc::clone(&certificates), ending.draining.clone()));
     }
     let Some(hosts) = hosts else { return Ok(()) };
-    if let Some(acme) = Acme::open(&config.domains.acme, &config.data.folder, &certificates, world)? {
+    if let Some(acme) = Acme::open(&config.domains.acme, &config.data.folder, &certificates, world)?
+    {
         tokio::spawn(acme.run(hosts, ending.draining.clone()));
     }
     Ok(())
@@ -157,7 +166,9 @@ impl Upkeep {
             }
             match self.auth.maintain().await.and(forgotten).and(tidied) {
                 Ok(done) => tracing::debug!(?done, "tidied"),
-                Err(error) => tracing::warn!(%error, "tidying failed; it is tried again in an hour"),
+                Err(error) => {
+                    tracing::warn!(%error, "tidying failed; it is tried again in an hour")
+                }
             }
         }
     }

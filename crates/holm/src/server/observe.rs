@@ -13,8 +13,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 /// Upper bounds of the latency buckets, in seconds.
-const BUCKETS: [f64; 14] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
-/// A collector that does not take spans in this time loses them; the server does not wait longer at its end.
+const BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
+/// A collector that does not take spans in this time loses them; the server does not wait longer at
+/// its end.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Histograms keep samples until this is done.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -40,7 +42,8 @@ impl Observation {
     /// Sends what is still to be sent.
     pub(crate) async fn finish(self) {
         let Some(traces) = self.traces else { return };
-        let done = tokio::task::spawn_blocking(move || traces.shutdown_with_timeout(EXPORT_TIMEOUT)).await;
+        let done =
+            tokio::task::spawn_blocking(move || traces.shutdown_with_timeout(EXPORT_TIMEOUT)).await;
         if !matches!(done, Ok(Ok(()))) {
             tracing::warn!("the last traces could not be sent");
         }
@@ -49,14 +52,20 @@ impl Observation {
 
 fn start_log(config: &Config, tracer: Option<SdkTracer>) -> Result<(), Error> {
     let wrong = |message: String| Error::Start { act: "start the log".into(), message };
-    let level: Targets = config.log.level.parse().map_err(|_| wrong("log.level is wrong".into()))?;
+    let level: Targets =
+        config.log.level.parse().map_err(|_| wrong("log.level is wrong".into()))?;
     let log = match config.log.format {
         LogFormat::Text => fmt::layer().with_writer(std::io::stderr).with_ansi(false).boxed(),
-        LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed(),
+        LogFormat::Json => {
+            fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed()
+        }
     };
     // The exporter's own requests must not be traced: each would cause another.
-    let traced = Targets::new().with_default(tracing::Level::INFO).with_target("hyper", tracing::Level::ERROR);
-    let traces = tracer.map(|tracer| tracing_opentelemetry::layer().with_tracer(tracer).with_filter(traced));
+    let traced = Targets::new()
+        .with_default(tracing::Level::INFO)
+        .with_target("hyper", tracing::Level::ERROR);
+    let traces =
+        tracer.map(|tracer| tracing_opentelemetry::layer().with_tracer(tracer).with_filter(traced));
     tracing_subscriber::registry()
         .with(log.with_filter(level))
         .with(traces)
@@ -80,8 +89,10 @@ fn message_of(payload: &dyn std::any::Any) -> &str {
 }
 
 fn start_metrics() -> Result<PrometheusHandle, Error> {
-    let wrong =
-        |error: &dyn std::fmt::Display| Error::Start { act: "start the metrics".into(), message: error.to_string() };
+    let wrong = |error: &dyn std::fmt::Display| Error::Start {
+        act: "start the metrics".into(),
+        message: error.to_string(),
+    };
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
@@ -99,13 +110,18 @@ fn start_metrics() -> Result<PrometheusHandle, Error> {
 /// The exporter's client blocks, so it is made and used on threads of its own.
 async fn exporter(endpoint: String, settings: Telemetry) -> Result<SdkTracerProvider, Error> {
     let made = tokio::task::spawn_blocking(move || make_exporter(&endpoint, &settings)).await;
-    let wrong = |message: String| Error::Start { act: "export traces (telemetry.otlp_endpoint)".into(), message };
+    let wrong = |message: String| Error::Start {
+        act: "export traces (telemetry.otlp_endpoint)".into(),
+        message,
+    };
     made.map_err(|error| wrong(error.to_string()))?.map_err(wrong)
 }
 
 fn make_exporter(endpoint: &str, settings: &Telemetry) -> Result<SdkTracerProvider, String> {
-    let client =
-        reqwest::blocking::Client::builder().timeout(EXPORT_TIMEOUT).build().map_err(|error| error.to_string())?;
+    let client = reqwest::blocking::Client::builder()
+        .timeout(EXPORT_TIMEOUT)
+        .build()
+        .map_err(|error| error.to_string())?;
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_http_client(client)
@@ -114,5 +130,9 @@ fn make_exporter(endpoint: &str, settings: &Telemetry) -> Result<SdkTracerProvid
         .map_err(|error| error.to_string())?;
     let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample_ratio)));
     let resource = opentelemetry_sdk::Resource::builder().with_service_name("holm").build();
-    Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_sampler(sampler).with_resource(resource).build())
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_sampler(sampler)
+        .with_resource(resource)
+        .build())
 }

@@ -1,4 +1,5 @@
-//! What surrounds every request, and the endpoints for those who watch the server: `/health`, `/ready`, `/metrics`.
+//! What surrounds every request, and the endpoints for those who watch the server: `/health`,
+//! `/ready`, `/metrics`.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -43,13 +44,15 @@ async fn health() -> Response {
 /// The process wants requests: its store answers and it is not about to end.
 async fn ready(State(probes): State<Probes>) -> Response {
     if probes.draining.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"}))).into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"})))
+            .into_response();
     }
     let question = probes.store.read(store::feed::latest);
     match tokio::time::timeout(STORE_TIMEOUT, question).await {
         Ok(Ok(_)) => Json(json!({"status": "ready"})).into_response(),
         Ok(Err(_)) | Err(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "the store does not answer"}))).into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "the store does not answer"})))
+                .into_response()
         }
     }
 }
@@ -59,20 +62,34 @@ async fn metrics(State(probes): State<Probes>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Bounds the time until an answer starts, turns a panic into an answer, and ends event streams when draining.
+/// Bounds the time until an answer starts, turns a panic into an answer, and ends event streams
+/// when draining.
 async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -> Response {
     let patience = api::Patience::default();
     request.extensions_mut().insert(patience.clone());
-    let answer = AssertUnwindSafe(in_time(probes.request_timeout, patience, next.run(request))).catch_unwind();
+    let answer = AssertUnwindSafe(in_time(probes.request_timeout, patience, next.run(request)))
+        .catch_unwind();
     match answer.await {
         Ok(Some(response)) => end_with_drain(response, probes.draining),
-        Ok(None) => refuse(StatusCode::SERVICE_UNAVAILABLE, "timeout", "the request took too long; try again"),
-        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed; the cause is in its log"),
+        Ok(None) => refuse(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "timeout",
+            "the request took too long; try again",
+        ),
+        Err(_) => refuse(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the server failed; the cause is in its log",
+        ),
     }
 }
 
 /// What does not come in time, unless it was said that it will take longer, is given up.
-async fn in_time<T>(limit: Duration, patience: api::Patience, answer: impl Future<Output = T>) -> Option<T> {
+async fn in_time<T>(
+    limit: Duration,
+    patience: api::Patience,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
     let mut answer = pin!(answer);
     match tokio::time::timeout(limit, &mut answer).await {
         Ok(answer) => Some(answer),
@@ -86,7 +103,9 @@ fn end_with_drain(response: Response, draining: CancellationToken) -> Response {
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
         return response;
     }
-    response.map(|body| Body::from_stream(body.into_data_stream().take_until(draining.cancelled_owned())))
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().take_until(draining.cancelled_owned()))
+    })
 }
 
 fn refuse(status: StatusCode, error: &str, message: &str) -> Response {

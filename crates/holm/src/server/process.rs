@@ -1,13 +1,15 @@
 //! What the process asks of the kernel for itself.
 
 use rustix::fs::Mode;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask,
+};
 
 /// Nobody else on the machine may read what we write.
 const PRIVATE: Mode = Mode::from_raw_mode(0o077);
 
-/// Keeps secrets in memory out of core files and debuggers, and allows as many files as the machine lets us have.
-/// Each is worth having and none is needed, so a kernel that refuses is only noted.
+/// Keeps secrets in memory out of core files and debuggers, and allows as many files as the machine
+/// lets us have. Each is worth having and none is needed, so a kernel that refuses is only noted.
 pub(crate) fn prepare() {
     umask(PRIVATE);
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
@@ -18,7 +20,9 @@ pub(crate) fn prepare() {
         tracing::debug!(%error, "core files could not be turned off");
     }
     let files = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum }) {
+    if let Err(error) =
+        setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })
+    {
         tracing::debug!(%error, "the limit of open files could not be raised");
     }
 }

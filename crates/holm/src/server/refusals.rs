@@ -1,7 +1,9 @@
-//! The log of what was refused for want of credentials, rights or room, and of workloads that did not answer.
+//! The log of what was refused for want of credentials, rights or room, and of workloads that did
+//! not answer.
 //!
-//! Its target is `refusals`, so that `log.level` chooses: `info,refusals=warn` leaves out what callers did, and
-//! `info,refusals=off` all of it. Strangers can cause such lines, so there is a limit to them.
+//! Its target is `refusals`, so that `log.level` chooses: `info,refusals=warn` leaves out what
+//! callers did, and `info,refusals=off` all of it. Strangers can cause such lines, so there is a
+//! limit to them.
 
 use crate::config::Log;
 use http::{Method, Request, Response, Uri};
@@ -13,7 +15,8 @@ use types::error::Refusal;
 
 const TARGET: &str = "refusals";
 const REQUEST_ID: &str = "x-request-id";
-/// These paths hold no secret and tell what was wanted; of others, the name of the operation is told.
+/// These paths hold no secret and tell what was wanted; of others, the name of the operation is
+/// told.
 const PLAIN_PATHS: [&str; 3] = ["/oauth/", "/v0/oauth/", "/login/"];
 
 /// Bytes of a text that may be as long as its caller likes.
@@ -41,7 +44,8 @@ impl Seen {
 
 impl Refusals {
     pub(crate) fn new(log: &Log) -> Self {
-        let lines = Lines { per_second: log.refusals_per_second, second: 0, written: 0, left_out: 0 };
+        let lines =
+            Lines { per_second: log.refusals_per_second, second: 0, written: 0, left_out: 0 };
         Self { lines: Arc::new(Mutex::new(lines)), started: Instant::now() }
     }
 
@@ -60,7 +64,8 @@ impl Refusals {
         let operation = refusal.operation.as_deref().or_else(|| plain(seen.uri.path())).map(short);
         let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         let (reason, status_code) = (refusal.reason, status.as_u16());
-        // Its text may hold what a caller chose: as a field it is quoted, so that it cannot begin a line of its own.
+        // Its text may hold what a caller chose: as a field it is quoted, so that it cannot begin a
+        // line of its own.
         let message = short(&refusal.message);
         if status.is_server_error() {
             tracing::warn!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "failed");

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Requests that one HTTP/2 connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 256;
-/// Requests of one HTTP/2 connection that were taken back before they were looked at, and that were wrong: with more, the
-/// connection is ended.
+/// Requests of one HTTP/2 connection that were taken back before they were looked at, and that were
+/// wrong: with more, the connection is ended.
 const RESETS_PENDING_MAX: usize = 20;
 const RESETS_LOCAL_MAX: usize = 256;
 /// Bytes of the headers of a request; the URL counts.
@@ -49,7 +49,8 @@ impl Listener {
         gate: Gate,
     ) -> Result<Self, Error> {
         let tcp = TcpListener::bind(settings.listen).await;
-        let tcp = tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
+        let tcp =
+            tcp.map_err(Error::io(format!("listen on {} (server.listen)", settings.listen)))?;
         Ok(Self {
             tcp,
             tls: certificates.map(Certificates::acceptor),
@@ -104,7 +105,8 @@ impl Listener {
         }
     }
 
-    /// The next connection, however many there are: who has to make room is for the gate to say. `None` when draining.
+    /// The next connection, however many there are: who has to make room is for the gate to say.
+    /// `None` when draining.
     async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             match draining.run_until_cancelled(self.tcp.accept()).await? {
@@ -130,9 +132,9 @@ struct Connection {
 }
 
 impl Connection {
-    /// Whoever sends no whole request in time is let go, wherever it stopped: in the handshake, in the line that tells the
-    /// version, or in the headers. So is a stranger in whose place another comes. The version alone would be waited for
-    /// without end, and the headers of HTTP/2 too.
+    /// Whoever sends no whole request in time is let go, wherever it stopped: in the handshake, in
+    /// the line that tells the version, or in the headers. So is a stranger in whose place another
+    /// comes. The version alone would be waited for without end, and the headers of HTTP/2 too.
     async fn run_while_welcome(self, stream: TcpStream, taken: admission::Connection) {
         let first_request = self.gate.first_request;
         let closed = |why: &'static str| {
@@ -153,7 +155,8 @@ impl Connection {
         let handshake = tokio::time::timeout(self.header_timeout, tls.accept(stream));
         match self.draining.clone().run_until_cancelled(handshake).await {
             // Whoever challenges has seen all in the handshake.
-            Some(Ok(Ok(stream))) if stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL) => {}
+            Some(Ok(Ok(stream)))
+                if stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL) => {}
             Some(Ok(Ok(stream))) => self.speak(stream).await,
             Some(Ok(Err(error))) => tracing::debug!(%error, "TLS handshake failed"),
             Some(Err(_)) | None => {}
@@ -207,7 +210,8 @@ impl Ending {
     /// Follows SIGTERM and SIGINT.
     pub(crate) async fn follow_signals(self) -> io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         for step in [self.draining, self.hurried] {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -1,4 +1,5 @@
-//! Opening the store with the settings of the server: for the server and for the commands that work on its data.
+//! Opening the store with the settings of the server: for the server and for the commands that work
+//! on its data.
 
 use crate::config::Config;
 use crate::error::Error;
@@ -40,9 +41,10 @@ pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
 /// For commands that work on what is there: a fresh key would open none of its secrets.
 pub(crate) fn must_have_keys(config: &Config) -> Result<(), Error> {
     let file = config.key_file();
-    std::fs::metadata(&file)
-        .map(drop)
-        .map_err(Error::io(format!("find the key file {} (data.folder, store.key_file)", file.display())))
+    std::fs::metadata(&file).map(drop).map_err(Error::io(format!(
+        "find the key file {} (data.folder, store.key_file)",
+        file.display()
+    )))
 }
 
 pub(crate) async fn open_store(config: &Config) -> Result<Store, Error> {

@@ -25,7 +25,11 @@ fn settings(folder: &Path) -> Config {
 }
 
 /// The certificate that a caller of this name is shown.
-async fn shown(certificates: &Arc<Certificates>, name: &str, protocols: &[&[u8]]) -> Option<Vec<u8>> {
+async fn shown(
+    certificates: &Arc<Certificates>,
+    name: &str,
+    protocols: &[&[u8]],
+) -> Option<Vec<u8>> {
     let (near, far) = tokio::io::duplex(1 << 16);
     let acceptor = certificates.acceptor();
     let server = tokio::spawn(async move { acceptor.accept(far).await.map(drop) });
@@ -118,7 +122,11 @@ async fn a_caller_is_shown_the_certificate_of_the_name_it_asks_for() {
     ] {
         assert_eq!(shown(&certificates, name, WEB).await.as_ref(), Some(expected), "{name}");
     }
-    assert!(certificates.is_given("app.a.org") && certificates.is_given("x.a.org") && !certificates.is_given("a.org"));
+    assert!(
+        certificates.is_given("app.a.org")
+            && certificates.is_given("x.a.org")
+            && !certificates.is_given("a.org")
+    );
 }
 
 #[tokio::test]
@@ -153,7 +161,9 @@ async fn only_a_challenge_is_shown_the_answer_to_it() {
     assert_eq!(shown(&certificates, "c.org", &[CHALLENGE_PROTOCOL]).await, None);
     let challenge = certificates.challenge("c.org", pair.certified);
     assert_eq!(shown(&certificates, "c.org", &[CHALLENGE_PROTOCOL]).await, Some(answer));
-    for (name, protocols) in [("c.org", WEB), ("c.org", &[CHALLENGE_PROTOCOL, b"h2".as_slice()][..])] {
+    for (name, protocols) in
+        [("c.org", WEB), ("c.org", &[CHALLENGE_PROTOCOL, b"h2".as_slice()][..])]
+    {
         assert_eq!(shown(&certificates, name, protocols).await.as_ref(), Some(&own_certificate));
     }
     drop(challenge);
@@ -166,7 +176,8 @@ fn a_key_of_another_certificate_is_refused_without_showing_it() {
     for name in ["one", "two"] {
         write(folder.path(), name, "a.org");
     }
-    let error = Pair::read(&folder.path().join("one.crt"), &folder.path().join("two.key")).err().unwrap();
+    let error =
+        Pair::read(&folder.path().join("one.crt"), &folder.path().join("two.key")).err().unwrap();
     assert!(error.contains("do not belong together") && !error.contains("PRIVATE"), "{error}");
     assert!(Pair::parse(b"", b"").is_err());
 }

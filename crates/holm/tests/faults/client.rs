@@ -59,7 +59,13 @@ impl Client {
             .header("x-service-workspace", self.workspace)
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>, if_match: Option<i64>) -> Answer {
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        if_match: Option<i64>,
+    ) -> Answer {
         let mut request = self.request(method, path);
         if let Some(body) = body {
             request = request.json(body);
@@ -69,7 +75,8 @@ impl Client {
         }
         let Ok(response) = request.send() else { return Answer::Lost };
         let status = response.status().as_u16();
-        let tag = response.headers().get("etag").and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+        let tag =
+            response.headers().get("etag").and_then(|tag| tag.to_str().ok()).unwrap_or_default();
         let version = tag.trim_matches('"').parse().unwrap_or_default();
         let Ok(text) = response.text() else { return Answer::Lost };
         let body = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() };

@@ -31,13 +31,18 @@ fn survive(database: Database) {
     let mut place = Place::new(database);
     let (mut server, mut client, _) = place.start();
     writers::prepare(&client);
-    let mut writers: Vec<_> =
-        (0..WRITERS).map(|number| Writer::new(number, &client, chances.of(number as u64))).collect();
+    let mut writers: Vec<_> = (0..WRITERS)
+        .map(|number| Writer::new(number, &client, chances.of(number as u64)))
+        .collect();
     let mut moments = chances.of(WRITERS as u64);
     let (mut acknowledged, mut slowest) = (0, Duration::ZERO);
     let kills = times(6, 200);
     for _ in 0..kills {
-        acknowledged += write_and_kill(&mut server, &mut writers, Duration::from_millis(moments.u64(..LIFE_MS_MAX)));
+        acknowledged += write_and_kill(
+            &mut server,
+            &mut writers,
+            Duration::from_millis(moments.u64(..LIFE_MS_MAX)),
+        );
         if let Some(cluster) = &place.cluster {
             cluster.wait_for_orphans();
         }
@@ -47,13 +52,19 @@ fn survive(database: Database) {
         writers.iter_mut().for_each(|writer| writer.turn_to(&client));
         writers::check(&client, &mut writers);
     }
-    println!("{database:?}: {kills} kills, {acknowledged} acknowledged writes, slowest start {slowest:?}");
+    println!(
+        "{database:?}: {kills} kills, {acknowledged} acknowledged writes, slowest start {slowest:?}"
+    );
     assert!(acknowledged > kills, "hardly anything was written: {acknowledged}");
-    assert!(slowest < if is_long() { START_MAX } else { START_MAX_CROWDED }, "a start took {slowest:?}");
+    assert!(
+        slowest < if is_long() { START_MAX } else { START_MAX_CROWDED },
+        "a start took {slowest:?}"
+    );
     the_feed_tells_the_same(&client);
 }
 
-/// Lets the writers write for a while and kills the server under them. Says how much was acknowledged.
+/// Lets the writers write for a while and kills the server under them. Says how much was
+/// acknowledged.
 fn write_and_kill(server: &mut Holm, writers: &mut [Writer], life: Duration) -> usize {
     let (never, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -71,6 +82,7 @@ fn the_feed_tells_the_same(client: &Client) {
     let mark = Mark::set(client, "feed-is-read");
     let seen = Watcher::start(client.clone(), 0, fastrand::Rng::with_seed(0), &mark).finish();
     let (listed, _) = client.list("agents");
-    let listed: Vec<_> = listed.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect();
+    let listed: Vec<_> =
+        listed.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(seen.present("agent"), listed, "the feed ends otherwise than the objects");
 }

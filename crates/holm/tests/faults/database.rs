@@ -18,8 +18,9 @@ fn a_killed_database_is_answered_for_and_works_again_without_a_restart() {
     let (chances, mut place) = (Chances::new(), Place::new(Database::Postgres));
     let (_server, client, _) = place.start();
     writers::prepare(&client);
-    let mut writers: Vec<_> =
-        (0..WRITERS).map(|number| Writer::new(number, &client, chances.of(number as u64))).collect();
+    let mut writers: Vec<_> = (0..WRITERS)
+        .map(|number| Writer::new(number, &client, chances.of(number as u64)))
+        .collect();
     let mut moments = chances.of(WRITERS as u64);
     for _ in 0..times(3, 30) {
         let stop = AtomicBool::new(false);
@@ -55,7 +56,10 @@ fn write_through(writer: &mut Writer, stop: &AtomicBool) {
         }
         while writer.has_open_request() && !writer.resolve() {
             thread::sleep(TRY_EVERY);
-            assert!(stopped_at.is_none_or(|at: Instant| at.elapsed() < BACK_WITHIN), "the server does not recover");
+            assert!(
+                stopped_at.is_none_or(|at: Instant| at.elapsed() < BACK_WITHIN),
+                "the server does not recover"
+            );
             note_stop(stop, &mut stopped_at);
         }
         note_stop(stop, &mut stopped_at);

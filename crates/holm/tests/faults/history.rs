@@ -1,8 +1,9 @@
 //! Whether what callers saw of one object can have happened in one order, one act after the other.
 //!
-//! The server tells with each answer the version that the object had. That is an order to be checked, so no search
-//! is needed: the history is linearizable if, in the order of versions, each version was written once, each read
-//! shows what that version's write wrote, and no act comes before one that had ended when it began.
+//! The server tells with each answer the version that the object had. That is an order to be
+//! checked, so no search is needed: the history is linearizable if, in the order of versions, each
+//! version was written once, each read shows what that version's write wrote, and no act comes
+//! before one that had ended when it began.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -28,12 +29,18 @@ pub(crate) fn check(first: &str, acts: &[Act]) -> Result<(), String> {
     let mut written = BTreeMap::from([(1, first)]);
     for act in acts.iter().filter(|act| act.what == What::Write) {
         if let Some(other) = written.insert(act.version, &act.value) {
-            return Err(format!("version {} was written as {other} and as {}", act.version, act.value));
+            return Err(format!(
+                "version {} was written as {other} and as {}",
+                act.version, act.value
+            ));
         }
     }
     for act in acts.iter().filter(|act| act.what == What::Read) {
         if written.get(&act.version) != Some(&act.value.as_str()) {
-            return Err(format!("a read saw {act:?}, but written was {:?}", written.get(&act.version)));
+            return Err(format!(
+                "a read saw {act:?}, but written was {:?}",
+                written.get(&act.version)
+            ));
         }
     }
     in_real_time(acts)
@@ -85,9 +92,15 @@ mod tests {
         use What::{Read, Write};
         assert!(judge(&[(Write, "a", 2, 0, 10), (Read, "first", 1, 1, 5), (Read, "a", 2, 6, 8)]));
         assert!(!judge(&[(Write, "a", 2, 0, 10), (Read, "first", 1, 11, 12)]), "a stale read");
-        assert!(!judge(&[(Write, "a", 2, 0, 10), (Read, "a", 2, 1, 3), (Read, "first", 1, 4, 5)]), "back in time");
+        assert!(
+            !judge(&[(Write, "a", 2, 0, 10), (Read, "a", 2, 1, 3), (Read, "first", 1, 4, 5)]),
+            "back in time"
+        );
         assert!(!judge(&[(Write, "a", 2, 0, 10), (Write, "b", 2, 1, 3)]), "a lost update");
-        assert!(!judge(&[(Write, "a", 3, 0, 5), (Write, "b", 2, 6, 9)]), "a write before one that had ended");
+        assert!(
+            !judge(&[(Write, "a", 3, 0, 5), (Write, "b", 2, 6, 9)]),
+            "a write before one that had ended"
+        );
         assert!(!judge(&[(Read, "never", 2, 0, 1)]), "a value from nowhere");
     }
 }

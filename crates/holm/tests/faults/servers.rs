@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: [&str; 3] = ["apple", "pear", "plum"];
 const CALLERS: u64 = 6;
-/// The documented interval in which a server looks for the writes of others is 250 ms; the rest is for a machine
-/// that runs other tests beside this one.
+/// The documented interval in which a server looks for the writes of others is 250 ms; the rest is
+/// for a machine that runs other tests beside this one.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 fn body(name: &str, value: &str) -> Value {
-    let runtime = json!({"image": "blaxel/base-image:latest", "envs": [{"name": "VALUE", "value": value}]});
+    let runtime =
+        json!({"image": "blaxel/base-image:latest", "envs": [{"name": "VALUE", "value": value}]});
     json!({"metadata": {"name": name, "labels": {"value": value}}, "spec": {"runtime": runtime}})
 }
 
@@ -31,8 +32,9 @@ fn writers_on_two_servers_see_one_history_and_watchers_miss_nothing() {
     let (chances, mut place) = (Chances::new(), Place::new(Database::Postgres));
     let ((_a, to_a, _), (_b, to_b, _)) = (place.start(), place.start());
     let mark = Mark::named("the-end");
-    let watchers: Vec<_> =
-        [&to_a, &to_b].map(|client| Watcher::start(client.clone(), 0, chances.of(100), &mark)).into();
+    let watchers: Vec<_> = [&to_a, &to_b]
+        .map(|client| Watcher::start(client.clone(), 0, chances.of(100), &mark))
+        .into();
     for name in OBJECTS {
         to_a.post("/agents", &body(name, "first"));
     }
@@ -40,7 +42,9 @@ fn writers_on_two_servers_see_one_history_and_watchers_miss_nothing() {
     let callers = (0..CALLERS).map(|caller| {
         let client = if caller % 2 == 0 { to_a.clone() } else { to_b.clone() };
         let chances = chances.of(caller);
-        thread::spawn(move || Caller { client, number: caller, chances, acts: BTreeMap::new() }.act(acts))
+        thread::spawn(move || {
+            Caller { client, number: caller, chances, acts: BTreeMap::new() }.act(acts)
+        })
     });
     let mut histories: BTreeMap<&str, Vec<Act>> = BTreeMap::new();
     for caller in callers.collect::<Vec<_>>() {
@@ -54,7 +58,11 @@ fn writers_on_two_servers_see_one_history_and_watchers_miss_nothing() {
     for (name, acts) in histories {
         history::check("first", &acts).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
         let writes = acts.iter().filter(|act| act.what == What::Write).count();
-        assert_eq!(seen[0].version("agent", name), Some(1 + writes as i64), "{name}: a write is lost, or not ours");
+        assert_eq!(
+            seen[0].version("agent", name),
+            Some(1 + writes as i64),
+            "{name}: a write is lost, or not ours"
+        );
     }
 }
 
@@ -90,7 +98,9 @@ impl Caller {
     fn read(&mut self, name: &'static str) -> i64 {
         let begun = Instant::now();
         match self.client.ask("GET", &format!("/agents/{name}"), None, None) {
-            Answer::Done { body, version } => self.note(name, What::Read, value_of(&body), version, begun),
+            Answer::Done { body, version } => {
+                self.note(name, What::Read, value_of(&body), version, begun)
+            }
             other => panic!("GET {name}: {other:?}"),
         }
     }
@@ -101,7 +111,10 @@ impl Caller {
         match self.client.ask("PUT", &format!("/agents/{name}"), Some(&body(name, value)), seen) {
             Answer::Done { version, body } => {
                 assert_eq!(value_of(&body), value);
-                assert!(seen.is_none_or(|seen| version == seen + 1), "a write came in between {seen:?} and {version}");
+                assert!(
+                    seen.is_none_or(|seen| version == seen + 1),
+                    "a write came in between {seen:?} and {version}"
+                );
                 self.note(name, What::Write, value, version, begun);
                 true
             }
@@ -110,7 +123,14 @@ impl Caller {
         }
     }
 
-    fn note(&mut self, name: &'static str, what: What, value: &str, version: i64, begun: Instant) -> i64 {
+    fn note(
+        &mut self,
+        name: &'static str,
+        what: What,
+        value: &str,
+        version: i64,
+        begun: Instant,
+    ) -> i64 {
         let act = Act { what, value: value.to_owned(), version, begun, ended: Instant::now() };
         self.acts.entry(name).or_default().push(act);
         version
@@ -129,20 +149,32 @@ fn counting_on_two_servers_loses_no_count() {
             thread::spawn(move || (0..counts).for_each(|_| count(&client)))
         })
         .collect();
-    counters.into_iter().for_each(|counter| counter.join().expect("the counter was answered as it must be"));
+    counters
+        .into_iter()
+        .for_each(|counter| counter.join().expect("the counter was answered as it must be"));
     for client in [&to_a, &to_b] {
-        assert_eq!(value_of(&client.get("/agents/counter")), (CALLERS as usize * counts).to_string());
+        assert_eq!(
+            value_of(&client.get("/agents/counter")),
+            (CALLERS as usize * counts).to_string()
+        );
     }
 }
 
 /// Adds one, as often as it takes.
 fn count(client: &Client) {
     loop {
-        let Answer::Done { body: object, version } = client.ask("GET", "/agents/counter", None, None) else {
+        let Answer::Done { body: object, version } =
+            client.ask("GET", "/agents/counter", None, None)
+        else {
             panic!("the counter is there");
         };
         let next = value_of(&object).parse::<u64>().unwrap() + 1;
-        match client.ask("PUT", "/agents/counter", Some(&body("counter", &next.to_string())), Some(version)) {
+        match client.ask(
+            "PUT",
+            "/agents/counter",
+            Some(&body("counter", &next.to_string())),
+            Some(version),
+        ) {
             Answer::Done { .. } => return,
             Answer::Refused { status: 409 | 412, .. } => {}
             other => panic!("PUT counter: {other:?}"),
@@ -177,10 +209,14 @@ fn a_key_revoked_on_one_server_stops_on_the_other() {
         let key = to_a.post("/api_keys", &json!({"name": format!("short-lived-{round}")}));
         let stranger = to_b.with_key(key["apiKey"].as_str().unwrap());
         stranger.get("/quotas");
-        let revoked = to_a.ask("DELETE", &format!("/api_keys/{}", key["id"].as_str().unwrap()), None, None);
+        let revoked =
+            to_a.ask("DELETE", &format!("/api_keys/{}", key["id"].as_str().unwrap()), None, None);
         assert!(matches!(revoked, Answer::Done { .. }), "{revoked:?}");
         let begun = Instant::now();
-        while !matches!(stranger.ask("GET", "/quotas", None, None), Answer::Refused { status: 401, .. }) {
+        while !matches!(
+            stranger.ask("GET", "/quotas", None, None),
+            Answer::Refused { status: 401, .. }
+        ) {
             assert!(begun.elapsed() < REVOKED_WITHIN, "the key still works on the other server");
         }
     }

@@ -34,7 +34,9 @@ impl Place {
         let limits = ["KEY_PER_SECOND", "KEY_BURST", "WORKSPACE_PER_SECOND", "WORKSPACE_BURST"];
         let names = limits.map(|limit| format!("HOLM_LIMITS__{limit}"));
         let start = Start {
-            program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
+            program: std::env::var_os("HOLM_PROGRAM")
+                .unwrap_or(env!("CARGO_BIN_EXE_holm").into())
+                .into(),
             data: self.data.path(),
             database: self.cluster.as_ref().map(Cluster::url),
             settings: names
@@ -45,7 +47,8 @@ impl Place {
         };
         let mut server = start.run().expect("the server starts");
         self.key = self.key.take().or(server.key.take());
-        let client = Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
+        let client =
+            Client::new(&server.address, self.key.as_deref().expect("the first start shows a key"));
         client.get("/quotas");
         (server, client, begun.elapsed())
     }
@@ -71,7 +74,9 @@ pub(crate) struct Chances {
 
 impl Chances {
     pub(crate) fn new() -> Self {
-        let told = std::env::var("HOLM_SEED").ok().map(|seed| seed.parse().expect("HOLM_SEED is a number"));
+        let told = std::env::var("HOLM_SEED")
+            .ok()
+            .map(|seed| seed.parse().expect("HOLM_SEED is a number"));
         Self { seed: told.unwrap_or_else(|| fastrand::u64(..)) }
     }
 

@@ -27,7 +27,8 @@ impl Mark {
     }
 
     pub(crate) fn put(&self, client: &Client) {
-        let spec = json!({"type": "location", "locations": [{"type": "location", "name": "local"}]});
+        let spec =
+            json!({"type": "location", "locations": [{"type": "location", "name": "local"}]});
         client.post("/policies", &json!({"metadata": {"name": self.name}, "spec": spec}));
     }
 }
@@ -43,7 +44,12 @@ pub(crate) struct Watcher(JoinHandle<Seen>);
 
 impl Watcher {
     /// Watches from a revision until the mark comes.
-    pub(crate) fn start(client: Client, after: i64, mut chances: fastrand::Rng, mark: &Mark) -> Self {
+    pub(crate) fn start(
+        client: Client,
+        after: i64,
+        mut chances: fastrand::Rng,
+        mark: &Mark,
+    ) -> Self {
         let mark = mark.name.clone();
         Self(thread::spawn(move || {
             let mut seen = Seen { last: after, ..Seen::default() };
@@ -97,10 +103,9 @@ impl Seen {
 
     /// The names of the objects of a kind that are left at the end, sorted.
     pub(crate) fn present(&self, kind: &str) -> Vec<&str> {
-        let left = self
-            .changes
-            .iter()
-            .filter(|((of, _), changes)| of == kind && changes.last().is_some_and(|(act, _)| act != "deleted"));
+        let left = self.changes.iter().filter(|((of, _), changes)| {
+            of == kind && changes.last().is_some_and(|(act, _)| act != "deleted")
+        });
         left.map(|((_, name), _)| name.as_str()).collect()
     }
 

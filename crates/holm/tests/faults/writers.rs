@@ -1,7 +1,8 @@
 //! Writers that know what must be there, and the check that it is.
 //!
-//! Each writer owns its objects and has one request open at a time, so whatever was acknowledged is what must be
-//! found. Only of the request that was open when something broke both outcomes are right.
+//! Each writer owns its objects and has one request open at a time, so whatever was acknowledged is
+//! what must be found. Only of the request that was open when something broke both outcomes are
+//! right.
 
 use crate::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -46,9 +47,18 @@ fn body(name: &str, round: u64) -> Value {
 fn round_of(object: &Value) -> u64 {
     let round = object["metadata"]["labels"]["round"].as_str().unwrap().parse().unwrap();
     let expected = body(object["metadata"]["name"].as_str().unwrap(), round);
-    assert_eq!(object["metadata"]["displayName"], expected["metadata"]["displayName"], "half made: {object}");
-    assert_eq!(object["spec"]["runtime"]["image"], expected["spec"]["runtime"]["image"], "half made: {object}");
-    assert_eq!(object["spec"]["runtime"]["envs"], expected["spec"]["runtime"]["envs"], "half made: {object}");
+    assert_eq!(
+        object["metadata"]["displayName"], expected["metadata"]["displayName"],
+        "half made: {object}"
+    );
+    assert_eq!(
+        object["spec"]["runtime"]["image"], expected["spec"]["runtime"]["image"],
+        "half made: {object}"
+    );
+    assert_eq!(
+        object["spec"]["runtime"]["envs"], expected["spec"]["runtime"]["envs"],
+        "half made: {object}"
+    );
     assert_eq!(uses_policy(object), round % 2 == 0, "half made: {object}");
     round
 }
@@ -59,7 +69,8 @@ fn uses_policy(object: &Value) -> bool {
 
 impl Writer {
     pub(crate) fn new(number: usize, client: &Client, chances: fastrand::Rng) -> Self {
-        let objects = (0..OBJECTS).map(|object| (format!("writer-{number}-{object}"), None)).collect();
+        let objects =
+            (0..OBJECTS).map(|object| (format!("writer-{number}-{object}"), None)).collect();
         Self { client: client.clone(), chances, round: 0, objects, open: None }
     }
 
@@ -74,7 +85,9 @@ impl Writer {
             match self.write_once() {
                 Answer::Done { .. } => drop(acknowledged.fetch_add(1, Ordering::Relaxed)),
                 Answer::Lost => {}
-                refused @ Answer::Refused { .. } => panic!("a right request was refused: {refused:?}"),
+                refused @ Answer::Refused { .. } => {
+                    panic!("a right request was refused: {refused:?}")
+                }
             }
         }
     }
@@ -82,7 +95,8 @@ impl Writer {
     /// Sends one write. Without success both outcomes are possible, and `open` remembers it.
     pub(crate) fn write_once(&mut self) -> Answer {
         let chosen = self.chances.usize(..self.objects.len());
-        let (name, state) = self.objects.iter().nth(chosen).map(|(name, state)| (name.clone(), *state)).unwrap();
+        let (name, state) =
+            self.objects.iter().nth(chosen).map(|(name, state)| (name.clone(), *state)).unwrap();
         self.round += 1;
         let (path, round) = (format!("/agents/{name}"), self.round);
         let (method, path, next) = match state {
@@ -112,7 +126,10 @@ impl Writer {
             Answer::Refused { .. } | Answer::Lost => return false,
         };
         let before = self.objects[&name];
-        assert!(found == before || found == next, "{name} is {found:?}, neither {before:?} nor {next:?}");
+        assert!(
+            found == before || found == next,
+            "{name} is {found:?}, neither {before:?} nor {next:?}"
+        );
         self.objects.insert(name, found);
         self.open = None;
         true
@@ -138,22 +155,30 @@ impl Writer {
 fn check_revisions(client: &Client, name: &str, object: &Value) {
     let revisions = client.get(&format!("/agents/{name}/revisions"));
     let revisions = revisions.as_array().unwrap();
-    assert!((1..=REVISIONS_MAX).contains(&revisions.len()), "{name} has {} revisions", revisions.len());
+    assert!(
+        (1..=REVISIONS_MAX).contains(&revisions.len()),
+        "{name} has {} revisions",
+        revisions.len()
+    );
     let active: Vec<_> = revisions.iter().filter(|revision| revision["active"] == true).collect();
     assert_eq!(active.len(), 1, "{name} has {revisions:?}");
     assert_eq!(active[0]["id"], object["spec"]["revision"]["active"], "{name}");
 }
 
-/// Checks everything that can be read against what the writers know: objects, lists, totals, quotas and references.
+/// Checks everything that can be read against what the writers know: objects, lists, totals, quotas
+/// and references.
 pub(crate) fn check(client: &Client, writers: &mut [Writer]) {
     for writer in writers.iter_mut() {
         assert!(writer.resolve(), "the server answers");
         writer.check();
     }
     let known = writers.iter().flat_map(|writer| &writer.objects);
-    let known: BTreeMap<&str, u64> = known.filter_map(|(name, state)| Some((name.as_str(), (*state)?))).collect();
+    let known: BTreeMap<&str, u64> =
+        known.filter_map(|(name, state)| Some((name.as_str(), (*state)?))).collect();
     let (listed, total) = client.list("agents");
-    let seen = listed.iter().map(|object| (object["metadata"]["name"].as_str().unwrap(), round_of(object)));
+    let seen = listed
+        .iter()
+        .map(|object| (object["metadata"]["name"].as_str().unwrap(), round_of(object)));
     assert_eq!(seen.collect::<BTreeMap<_, _>>(), known, "the list differs from the objects");
     assert_eq!(total, known.len() as i64, "the total of the list");
     assert_eq!(listed.len(), known.len(), "an object is listed twice");
@@ -163,7 +188,11 @@ pub(crate) fn check(client: &Client, writers: &mut [Writer]) {
     assert_eq!(agents["used"], known.len(), "the quota");
 
     let usages = client.get(&format!("/policies/{POLICY}/usages"));
-    let users = usages["agents"].as_array().into_iter().flatten().map(|user| user["name"].as_str().unwrap());
+    let users = usages["agents"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|user| user["name"].as_str().unwrap());
     let even = known.iter().filter(|(_, round)| **round % 2 == 0).map(|(name, _)| *name);
     assert_eq!(users.collect::<Vec<_>>(), even.collect::<Vec<_>>(), "the users of the policy");
 }

@@ -14,7 +14,11 @@ fn a_task_that_fails_is_tried_again_until_it_has_failed_too_often() {
     let execution = client.ended("some", &id);
     assert_eq!(status(&execution), "failed", "{execution}");
     let stats = &execution["stats"];
-    assert_eq!((&stats["success"], &stats["failure"], &stats["retried"]), (&json!(2), &json!(1), &json!(2)), "{stats}");
+    assert_eq!(
+        (&stats["success"], &stats["failure"], &stats["retried"]),
+        (&json!(2), &json!(1), &json!(2)),
+        "{stats}"
+    );
     let tasks = client.tasks("some", &id);
     assert_eq!(tasks.iter().map(status).collect::<Vec<_>>(), ["succeeded", "failed", "succeeded"]);
     assert!(conditions(&tasks[1]).contains('3'), "{}", tasks[1]);
@@ -44,7 +48,8 @@ fn time_and_memory_end_a_task_and_it_says_which() {
     let (server, client) = place.start();
     client.job("long", "echo begun; sleep 1000", &json!({"timeout": 1}));
     client.job("large", "echo begun; tail /dev/zero", &json!({}));
-    let (long, large) = (client.execute("long", &numbered(1)), client.execute("large", &numbered(1)));
+    let (long, large) =
+        (client.execute("long", &numbered(1)), client.execute("large", &numbered(1)));
     for (job, id, word) in [("long", long, "time"), ("large", large, "memory")] {
         assert_eq!(status(&client.ended(job, &id)), "failed");
         let task = &client.tasks(job, &id)[0];

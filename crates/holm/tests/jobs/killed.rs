@@ -33,7 +33,9 @@ fn every_task_ends_once_however_often_the_server_is_killed() {
         for line in client.lines("steady", &format!("executionId={id}")) {
             *counts.entry(line).or_default() += 1;
         }
-        let expected = (0..TASKS).flat_map(|n| [format!("begun {n}"), format!("ended {n}")]).map(|line| (line, 1));
+        let expected = (0..TASKS)
+            .flat_map(|n| [format!("begun {n}"), format!("ended {n}")])
+            .map(|line| (line, 1));
         assert_eq!(counts, expected.collect());
     }
     place.clear(server, &client);

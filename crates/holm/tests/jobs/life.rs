@@ -9,20 +9,31 @@ use std::collections::BTreeSet;
 fn twenty_tasks_run_and_what_they_print_is_found() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.job("hello", r#"echo "out $1 $2 of $BL_EXECUTION_ID"; echo "err $TASK_INDEX" >&2"#, &json!({}));
+    client.job(
+        "hello",
+        r#"echo "out $1 $2 of $BL_EXECUTION_ID"; echo "err $TASK_INDEX" >&2"#,
+        &json!({}),
+    );
     let id = client.execute("hello", &numbered(20));
     let execution = client.ended("hello", &id);
     assert_eq!(status(&execution), "succeeded", "{execution}");
     let stats = &execution["stats"];
     assert_eq!((&stats["total"], &stats["success"]), (&json!(20), &json!(20)), "{stats}");
-    assert_eq!((&stats["failure"], &stats["running"], &stats["retried"]), (&json!(0), &json!(0), &json!(0)));
+    assert_eq!(
+        (&stats["failure"], &stats["running"], &stats["retried"]),
+        (&json!(0), &json!(0), &json!(0))
+    );
     let tasks = client.tasks("hello", &id);
     assert!(tasks.len() == 20 && tasks.iter().all(|task| status(task) == "succeeded"), "{tasks:?}");
 
     // What a task has printed is there when it has ended, once.
-    let found: BTreeSet<_> = client.lines("hello", &format!("executionId={id}&search=OUT")).into_iter().collect();
+    let found: BTreeSet<_> =
+        client.lines("hello", &format!("executionId={id}&search=OUT")).into_iter().collect();
     assert_eq!(found, (0..20).map(|n| format!("out --n {n} of {id}")).collect());
-    assert_eq!(client.lines("hello", &format!("executionId={id}&taskId=7&severity=ERROR")), ["err 7"]);
+    assert_eq!(
+        client.lines("hello", &format!("executionId={id}&taskId=7&severity=ERROR")),
+        ["err 7"]
+    );
     assert_eq!(client.lines("hello", "").len(), 40);
     assert!(client.lines("hello", "executionId=another").is_empty());
     assert!(client.lines("other", "").is_empty());
@@ -50,7 +61,8 @@ fn a_task_that_runs_is_seen_while_it_does() {
     client.job("slow", "echo begun; sleep 4; echo ended", &json!({}));
     let id = client.execute("slow", &numbered(1));
     eventually("the first line is there while the task runs", || {
-        client.lines("slow", "search=begun").len() == 1 && status(&client.execution("slow", &id)) == "running"
+        client.lines("slow", "search=begun").len() == 1
+            && status(&client.execution("slow", &id)) == "running"
     });
     assert_eq!(status(&client.ended("slow", &id)), "succeeded");
     assert_eq!(client.lines("slow", ""), ["begun", "ended"]);

@@ -1,4 +1,5 @@
-//! Jobs of the real program, on this machine: their tasks, what they print, and what holds when the server is killed.
+//! Jobs of the real program, on this machine: their tasks, what they print, and what holds when the
+//! server is killed.
 //!
 //! `HOLM_FAULTS=long` kills more often; `HOLM_PROGRAM` names another build of the program.
 

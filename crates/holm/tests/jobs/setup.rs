@@ -18,7 +18,11 @@ impl Client {
 
     /// Starts an execution; says its id.
     pub(crate) fn execute(&self, job: &str, tasks: &[Value]) -> String {
-        let answer = self.done("POST", &format!("/v0/jobs/{job}/executions"), Some(&json!({"tasks": tasks})));
+        let answer = self.done(
+            "POST",
+            &format!("/v0/jobs/{job}/executions"),
+            Some(&json!({"tasks": tasks})),
+        );
         // Tasks of which one is empty are not told back.
         let told = tasks.iter().all(|task| *task != json!({})).then_some(tasks.len());
         assert_eq!(answer["tasks"].as_array().map(Vec::len), told, "{answer}");
@@ -41,7 +45,8 @@ impl Client {
 
     /// All tasks of an execution, by their index.
     pub(crate) fn tasks(&self, job: &str, id: &str) -> Vec<Value> {
-        let page = self.done("GET", &format!("/v0/jobs/{job}/executions/{id}/tasks?limit=200"), None);
+        let page =
+            self.done("GET", &format!("/v0/jobs/{job}/executions/{id}/tasks?limit=200"), None);
         assert_eq!(page["meta"]["hasMore"], false, "more than this helper reads");
         let tasks = page["data"].as_array().unwrap().clone();
         for (index, task) in tasks.iter().enumerate() {
@@ -50,9 +55,12 @@ impl Client {
         tasks
     }
 
-    /// What tasks of a job have printed, oldest first, and how many lines that is by the server's count.
+    /// What tasks of a job have printed, oldest first, and how many lines that is by the server's
+    /// count.
     pub(crate) fn lines(&self, job: &str, filter: &str) -> Vec<String> {
-        let path = format!("/v0/observability/logs?resourceType=jobs&workloadIds={job}&limit=1000&{filter}");
+        let path = format!(
+            "/v0/observability/logs?resourceType=jobs&workloadIds={job}&limit=1000&{filter}"
+        );
         let answer = self.done("GET", &path, None);
         let lines = answer[job]["logs"].as_array().unwrap();
         assert_eq!(answer[job]["totalCount"], lines.len(), "{answer}");

@@ -28,13 +28,15 @@ impl Browser {
     pub(crate) fn submit(&mut self, path: &str, page: &Page, more: &[(&str, &str)]) -> Page {
         let mut fields = page.hidden();
         fields.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let body: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let body: Vec<_> =
+            fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
         self.request("POST", path, &body.join("&"))
     }
 
     fn request(&mut self, method: &str, path: &str, body: &str) -> Page {
         let (address, cookies) = (self.address.clone(), self.cookies.clone());
-        let cookies: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies: Vec<_> =
+            cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(
             stream,
@@ -52,7 +54,9 @@ impl Browser {
         }
         let next = headers(&answer, "location").next().map(str::to_owned);
         match next {
-            Some(next) => self.open(next.strip_prefix(&format!("http://{address}")).unwrap_or(&next)),
+            Some(next) => {
+                self.open(next.strip_prefix(&format!("http://{address}")).unwrap_or(&next))
+            }
             None => Page { text: answer },
         }
     }
@@ -60,7 +64,8 @@ impl Browser {
 
 impl Page {
     fn hidden(&self) -> Vec<(String, String)> {
-        let inputs = self.text.split("<input").skip(1).filter(|input| input.contains("type=\"hidden\""));
+        let inputs =
+            self.text.split("<input").skip(1).filter(|input| input.contains("type=\"hidden\""));
         let attribute = |input: &str, name: &str| {
             let (_, rest) = input.split_once(&format!("{name}=\"")).unwrap();
             rest.split('"').next().unwrap().replace("&amp;", "&")

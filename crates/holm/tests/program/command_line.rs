@@ -33,24 +33,37 @@ fn documents_make_objects_and_take_them_away() {
     let apply = ["apply", "-f", file, "--secret", "TOKEN=t0p"];
 
     let first = text(&server.cli(&key, &apply), 0);
-    for line in ["sandboxes/box created", "previews/main created", "connections/slack created", "  url: http"] {
+    for line in [
+        "sandboxes/box created",
+        "previews/main created",
+        "connections/slack created",
+        "  url: http",
+    ] {
         assert!(first.contains(line), "{line}: {first}");
     }
     let second = text(&server.cli(&key, &apply), 0);
-    for line in ["sandboxes/box unchanged", "previews/main unchanged", "connections/slack exists already"] {
+    for line in
+        ["sandboxes/box unchanged", "previews/main unchanged", "connections/slack exists already"]
+    {
         assert!(second.contains(line), "{line}: {second}");
     }
     write(server.folder.path(), "all.yaml", &DOCUMENTS.replace("3000", "4000"));
     assert!(text(&server.cli(&key, &apply), 0).contains("previews/main updated"));
 
     assert!(text(&server.cli(&key, &["get", "sbx"]), 0).contains("box"));
-    let tokens = text(&server.cli(&key, &["get", "sandbox", "box", "preview", "main", "tokens", "-o", "json"]), 0);
+    let tokens = text(
+        &server.cli(&key, &["get", "sandbox", "box", "preview", "main", "tokens", "-o", "json"]),
+        0,
+    );
     let tokens: serde_json::Value = serde_json::from_str(&tokens).unwrap();
     assert_eq!(tokens.as_array().map(Vec::len), Some(3));
     assert!(!text(&server.cli(&key, &["get", "ic", "slack", "-o", "json"]), 0).contains("t0p"));
 
     let deleted = text(&server.cli(&key, &["delete", "-f", file]), 0);
-    assert!(deleted.contains("previews/main deleted") && deleted.contains("connections/slack deleted"), "{deleted}");
+    assert!(
+        deleted.contains("previews/main deleted") && deleted.contains("connections/slack deleted"),
+        "{deleted}"
+    );
     text(&server.cli(&key, &["get", "ic", "slack"]), 6);
 }
 
@@ -66,7 +79,10 @@ fn what_is_got_can_be_applied() {
     text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
     let yaml = server.cli(&key, &["get", "policy", "p", "-o", "yaml"]);
     let again = write(server.folder.path(), "b.yaml", &format!("kind: Policy\n{}", text(&yaml, 0)));
-    assert!(text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0).contains("policies/p unchanged"));
+    assert!(
+        text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0)
+            .contains("policies/p unchanged")
+    );
 }
 
 #[test]
@@ -84,7 +100,10 @@ fn a_folder_is_applied_with_those_below_only_when_asked() {
     write(&below, "lower.yaml", &policy("lower"));
     let flat = text(&server.cli(&key, &["apply", "-f", "documents"]), 0);
     assert!(flat.contains("upper") && !flat.contains("lower"));
-    assert!(text(&server.cli(&key, &["apply", "-R", "-f", "documents"]), 0).contains("policies/lower created"));
+    assert!(
+        text(&server.cli(&key, &["apply", "-R", "-f", "documents"]), 0)
+            .contains("policies/lower created")
+    );
 }
 
 /// Each number of docs/command-line.md that a server can cause.
@@ -93,8 +112,11 @@ fn failures_have_numbers() {
     let server = Server::start();
     let key = server.api_key();
     let wrong = write(server.folder.path(), "wrong.yaml", "kind: Unicorn\nmetadata: {name: a}\n");
-    let refused =
-        write(server.folder.path(), "refused.yaml", "kind: Policy\nmetadata: {name: A}\nspec: {type: location}\n");
+    let refused = write(
+        server.folder.path(),
+        "refused.yaml",
+        "kind: Policy\nmetadata: {name: A}\nspec: {type: location}\n",
+    );
     text(&server.cli(&key, &["get", "unicorns"]), 2);
     text(&server.cli(&key, &["get"]), 2);
     text(&server.cli(&key, &["get", "previews"]), 2);
@@ -115,7 +137,10 @@ fn a_key_is_remembered_for_its_owner_only() {
     let server = Server::start();
     let home = server.folder.path();
     let mut login = holm(home);
-    login.args(["login", "--api-key", "--server", &server.url()]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    login
+        .args(["login", "--api-key", "--server", &server.url()])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut login = login.spawn().unwrap();
     writeln!(login.stdin.take().unwrap(), "{}", server.api_key()).unwrap();
     text(&login.wait_with_output().unwrap(), 0);
@@ -136,7 +161,10 @@ fn a_watcher_sees_what_is_made() {
     let server = Server::start();
     let key = server.api_key();
     let mut watch = holm(server.folder.path());
-    watch.env("HOLM_URL", server.url()).env("HOLM_API_KEY", &key).args(["get", "policies", "--watch"]);
+    watch
+        .env("HOLM_URL", server.url())
+        .env("HOLM_API_KEY", &key)
+        .args(["get", "policies", "--watch"]);
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // "no policies here" comes first, so the watcher is there before anything is made.
     let mut noted = String::new();
@@ -147,7 +175,9 @@ fn a_watcher_sees_what_is_made() {
         "kind: Policy\nmetadata: {name: seen}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n",
     );
     text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
-    let found = BufReader::new(watch.stdout.take().unwrap()).lines().any(|line| line.unwrap().contains("seen"));
+    let found = BufReader::new(watch.stdout.take().unwrap())
+        .lines()
+        .any(|line| line.unwrap().contains("seen"));
     watch.kill().unwrap();
     watch.wait().unwrap();
     assert!(found);
@@ -167,7 +197,9 @@ fn logs_of_a_workload_can_be_asked_for() {
 #[test]
 fn each_shell_gets_its_completion() {
     let home = tempfile::tempdir().unwrap();
-    for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef holm"), ("fish", "complete -c holm")] {
+    for (shell, sign) in
+        [("bash", "complete -F"), ("zsh", "#compdef holm"), ("fish", "complete -c holm")]
+    {
         let script = text(&holm(home.path()).args(["completion", shell]).output().unwrap(), 0);
         assert!(script.contains(sign) && script.contains("doctor"), "{shell}");
     }
@@ -176,8 +208,11 @@ fn each_shell_gets_its_completion() {
 #[test]
 fn the_doctor_speaks_to_programs() {
     let home = tempfile::tempdir().unwrap();
-    let output =
-        holm(home.path()).args(["doctor", "--json"]).env("HOLM_SERVER__LISTEN", "127.0.0.1:0").output().unwrap();
+    let output = holm(home.path())
+        .args(["doctor", "--json"])
+        .env("HOLM_SERVER__LISTEN", "127.0.0.1:0")
+        .output()
+        .unwrap();
     let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let findings = findings.as_array().unwrap();
     assert!(findings.len() > 10);
@@ -185,6 +220,10 @@ fn the_doctor_speaks_to_programs() {
         let needs_remedy = finding["health"] != "ok";
         assert_eq!(needs_remedy, finding["remedy"].is_string(), "{finding}");
     }
-    let ill = holm(home.path()).args(["doctor"]).env("HOLM_STORE__URL", "postgres://x@127.0.0.1:1/x").output().unwrap();
+    let ill = holm(home.path())
+        .args(["doctor"])
+        .env("HOLM_STORE__URL", "postgres://x@127.0.0.1:1/x")
+        .output()
+        .unwrap();
     assert!(text(&ill, 10).contains("cannot be reached"));
 }

@@ -51,7 +51,8 @@ impl Server {
         let mut process = command.spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap());
         let start_log = read_until(&mut log, " ready ");
-        let address = fs::read_to_string(folder.path().join("data/address")).unwrap().trim().to_owned();
+        let address =
+            fs::read_to_string(folder.path().join("data/address")).unwrap().trim().to_owned();
         Self { process, log, folder, address, start_log }
     }
 
@@ -86,7 +87,8 @@ impl Server {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let done = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
+        let done =
+            Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 
@@ -142,7 +144,8 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
 
 #[track_caller]
 pub(crate) fn text(output: &Output, exit: i32) -> String {
-    let (said, noted) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (said, noted) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(exit), "said: {said}\nnoted: {noted}");
     said.into_owned() + &noted
 }

@@ -33,12 +33,20 @@ fn tests_and_settings_of_the_page_on_security_are_there() {
     let tests = column(&page, 5);
     assert!(tests.len() > 40, "only {} tests are named", tests.len());
     for test in tests {
-        let there = if test.contains('/') { root().join(test).exists() } else { code.contains(&format!("fn {test}(")) };
+        let there = if test.contains('/') {
+            root().join(test).exists()
+        } else {
+            code.contains(&format!("fn {test}("))
+        };
         assert!(there, "there is no test {test}");
     }
-    let example: toml::Table = fs::read_to_string(root().join("holm.example.toml")).unwrap().parse().unwrap();
+    let example: toml::Table =
+        fs::read_to_string(root().join("holm.example.toml")).unwrap().parse().unwrap();
     for setting in column(&page, 3).into_iter().filter(|setting| setting.contains('.')) {
         let (section, key) = setting.split_once('.').unwrap();
-        assert!(example.get(section).is_some_and(|keys| keys.get(key).is_some()), "there is no setting {setting}");
+        assert!(
+            example.get(section).is_some_and(|keys| keys.get(key).is_some()),
+            "there is no setting {setting}"
+        );
     }
 }

@@ -18,7 +18,10 @@ fn the_first_key_is_also_in_a_file_for_its_owner() {
     let first = kept(server.folder.path());
     assert_eq!(first["api_key"], server.api_key());
     assert_eq!(first["password"], server.told("sign in"));
-    assert_eq!((&first["workspace"], &first["email"]), (&"main".into(), &"admin@holm.local".into()));
+    assert_eq!(
+        (&first["workspace"], &first["email"]),
+        (&"main".into(), &"admin@holm.local".into())
+    );
     text(&server.cli(first["api_key"].as_str().unwrap(), &["get", "workspaces"]), 0);
     assert!(server.greeting().contains("data/first-start.json"));
 }
@@ -28,7 +31,10 @@ fn programs_read_one_line_of_json() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_as(folder, &["--json"], &[]);
     let line: Value = serde_json::from_str(&server.greeting()).unwrap();
-    assert_eq!((&line["url"], &line["address"]), (&server.url().into(), &server.address.clone().into()));
+    assert_eq!(
+        (&line["url"], &line["address"]),
+        (&server.url().into(), &server.address.clone().into())
+    );
     assert_eq!(line["first_start"], kept(server.folder.path()));
     text(&server.cli(line["first_start"]["api_key"].as_str().unwrap(), &["get", "workspaces"]), 0);
 
@@ -38,13 +44,17 @@ fn programs_read_one_line_of_json() {
     assert!(line["first_start"].is_null() && line["url"] == again.url(), "{line}");
 }
 
-/// The file is there before anything is made, under another name, so a start can be cut off on either side of the making.
+/// The file is there before anything is made, under another name, so a start can be cut off on
+/// either side of the making.
 #[test]
 fn a_first_start_that_was_cut_off_loses_no_key() {
     let server = Server::start();
     let key = server.api_key();
     let (_, _, folder) = server.stop();
-    let (file, new) = (folder.path().join("data/first-start.json"), folder.path().join("data/first-start.json.new"));
+    let (file, new) = (
+        folder.path().join("data/first-start.json"),
+        folder.path().join("data/first-start.json.new"),
+    );
     fs::rename(&file, &new).unwrap();
     let after = Server::start_in(folder);
     assert_eq!(kept(after.folder.path())["api_key"], key);
@@ -87,7 +97,8 @@ fn every_command_that_reads_settings_takes_them_from_the_named_file() {
         let exit = if words == ["doctor"] { 10 } else { 3 };
         let behind = [words, &["--config", "missing.toml"]].concat();
         assert!(text(&run(behind), exit).contains("missing.toml"), "{words:?}");
-        if words.len() > 1 && words[1] != "verify" && words[0] != "backup" && words[0] != "restore" {
+        if words.len() > 1 && words[1] != "verify" && words[0] != "backup" && words[0] != "restore"
+        {
             let between = [&words[..1], &["--config", "missing.toml"], &words[1..]].concat();
             assert!(text(&run(between), exit).contains("missing.toml"), "{words:?}");
         }
@@ -99,13 +110,20 @@ fn every_command_that_reads_settings_takes_them_from_the_named_file() {
 fn regions_of_somebody_else_are_warned_of_and_taken() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
-    write(home, "holm.toml", "[placement]\nregions = [{ name = \"us-pdx-1\" }, { name = \"rack-7\" }]\n");
+    write(
+        home,
+        "holm.toml",
+        "[placement]\nregions = [{ name = \"us-pdx-1\" }, { name = \"rack-7\" }]\n",
+    );
     let said = text(&holm(home).args(["config", "check"]).output().unwrap(), 0);
-    for part in ["warning: holm.toml:2: `placement.regions` has `us-pdx-1`", "the settings can be used"] {
+    for part in
+        ["warning: holm.toml:2: `placement.regions` has `us-pdx-1`", "the settings can be used"]
+    {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("rack-7"), "{said}");
-    let doctor = holm(home).args(["doctor"]).env("HOLM_SERVER__LISTEN", "127.0.0.1:0").output().unwrap();
+    let doctor =
+        holm(home).args(["doctor"]).env("HOLM_SERVER__LISTEN", "127.0.0.1:0").output().unwrap();
     assert!(text(&doctor, 0).contains("us-pdx-1"));
     let server = Server::start_in(folder);
     assert!(server.start_log.contains("us-pdx-1"), "{}", server.start_log);
@@ -144,7 +162,12 @@ fn how_much_of_what_is_refused_is_logged_can_be_chosen() {
         for _ in 0..3 {
             assert!(server.get("/v0/sandboxes").starts_with("HTTP/1.1 401"));
         }
-        server.stop().1.lines().filter(|line| line.contains(" refusals: ") && line.contains("refused")).count()
+        server
+            .stop()
+            .1
+            .lines()
+            .filter(|line| line.contains(" refusals: ") && line.contains("refused"))
+            .count()
     };
     assert_eq!(refusals(&[]), 3);
     assert_eq!(refusals(&[("HOLM_LOG__LEVEL", "info,refusals=warn")]), 0);

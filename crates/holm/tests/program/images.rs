@@ -27,7 +27,14 @@ fn rootfs(home: &Path) -> String {
         std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
     }
     let archive = home.join("root.tar");
-    let packed = Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status().unwrap();
+    let packed = Command::new("tar")
+        .arg("-C")
+        .arg(&root)
+        .arg("-cf")
+        .arg(&archive)
+        .arg(".")
+        .status()
+        .unwrap();
     assert!(packed.success());
     archive.to_str().unwrap().to_owned()
 }
@@ -38,7 +45,9 @@ fn images_are_imported_made_listed_and_removed() {
     let home = folder.path();
     let archive = rootfs(home);
     image(home, &["import", &archive], 1);
-    assert!(image(home, &["import", &archive, "--name", "tiny"], 0).starts_with("tiny:latest sha256:"));
+    assert!(
+        image(home, &["import", &archive, "--name", "tiny"], 0).starts_with("tiny:latest sha256:")
+    );
 
     write(home, "greeting.txt", "hello");
     let recipe = write(home, "own.toml", RECIPE);
@@ -48,8 +57,14 @@ fn images_are_imported_made_listed_and_removed() {
     image(home, &["make", "holm/unheard-of"], 6);
 
     let list = image(home, &["list"], 0);
-    assert!(list.contains("own/greeter:latest") && list.contains("tiny:latest") && !list.contains("recipe-"), "{list}");
-    let list: serde_json::Value = serde_json::from_str(&image(home, &["list", "--json"], 0)).unwrap();
+    assert!(
+        list.contains("own/greeter:latest")
+            && list.contains("tiny:latest")
+            && !list.contains("recipe-"),
+        "{list}"
+    );
+    let list: serde_json::Value =
+        serde_json::from_str(&image(home, &["list", "--json"], 0)).unwrap();
     assert_eq!(list.as_array().map(Vec::len), Some(2));
 
     assert_eq!(image(home, &["remove", "own/greeter"], 0).trim(), "own/greeter:latest removed");
@@ -61,10 +76,14 @@ fn images_are_imported_made_listed_and_removed() {
 fn what_cannot_be_pulled_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = holm(folder.path());
-    let output = command.args(["image", "pull", "localhost:1/name", "--data", "data"]).output().unwrap();
+    let output =
+        command.args(["image", "pull", "localhost:1/name", "--data", "data"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("pull localhost:1/name:latest") && said.contains("cannot be reached"), "{said}");
+    assert!(
+        said.contains("pull localhost:1/name:latest") && said.contains("cannot be reached"),
+        "{said}"
+    );
 }
 
 #[test]

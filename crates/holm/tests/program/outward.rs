@@ -21,7 +21,11 @@ fn a_device_is_signed_in_by_a_browser() {
     let mut browser = Browser::new(&server.address);
     let sign_in = browser.open(shown.trim().strip_prefix(&server.url()).unwrap());
     let password = server.told("sign in");
-    let confirm = browser.submit("/oauth/sign-in", &sign_in, &[("email", "admin@holm.local"), ("password", &password)]);
+    let confirm = browser.submit(
+        "/oauth/sign-in",
+        &sign_in,
+        &[("email", "admin@holm.local"), ("password", &password)],
+    );
     let done = browser.submit("/oauth/device", &confirm, &[("decision", "allow")]);
     assert!(done.text.contains("signed in"), "{}", done.text);
 
@@ -45,7 +49,9 @@ fn a_server_with_a_certificate_speaks_tls() {
     assert!(server.greeting().contains("https://127.0.0.1:"));
 
     let mut command = holm(server.folder.path());
-    command.env("HOLM_URL", format!("https://{}", server.address)).env("HOLM_API_KEY", server.api_key());
+    command
+        .env("HOLM_URL", format!("https://{}", server.address))
+        .env("HOLM_API_KEY", server.api_key());
     text(&command.args(["get", "sandboxes"]).output().unwrap(), 8);
     text(&command.env("SSL_CERT_FILE", certificate).output().unwrap(), 0);
 }
@@ -87,9 +93,14 @@ fn take_request(stream: &mut (impl Read + Write)) -> String {
     while !head.ends_with("\r\n\r\n") {
         assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
     }
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap()];
     reader.read_exact(&mut body).unwrap();
-    reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    reader
+        .into_inner()
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .unwrap();
     head + &String::from_utf8_lossy(&body)
 }

@@ -12,7 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn a_first_start_introduces_itself_once() {
     let server = Server::start();
     let key = server.api_key();
-    for part in ["BL_API_URL=", "BL_RUN_URL=", "BL_WORKSPACE=main", "BL_DISABLE_H2=1", "@blaxel/core", &server.url()] {
+    for part in [
+        "BL_API_URL=",
+        "BL_RUN_URL=",
+        "BL_WORKSPACE=main",
+        "BL_DISABLE_H2=1",
+        "@blaxel/core",
+        &server.url(),
+    ] {
         assert!(server.greeting().contains(part), "{part}");
     }
     let (status, _, folder) = server.stop();
@@ -40,7 +47,10 @@ fn a_server_can_be_watched() {
     assert!(server.get("/ready").starts_with("HTTP/1.1 200"));
     text(&server.cli(&server.api_key(), &["get", "sandboxes"]), 0);
     let metrics = server.get("/metrics");
-    assert!(metrics.contains(r#"holm_api_request_seconds_bucket{operation="ListSandboxes""#), "{metrics}");
+    assert!(
+        metrics.contains(r#"holm_api_request_seconds_bucket{operation="ListSandboxes""#),
+        "{metrics}"
+    );
 }
 
 #[test]
@@ -48,7 +58,8 @@ fn streams_end_when_the_server_is_asked_to_end() {
     let server = Server::start();
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let key = server.api_key();
-    write!(stream, "GET /v0/changes HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\n\r\n").unwrap();
+    write!(stream, "GET /v0/changes HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\n\r\n")
+        .unwrap();
     let mut start = [0; 12];
     stream.read_exact(&mut start).unwrap();
     assert_eq!(&start, b"HTTP/1.1 200");
@@ -105,7 +116,10 @@ fn a_killed_server_starts_again() {
 #[test]
 fn a_second_server_on_the_same_data_is_refused() {
     let server = Server::start();
-    let second = holm(server.folder.path()).args(["up", "--data", "data", "--listen", "127.0.0.1:0"]).output().unwrap();
+    let second = holm(server.folder.path())
+        .args(["up", "--data", "data", "--listen", "127.0.0.1:0"])
+        .output()
+        .unwrap();
     assert!(text(&second, 1).contains("another process has the database"));
     assert!(get(&server.address, "/ready").starts_with("HTTP/1.1 200"));
 }
@@ -139,7 +153,8 @@ fn wrong_settings_end_the_start_and_name_themselves() {
 fn the_example_is_the_file_that_is_checked_in() {
     let folder = tempfile::tempdir().unwrap();
     let printed = holm(folder.path()).args(["config", "example"]).output().unwrap();
-    let kept = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../holm.example.toml")).unwrap();
+    let kept =
+        std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../holm.example.toml")).unwrap();
     assert!(printed.stdout == kept);
 }
 
@@ -197,7 +212,8 @@ fn ask(stream: &mut TcpStream, headers: &str) -> bool {
 #[test]
 fn strangers_who_take_every_place_neither_shut_others_out_nor_those_who_are_signed_in() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = [("HOLM_SERVER__CONNECTIONS_MAX", "8"), ("HOLM_SERVER__CONNECTIONS_SIGNED_IN", "4")];
+    let settings =
+        [("HOLM_SERVER__CONNECTIONS_MAX", "8"), ("HOLM_SERVER__CONNECTIONS_SIGNED_IN", "4")];
     let server = Server::start_with(folder, &settings);
     let key = format!("Authorization: Bearer {}\r\n", server.api_key());
     let mut member = TcpStream::connect(&server.address).unwrap();

@@ -3,10 +3,8 @@
 use crate::common::{Server, holm, text, write};
 use std::fs;
 
-const POLICY: &str =
-    "kind: Policy\nmetadata: {name: kept}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n";
-const CONNECTION: &str =
-    "---\nkind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack, secret: {TOKEN: t0p}}\n";
+const POLICY: &str = "kind: Policy\nmetadata: {name: kept}\nspec: {type: location, locations: [{type: continent, name: eu}]}\n";
+const CONNECTION: &str = "---\nkind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack, secret: {TOKEN: t0p}}\n";
 
 fn with_objects() -> (Server, String) {
     let server = Server::start();
@@ -19,7 +17,9 @@ fn with_objects() -> (Server, String) {
 #[test]
 fn a_backup_of_a_running_server_is_restored_elsewhere() {
     let (server, key) = with_objects();
-    let data = |command: &mut std::process::Command| command.env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    let data = |command: &mut std::process::Command| {
+        command.env("HOLM_DATA__FOLDER", "data").output().unwrap()
+    };
     text(&data(holm(server.folder.path()).args(["backup", "all.backup", "--with-keys"])), 0);
     text(&data(holm(server.folder.path()).args(["restore", "all.backup", "--verify"])), 0);
 
@@ -36,7 +36,9 @@ fn a_backup_of_a_running_server_is_restored_elsewhere() {
 #[test]
 fn a_damaged_backup_is_refused_before_anything_is_written() {
     let (server, _) = with_objects();
-    let data = |command: &mut std::process::Command| command.env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    let data = |command: &mut std::process::Command| {
+        command.env("HOLM_DATA__FOLDER", "data").output().unwrap()
+    };
     text(&data(holm(server.folder.path()).args(["backup", "all.backup", "--with-keys"])), 0);
     let mut bytes = fs::read(server.folder.path().join("all.backup")).unwrap();
     let middle = bytes.len() / 2;
@@ -50,8 +52,9 @@ fn a_damaged_backup_is_refused_before_anything_is_written() {
 #[test]
 fn keys_are_rotated_and_secrets_stay_readable() {
     let (server, key) = with_objects();
-    let rotate =
-        |home: &std::path::Path| holm(home).args(["keys", "rotate"]).env("HOLM_DATA__FOLDER", "data").output().unwrap();
+    let rotate = |home: &std::path::Path| {
+        holm(home).args(["keys", "rotate"]).env("HOLM_DATA__FOLDER", "data").output().unwrap()
+    };
     assert!(text(&rotate(server.folder.path()), 1).contains("stop it"));
     let (_, _, folder) = server.stop();
     text(&rotate(folder.path()), 0);
@@ -74,7 +77,11 @@ fn a_forgotten_password_is_replaced() {
     let server = Server::start();
     let (_, _, folder) = server.stop();
     let run = |email: &str| {
-        holm(folder.path()).args(["user", "password", email]).env("HOLM_DATA__FOLDER", "data").output().unwrap()
+        holm(folder.path())
+            .args(["user", "password", email])
+            .env("HOLM_DATA__FOLDER", "data")
+            .output()
+            .unwrap()
     };
     let output = run("admin@holm.local");
     text(&output, 0);
@@ -85,7 +92,9 @@ fn a_forgotten_password_is_replaced() {
 #[test]
 fn a_wrong_folder_is_not_taken_for_an_empty_server() {
     let home = tempfile::tempdir().unwrap();
-    for command in [["keys", "rotate"].as_slice(), &["user", "password", "a@b.example"], &["backup", "x"]] {
+    for command in
+        [["keys", "rotate"].as_slice(), &["user", "password", "a@b.example"], &["backup", "x"]]
+    {
         assert!(text(&holm(home.path()).args(command).output().unwrap(), 1).contains("key file"));
     }
     assert!(!home.path().join("data").exists());
@@ -96,7 +105,8 @@ fn two_servers_share_one_database() {
     let url = testing::postgres();
     let key_file = tempfile::tempdir().unwrap();
     let key_path = key_file.path().join("seal.keys");
-    let settings = [("HOLM_STORE__URL", url.as_str()), ("HOLM_STORE__KEY_FILE", key_path.to_str().unwrap())];
+    let settings =
+        [("HOLM_STORE__URL", url.as_str()), ("HOLM_STORE__KEY_FILE", key_path.to_str().unwrap())];
     let first = Server::start_with(tempfile::tempdir().unwrap(), &settings);
     let second = Server::start_with(tempfile::tempdir().unwrap(), &settings);
     assert!(first.greeting().contains("API key") && !second.greeting().contains("API key"));

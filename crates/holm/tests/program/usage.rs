@@ -22,7 +22,10 @@ fn with_database<T: Send + 'static>(
 ) -> T {
     let target = Target::Sqlite { file: folder.join("data/holm.db") };
     let settings = store::Settings::new(target, folder.join("data/seal.keys"));
-    let world = World::new(|| Timestamp::from_ms(1_776_300_000_000), |bytes| getrandom::fill(bytes).unwrap());
+    let world = World::new(
+        || Timestamp::from_ms(1_776_300_000_000),
+        |bytes| getrandom::fill(bytes).unwrap(),
+    );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Store::open(settings, world).await.unwrap();
@@ -86,15 +89,21 @@ fn usage_is_shown_and_exported() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let types = json(&usage(&server, &key, &["-o", "json"]));
-    assert_eq!((&types[0]["resourceType"], &types[0]["summary"]["cost"]), (&"sandbox".into(), &0.3312.into()));
+    assert_eq!(
+        (&types[0]["resourceType"], &types[0]["summary"]["cost"]),
+        (&"sandbox".into(), &0.3312.into())
+    );
     assert!(text(&usage(&server, &key, &["--by", "color"]), 11).contains("`groupBy` knows"));
     assert!(text(&server.cli(&key, &["usage", "--from", "soon"]), 2).contains("is no time"));
-    assert!(text(&server.cli(&key, &["usage", "--by", "workspace"]), 0).contains("nothing was used"));
+    assert!(
+        text(&server.cli(&key, &["usage", "--by", "workspace"]), 0).contains("nothing was used")
+    );
 
     let csv = usage(&server, &key, &["export", "all.csv", "--resolution", "hourly"]);
     assert!(text(&csv, 0).contains("3 rows in all.csv"));
     let written = fs::read_to_string(server.folder.path().join("all.csv")).unwrap();
-    let expect = "2025-01-10T22:00:00.000Z,main,sandbox,box,id-box,sandbox_compute_runtime_gbs,7200,0.0828";
+    let expect =
+        "2025-01-10T22:00:00.000Z,main,sandbox,box,id-box,sandbox_compute_runtime_gbs,7200,0.0828";
     assert_eq!(written.lines().nth(1), Some(expect));
     assert!(text(&usage(&server, &key, &["export", "all.csv"]), 7).contains("exists already"));
     assert!(text(&usage(&server, &key, &["export", "all.xls"]), 2).contains("--format"));
@@ -102,24 +111,36 @@ fn usage_is_shown_and_exported() {
     let parquet = fs::read(server.folder.path().join("all.parquet")).unwrap();
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
     text(&usage(&server, "hk_wrong", &["export", "none.csv"]), 4);
-    let left: Vec<_> = fs::read_dir(server.folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(server.folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("none")), "{left:?}");
 }
 
 fn verify(folder: &TempDir) -> Output {
     let mut command = holm(folder.path());
-    command.args(["usage", "verify"]).args(JANUARY).env("HOLM_DATA__FOLDER", "data").output().unwrap()
+    command
+        .args(["usage", "verify"])
+        .args(JANUARY)
+        .env("HOLM_DATA__FOLDER", "data")
+        .output()
+        .unwrap()
 }
 
 #[test]
 fn sums_that_facts_do_not_bear_out_are_found() {
     let (server, _) = server();
-    assert!(text(&verify(&server.folder), 0).contains("3 hours of resources"), "while the server runs");
+    assert!(
+        text(&verify(&server.folder), 0).contains("3 hours of resources"),
+        "while the server runs"
+    );
     let (_, _, folder) = server.stop();
     let hour = "2025-01-11T05:00:00Z".parse::<Timestamp>().unwrap().ms() / 3_600_000;
     with_database(folder.path(), move |tx| {
         store::usage::add_hours(tx, &[Added { class: 1, series: 1, hour, amount: 7 }])
     });
     let found = text(&verify(&folder), 1);
-    assert!(found.contains("2025-01-11T05:00:00.000Z") && found.contains("1 of 4 hours"), "{found}");
+    assert!(
+        found.contains("2025-01-11T05:00:00.000Z") && found.contains("1 of 4 hours"),
+        "{found}"
+    );
 }

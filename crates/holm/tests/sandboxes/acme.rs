@@ -1,4 +1,5 @@
-//! Certificates by ACME, from a real authority on loopback (Debian's `pebble`), which connects back to the server.
+//! Certificates by ACME, from a real authority on loopback (Debian's `pebble`), which connects back
+//! to the server.
 
 use crate::dns::NameServer;
 use crate::domains::{echoing, preview, prove, register};
@@ -16,7 +17,13 @@ struct Pebble {
 
 impl Pebble {
     /// `checked` is the port at which it asks for proofs.
-    fn start(folder: &Path, identity: &Identity, dns: SocketAddr, ports: [u16; 2], checked: u16) -> Self {
+    fn start(
+        folder: &Path,
+        identity: &Identity,
+        dns: SocketAddr,
+        ports: [u16; 2],
+        checked: u16,
+    ) -> Self {
         let [directory, management] = ports;
         let settings = json!({"pebble": {
             "listenAddress": format!("127.0.0.1:{directory}"),
@@ -31,7 +38,9 @@ impl Pebble {
         std::fs::write(&file, settings.to_string()).unwrap();
         // `setpriv` becomes the program itself, which then ends with this thread.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=KILL", "--", "pebble", "-dnsserver", &dns.to_string(), "-config"]).arg(&file);
+        command
+            .args(["--pdeathsig=KILL", "--", "pebble", "-dnsserver", &dns.to_string(), "-config"])
+            .arg(&file);
         command.env("PEBBLE_VA_NOSLEEP", "1").stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("the package pebble");
         Self { process, roots: format!("https://127.0.0.1:{management}/roots/0") }
@@ -39,8 +48,11 @@ impl Pebble {
 
     /// The certificate that signs all that it makes.
     fn root(&self, identity: &Identity) -> reqwest::Certificate {
-        let http =
-            reqwest::blocking::Client::builder().no_proxy().tls_certs_only([identity.trusted()]).build().unwrap();
+        let http = reqwest::blocking::Client::builder()
+            .no_proxy()
+            .tls_certs_only([identity.trusted()])
+            .build()
+            .unwrap();
         let mut text = None;
         eventually("the authority answers", || {
             text = http.get(&self.roots).send().ok().and_then(|response| response.bytes().ok());
@@ -67,7 +79,10 @@ fn free_ports() -> [u16; 2] {
 /// Asks a host over TLS, trusting the authority alone.
 fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
     let address: SocketAddr = client.base.split("://").nth(1).unwrap().parse().unwrap();
-    let http = reqwest::blocking::Client::builder().no_proxy().tls_certs_only([root.clone()]).resolve(host, address);
+    let http = reqwest::blocking::Client::builder()
+        .no_proxy()
+        .tls_certs_only([root.clone()])
+        .resolve(host, address);
     let response = http.build().unwrap().get(format!("https://{host}:{}/", address.port())).send();
     Some(response.ok()?.status().as_u16())
 }
@@ -95,7 +110,10 @@ fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
     client.done("POST", "/v0/sandboxes/one/previews", Some(&preview("web", "web")));
     eventually("the host has a certificate", || at(&client, "web.app.test", &root) == Some(200));
     assert_eq!(at(&client, "other.app.test", &root), None);
-    assert_eq!(kept(place.data()), [("account.json".into(), 0o600), ("web.app.test.pem".into(), 0o600)]);
+    assert_eq!(
+        kept(place.data()),
+        [("account.json".into(), 0o600), ("web.app.test.pem".into(), 0o600)]
+    );
 
     // Another start needs no authority.
     drop(pebble);

@@ -14,7 +14,9 @@ const ROUNDING: Duration = Duration::from_millis(2);
 fn billed(client: &Client, name: &str) -> f64 {
     let account = client.done("GET", "/v0/accounts", None)[0]["id"].as_str().unwrap().to_owned();
     let window = "startTime=2020-01-01T00:00:00Z&endTime=2100-01-01T00:00:00Z";
-    let path = format!("/v0/accounts/{account}/metrics?{window}&groupBy=billing_dimension&resourceName={name}");
+    let path = format!(
+        "/v0/accounts/{account}/metrics?{window}&groupBy=billing_dimension&resourceName={name}"
+    );
     let answer = client.done("GET", &path, None);
     let Some(entry) = answer["data"].get(0) else { return 0.0 };
     assert_eq!(entry["billingDimension"], "sandbox_compute_runtime_gbs", "{answer}");
@@ -43,7 +45,10 @@ fn a_sandbox_is_billed_for_the_time_in_which_it_ran() {
         let before = std::mem::replace(&mut seconds, billed(&client, "one"));
         seconds >= (least - ROUNDING).as_secs_f64() && before == seconds
     });
-    assert!(seconds <= (most + ROUNDING).as_secs_f64(), "{seconds} s are billed of at most {most:?}");
+    assert!(
+        seconds <= (most + ROUNDING).as_secs_f64(),
+        "{seconds} s are billed of at most {most:?}"
+    );
 
     server.kill();
     let (server, client) = place.start();
@@ -80,6 +85,9 @@ fn nothing_is_billed_after_the_last_proof_of_life() {
         let before = std::mem::replace(&mut seconds, billed(&client, "lost"));
         before > 0.5 && before == seconds
     });
-    assert!(seconds <= (most + ROUNDING * 2).as_secs_f64(), "{seconds} s are billed of at most {most:?}");
+    assert!(
+        seconds <= (most + ROUNDING * 2).as_secs_f64(),
+        "{seconds} s are billed of at most {most:?}"
+    );
     place.clear(server, &client);
 }

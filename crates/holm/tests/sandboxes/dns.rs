@@ -45,13 +45,14 @@ impl NameServer {
 
 fn answer(question: &Message, texts: &BTreeMap<String, String>) -> Message {
     let query = question.queries[0].clone();
-    let mut answer = Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
+    let mut answer =
+        Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
     answer.metadata.recursion_available = true;
     answer.metadata.response_code = ResponseCode::NoError;
     let data = match query.query_type() {
-        RecordType::TXT => {
-            texts.get(&query.name().to_ascii().to_lowercase()).map(|text| RData::TXT(TXT::new(vec![text.clone()])))
-        }
+        RecordType::TXT => texts
+            .get(&query.name().to_ascii().to_lowercase())
+            .map(|text| RData::TXT(TXT::new(vec![text.clone()]))),
         RecordType::A => Some(RData::A(A(Ipv4Addr::LOCALHOST))),
         _ => None,
     };

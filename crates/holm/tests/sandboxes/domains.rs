@@ -23,7 +23,11 @@ pub(crate) fn echoing(client: &Client, workspace: &str, name: &str) {
 
 /// A sandbox that answers at port 3000 as the script `/tmp/echo` does, which `write` makes.
 pub(crate) fn serving(client: &Client, workspace: &str, name: &str, write: &str) {
-    client.done("POST", &format!("/v0/sandboxes?workspace={workspace}"), Some(&body(name, &json!({}))));
+    client.done(
+        "POST",
+        &format!("/v0/sandboxes?workspace={workspace}"),
+        Some(&body(name, &json!({}))),
+    );
     let process = format!("/{workspace}/sandboxes/{name}/process");
     let write = json!({"command": write, "waitForCompletion": true});
     assert_eq!(client.done("POST", &process, Some(&write))["exitCode"], 0);
@@ -77,19 +81,30 @@ fn a_host_below_a_proven_domain_leads_to_its_preview() {
     echoing(&client, "main", "one");
     let registered = register(&client);
     let previews = "/v0/sandboxes/one/previews";
-    assert_eq!(client.ask("POST", previews, Some(&preview("web", "web"))).unwrap().0, 400, "it is not proven");
+    assert_eq!(
+        client.ask("POST", previews, Some(&preview("web", "web"))).unwrap().0,
+        400,
+        "it is not proven"
+    );
     assert_eq!(at(&client, "web.app.test"), Err(404));
     assert_eq!(verify(&client), "failed");
     assert_eq!(prove(&client, &dns, &registered), "verified");
     let made = client.done("POST", previews, Some(&preview("web", "web")));
     assert_eq!(made["spec"]["url"], "http://web.app.test");
     let asked = at(&client, "web.app.test").unwrap();
-    assert!(asked.starts_with("get /hello?x=1 http/1.1;") && !asked.contains("x-blaxel-fallback"), "{asked}");
+    assert!(
+        asked.starts_with("get /hello?x=1 http/1.1;") && !asked.contains("x-blaxel-fallback"),
+        "{asked}"
+    );
     assert_eq!(at(&client, "other.app.test"), Err(404));
 
     set_fallback(&client, "web");
     let asked = at(&client, "other.app.test").unwrap();
-    for header in ["x-blaxel-fallback: true", "x-blaxel-fallback-preview: web", "x-blaxel-fallback-domain: app.test"] {
+    for header in [
+        "x-blaxel-fallback: true",
+        "x-blaxel-fallback-preview: web",
+        "x-blaxel-fallback-domain: app.test",
+    ] {
         assert!(asked.contains(header), "{header} in {asked}");
     }
     set_fallback(&client, "");

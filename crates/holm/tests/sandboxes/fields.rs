@@ -3,7 +3,8 @@
 use crate::setup::{Client, IMAGE, Place, body, eventually};
 use serde_json::{Value, json};
 
-/// All of them but volumes, which this release refuses, and a `enabled` that would keep it from running.
+/// All of them but volumes, which this release refuses, and a `enabled` that would keep it from
+/// running.
 fn everything() -> Value {
     json!({
         "metadata": {"name": "whole", "displayName": "The whole", "externalId": "outside-7", "labels": {"team": "one"}},
@@ -39,7 +40,11 @@ fn every_documented_field_is_kept_and_has_its_effect() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
     let made = client.done("POST", "/v0/sandboxes", Some(&everything()));
-    assert_eq!((&made["status"], &made["state"]), (&json!("DEPLOYED"), &json!("RUNNING")), "{made}");
+    assert_eq!(
+        (&made["status"], &made["state"]),
+        (&json!("DEPLOYED"), &json!("RUNNING")),
+        "{made}"
+    );
     let told = client.get("whole");
     assert_kept(&told);
     // The first of the three ways in which its time is over.
@@ -59,7 +64,10 @@ fn every_documented_field_is_kept_and_has_its_effect() {
         "/v0/sandboxes",
         Some(&body("more", &json!({"volumes": [{"name": "v", "mountPath": "/v"}]}))),
     );
-    assert!([400, 501].contains(&refused.unwrap().0), "a volume that is not there, or cannot be mounted");
+    assert!(
+        [400, 501].contains(&refused.unwrap().0),
+        "a volume that is not there, or cannot be mounted"
+    );
     place.clear(server, &client);
 }
 
@@ -80,7 +88,9 @@ fn assert_kept(told: &Value) {
                 assert!(!told["envs"].to_string().contains("hush"), "{told}");
             }
             "dockerConfig" => assert_ne!(told["dockerConfig"], *value),
-            "expires" => assert!(told["expires"].as_str().unwrap().starts_with("2099-01-02T03:04:05")),
+            "expires" => {
+                assert!(told["expires"].as_str().unwrap().starts_with("2099-01-02T03:04:05"))
+            }
             _ => assert_eq!(told[field], *value, "{field}"),
         }
     }
@@ -88,7 +98,10 @@ fn assert_kept(told: &Value) {
 
 fn memory_limits(place: &Place) -> Vec<u64> {
     let read = |file: &str| {
-        let limits = place.groups().into_iter().filter_map(|group| std::fs::read_to_string(group.join(file)).ok());
+        let limits = place
+            .groups()
+            .into_iter()
+            .filter_map(|group| std::fs::read_to_string(group.join(file)).ok());
         limits.map(|limit| limit.trim().parse().unwrap()).collect::<Vec<u64>>()
     };
     [read("memory.limit_in_bytes"), read("memory.max")].concat()
@@ -98,8 +111,8 @@ fn disk_mb(client: &Client, name: &str) -> u64 {
     client.run(name, "df -m / | tail -1 | awk '{print $2}'").trim().parse().unwrap()
 }
 
-/// `storageMb`: as large as it says and no larger, none of the memory, kept over a restart of the server, made anew with
-/// another size, and gone in the end.
+/// `storageMb`: as large as it says and no larger, none of the memory, kept over a restart of the
+/// server, made anew with another size, and gone in the end.
 #[test]
 fn storage_is_a_disk_of_its_size() {
     let mut place = Place::new("15s");
@@ -120,7 +133,8 @@ fn storage_is_a_disk_of_its_size() {
         Some(&body("stored", &json!({"runtime": {"memory": 128, "storageMb": 40}}))),
     );
     eventually("it has the other size", || {
-        client.get("stored")["status"] == "DEPLOYED" && (20..=40).contains(&disk_mb(&client, "stored"))
+        client.get("stored")["status"] == "DEPLOYED"
+            && (20..=40).contains(&disk_mb(&client, "stored"))
     });
     // Nothing of the disks is left: `clear` looks for loop devices.
     place.clear(server, &client);
@@ -132,9 +146,14 @@ fn what_is_larger_than_the_machine_is_refused_at_once() {
     place.settings.push(("HOLM_NODE__DISK_MB", "1000".to_owned()));
     let (server, client) = place.start();
     let ask = |name: &str, runtime: Value| {
-        let (status, answer) =
-            client.ask("POST", "/v0/sandboxes", Some(&body(name, &json!({"runtime": runtime})))).unwrap();
-        (status, answer["error"].as_str().unwrap_or_default().to_owned(), answer["message"].to_string())
+        let (status, answer) = client
+            .ask("POST", "/v0/sandboxes", Some(&body(name, &json!({"runtime": runtime}))))
+            .unwrap();
+        (
+            status,
+            answer["error"].as_str().unwrap_or_default().to_owned(),
+            answer["message"].to_string(),
+        )
     };
     let (status, error, message) = ask("vast", json!({"memory": 262_144}));
     assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
@@ -160,12 +179,14 @@ fn who_takes_all_is_refused_and_not_the_neighbour() {
     for name in ["one", "two"] {
         greedy.create(name, &json!({}));
     }
-    let (status, refused) = greedy.ask("POST", "/v0/sandboxes", Some(&body("three", &json!({})))).unwrap();
+    let (status, refused) =
+        greedy.ask("POST", "/v0/sandboxes", Some(&body("three", &json!({})))).unwrap();
     assert_eq!((status, &refused["error"]), (400, &json!("QUOTA_EXCEEDED")), "{refused}");
     for name in ["one", "two"] {
         neighbour.create(name, &json!({}));
     }
-    let (status, full) = neighbour.ask("POST", "/v0/sandboxes", Some(&body("three", &json!({})))).unwrap();
+    let (status, full) =
+        neighbour.ask("POST", "/v0/sandboxes", Some(&body("three", &json!({})))).unwrap();
     assert_eq!((status, &full["error"]), (400, &json!("QUOTA_EXCEEDED")), "{full}");
     let metrics = client.ask("GET", "/metrics", None).unwrap().1;
     let line = r#"holm_admission_held{resource="sandboxes and tasks"} 4"#;

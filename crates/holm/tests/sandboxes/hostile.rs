@@ -1,5 +1,5 @@
-//! A tenant at the edge with every key but the right one: what is somebody else's answers as what is not there, and
-//! nothing of theirs is reached.
+//! A tenant at the edge with every key but the right one: what is somebody else's answers as what
+//! is not there, and nothing of theirs is reached.
 
 use crate::domains::echoing;
 use crate::setup::{Client, Place};
@@ -61,7 +61,8 @@ struct Caller {
 
 impl Caller {
     fn new(base: &str) -> Self {
-        let http = blocking::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let http =
+            blocking::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         Self { http: http.build().unwrap(), base: base.to_owned() }
     }
 
@@ -69,7 +70,10 @@ impl Caller {
     fn ask(&self, way: &Way, name: &str, shown: &Shown) -> (u16, String) {
         let path = way.path.replace("{name}", name);
         let url = format!("{}{path}{}", self.base, shown.query);
-        let mut request = self.http.request(way.method.parse().unwrap(), url).header(shown.header.0, &shown.header.1);
+        let mut request = self
+            .http
+            .request(way.method.parse().unwrap(), url)
+            .header(shown.header.0, &shown.header.1);
         if !way.host.is_empty() {
             request = request.header("host", way.host.replace("{name}", name));
         }
@@ -94,8 +98,12 @@ fn preview(client: &Client, workspace: &str, sandbox: &str) -> (String, String) 
     let wish = json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": false}});
     let made = client.done("POST", &format!("{base}?workspace={workspace}"), Some(&wish));
     let wish = json!({"metadata": {"name": "token"}, "spec": {}});
-    let token = client.done("POST", &format!("{base}/web/tokens?workspace={workspace}"), Some(&wish));
-    (made["spec"]["url"].as_str().unwrap().to_owned(), token["spec"]["token"].as_str().unwrap().to_owned())
+    let token =
+        client.done("POST", &format!("{base}/web/tokens?workspace={workspace}"), Some(&wish));
+    (
+        made["spec"]["url"].as_str().unwrap().to_owned(),
+        token["spec"]["token"].as_str().unwrap().to_owned(),
+    )
 }
 
 /// A key that opens only the workspace.
@@ -122,10 +130,22 @@ fn what_is_somebody_elses_is_not_reached_at_the_edge() {
     let wrong = [
         shown("nothing", "x-nothing", "x".into()),
         shown("a key of another workspace", "authorization", format!("Bearer {key}")),
-        shown("a key of another workspace, as the clients send it", "x-blaxel-authorization", format!("Bearer {key}")),
-        shown("a made-up key", "authorization", "Bearer hk_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".into()),
+        shown(
+            "a key of another workspace, as the clients send it",
+            "x-blaxel-authorization",
+            format!("Bearer {key}"),
+        ),
+        shown(
+            "a made-up key",
+            "authorization",
+            "Bearer hk_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".into(),
+        ),
         shown("a preview token of another workspace", "x-blaxel-preview-token", token.clone()),
-        shown("a cookie of another preview", "cookie", format!("holm_preview={token}; holm_session={token}")),
+        shown(
+            "a cookie of another preview",
+            "cookie",
+            format!("holm_preview={token}; holm_session={token}"),
+        ),
         Shown {
             what: "a preview token in the address",
             header: ("x-nothing", "x".into()),
@@ -137,11 +157,19 @@ fn what_is_somebody_elses_is_not_reached_at_the_edge() {
         for way in &WAYS {
             let (theirs, absent) = (caller.ask(way, HONEST, shown), caller.ask(way, ABSENT, shown));
             assert!((400..500).contains(&theirs.0), "{} with {}: {theirs:?}", way.path, shown.what);
-            assert_eq!(theirs, absent, "{} {} with {} tells what is there", way.host, way.path, shown.what);
+            assert_eq!(
+                theirs, absent,
+                "{} {} with {} tells what is there",
+                way.host, way.path, shown.what
+            );
         }
         let (base, way) = (Caller::new(preview_url.trim_end_matches('/')), by_path("GET", "/"));
         let (status, text) = base.ask(&way, HONEST, shown);
-        assert!([401, 403].contains(&status), "a private preview with {}: {status} {text}", shown.what);
+        assert!(
+            [401, 403].contains(&status),
+            "a private preview with {}: {status} {text}",
+            shown.what
+        );
     }
     assert_eq!(client.run(HONEST, "ls /tmp/taken 2>/dev/null || echo untouched"), "untouched\n");
     for (workspace, name) in [("main", HONEST), ("thief", "mine")] {

@@ -32,7 +32,8 @@ fn a_killed_server_loses_no_sandbox_and_leaves_none_behind() {
     let pid = client.done("GET", "/main/sandboxes/steady/process/counter", None)["pid"].clone();
 
     let mut chances = fastrand::Rng::new();
-    let mut writers: Vec<_> = (0..WRITERS).map(|number| (number, BTreeMap::new(), chances.fork())).collect();
+    let mut writers: Vec<_> =
+        (0..WRITERS).map(|number| (number, BTreeMap::new(), chances.fork())).collect();
     for kill in 0..kills {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -47,13 +48,18 @@ fn a_killed_server_loses_no_sandbox_and_leaves_none_behind() {
         (server, client) = place.start();
         check(&client, &mut writers);
         let process = client.done("GET", "/main/sandboxes/steady/process/counter", None);
-        assert_eq!((&process["status"], &process["pid"]), (&json!("running"), &pid), "after kill {kill}");
+        assert_eq!(
+            (&process["status"], &process["pid"]),
+            (&json!("running"), &pid),
+            "after kill {kill}"
+        );
     }
     let before: u64 = client.run("steady", "cat /tmp/count").trim().parse().unwrap();
     eventually("the counter goes on", || {
         client.run("steady", "cat /tmp/count").trim().parse::<u64>().unwrap() > before
     });
-    // Whatever was begun and not answered is either a sandbox or nothing; no instance is without its row.
+    // Whatever was begun and not answered is either a sandbox or nothing; no instance is without
+    // its row.
     eventually("each instance has its sandbox", || place.groups().len() == client.names().len());
     place.clear(server, &client);
 }

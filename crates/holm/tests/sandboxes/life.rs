@@ -32,7 +32,10 @@ fn a_process_that_keeps_alive_holds_it_awake() {
     eventually("the other one sleeps", || client.get("left")["state"] == "STANDBY");
     assert_eq!(client.get("held")["state"], "RUNNING");
     eventually("it sleeps when the process has ended", || client.get("held")["state"] == "STANDBY");
-    assert_eq!(client.done("GET", "/main/sandboxes/held/process/work", None)["status"], "completed");
+    assert_eq!(
+        client.done("GET", "/main/sandboxes/held/process/work", None)["status"],
+        "completed"
+    );
     place.clear(server, &client);
 }
 
@@ -49,7 +52,9 @@ fn time_ends_a_sandbox_and_then_its_record() {
     assert_eq!(client.done("GET", "/v0/sandboxes/short/previews", None), json!([]));
     assert!(client.names().is_empty(), "a terminated sandbox is listed only when asked for");
     assert_eq!(client.ask("GET", "/main/sandboxes/short/health", None).unwrap().0, 404);
-    eventually("its record is gone", || client.ask("GET", "/v0/sandboxes/short", None).unwrap().0 == 404);
+    eventually("its record is gone", || {
+        client.ask("GET", "/v0/sandboxes/short", None).unwrap().0 == 404
+    });
     place.clear(server, &client);
 }
 
@@ -59,7 +64,11 @@ fn a_disabled_sandbox_answers_nothing_and_is_as_it_was_afterwards() {
     let (server, client) = place.start();
     client.create("rested", &json!({}));
     client.run("rested", "echo kept > /tmp/file");
-    let off = client.done("PUT", "/v0/sandboxes/rested", Some(&body("rested", &json!({"enabled": false}))));
+    let off = client.done(
+        "PUT",
+        "/v0/sandboxes/rested",
+        Some(&body("rested", &json!({"enabled": false}))),
+    );
     assert_eq!(off["status"], "DEACTIVATED");
     let (status, refused) = client.ask("GET", "/main/sandboxes/rested/health", None).unwrap();
     assert_eq!((status, &refused["error"]["code"]), (404, &json!("WORKLOAD_UNAVAILABLE")));
@@ -76,13 +85,21 @@ fn a_sandbox_that_runs_out_of_memory_says_so_and_can_be_made_anew() {
     client.create("small", &json!({"runtime": {"memory": 128}}));
     let gone = json!({"command": "kill -9 1; kill -11 1; true", "waitForCompletion": true});
     client.done("POST", "/main/sandboxes/small/process", Some(&gone));
-    assert_eq!(client.run("small", "echo still"), "still\n", "its first process cannot be killed from inside");
+    assert_eq!(
+        client.run("small", "echo still"),
+        "still\n",
+        "its first process cannot be killed from inside"
+    );
     // Every process of the sandbox holds some, so that none is much larger than the first.
     let hog = "for i in $(seq 40); do (head -c 20000000 /dev/zero | tail -c 20000000 | sleep 30) & done; wait";
     client.ask("POST", "/main/sandboxes/small/process", Some(&json!({"command": hog})));
-    let again = client.ask("POST", "/v0/sandboxes?createIfNotExist=true", Some(&body("small", &json!({})))).unwrap();
+    let again = client
+        .ask("POST", "/v0/sandboxes?createIfNotExist=true", Some(&body("small", &json!({}))))
+        .unwrap();
     assert_eq!(again.0, 200);
-    eventually("it answers", || client.ask("GET", "/main/sandboxes/small/health", None).unwrap().0 == 200);
+    eventually("it answers", || {
+        client.ask("GET", "/main/sandboxes/small/health", None).unwrap().0 == 200
+    });
     place.clear(server, &client);
 }
 
@@ -100,7 +117,11 @@ fn a_schedule_wakes_its_sandbox_and_keeps_its_history() {
         history["data"][0]["statusCode"] == 200
     });
     eventually("the command has run", || client.run("clock", "cat /tmp/fired || true") == "me\n");
-    assert_eq!(client.done("GET", "/v0/sandboxes/clock/schedules", None)["data"], json!([]), "it fires once");
+    assert_eq!(
+        client.done("GET", "/v0/sandboxes/clock/schedules", None)["data"],
+        json!([]),
+        "it fires once"
+    );
     place.clear(server, &client);
 }
 
@@ -110,9 +131,13 @@ fn what_an_image_starts_by_itself_runs_as_a_process() {
     let (server, client) = place.start();
     client.create("app", &json!({"runtime": {"image": STARTING}}));
     eventually("it has said something", || {
-        client.done("GET", "/main/sandboxes/app/process/entrypoint/logs", None)["stdout"] == "it says hello\n"
+        client.done("GET", "/main/sandboxes/app/process/entrypoint/logs", None)["stdout"]
+            == "it says hello\n"
     });
-    assert_eq!(client.done("GET", "/main/sandboxes/app/process/entrypoint", None)["status"], "running");
+    assert_eq!(
+        client.done("GET", "/main/sandboxes/app/process/entrypoint", None)["status"],
+        "running"
+    );
     place.clear(server, &client);
 }
 
@@ -122,7 +147,10 @@ fn an_unknown_image_is_refused_with_those_that_there_are() {
     let (server, client) = place.start();
     let wish = body("nothing", &json!({"runtime": {"image": "no/such:1"}}));
     let (status, refused) = client.ask("POST", "/v0/sandboxes", Some(&wish)).unwrap();
-    assert_eq!((status, &refused["code"], &refused["error"]), (400, &json!(400), &json!("INVALID_IMAGE")));
+    assert_eq!(
+        (status, &refused["code"], &refused["error"]),
+        (400, &json!(400), &json!("INVALID_IMAGE"))
+    );
     assert_eq!(refused["details"]["requested_image"], "no/such:1");
     let there_are = json!(["holm/starting:latest", "holm/task:latest", "holm/tiny:latest"]);
     assert_eq!(refused["details"]["supported_images"], there_are);
@@ -138,11 +166,16 @@ fn an_unknown_image_is_refused_with_those_that_there_are() {
 fn what_is_not_done_yet_is_refused_or_said() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.done("POST", "/v0/volumes", Some(&json!({"metadata": {"name": "disk"}, "spec": {"size": 64}})));
+    client.done(
+        "POST",
+        "/v0/volumes",
+        Some(&json!({"metadata": {"name": "disk"}, "spec": {"size": 64}})),
+    );
     let mounting = body("mounting", &json!({"volumes": [{"name": "disk", "mountPath": "/data"}]}));
     let (status, refused) = client.ask("POST", "/v0/sandboxes", Some(&mounting)).unwrap();
     assert_eq!((status, &refused["error"]), (501, &json!("not_implemented")));
-    let fenced = client.create("fenced", &json!({"network": {"forbiddenDomains": ["example.org"]}}));
+    let fenced =
+        client.create("fenced", &json!({"network": {"forbiddenDomains": ["example.org"]}}));
     assert_eq!(fenced["errors"][0]["code"], "NETWORK_RULES_NOT_ENFORCED");
     assert_eq!(fenced["errors"][0]["fatal"], false);
     place.clear(server, &client);
@@ -153,7 +186,12 @@ fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
     for round in 0..30 {
-        client.begin("POST", "/v0/sandboxes", &body(&format!("left-{round}"), &json!({})), round % 6);
+        client.begin(
+            "POST",
+            "/v0/sandboxes",
+            &body(&format!("left-{round}"), &json!({})),
+            round % 6,
+        );
     }
     eventually("each instance has its sandbox", || {
         let (names, groups) = (client.names(), place.groups().len());
@@ -161,7 +199,11 @@ fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
     });
     for name in client.names() {
         assert_eq!(client.run(&name, "echo here"), "here\n");
-        assert_eq!(client.get(&name)["events"].as_array().map(Vec::len), Some(2), "{name} was made twice");
+        assert_eq!(
+            client.get(&name)["events"].as_array().map(Vec::len),
+            Some(2),
+            "{name} was made twice"
+        );
     }
     place.clear(server, &client);
 }

@@ -1,4 +1,5 @@
-//! Sandboxes of the real program, on this machine: their life, and what holds when the server is killed.
+//! Sandboxes of the real program, on this machine: their life, and what holds when the server is
+//! killed.
 //!
 //! `HOLM_FAULTS=long` kills a hundred times; `HOLM_PROGRAM` names another build of the program.
 

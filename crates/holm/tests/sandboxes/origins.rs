@@ -1,4 +1,5 @@
-//! What sandboxes serve is another origin than the server's own pages, and sees nothing of a session there.
+//! What sandboxes serve is another origin than the server's own pages, and sees nothing of a
+//! session there.
 
 use crate::domains::{echoing, serving};
 use crate::setup::{Client, Place, eventually};
@@ -11,7 +12,8 @@ const COOKIES: &str = "holm_session=hush; __Host-holm_session=hush; holm_form=hu
 
 fn ask(url: &str, headers: &[(&str, &str)]) -> Response {
     let http = Http::builder().no_proxy().redirect(Policy::none()).build().unwrap();
-    let request = headers.iter().fold(http.get(url), |request, (name, value)| request.header(*name, *value));
+    let request =
+        headers.iter().fold(http.get(url), |request, (name, value)| request.header(*name, *value));
     request.header("cookie", COOKIES).send().unwrap()
 }
 
@@ -63,10 +65,17 @@ fn no_session_reaches_a_sandbox_on_any_way() {
 
     // Beside our own pages there are none of theirs, and the other way round.
     let moved = ask(&format!("{}{path}/x?y", client.base), &[]);
-    assert_eq!((moved.status().as_u16(), header(&moved, "location")), (307, &*format!("{url}/x?y")));
+    assert_eq!(
+        (moved.status().as_u16(), header(&moved, "location")),
+        (307, &*format!("{url}/x?y"))
+    );
     assert_eq!(ask(&by_sandbox, &[]).status(), 401);
     for own in ["/oauth/sign-in", "/oauth/device", "/v0/workspaces", "/health", "/"] {
-        assert_eq!(ask(&format!("{content}{own}"), &[("authorization", &bearer)]).status(), 404, "{own}");
+        assert_eq!(
+            ask(&format!("{content}{own}"), &[("authorization", &bearer)]).status(),
+            404,
+            "{own}"
+        );
     }
     assert_eq!(ask(&format!("{}/oauth/sign-in", client.base), &[]).status(), 200);
     place.clear(server, &client);
@@ -94,7 +103,8 @@ fn a_server_with_a_name_has_its_content_at_hosts_below_it() {
     place.clear(server, &client);
 }
 
-/// Answers with a page that tries what a page of the same origin could do, and tells what came of it.
+/// Answers with a page that tries what a page of the same origin could do, and tells what came of
+/// it.
 const CURIOUS: &str = r#"cat > /tmp/page <<'END'
 <!doctype html><title>curious</title><script>
 const tried = async (what) => { try { return String(await what()) } catch (error) { return error.name } };
@@ -134,15 +144,26 @@ impl Drop for Browser {
 fn browse(client: &Client, url: &str) -> Value {
     let profile = tempfile::tempdir().unwrap();
     let mut chromium = Command::new("chromium");
-    chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]);
+    chromium.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]);
     chromium.args(["--host-resolver-rules=MAP holm.test 127.0.0.1", "--remote-debugging-port=0"]);
-    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(url).stderr(Stdio::null());
+    chromium
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(url)
+        .stderr(Stdio::null());
     client.run("box", "rm -f /tmp/asked; touch /tmp/asked");
     let browser = Browser(chromium.spawn().expect("chromium"));
     let mut told = None;
     eventually("the page has told", || {
         let asked = client.run("box", "cat /tmp/asked");
-        told = asked.split_once("told?").and_then(|(_, rest)| Some(rest.split_once(' ')?.0.to_owned()));
+        told = asked
+            .split_once("told?")
+            .and_then(|(_, rest)| Some(rest.split_once(' ')?.0.to_owned()));
         told.is_some()
     });
     drop(browser);
@@ -163,7 +184,8 @@ fn a_real_browser_gives_a_page_by_path_no_origin() {
 
     let by_path = browse(&client, &format!("http://holm.test:{content_port}{path}/"));
     assert_eq!(by_path, json!({"refused": "SecurityError"}), "its document has no cookies");
-    // This machine's browsers go on to a host that is the page's own: nothing is missing there but what is ours.
+    // This machine's browsers go on to a host that is the page's own: nothing is missing there but
+    // what is ours.
     let by_host = browse(&client, &format!("{url}/"));
     let wanted = json!({
         "origin": format!("http://{}.localhost:{content_port}", path.trim_start_matches("/-/")),

@@ -38,7 +38,9 @@ impl Place {
 
     pub(crate) fn start(&mut self) -> (Holm, Client) {
         let mut start = Start {
-            program: std::env::var_os("HOLM_PROGRAM").unwrap_or(env!("CARGO_BIN_EXE_holm").into()).into(),
+            program: std::env::var_os("HOLM_PROGRAM")
+                .unwrap_or(env!("CARGO_BIN_EXE_holm").into())
+                .into(),
             data: self.data.path(),
             database: None,
             settings: machine::settings(),
@@ -89,7 +91,8 @@ fn make_image(data: &Path) {
     let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
     let store = Store::open(&data.join("images"), settings).unwrap();
     store.import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap()).unwrap();
-    let loud = ["/bin/sh", "-c", "echo $0 says $GREETING; exec sleep 1000", "it"].map(str::to_owned);
+    let loud =
+        ["/bin/sh", "-c", "echo $0 says $GREETING; exec sleep 1000", "it"].map(str::to_owned);
     let env = [("GREETING".to_owned(), "hello".to_owned())].into();
     let starting = Config { entrypoint: loud.to_vec(), env, ..Config::default() };
     store.import_rootfs(archive.as_slice(), &starting, &STARTING.parse().unwrap()).unwrap();
@@ -139,8 +142,14 @@ impl Client {
     }
 
     /// Status and body; `None` when the connection broke.
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
-        let mut request = self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Option<(u16, Value)> {
+        let mut request =
+            self.http.request(method.parse().unwrap(), format!("{}{path}", self.base));
         request = request.bearer_auth(&self.key).header("service-version", "2026-04-28");
         if let Some(workspace) = &self.workspace {
             request = request.header("x-service-workspace", workspace);
@@ -156,9 +165,11 @@ impl Client {
 
     /// Sends a request and goes away after so many milliseconds, whether it was answered or not.
     pub(crate) fn begin(&self, method: &str, path: &str, body: &Value, stay_ms: u64) {
-        let (address, body, key) = (self.base.trim_start_matches("http://"), body.to_string(), &self.key);
+        let (address, body, key) =
+            (self.base.trim_start_matches("http://"), body.to_string(), &self.key);
         let mut stream = std::net::TcpStream::connect(address).unwrap();
-        let head = format!("host: holm\r\nauthorization: Bearer {key}\r\ncontent-length: {}", body.len());
+        let head =
+            format!("host: holm\r\nauthorization: Bearer {key}\r\ncontent-length: {}", body.len());
         write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
         std::thread::sleep(Duration::from_millis(stay_ms));
     }
@@ -167,7 +178,10 @@ impl Client {
     pub(crate) fn done(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         match self.ask(method, path, body) {
             Some((200, body)) => body,
-            other => panic!("{method} {path}: {other:?}; {:?}", self.ask("GET", "/v0/sandboxes?limit=200", None)),
+            other => panic!(
+                "{method} {path}: {other:?}; {:?}",
+                self.ask("GET", "/v0/sandboxes?limit=200", None)
+            ),
         }
     }
 
@@ -198,7 +212,12 @@ impl Client {
     pub(crate) fn names(&self) -> Vec<String> {
         let page = self.done("GET", "/v0/sandboxes?limit=200", None);
         assert_eq!(page["meta"]["hasMore"], false, "more than this helper reads");
-        page["data"].as_array().unwrap().iter().map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        page["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 }
 

@@ -21,7 +21,9 @@ async fn ends_are_told_apart() {
     assert_eq!(how(shell("killed", "kill -KILL $$")).await, How::Killed(9));
     assert_eq!(how(shell("code", "exit 137")).await, How::Exited(137));
     let reason = |how| if let How::NotStarted(reason) = how { reason } else { panic!("{how:?}") };
-    assert!(reason(how(launch("none", PLAIN, &["no-such-program"])).await).contains("no-such-program"));
+    assert!(
+        reason(how(launch("none", PLAIN, &["no-such-program"])).await).contains("no-such-program")
+    );
     assert!(reason(how(launch("entry", PLAIN, &[])).await).contains("nothing to start"));
     machine.clear().await;
 }
@@ -47,7 +49,8 @@ async fn time_runs_out_for_who_listens_and_for_who_does_not() {
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
     let polite = machine.outcome(within(shell("polite", polite), soon)).await;
     assert_eq!((polite.end.how, polite.out.as_slice()), (How::TimedOut, b"bye\n".as_slice()));
-    let deaf = "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000\" & while :; do sleep 0.02; done";
+    let deaf =
+        "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000\" & while :; do sleep 0.02; done";
     let deaf = machine.outcome(within(shell("deaf", deaf), soon)).await;
     assert_eq!(deaf.end.how, How::TimedOut);
     let took = deaf.end.ended_at.since(deaf.end.started_at);
@@ -74,7 +77,8 @@ async fn who_attends_hears_when_the_instance_is_gone() {
     let machine = place.start();
     assert!(machine.attend("nobody", 0).await.is_err());
     let instance = machine.launch(shell("doomed", "sleep 1000")).await;
-    let (seen, retired) = tokio::join!(machine.attend(&instance, 0), machine.control.retire(&instance));
+    let (seen, retired) =
+        tokio::join!(machine.attend(&instance, 0), machine.control.retire(&instance));
     retired.unwrap();
     // The one who attends may have been faster, or may not.
     assert!(seen.map_or(true, |seen| matches!(seen.end.how, How::Lost(_))));
@@ -98,8 +102,10 @@ async fn what_is_left_behind_ends_with_the_work() {
 async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
     let place = Place::new(&[HUMBLE]);
     let machine = place.start();
-    let mut launch = launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
-    launch.scratch = vec![api::fleet::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
+    let mut launch =
+        launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
+    launch.scratch =
+        vec![api::fleet::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
     let seen = machine.outcome(launch).await;
     assert_eq!(String::from_utf8(seen.out).unwrap(), "1000\nhello /\nx\n");
     assert_eq!(seen.end.how, How::Exited(0));
@@ -114,7 +120,8 @@ async fn fifty_at_once() {
     let all = names.iter().enumerate().map(|(number, name)| {
         let machine = &machine;
         async move {
-            let seen = machine.outcome(shell(name, &format!("echo {number}; exit {}", number % 7))).await;
+            let seen =
+                machine.outcome(shell(name, &format!("echo {number}; exit {}", number % 7))).await;
             assert_eq!(seen.end.how, How::Exited(i32::try_from(number % 7).unwrap()));
             assert_eq!(seen.out, format!("{number}\n").into_bytes());
         }

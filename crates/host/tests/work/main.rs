@@ -1,4 +1,5 @@
-//! Work on this machine, from the launch to the result, in real containers. Needs root and `tools/guest`.
+//! Work on this machine, from the launch to the result, in real containers. Needs root and
+//! `tools/guest`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 

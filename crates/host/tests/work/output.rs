@@ -13,7 +13,10 @@ async fn all_of_a_long_output_arrives_and_may_be_read_again() {
     long.memory_mb = 256;
     let instance = machine.launch(long).await;
     let seen = machine.attend(&instance, 0).await.unwrap();
-    assert_eq!((seen.out.len(), seen.err.as_slice(), seen.last), (5_000_000, b"no end".as_slice(), 5_000_006));
+    assert_eq!(
+        (seen.out.len(), seen.err.as_slice(), seen.last),
+        (5_000_000, b"no end".as_slice(), 5_000_006)
+    );
     let again = machine.attend(&instance, 0).await.unwrap();
     assert_eq!((again.out == seen.out, again.end), (true, seen.end.clone()));
     let tail = machine.attend(&instance, 4_999_995).await.unwrap();
@@ -60,7 +63,8 @@ async fn the_work_fetches_its_data_without_credentials() {
     let place = Place::new(&[SHELL]);
     let machine = place.start();
     let many = format!("{{\"tasks\":[{{\"text\":\"{}\"}},\n{{}}]}}", "x".repeat(3_000_000));
-    let script = "wget -q -O - $BL_EXECUTION_DATA_URL | md5sum; wget -q -O - $BL_EXECUTION_DATA_URL | wc -c";
+    let script =
+        "wget -q -O - $BL_EXECUTION_DATA_URL | md5sum; wget -q -O - $BL_EXECUTION_DATA_URL | wc -c";
     let mut launch = with_data(shell("reader", script), &many);
     launch.memory_mb = 128;
     let seen = machine.outcome(launch).await;
@@ -88,7 +92,8 @@ async fn the_inside_forges_nothing() {
     let (how, out) = attempt(&machine, "asks", &format!("{ask}{requests}")).await;
     assert_eq!((how, out), (How::Exited(3), "HTTP/1.0 404 Not Found\n".repeat(5)));
     // It neither ends nor stops the first process, nor reads what that one knows.
-    let signals = "for s in TERM INT HUP QUIT KILL STOP USR1; do kill -$s 1; done; sleep 0.1; exit 4";
+    let signals =
+        "for s in TERM INT HUP QUIT KILL STOP USR1; do kill -$s 1; done; sleep 0.1; exit 4";
     assert_eq!(attempt(&machine, "signals", signals).await.0, How::Exited(4));
     let reads = "cat /proc/1/environ; cat /proc/1/maps; readlink /proc/1/fd/3; dd if=/proc/1/mem bs=1 count=1; exit 5";
     assert_eq!(attempt(&machine, "reads", reads).await, (How::Exited(5), String::new()));

@@ -59,7 +59,10 @@ impl Guard for Nobody {
 fn world() -> World {
     World::new(
         || {
-            #[expect(clippy::disallowed_methods, reason = "the one place where this test reads the clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place where this test reads the clock"
+            )]
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
         },
@@ -70,7 +73,10 @@ fn world() -> World {
 impl Place {
     /// With these images.
     pub(crate) fn new(images: &[&str]) -> Self {
-        assert!(rustix::process::geteuid().is_root(), "these tests start containers: run them as root");
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests start containers: run them as root"
+        );
         // Fails only when it was done before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let data = tempfile::tempdir().unwrap();
@@ -104,7 +110,10 @@ impl Place {
         };
         let host = Host::open(settings, store(self.data.path()), self.world.clone()).unwrap();
         let gateway = Gateway::new(Parts {
-            settings: gateway::Settings { standby_delay: Some(Duration::from_millis(1)), ..Default::default() },
+            settings: gateway::Settings {
+                standby_delay: Some(Duration::from_millis(1)),
+                ..Default::default()
+            },
             guard: Arc::new(Nobody),
             machine: Arc::new(host.clone()),
             world: self.world.clone(),
@@ -138,7 +147,8 @@ impl Running {
             (out, err, last)
         };
         let both = async { tokio::join!(self.control.attend(instance, from, printed), reading) };
-        let (end, (out, err, last)) = tokio::time::timeout(PATIENCE, both).await.expect("the work ends");
+        let (end, (out, err, last)) =
+            tokio::time::timeout(PATIENCE, both).await.expect("the work ends");
         Ok(Seen { end: end?, out, err, last })
     }
 
@@ -201,14 +211,22 @@ fn make_images(data: &Path, wanted: &[&str]) {
     for folder in ["bin", "etc", "tmp", "root"] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
-    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/:/bin/sh\n").unwrap();
+    std::fs::write(
+        root.join("etc/passwd"),
+        "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/:/bin/sh\n",
+    )
+    .unwrap();
     std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
     let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox") {
+    for applet in
+        String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox")
+    {
         std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
     }
-    let archive = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
-    let shell = Config { entrypoint: vec!["/bin/sh".into()], cmd: vec!["-c".into()], ..Config::default() };
+    let archive =
+        Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
+    let shell =
+        Config { entrypoint: vec!["/bin/sh".into()], cmd: vec!["-c".into()], ..Config::default() };
     let humble = Config { user: "ada".into(), ..shell.clone() };
     let images = [(SHELL, shell), (PLAIN, Config::default()), (HUMBLE, humble)];
     for (name, config) in images.into_iter().filter(|(name, _)| wanted.contains(name)) {

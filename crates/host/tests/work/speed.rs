@@ -32,7 +32,9 @@ async fn from_launch_to_nothing_left() {
         }
         let rate = (each * parallel) as f64 / begin.elapsed().as_secs_f64();
         let [launch, attend, retire] = [times.launch, times.attend, times.retire].map(row);
-        println!("{parallel} at once: {rate:4.0} per second; launch {launch}, attend {attend}, retire {retire}");
+        println!(
+            "{parallel} at once: {rate:4.0} per second; launch {launch}, attend {attend}, retire {retire}"
+        );
     }
     machine.clear().await;
 }
@@ -41,7 +43,10 @@ async fn some(machine: &Running, name: String, count: usize) -> Times {
     let mut times = Times::default();
     for number in 0..count {
         let begin = Instant::now();
-        let work = Launch { memory_mb: 2048, ..launch(&format!("{name}-{number}"), PLAIN, &["/bin/true"]) };
+        let work = Launch {
+            memory_mb: 2048,
+            ..launch(&format!("{name}-{number}"), PLAIN, &["/bin/true"])
+        };
         let instance = machine.launch(work).await;
         times.launch.push(begin.elapsed());
         let begin = Instant::now();

@@ -1,4 +1,5 @@
-//! What `docker save` wrote before it wrote OCI layouts: `manifest.json`, configurations and plain layers.
+//! What `docker save` wrote before it wrote OCI layouts: `manifest.json`, configurations and plain
+//! layers.
 
 use serde::Deserialize;
 
@@ -17,12 +18,21 @@ struct Saved {
     layers: Vec<String>,
 }
 
-pub(super) fn import(parts: &Parts, source: &Source<'_>, lease: &Lease) -> Result<Vec<Found>, Error> {
+pub(super) fn import(
+    parts: &Parts,
+    source: &Source<'_>,
+    lease: &Lease,
+) -> Result<Vec<Found>, Error> {
     let saved: Vec<Saved> = manifest::read("manifest", &source.document("manifest.json")?)?;
     saved.into_iter().map(|image| import_one(parts, source, image, lease)).collect()
 }
 
-fn import_one(parts: &Parts, source: &Source<'_>, saved: Saved, lease: &Lease) -> Result<Found, Error> {
+fn import_one(
+    parts: &Parts,
+    source: &Source<'_>,
+    saved: Saved,
+    lease: &Lease,
+) -> Result<Found, Error> {
     let config = source.document(&saved.config)?;
     let setup: Setup = manifest::read("configuration", &config)?;
     if saved.layers.len() > parts.settings.limits.layers_max {
@@ -32,7 +42,11 @@ fn import_one(parts: &Parts, source: &Source<'_>, saved: Saved, lease: &Lease) -
     for (path, wanted) in saved.layers.iter().zip(&setup.rootfs.diff_ids) {
         let layer = parts.store_layer(source.open(path)?, lease)?;
         if layer.unpacked != *wanted {
-            return Err(Error::Digest { what: "unpacked layer", wanted: *wanted, found: layer.unpacked });
+            return Err(Error::Digest {
+                what: "unpacked layer",
+                wanted: *wanted,
+                found: layer.unpacked,
+            });
         }
         layers.push(layer.packed);
     }

@@ -3,20 +3,29 @@
 use super::{Found, Source};
 use crate::error::Error;
 use crate::leases::Lease;
-use crate::manifest::{self, Descriptor, FULL_NAME_ANNOTATION, Index, Manifest, NAME_ANNOTATION, Platform};
+use crate::manifest::{
+    self, Descriptor, FULL_NAME_ANNOTATION, Index, Manifest, NAME_ANNOTATION, Platform,
+};
 use crate::reference::Reference;
 use crate::store::Parts;
 
 /// An index may list indexes, one for each platform. More than that is a loop or a game.
 const INDEX_DEPTH_MAX: usize = 3;
 
-pub(super) fn import(parts: &Parts, source: &Source<'_>, lease: &Lease) -> Result<Vec<Found>, Error> {
+pub(super) fn import(
+    parts: &Parts,
+    source: &Source<'_>,
+    lease: &Lease,
+) -> Result<Vec<Found>, Error> {
     let index: Index = manifest::read("index", &source.document("index.json")?)?;
     let platform = Platform::here();
     // One image with one entry for each platform, or several images.
-    let several = index.manifests.iter().all(|entry| entry.platform.is_none() || name(entry).is_some());
-    let entries = if several { index.manifests.iter().collect() } else { vec![index.choose(&platform)?] };
-    let for_here = |entry: &&Descriptor| entry.platform.as_ref().is_none_or(|found| *found == platform);
+    let several =
+        index.manifests.iter().all(|entry| entry.platform.is_none() || name(entry).is_some());
+    let entries =
+        if several { index.manifests.iter().collect() } else { vec![index.choose(&platform)?] };
+    let for_here =
+        |entry: &&Descriptor| entry.platform.as_ref().is_none_or(|found| *found == platform);
     let mut found = Vec::new();
     for entry in entries.into_iter().filter(for_here) {
         let image = image(parts, source, entry, &platform, lease)?;
@@ -43,7 +52,8 @@ fn image(
     for _ in 0..INDEX_DEPTH_MAX {
         let bytes_max = parts.settings.limits.document_bytes_max;
         let path = path(&entry);
-        let (digest, _) = parts.store_blob(source.open(&path)?, Some(&entry.digest), bytes_max, lease)?;
+        let (digest, _) =
+            parts.store_blob(source.open(&path)?, Some(&entry.digest), bytes_max, lease)?;
         let bytes = parts.blobs.document("manifest", &digest, bytes_max)?;
         if !entry.is_index() {
             store(parts, source, &manifest::read("manifest", &bytes)?, lease)?;
@@ -55,7 +65,12 @@ fn image(
     Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 })
 }
 
-fn store(parts: &Parts, source: &Source<'_>, manifest: &Manifest, lease: &Lease) -> Result<(), Error> {
+fn store(
+    parts: &Parts,
+    source: &Source<'_>,
+    manifest: &Manifest,
+    lease: &Lease,
+) -> Result<(), Error> {
     let limits = &parts.settings.limits;
     parts.store_blob(
         source.open(&path(&manifest.config))?,
@@ -64,7 +79,12 @@ fn store(parts: &Parts, source: &Source<'_>, manifest: &Manifest, lease: &Lease)
         lease,
     )?;
     for layer in &manifest.layers {
-        parts.store_blob(source.open(&path(layer))?, Some(&layer.digest), limits.blob_bytes_max, lease)?;
+        parts.store_blob(
+            source.open(&path(layer))?,
+            Some(&layer.digest),
+            limits.blob_bytes_max,
+            lease,
+        )?;
     }
     Ok(())
 }

@@ -38,9 +38,14 @@ pub enum Naming {
 }
 
 impl Store {
-    /// Imports what a file or folder holds: an OCI layout, what `docker save` wrote, or a root filesystem's archive, which
-    /// needs a name and is run with `config`.
-    pub fn import(&self, path: &Path, naming: &Naming, config: &Config) -> Result<Vec<Imported>, Error> {
+    /// Imports what a file or folder holds: an OCI layout, what `docker save` wrote, or a root
+    /// filesystem's archive, which needs a name and is run with `config`.
+    pub fn import(
+        &self,
+        path: &Path,
+        naming: &Naming,
+        config: &Config,
+    ) -> Result<Vec<Imported>, Error> {
         if path.is_dir() {
             return self.import_folder(path, naming);
         }
@@ -49,7 +54,10 @@ impl Store {
             return self.import_archive(open()?, naming);
         }
         let Naming::As(name) = naming else {
-            return Err(Error::malformed("image archive", "a root filesystem says no name; give it one"));
+            return Err(Error::malformed(
+                "image archive",
+                "a root filesystem says no name; give it one",
+            ));
         };
         let digest = self.import_rootfs(open()?, config, name)?;
         Ok(vec![Imported { name: name.clone(), digest }])
@@ -58,7 +66,8 @@ impl Store {
     /// Whether there is a list of images at the top of an archive.
     fn holds_images(&self, archive: impl Read) -> Result<bool, Error> {
         let limits = &self.0.settings.limits;
-        let mut reader = Reader::new(packing::unpacked(archive, limits)?, limits.extension_bytes_max);
+        let mut reader =
+            Reader::new(packing::unpacked(archive, limits)?, limits.extension_bytes_max);
         while let Some(entry) = reader.next()? {
             let path = plain_path(&entry.path, limits)?;
             if matches!(path.to_str(), Some("index.json" | "manifest.json")) {
@@ -77,16 +86,24 @@ impl Store {
         } else if source.has("manifest.json") {
             docker::import(&self.0, &source, &lease)?
         } else {
-            return Err(Error::malformed("image archive", "it has neither `index.json` nor `manifest.json`"));
+            return Err(Error::malformed(
+                "image archive",
+                "it has neither `index.json` nor `manifest.json`",
+            ));
         };
         self.0.name_all(found, naming)
     }
 
     /// Imports the same from a tar archive, packed or not.
-    pub fn import_archive(&self, archive: impl Read, naming: &Naming) -> Result<Vec<Imported>, Error> {
+    pub fn import_archive(
+        &self,
+        archive: impl Read,
+        naming: &Naming,
+    ) -> Result<Vec<Imported>, Error> {
         let folder = self.0.scratch();
         disk::make_folder(&folder)?;
-        // The archive of an image is read like a layer, only that it may be as large as all of them.
+        // The archive of an image is read like a layer, only that it may be as large as all of
+        // them.
         let mut settings = Settings { overlay: Overlay::User, ..self.0.settings.clone() };
         settings.limits.layer_bytes_max = settings.limits.image_bytes_max;
         let unpacked = packing::unpacked(archive, &settings.limits).map_err(Error::from);
@@ -109,12 +126,18 @@ impl Parts {
         let named: Vec<Imported> = match (naming, found.as_slice()) {
             (Naming::As(name), [one]) => vec![Imported { name: name.clone(), digest: one.digest }],
             (Naming::As(_), several) => {
-                let why = format!("it has {} images, which cannot all have one name", several.len());
+                let why =
+                    format!("it has {} images, which cannot all have one name", several.len());
                 return Err(Error::malformed("image archive", why));
             }
             (Naming::Own, several) => several
                 .iter()
-                .flat_map(|found| found.names.iter().map(|name| Imported { name: name.clone(), digest: found.digest }))
+                .flat_map(|found| {
+                    found
+                        .names
+                        .iter()
+                        .map(|name| Imported { name: name.clone(), digest: found.digest })
+                })
                 .collect(),
         };
         if named.is_empty() {
@@ -125,8 +148,14 @@ impl Parts {
     }
 
     /// Stores a small document that an import has made.
-    pub(crate) fn store_document(&self, media_type: &str, bytes: &[u8], lease: &Lease) -> Result<Descriptor, Error> {
-        let (digest, size) = self.store_blob(bytes, None, self.settings.limits.document_bytes_max, lease)?;
+    pub(crate) fn store_document(
+        &self,
+        media_type: &str,
+        bytes: &[u8],
+        lease: &Lease,
+    ) -> Result<Descriptor, Error> {
+        let (digest, size) =
+            self.store_blob(bytes, None, self.settings.limits.document_bytes_max, lease)?;
         Ok(Descriptor::new(media_type, digest, size))
     }
 
@@ -167,7 +196,8 @@ impl Source<'_> {
 
     fn open(&self, path: &str) -> Result<std::fs::File, Error> {
         let plain = plain_path(path.as_bytes(), &self.settings.limits)?;
-        let file = self.tree.read(&plain).map_err(|error| Error::io("open", &plain)(error.into()))?;
+        let file =
+            self.tree.read(&plain).map_err(|error| Error::io("open", &plain)(error.into()))?;
         let is_file = file.metadata().is_ok_and(|data| data.is_file());
         if is_file { Ok(file) } else { Err(Error::hostile(path.as_bytes(), "not a file")) }
     }
@@ -176,6 +206,10 @@ impl Source<'_> {
         let max = self.settings.limits.document_bytes_max;
         let mut bytes = Vec::new();
         self.open(path)?.take(max + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max { Err(Error::Limit { what: "bytes in one document", max }) } else { Ok(bytes) }
+        if bytes.len() as u64 > max {
+            Err(Error::Limit { what: "bytes in one document", max })
+        } else {
+            Ok(bytes)
+        }
     }
 }

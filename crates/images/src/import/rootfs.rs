@@ -7,7 +7,9 @@ use crate::digest::{Digest, Hasher};
 use crate::error::Error;
 use crate::layers::Hashed;
 use crate::leases::Lease;
-use crate::manifest::{self, Config, Descriptor, Manifest, OCI_CONFIG, OCI_MANIFEST, Platform, Setup};
+use crate::manifest::{
+    self, Config, Descriptor, Manifest, OCI_CONFIG, OCI_MANIFEST, Platform, Setup,
+};
 use crate::packing::{self, Packing};
 use crate::reference::Reference;
 use crate::store::{Parts, Store};
@@ -22,7 +24,12 @@ pub(crate) struct StoredLayer {
 
 impl Store {
     /// Makes an image of a root filesystem's tar archive (plain, gzip or zstd).
-    pub fn import_rootfs(&self, archive: impl Read, config: &Config, name: &Reference) -> Result<Digest, Error> {
+    pub fn import_rootfs(
+        &self,
+        archive: impl Read,
+        config: &Config,
+        name: &Reference,
+    ) -> Result<Digest, Error> {
         let lease = self.0.leases.take();
         let digest = self.0.store_rootfs(archive, config, &lease)?;
         self.0.name(name, digest)?;
@@ -31,7 +38,12 @@ impl Store {
 }
 
 impl Parts {
-    pub(crate) fn store_rootfs(&self, archive: impl Read, config: &Config, lease: &Lease) -> Result<Digest, Error> {
+    pub(crate) fn store_rootfs(
+        &self,
+        archive: impl Read,
+        config: &Config,
+        lease: &Lease,
+    ) -> Result<Digest, Error> {
         let layer = self.store_layer(archive, lease)?;
         self.store_image(vec![layer.packed], vec![layer.unpacked], config, lease)
     }
@@ -45,7 +57,8 @@ impl Parts {
         lease: &Lease,
     ) -> Result<Digest, Error> {
         let setup = Setup::new(Platform::here(), config.clone(), unpacked);
-        let config = self.store_document(OCI_CONFIG, &manifest::write("configuration", &setup)?, lease)?;
+        let config =
+            self.store_document(OCI_CONFIG, &manifest::write("configuration", &setup)?, lease)?;
         let manifest = manifest::write("manifest", &Manifest::new(config, packed))?;
         let image = self.store_document(OCI_MANIFEST, &manifest, lease)?;
         self.unpack(&image.digest, lease)?;
@@ -53,7 +66,11 @@ impl Parts {
     }
 
     /// Stores a layer that may be packed or not. Plain ones are packed on the way.
-    pub(crate) fn store_layer(&self, archive: impl Read, lease: &Lease) -> Result<StoredLayer, Error> {
+    pub(crate) fn store_layer(
+        &self,
+        archive: impl Read,
+        lease: &Lease,
+    ) -> Result<StoredLayer, Error> {
         let limits = &self.settings.limits;
         let mut archive = BufReader::new(archive);
         let packing = Packing::of(io::BufRead::fill_buf(&mut archive)?);
@@ -77,7 +94,8 @@ impl Parts {
         fill: impl FnOnce(&mut Packer) -> Result<(), Error>,
     ) -> Result<StoredLayer, Error> {
         let writer = self.blob_writer(self.settings.limits.blob_bytes_max)?;
-        let mut layer = Packer { packed: zstd::Encoder::new(writer, ZSTD_LEVEL)?, hasher: Hasher::default() };
+        let mut layer =
+            Packer { packed: zstd::Encoder::new(writer, ZSTD_LEVEL)?, hasher: Hasher::default() };
         fill(&mut layer)?;
         let mut writer = layer.packed.finish()?;
         writer.flush()?;

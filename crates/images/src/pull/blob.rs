@@ -21,7 +21,8 @@ use crate::store::Store;
 /// Between the network and the disk.
 const CHUNKS_MAX: usize = 32;
 
-/// An attempt that brought this much more than all before it does not count as one: large blobs may be cut often.
+/// An attempt that brought this much more than all before it does not count as one: large blobs may
+/// be cut often.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 /// A blob being written, and the right to be the only one who writes it.
@@ -58,22 +59,25 @@ pub(super) async fn fetch(
     let mut begin = if reuse.blob(&blob.digest) { Begin::WhereItWasCut } else { Begin::Anew };
     let (mut attempt, mut furthest) = (0, 0);
     while store.0.blobs.size(&blob.digest).is_none() {
-        let download = open(store, blob, turn, std::mem::replace(&mut begin, Begin::WhereItWasCut)).await?;
+        let download =
+            open(store, blob, turn, std::mem::replace(&mut begin, Begin::WhereItWasCut)).await?;
         let resumed = download.writer.size() > 0;
         let (download, outcome) = receive(registry, blob, download, progress).await?;
         if download.writer.size() >= furthest + PROGRESS_BYTES {
             (attempt, furthest) = (0, download.writer.size());
         }
         let problem = match outcome {
-            Ok(()) if download.writer.size() == blob.size => match finish(store, blob, download, lease).await? {
-                Finished::Stored => return Ok(()),
-                // What was there before may have been the wrong part; it is gone now.
-                Finished::Wrong { turn: again, .. } if resumed => {
-                    turn = again;
-                    PullError::Cut
+            Ok(()) if download.writer.size() == blob.size => {
+                match finish(store, blob, download, lease).await? {
+                    Finished::Stored => return Ok(()),
+                    // What was there before may have been the wrong part; it is gone now.
+                    Finished::Wrong { turn: again, .. } if resumed => {
+                        turn = again;
+                        PullError::Cut
+                    }
+                    Finished::Wrong { error, .. } => return Err(error.into()),
                 }
-                Finished::Wrong { error, .. } => return Err(error.into()),
-            },
+            }
             outcome => {
                 turn = download.turn;
                 outcome.err().unwrap_or(PullError::Cut)
@@ -100,7 +104,9 @@ async fn show(registry: &Registry<'_>, blob: &Descriptor) -> Result<(), PullErro
     loop {
         let problem = match read(registry, blob).await {
             Ok(found) if found == blob.digest => return Ok(()),
-            Ok(found) => return Err(Error::Digest { what: "blob", wanted: blob.digest, found }.into()),
+            Ok(found) => {
+                return Err(Error::Digest { what: "blob", wanted: blob.digest, found }.into());
+            }
             Err(problem) => problem,
         };
         attempt += 1;
@@ -186,7 +192,8 @@ async fn receive(
     }
     let (send, chunks) = mpsc::channel(CHUNKS_MAX);
     let writing = blocking(move || write(download, chunks));
-    let (download, outcome) = tokio::join!(writing, forward(registry, blob, answer, send, progress));
+    let (download, outcome) =
+        tokio::join!(writing, forward(registry, blob, answer, send, progress));
     Ok((download?, outcome))
 }
 

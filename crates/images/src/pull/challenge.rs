@@ -11,8 +11,11 @@ pub(super) enum Challenge {
 impl Challenge {
     /// Tokens are preferred to passwords.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
-        let texts = || headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        texts().find_map(Self::bearer).or_else(|| texts().find_map(|text| scheme(text, "basic")).map(|_| Self::Basic))
+        let texts =
+            || headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        texts()
+            .find_map(Self::bearer)
+            .or_else(|| texts().find_map(|text| scheme(text, "basic")).map(|_| Self::Basic))
     }
 
     fn bearer(text: &str) -> Option<Self> {
@@ -78,7 +81,10 @@ mod tests {
             })
         };
         let full = r#"Bearer realm="https://a.example/token",service="b, c",scope="repository:x:pull,push""#;
-        assert_eq!(read(&[full]), bearer("https://a.example/token", Some("b, c"), Some("repository:x:pull,push")));
+        assert_eq!(
+            read(&[full]),
+            bearer("https://a.example/token", Some("b, c"), Some("repository:x:pull,push"))
+        );
         assert_eq!(read(&["bearer Realm=x"]), bearer("x", None, None));
         assert_eq!(read(&["Basic realm=\"x\"", "Bearer realm=\"y\""]), bearer("y", None, None));
         assert_eq!(read(&["BASIC"]), Some(Challenge::Basic));

@@ -42,8 +42,10 @@ impl Credentials {
     /// Finds the entry for an image's registry in the configuration file of Docker's clients.
     pub fn from_docker_config(config: &[u8], image: &Reference) -> Result<Self, Error> {
         // What the parser says of a wrong value would quote it.
-        let config: DockerConfig = manifest::read("Docker configuration", config)
-            .map_err(|_| Error::malformed("Docker configuration", "it is not the JSON that was expected"))?;
+        let config: DockerConfig =
+            manifest::read("Docker configuration", config).map_err(|_| {
+                Error::malformed("Docker configuration", "it is not the JSON that was expected")
+            })?;
         let wanted = image.host().unwrap_or(DEFAULT_HOST);
         let entry = config.auths.into_iter().find(|(host, _)| registry(host) == wanted);
         entry.map_or(Ok(Self::None), |(_, auth)| auth.credentials())
@@ -58,11 +60,19 @@ impl Auth {
         if self.auth.is_empty() {
             return Ok(Credentials::Basic { user: self.username, password: self.password.into() });
         }
-        let wrong = || Error::malformed("Docker configuration", "an `auth` is not base64 of a name and a password");
+        let wrong = || {
+            Error::malformed(
+                "Docker configuration",
+                "an `auth` is not base64 of a name and a password",
+            )
+        };
         let pair = STANDARD.decode(self.auth.trim()).map(Zeroizing::new).map_err(|_| wrong())?;
         let pair = std::str::from_utf8(&pair).map_err(|_| wrong())?;
         let (user, password) = pair.split_once(':').ok_or_else(wrong)?;
-        Ok(Credentials::Basic { user: user.into(), password: password.trim_end_matches('\0').to_owned().into() })
+        Ok(Credentials::Basic {
+            user: user.into(),
+            password: password.trim_end_matches('\0').to_owned().into(),
+        })
     }
 }
 
@@ -93,7 +103,8 @@ mod tests {
 
     #[track_caller]
     fn check(config: &str, image: &str, expect: Option<(&str, &str)>) {
-        let found = Credentials::from_docker_config(config.as_bytes(), &image.parse().unwrap()).unwrap();
+        let found =
+            Credentials::from_docker_config(config.as_bytes(), &image.parse().unwrap()).unwrap();
         match (&found, expect) {
             (Credentials::None, None) => {}
             (Credentials::Basic { user, password }, Some(expect)) => {
@@ -118,7 +129,10 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let shown = format!("{:?}", Credentials::Basic { user: "u".into(), password: "secret".to_owned().into() });
+        let shown = format!(
+            "{:?}",
+            Credentials::Basic { user: "u".into(), password: "secret".to_owned().into() }
+        );
         assert_eq!(shown, "Basic");
         let config = br#"{"auths": {"docker.io": {"auth": ["secret"]}}}"#;
         let error = Credentials::from_docker_config(config, &"a".parse().unwrap()).unwrap_err();

@@ -23,7 +23,8 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::leases::Lease;
 use crate::manifest::{
-    self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST, Platform, Setup,
+    self, DOCKER_INDEX, DOCKER_MANIFEST, Descriptor, Index, Manifest, OCI_INDEX, OCI_MANIFEST,
+    Platform, Setup,
 };
 use crate::reference::{DEFAULT_TAG, Reference};
 use crate::reuse::Reuse;
@@ -131,8 +132,8 @@ impl Puller {
         Self { http, patience }
     }
 
-    /// Pulls the image for this machine and gives it its name here, for everybody. What is stored already is not asked for
-    /// again.
+    /// Pulls the image for this machine and gives it its name here, for everybody. What is stored
+    /// already is not asked for again.
     pub async fn pull(
         &self,
         store: &Store,
@@ -147,9 +148,9 @@ impl Puller {
         Ok(digest)
     }
 
-    /// Pulls the image for somebody with these credentials, and names it for nobody else: the registry is always asked,
-    /// and the answer says what it let them have, and how many bytes that is, packed and unpacked together. There may be
-    /// no more than `bytes_max`.
+    /// Pulls the image for somebody with these credentials, and names it for nobody else: the
+    /// registry is always asked, and the answer says what it let them have, and how many bytes that
+    /// is, packed and unpacked together. There may be no more than `bytes_max`.
     pub async fn pull_for(
         &self,
         store: &Store,
@@ -159,7 +160,8 @@ impl Puller {
     ) -> Result<(Digest, u64), PullError> {
         let (known, name) = (store.clone(), image.clone());
         let reuse = blocking(move || Reuse::for_tenant(&known, &name)).await?;
-        let brought = self.bring(store, Wanted { image, credentials, reuse, bytes_max }, |_| {}).await?;
+        let brought =
+            self.bring(store, Wanted { image, credentials, reuse, bytes_max }, |_| {}).await?;
         let (store, image, digest) = (store.clone(), image.clone(), brought.digest);
         blocking(move || store.0.keep_granted(&image, digest)).await?;
         Ok((digest, brought.bytes))
@@ -177,7 +179,12 @@ impl Puller {
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
         for Descriptor { digest, size, .. } in &manifest.layers {
-            let here = store.0.blobs.size(digest).or_else(|| store.0.blobs.partial_size(digest)).unwrap_or(0);
+            let here = store
+                .0
+                .blobs
+                .size(digest)
+                .or_else(|| store.0.blobs.partial_size(digest))
+                .unwrap_or(0);
             progress(Progress::Layer { layer: *digest, bytes: *size, here });
         }
         let packed = packed_bytes(&manifest, bytes_max)?;
@@ -202,9 +209,14 @@ impl Puller {
 
 /// Of all its layers, before one of them is fetched.
 fn packed_bytes(manifest: &Manifest, max: u64) -> Result<u64, PullError> {
-    let bytes = manifest.layers.iter().fold(manifest.config.size, |sum, layer| sum.saturating_add(layer.size));
+    let bytes = manifest
+        .layers
+        .iter()
+        .fold(manifest.config.size, |sum, layer| sum.saturating_add(layer.size));
     match bytes {
-        bytes if bytes > max => Err(Error::Limit { what: "bytes that there is room for", max }.into()),
+        bytes if bytes > max => {
+            Err(Error::Limit { what: "bytes that there is room for", max }.into())
+        }
         bytes => Ok(bytes),
     }
 }
@@ -219,7 +231,10 @@ async fn find(
     let accept = [OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX].join(", ");
     let mut wanted = image.digest().copied();
     for _ in 0..INDEX_DEPTH_MAX {
-        let name = wanted.map_or_else(|| image.tag().unwrap_or(DEFAULT_TAG).to_owned(), |digest| digest.to_string());
+        let name = wanted.map_or_else(
+            || image.tag().unwrap_or(DEFAULT_TAG).to_owned(),
+            |digest| digest.to_string(),
+        );
         let answer = registry.get(&format!("manifests/{name}"), &accept, 0).await?;
         let bytes = registry.document(answer, store.0.settings.limits.document_bytes_max).await?;
         let found = Digest::of(&bytes);
@@ -227,7 +242,8 @@ async fn find(
             return Err(Error::Digest { what: "manifest", wanted, found }.into());
         }
         if is_index(&bytes)? {
-            wanted = Some(manifest::read::<Index>("index", &bytes)?.choose(&Platform::here())?.digest);
+            wanted =
+                Some(manifest::read::<Index>("index", &bytes)?.choose(&Platform::here())?.digest);
             continue;
         }
         let read = manifest::read("manifest", &bytes)?;
@@ -256,13 +272,18 @@ fn is_index(bytes: &[u8]) -> Result<bool, Error> {
 async fn refuse_early(store: &Store, manifest: &Manifest) -> Result<(), PullError> {
     let (config, limits) = (manifest.config.digest, store.0.settings.limits.clone());
     let store = store.clone();
-    let bytes = blocking(move || store.0.blobs.document("configuration", &config, limits.document_bytes_max)).await?;
+    let bytes = blocking(move || {
+        store.0.blobs.document("configuration", &config, limits.document_bytes_max)
+    })
+    .await?;
     let setup: Setup = manifest::read("configuration", &bytes)?;
     Ok(check(manifest, &setup, limits.layers_max)?)
 }
 
 /// Runs disk work where it may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, PullError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, PullError> {
     let done = tokio::task::spawn_blocking(work).await;
     Ok(done.map_err(|error| Error::Read(std::io::Error::other(error)))??)
 }

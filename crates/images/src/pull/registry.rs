@@ -52,7 +52,8 @@ impl<'a> Registry<'a> {
         };
         let host = host.unwrap_or(DEFAULT_REGISTRY);
         let scheme = if is_loopback(host) { "http" } else { "https" };
-        let base = Url::parse(&format!("{scheme}://{host}/v2/{path}/")).map_err(|_| PullError::Address)?;
+        let base =
+            Url::parse(&format!("{scheme}://{host}/v2/{path}/")).map_err(|_| PullError::Address)?;
         let granted = match credentials {
             Credentials::Bearer(token) => Some(Grant::Bearer(token.clone())),
             Credentials::None | Credentials::Basic { .. } => None,
@@ -62,7 +63,12 @@ impl<'a> Registry<'a> {
     }
 
     /// Asks until there is an answer that repeating would not change.
-    pub(super) async fn get(&self, path: &str, accept: &str, from: u64) -> Result<Response, PullError> {
+    pub(super) async fn get(
+        &self,
+        path: &str,
+        accept: &str,
+        from: u64,
+    ) -> Result<Response, PullError> {
         let url = self.base.join(path).map_err(|_| PullError::Address)?;
         let mut attempt = 0;
         let mut asked_for_access = false;
@@ -106,7 +112,9 @@ impl<'a> Registry<'a> {
     fn authorized(&self, request: RequestBuilder) -> RequestBuilder {
         match &*self.granted.lock() {
             None => request,
-            Some(Grant::Basic { user, password }) => request.basic_auth(user, Some(password.as_str())),
+            Some(Grant::Basic { user, password }) => {
+                request.basic_auth(user, Some(password.as_str()))
+            }
             Some(Grant::Bearer(token)) => request.bearer_auth(token.as_str()),
         }
     }
@@ -116,9 +124,10 @@ impl<'a> Registry<'a> {
             (Some(Challenge::Basic), Credentials::Basic { user, password }) => {
                 Grant::Basic { user: user.clone(), password: password.clone() }
             }
-            (Some(Challenge::Bearer { realm, service, scope }), Credentials::None | Credentials::Basic { .. }) => {
-                Grant::Bearer(self.token(&realm, service, scope).await?)
-            }
+            (
+                Some(Challenge::Bearer { realm, service, scope }),
+                Credentials::None | Credentials::Basic { .. },
+            ) => Grant::Bearer(self.token(&realm, service, scope).await?),
             _ => return Err(PullError::Unauthorized),
         };
         *self.granted.lock() = Some(grant);
@@ -136,7 +145,8 @@ impl<'a> Registry<'a> {
         if url.scheme() != "https" && self.base.scheme() == "https" {
             return Err(PullError::Address);
         }
-        // Names are judged when they are resolved; an address that is no name must be the registry's own.
+        // Names are judged when they are resolved; an address that is no name must be the
+        // registry's own.
         if !matches!(url.host(), Some(url::Host::Domain(_))) && url.host() != self.base.host() {
             return Err(PullError::Address);
         }
@@ -149,7 +159,8 @@ impl<'a> Registry<'a> {
         match judge(self.send(request).await?)? {
             Verdict::Final(answer) => {
                 let bytes = self.document(answer, TOKEN_BYTES_MAX as u64).await?;
-                let token: Token = serde_json::from_slice(&bytes).map_err(|_| PullError::Unauthorized)?;
+                let token: Token =
+                    serde_json::from_slice(&bytes).map_err(|_| PullError::Unauthorized)?;
                 token.token.or(token.access_token).map(Into::into).ok_or(PullError::Unauthorized)
             }
             Verdict::Repeat { problem, .. } => Err(problem),
@@ -157,18 +168,27 @@ impl<'a> Registry<'a> {
     }
 
     /// A whole answer in memory.
-    pub(super) async fn document(&self, mut answer: Response, bytes_max: u64) -> Result<Vec<u8>, PullError> {
+    pub(super) async fn document(
+        &self,
+        mut answer: Response,
+        bytes_max: u64,
+    ) -> Result<Vec<u8>, PullError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = self.chunk(&mut answer).await? {
             bytes.extend_from_slice(&chunk);
             if bytes.len() as u64 > bytes_max {
-                return Err(crate::Error::Limit { what: "bytes in one document", max: bytes_max }.into());
+                return Err(
+                    crate::Error::Limit { what: "bytes in one document", max: bytes_max }.into()
+                );
             }
         }
         Ok(bytes)
     }
 
-    pub(super) async fn chunk(&self, answer: &mut Response) -> Result<Option<bytes::Bytes>, PullError> {
+    pub(super) async fn chunk(
+        &self,
+        answer: &mut Response,
+    ) -> Result<Option<bytes::Bytes>, PullError> {
         let chunk = tokio::time::timeout(self.patience.stall, answer.chunk()).await;
         chunk.map_err(|_| PullError::Stalled)?.map_err(PullError::network)
     }
@@ -185,13 +205,18 @@ fn judge(answer: Response) -> Result<Verdict, PullError> {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(PullError::Unauthorized),
         StatusCode::NOT_FOUND => Err(PullError::NotFound),
         StatusCode::TOO_MANY_REQUESTS => {
-            let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+            let seconds = answer
+                .headers()
+                .get(RETRY_AFTER)
+                .and_then(|value| value.to_str().ok()?.parse().ok());
             Ok(Verdict::Repeat { problem: PullError::Busy, wait: seconds.map(Duration::from_secs) })
         }
         _ if status.is_server_error() => {
             Ok(Verdict::Repeat { problem: PullError::Registry(status.as_u16()), wait: None })
         }
-        _ if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(Verdict::Final(answer)),
+        _ if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE => {
+            Ok(Verdict::Final(answer))
+        }
         _ => Err(PullError::Registry(status.as_u16())),
     }
 }

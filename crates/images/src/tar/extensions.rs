@@ -69,7 +69,9 @@ impl Extensions {
 }
 
 pub(super) fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let text = std::str::from_utf8(digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     text.and_then(|text| text.parse().ok()).ok_or(Malformed("number"))
 }
 

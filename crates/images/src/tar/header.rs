@@ -17,7 +17,11 @@ impl Header<'_> {
             unsigned += u64::from(byte);
             signed += i64::from(byte.cast_signed());
         }
-        if stored == unsigned || i64::try_from(stored) == Ok(signed) { Ok(()) } else { Err(Malformed("checksum")) }
+        if stored == unsigned || i64::try_from(stored) == Ok(signed) {
+            Ok(())
+        } else {
+            Err(Malformed("checksum"))
+        }
     }
 
     pub(super) fn kind(&self) -> u8 {
@@ -104,7 +108,10 @@ fn number(field: &[u8]) -> Result<u64, Malformed> {
     let digits = field.trim_ascii();
     let digits = digits.split(|byte| *byte == 0).next().unwrap_or_default().trim_ascii();
     digits.iter().try_fold(0u64, |value, digit| match digit {
-        b'0'..=b'7' => value.checked_mul(8).map(|value| value + u64::from(digit - b'0')).ok_or(Malformed("number")),
+        b'0'..=b'7' => value
+            .checked_mul(8)
+            .map(|value| value + u64::from(digit - b'0'))
+            .ok_or(Malformed("number")),
         _ => Err(wrong),
     })
 }

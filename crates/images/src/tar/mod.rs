@@ -1,6 +1,8 @@
-//! Reads tar archives from a stream: ustar, GNU and PAX, with a limit on all that must be held in memory.
+//! Reads tar archives from a stream: ustar, GNU and PAX, with a limit on all that must be held in
+//! memory.
 //!
-//! Nothing is unpacked here; [`Reader::next`] gives one entry after the other, and the reader itself gives its bytes.
+//! Nothing is unpacked here; [`Reader::next`] gives one entry after the other, and the reader
+//! itself gives its bytes.
 
 mod extensions;
 mod header;
@@ -106,7 +108,8 @@ impl<R: Read> Reader<R> {
                     let records = self.extension(header.size()?)?;
                     extensions.read(&records)?;
                 }
-                // Defaults for all entries: what they could say (owner, comment) is not worth the ambiguity.
+                // Defaults for all entries: what they could say (owner, comment) is not worth the
+                // ambiguity.
                 b'g' => self.expect(header.size()?),
                 _ => return self.entry(&header, extensions).map(Some),
             }
@@ -149,7 +152,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    fn file(&mut self, path: Vec<u8>, size: u64, extensions: &Extensions) -> Result<(Vec<u8>, Kind), Error> {
+    fn file(
+        &mut self,
+        path: Vec<u8>,
+        size: u64,
+        extensions: &Extensions,
+    ) -> Result<(Vec<u8>, Kind), Error> {
         self.expect(size);
         let sparse = &extensions.sparse;
         match (sparse.major, sparse.minor) {

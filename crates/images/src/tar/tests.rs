@@ -29,7 +29,12 @@ static SAMPLES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 
 fn pack(folder: &std::path::Path, format: &str) -> Vec<u8> {
     let mut tar = Command::new("tar");
-    tar.args(["--sort=name", "--format", format, if format == "ustar" { "--exclude=sparse" } else { "--sparse" }]);
+    tar.args([
+        "--sort=name",
+        "--format",
+        format,
+        if format == "ustar" { "--exclude=sparse" } else { "--sparse" },
+    ]);
     tar.arg("-C").arg(folder).args(["-cf", "-", "."]);
     let output = tar.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -61,7 +66,9 @@ fn all_formats_of_gnu_tar_are_read_alike() {
     let long = format!("./{}/{}", "d".repeat(90), "f".repeat(90));
     for (archive, format) in SAMPLES.iter().zip(["gnu", "pax", "ustar"]) {
         let found = read(archive).unwrap();
-        let content = |name: &str| &found.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}")).1;
+        let content = |name: &str| {
+            &found.iter().find(|(found, _)| found == name).unwrap_or_else(|| panic!("{name}")).1
+        };
         assert_eq!(content(&long), b"long", "{format}");
         assert_eq!(content("./hard"), b"content", "{format}");
         if format != "ustar" {

@@ -1,4 +1,5 @@
-//! Writes the difference that an overlay has collected as a layer: its files, and whiteouts for what it hides.
+//! Writes the difference that an overlay has collected as a layer: its files, and whiteouts for
+//! what it hides.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,7 +23,11 @@ const SIZE_MAX: u64 = 0o77_777_777_777;
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// Writes all of `upper` to `out`, in the order of the names.
-pub(crate) fn write_difference(upper: &Path, overlay: Overlay, out: impl Write) -> Result<(), Error> {
+pub(crate) fn write_difference(
+    upper: &Path,
+    overlay: Overlay,
+    out: impl Write,
+) -> Result<(), Error> {
     let mut writer = Writer { upper, overlay, out, links: HashMap::new() };
     writer.folder(Path::new(""))?;
     writer.out.write_all(&[0; 2 * BLOCK])?;
@@ -50,7 +55,11 @@ struct Entry<'a> {
 impl<W: Write> Writer<'_, W> {
     fn folder(&mut self, path: &Path) -> Result<(), Error> {
         let folder = self.upper.join(path);
-        let list = || fs::read_dir(&folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>();
+        let list = || {
+            fs::read_dir(&folder)?
+                .map(|entry| Ok(entry?.file_name()))
+                .collect::<io::Result<Vec<_>>>()
+        };
         let mut names: Vec<OsString> = list().map_err(Error::io("list", &folder))?;
         names.sort();
         names.into_iter().try_for_each(|name| self.add(&path.join(name)))
@@ -62,10 +71,14 @@ impl<W: Write> Writer<'_, W> {
         let kind = about.file_type();
         let name = path.file_name().unwrap_or_default().as_bytes();
         if name.starts_with(WHITEOUT) {
-            return Err(Error::hostile(path.as_os_str().as_bytes(), "a name that no layer can have"));
+            return Err(Error::hostile(
+                path.as_os_str().as_bytes(),
+                "a name that no layer can have",
+            ));
         }
         if kind.is_char_device() && about.rdev() == 0 {
-            return self.whiteout(&path.with_file_name(OsString::from_vec([WHITEOUT, name].concat())));
+            return self
+                .whiteout(&path.with_file_name(OsString::from_vec([WHITEOUT, name].concat())));
         }
         if kind.is_dir() {
             return self.add_folder(path, &full, &about);
@@ -86,14 +99,20 @@ impl<W: Write> Writer<'_, W> {
             let link = target.as_os_str().as_bytes();
             return self.header(&Entry { link, ..Entry::new(path, b'2') }, &about, &[]);
         }
-        if kind.is_fifo() { self.header(&Entry::new(path, b'6'), &about, &[]) } else { self.add_file(path, &full) }
+        if kind.is_fifo() {
+            self.header(&Entry::new(path, b'6'), &about, &[])
+        } else {
+            self.add_file(path, &full)
+        }
     }
 
     fn add_folder(&mut self, path: &Path, full: &Path, about: &Metadata) -> Result<(), Error> {
         let attributes = attributes(full)?;
         self.header(&Entry::new(path, b'5'), about, &attributes)?;
         let mut value = [0; 1];
-        if sys::lgetxattr(full, self.overlay.opaque_attribute(), &mut value) == Ok(1) && value == *b"y" {
+        if sys::lgetxattr(full, self.overlay.opaque_attribute(), &mut value) == Ok(1)
+            && value == *b"y"
+        {
             self.whiteout(&path.join(OsString::from_vec(OPAQUE.to_vec())))?;
         }
         self.folder(path)
@@ -115,7 +134,12 @@ impl<W: Write> Writer<'_, W> {
         self.block(&Entry::new(path, b'0'), 0o600, (0, 0), 0)
     }
 
-    fn header(&mut self, entry: &Entry<'_>, about: &Metadata, attributes: &[Attribute]) -> Result<(), Error> {
+    fn header(
+        &mut self,
+        entry: &Entry<'_>,
+        about: &Metadata,
+        attributes: &[Attribute],
+    ) -> Result<(), Error> {
         let mut records = Vec::new();
         for (name, value) in attributes {
             record(&mut records, &[b"SCHILY.xattr.", name.as_slice()].concat(), value);
@@ -144,7 +168,13 @@ impl<W: Write> Writer<'_, W> {
         self.block(entry, about.mode() & 0o7777, owner, about.mtime().try_into().unwrap_or(0))
     }
 
-    fn block(&mut self, entry: &Entry<'_>, mode: u32, owner: (u32, u32), modified: u64) -> Result<(), Error> {
+    fn block(
+        &mut self,
+        entry: &Entry<'_>,
+        mode: u32,
+        owner: (u32, u32),
+        modified: u64,
+    ) -> Result<(), Error> {
         let mut block = [0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &entry.path[..entry.path.len().min(PATH_BYTES_MAX)]);

@@ -28,8 +28,8 @@ pub(super) fn of_file(file: &File, entry: &Entry, rules: &Rules) -> Result<(), E
     fs::futimens(file, &times(entry.modified))
 }
 
-/// All but the time, which comes when nothing changes in the folder any more. The set-group-id bit of a folder
-/// gives nobody a privilege.
+/// All but the time, which comes when nothing changes in the folder any more. The set-group-id bit
+/// of a folder gives nobody a privilege.
 pub(super) fn of_folder(folder: impl AsFd, entry: &Entry, rules: &Rules) -> Result<(), Errno> {
     fs::fchown(&folder, Some(Uid::from_raw(entry.uid)), Some(Gid::from_raw(entry.gid)))?;
     fs::fchmod(&folder, Mode::from_raw_mode(entry.mode))?;
@@ -42,8 +42,14 @@ pub(super) fn of_place(place: &Place, entry: &Entry, with_mode: bool) -> Result<
     let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
     fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     if with_mode {
-        // The name was made a moment ago in a folder that only this process can reach, and is no link.
-        fs::chmodat(folder, name, Mode::from_raw_mode(entry.mode & !SET_ID_BITS), AtFlags::empty())?;
+        // The name was made a moment ago in a folder that only this process can reach, and is no
+        // link.
+        fs::chmodat(
+            folder,
+            name,
+            Mode::from_raw_mode(entry.mode & !SET_ID_BITS),
+            AtFlags::empty(),
+        )?;
     }
     fs::utimensat(folder, name, &times(entry.modified), AtFlags::SYMLINK_NOFOLLOW)
 }

@@ -1,7 +1,8 @@
 //! Unpacks one layer into a folder, in the form that overlayfs reads.
 //!
-//! The archive is not trusted. Paths are resolved by the kernel inside the folder ([`tree`]), device nodes are never
-//! made, and every count has a limit. A later entry of the same name wins, as with all programs that read layers.
+//! The archive is not trusted. Paths are resolved by the kernel inside the folder ([`tree`]),
+//! device nodes are never made, and every count has a limit. A later entry of the same name wins,
+//! as with all programs that read layers.
 
 mod metadata;
 mod tree;
@@ -30,7 +31,8 @@ const WHITEOUT_NOTES: &[u8] = b".wh..wh.";
 
 /// Unpacks a tar archive into `folder` and answers how many bytes its files have.
 pub(crate) fn unpack(archive: impl Read, folder: &Path, settings: &Settings) -> Result<u64, Error> {
-    let mut layer = Layer { tree: Tree::open(folder)?, settings, entries: 0, bytes: 0, times: Vec::new() };
+    let mut layer =
+        Layer { tree: Tree::open(folder)?, settings, entries: 0, bytes: 0, times: Vec::new() };
     let mut reader = Reader::new(archive, settings.limits.extension_bytes_max);
     while let Some(entry) = reader.next()? {
         layer.add(&entry, &mut reader)?;
@@ -54,7 +56,8 @@ impl Layer<'_> {
         self.count(1)?;
         let path = plain_path(&entry.path, &self.settings.limits)?;
         let Some(name) = path.file_name() else { return self.add_root(entry) };
-        let (place, made) = self.tree.place_anew(&path).map_err(|error| refused(&entry.path, error))?;
+        let (place, made) =
+            self.tree.place_anew(&path).map_err(|error| refused(&entry.path, error))?;
         self.count(made)?;
         if name.as_bytes().starts_with(WHITEOUT) {
             return self.hide(&place, name, entry);
@@ -80,7 +83,11 @@ impl Layer<'_> {
     fn count(&mut self, entries: u64) -> Result<(), Error> {
         self.entries += entries;
         let max = self.settings.limits.entries_max;
-        if self.entries > max { Err(Error::Limit { what: "entries in one layer", max }) } else { Ok(()) }
+        if self.entries > max {
+            Err(Error::Limit { what: "entries in one layer", max })
+        } else {
+            Ok(())
+        }
     }
 
     fn add_root(&mut self, entry: &Entry) -> Result<(), Error> {
@@ -107,7 +114,13 @@ impl Layer<'_> {
         Ok(())
     }
 
-    fn add_file(&mut self, place: &Place, entry: &Entry, content: &Content, data: &mut impl Read) -> Result<(), Error> {
+    fn add_file(
+        &mut self,
+        place: &Place,
+        entry: &Entry,
+        content: &Content,
+        data: &mut impl Read,
+    ) -> Result<(), Error> {
         let max = self.settings.limits.layer_bytes_max;
         self.bytes = self.bytes.saturating_add(content.size);
         if self.bytes > max {
@@ -120,7 +133,13 @@ impl Layer<'_> {
         Ok(())
     }
 
-    fn add_hard_link(&self, place: &Place, path: &Path, entry: &Entry, target: &[u8]) -> Result<(), Error> {
+    fn add_hard_link(
+        &self,
+        place: &Place,
+        path: &Path,
+        entry: &Entry,
+        target: &[u8],
+    ) -> Result<(), Error> {
         let target = plain_path(target, &self.settings.limits)?;
         let refuse = |why| Err(Error::hostile(&entry.path, why));
         if target == path {
@@ -138,7 +157,8 @@ impl Layer<'_> {
         place.link_to(&original).map_err(|error| refused(&entry.path, error))
     }
 
-    /// Hides what lower layers have under a name. What this layer has under it stays, whichever entry came first.
+    /// Hides what lower layers have under a name. What this layer has under it stays, whichever
+    /// entry came first.
     fn hide(&mut self, place: &Place, name: &OsStr, entry: &Entry) -> Result<(), Error> {
         let name = name.as_bytes();
         if name == OPAQUE {

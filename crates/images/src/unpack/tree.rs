@@ -1,4 +1,5 @@
-//! A folder that cannot be left: every path is resolved by the kernel as if the folder were the root of all.
+//! A folder that cannot be left: every path is resolved by the kernel as if the folder were the
+//! root of all.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -38,7 +39,8 @@ impl Tree {
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let open = || fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
-        // The kernel gives up on `..` in a link whenever anything on the machine is renamed at that moment.
+        // The kernel gives up on `..` in a link whenever anything on the machine is renamed at that
+        // moment.
         (1..RESOLVE_ATTEMPTS_MAX)
             .map(|_| open())
             .find(|opened| !matches!(opened, Err(Errno::AGAIN)))
@@ -58,7 +60,8 @@ impl Tree {
         Ok(Place { folder, name: path.file_name().map(PathBuf::from).unwrap_or_default() })
     }
 
-    /// Finds the folder of `path` and makes those on the way that are missing. Answers how many that were.
+    /// Finds the folder of `path` and makes those on the way that are missing. Answers how many
+    /// that were.
     pub(super) fn place_anew(&self, path: &Path) -> Result<(Place, u64), Errno> {
         match self.place(path) {
             Ok(place) => return Ok((place, 0)),
@@ -101,7 +104,8 @@ impl Place {
     }
 
     pub(super) fn create_file(&self) -> Result<File, Errno> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.folder, &self.name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
@@ -128,7 +132,8 @@ impl Place {
     fn remove_folder(&self) -> Result<(), Error> {
         use std::os::fd::AsRawFd as _;
         // The standard library removes trees without following links, but only by path.
-        let path = Path::new("/proc/self/fd").join(self.folder.as_raw_fd().to_string()).join(&self.name);
+        let path =
+            Path::new("/proc/self/fd").join(self.folder.as_raw_fd().to_string()).join(&self.name);
         std::fs::remove_dir_all(&path).map_err(Error::io("remove", &self.name))
     }
 
@@ -141,7 +146,8 @@ pub(super) fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Takes a path of an archive to pieces: `.` and doubled or leading slashes mean nothing, `..` is refused.
+/// Takes a path of an archive to pieces: `.` and doubled or leading slashes mean nothing, `..` is
+/// refused.
 pub(crate) fn plain_path(path: &[u8], limits: &Limits) -> Result<PathBuf, Error> {
     if path.len() > limits.path_bytes_max {
         return Err(Error::Limit { what: "bytes in one path", max: limits.path_bytes_max as u64 });
@@ -153,9 +159,14 @@ pub(crate) fn plain_path(path: &[u8], limits: &Limits) -> Result<PathBuf, Error>
             b"" | b"." => continue,
             b".." => return Err(Error::hostile(path, "a path with `..`")),
             _ if component.len() > COMPONENT_BYTES_MAX => {
-                return Err(Error::Limit { what: "bytes in one name", max: COMPONENT_BYTES_MAX as u64 });
+                return Err(Error::Limit {
+                    what: "bytes in one name",
+                    max: COMPONENT_BYTES_MAX as u64,
+                });
             }
-            _ if component.contains(&0) => return Err(Error::hostile(path, "a path with a zero byte")),
+            _ if component.contains(&0) => {
+                return Err(Error::hostile(path, "a path with a zero byte"));
+            }
             _ => plain.push(OsStr::from_bytes(component)),
         }
         depth += 1;

@@ -45,7 +45,8 @@ impl Archive {
         let mut bytes = Vec::new();
         for (key, value) in records {
             let rest = key.len() + value.len() + 3;
-            let length = (1..).find(|digits| (rest + digits).to_string().len() == *digits).unwrap() + rest;
+            let length =
+                (1..).find(|digits| (rest + digits).to_string().len() == *digits).unwrap() + rest;
             bytes.extend_from_slice(format!("{length} {key}=").as_bytes());
             bytes.extend_from_slice(value);
             bytes.push(b'\n');

@@ -15,15 +15,23 @@ const PATH: &str = "/bin:/usr/bin";
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
     let busybox = fs::read("/bin/busybox").unwrap();
-    let mut archive =
-        Archive::new().folder("bin").entry(&Header { mode: 0o755, ..Header::new(b'0', "bin/busybox") }, &busybox);
-    for applet in ["sh", "mkdir", "cp", "rm", "ln", "chmod", "dirname", "cat", "mkfifo", "env", "mv", "touch"] {
+    let mut archive = Archive::new()
+        .folder("bin")
+        .entry(&Header { mode: 0o755, ..Header::new(b'0', "bin/busybox") }, &busybox);
+    for applet in
+        ["sh", "mkdir", "cp", "rm", "ln", "chmod", "dirname", "cat", "mkfifo", "env", "mv", "touch"]
+    {
         archive = archive.symlink(&format!("bin/{applet}"), "busybox");
     }
-    let archive =
-        archive.folder("old").file("old/kept", "kept").file("old/gone", "gone").folder("away").file("away/x", "x");
+    let archive = archive
+        .folder("old")
+        .file("old/kept", "kept")
+        .file("old/gone", "gone")
+        .folder("away")
+        .file("away/x", "x");
     let env = [("PATH".to_owned(), PATH.to_owned()), ("BELOW".to_owned(), "1".to_owned())].into();
-    let config = Config { env, cmd: vec!["sh".into()], exposed: vec!["1/tcp".into()], ..Config::default() };
+    let config =
+        Config { env, cmd: vec!["sh".into()], exposed: vec!["1/tcp".into()], ..Config::default() };
     fixture.store.import_rootfs(archive.bytes().as_slice(), &config, &reference("tiny")).unwrap();
     fixture
 }
@@ -39,7 +47,8 @@ fn make(store: &Store, rest: &str) -> Result<Image, RecipeError> {
 }
 
 fn is_whiteout(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_char_device() && data.rdev() == 0)
+    fs::symlink_metadata(path)
+        .is_ok_and(|data| data.file_type().is_char_device() && data.rdev() == 0)
 }
 
 fn is_opaque(path: &Path) -> bool {
@@ -65,10 +74,17 @@ fn only_the_difference_is_stored() {
     let image = make(&fixture.store, CHANGES).unwrap();
     assert_eq!((image.layers.len(), &image.layers[0]), (2, &tiny.layers[0]));
     let layer = &image.layers[1];
-    assert!(is_whiteout(&layer.join("old/gone")) && !layer.join("old/kept").exists() && !is_opaque(&layer.join("old")));
+    assert!(
+        is_whiteout(&layer.join("old/gone"))
+            && !layer.join("old/kept").exists()
+            && !is_opaque(&layer.join("old"))
+    );
     assert!(is_opaque(&layer.join("away")) && !layer.join("away/x").exists());
     assert_eq!(fs::read_to_string(layer.join("away/y")).unwrap(), "new\n");
-    let (one, two) = (fs::metadata(layer.join("new/one")).unwrap(), fs::metadata(layer.join("new/two")).unwrap());
+    let (one, two) = (
+        fs::metadata(layer.join("new/one")).unwrap(),
+        fs::metadata(layer.join("new/two")).unwrap(),
+    );
     assert_eq!((one.ino(), one.permissions().mode() & 0o7777), (two.ino(), 0o755));
     assert_eq!(fs::read_link(layer.join("new/link")).unwrap(), Path::new("one"));
     assert!(fs::metadata(layer.join("new/fifo")).unwrap().file_type().is_fifo());
@@ -87,7 +103,9 @@ fn a_difference_is_the_same_in_another_store() {
     other.store.import_folder(layout.path(), &Naming::Own).unwrap();
     let found = other.store.resolve(&reference("bigger")).unwrap().unwrap();
     assert_eq!((found.digest, found.size_bytes), (image.digest, image.size_bytes));
-    assert!(is_whiteout(&found.layers[1].join("old/gone")) && is_opaque(&found.layers[1].join("away")));
+    assert!(
+        is_whiteout(&found.layers[1].join("old/gone")) && is_opaque(&found.layers[1].join("away"))
+    );
 }
 
 #[test]
@@ -105,7 +123,10 @@ fn nothing_of_this_machine_is_left_inside() {
         assert_eq!(fs::read_dir(layer.join(folder)).unwrap().count(), 0, "{folder}");
     }
     let environment = fs::read_to_string(layer.join("environment")).unwrap();
-    assert!(environment.contains(&format!("PATH={PATH}\n")) && environment.contains("BELOW=1\n"), "{environment}");
+    assert!(
+        environment.contains(&format!("PATH={PATH}\n")) && environment.contains("BELOW=1\n"),
+        "{environment}"
+    );
     assert!(!environment.contains("CARGO"), "{environment}");
     assert_eq!(image.config.env.keys().collect::<Vec<_>>(), ["BELOW", "PATH"]);
 }
@@ -163,14 +184,24 @@ fn it_is_made_again_only_when_something_changed() {
     };
     assert_eq!((count("run = ['true']"), count("run = ['true']")), (2, 0));
     assert_eq!(count("run = ['true', 'true']"), 3);
-    let names: Vec<_> = fixture.store.list().unwrap().into_iter().flat_map(|image| image.names).collect();
-    assert_eq!((names.len(), fixture.files("names").len()), (2, 3), "the third one says of which recipe");
+    let names: Vec<_> =
+        fixture.store.list().unwrap().into_iter().flat_map(|image| image.names).collect();
+    assert_eq!(
+        (names.len(), fixture.files("names").len()),
+        (2, 3),
+        "the third one says of which recipe"
+    );
     let config = Config { workdir: "/other".into(), ..Config::default() };
     let tiny = fixture.store.resolve(&reference("tiny")).unwrap().unwrap();
     let again = Archive::new().folder("bin").file("bin/other", "").bytes();
     fixture.store.import_rootfs(again.as_slice(), &config, &reference("tiny")).unwrap();
     assert_ne!(fixture.store.resolve(&reference("tiny")).unwrap().unwrap().digest, tiny.digest);
-    assert!(fixture.store.make(&recipe("run = ['true', 'true']"), &Kitchen::new("none"), |_| {}).is_err());
+    assert!(
+        fixture
+            .store
+            .make(&recipe("run = ['true', 'true']"), &Kitchen::new("none"), |_| {})
+            .is_err()
+    );
 }
 
 #[test]
@@ -192,7 +223,10 @@ fn a_folder_that_is_a_link_leads_nowhere() {
     let outside = tempfile::tempdir().unwrap();
     let target = outside.path().display().to_string();
     let archive = Archive::new().symlink("run", &target).bytes();
-    fixture.store.import_rootfs(archive.as_slice(), &Config::default(), &reference("tiny")).unwrap();
+    fixture
+        .store
+        .import_rootfs(archive.as_slice(), &Config::default(), &reference("tiny"))
+        .unwrap();
     assert!(matches!(make(&fixture.store, "run = ['true']"), Err(RecipeError::Failed { .. })));
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
@@ -207,5 +241,8 @@ fn the_form_of_overlays_inside_of_user_namespaces_works_too() {
     let image = make(&fixture.store, CHANGES).unwrap();
     assert!(is_whiteout(&image.layers[1].join("old/gone")));
     let mut value = [0; 1];
-    assert_eq!(rustix::fs::lgetxattr(image.layers[1].join("away"), "user.overlay.opaque", &mut value), Ok(1));
+    assert_eq!(
+        rustix::fs::lgetxattr(image.layers[1].join("away"), "user.overlay.opaque", &mut value),
+        Ok(1)
+    );
 }

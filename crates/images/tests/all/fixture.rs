@@ -33,7 +33,8 @@ impl Fixture {
     /// The files under one of the store's folders, sorted.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();
-        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }

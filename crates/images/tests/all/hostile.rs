@@ -96,7 +96,9 @@ fn every_limit_holds() {
     check_with(with(|limits| limits.depth_max = 2), &plain, limit);
     check_with(with(|limits| limits.path_bytes_max = 4), &plain, limit);
     check_with(with(|limits| limits.layer_bytes_max = 4999), &plain, limit);
-    check_with(with(|limits| limits.image_bytes_max = 4999), &plain, |error| matches!(error, Error::Limit { .. }));
+    check_with(with(|limits| limits.image_bytes_max = 4999), &plain, |error| {
+        matches!(error, Error::Limit { .. })
+    });
     check_with(with(|limits| limits.blob_bytes_max = 10), &plain, limit);
     check_with(with(|limits| limits.document_bytes_max = 10), &plain, limit);
     check_with(
@@ -124,8 +126,11 @@ fn bombs_are_refused() {
     check_with(limits.clone(), &gzip(&zeros), limit);
     check_with(limits, &zstd::encode_all(zeros.as_slice(), 3).unwrap(), limit);
     // A file of holes alone, larger than any disk: 0.5 KiB of archive.
-    let map: [(&str, &[u8]); 3] =
-        [("GNU.sparse.major", b"1"), ("GNU.sparse.minor", b"0"), ("GNU.sparse.realsize", b"9000000000000000000")];
+    let map: [(&str, &[u8]); 3] = [
+        ("GNU.sparse.major", b"1"),
+        ("GNU.sparse.minor", b"0"),
+        ("GNU.sparse.realsize", b"9000000000000000000"),
+    ];
     let mut content = b"1\n9000000000000000000\n0\n".to_vec();
     content.resize(512, 0);
     check(Archive::new().pax(&map).file("huge", &content), limit);
@@ -146,13 +151,18 @@ fn an_image_archive_cannot_point_at_files_of_this_machine() {
     let fixture = Fixture::new();
     let manifest = br#"[{"Config":"config.json","RepoTags":["a:b"],"Layers":["layer.tar"]}]"#;
     for (config, layer) in [("/etc/passwd", "x"), ("../../../../../../etc/passwd", "x")] {
-        let archive =
-            Archive::new().file("manifest.json", manifest).symlink("config.json", config).symlink("layer.tar", layer);
-        let error = fixture.store.import_archive(archive.bytes().as_slice(), &Naming::Own).unwrap_err();
+        let archive = Archive::new()
+            .file("manifest.json", manifest)
+            .symlink("config.json", config)
+            .symlink("layer.tar", layer);
+        let error =
+            fixture.store.import_archive(archive.bytes().as_slice(), &Naming::Own).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
     }
     let up = br#"[{"Config":"../../../../etc/passwd","Layers":[]}]"#;
-    let error = fixture.store.import_archive(Archive::new().file("manifest.json", up).bytes().as_slice(), &Naming::Own);
+    let error = fixture
+        .store
+        .import_archive(Archive::new().file("manifest.json", up).bytes().as_slice(), &Naming::Own);
     assert!(error.is_err_and(|error| hostile(&error)));
 }
 

@@ -1,4 +1,5 @@
-//! The images of the project as they are: made from Debian's, PyPI's and npm's packages, and used. `make hub-test`.
+//! The images of the project as they are: made from Debian's, PyPI's and npm's packages, and used.
+//! `make hub-test`.
 
 use std::time::Instant;
 
@@ -34,7 +35,10 @@ ask "{\"code\": \"1\", \"context_id\": \"$id\"}"; says 'no such context'
 
 /// What must work inside of each image.
 const CHECKS: [(&str, &str); 8] = [
-    ("holm/debian", "git --version && python3 -m venv /tmp/venv && curl --version && ip -V && jq --version"),
+    (
+        "holm/debian",
+        "git --version && python3 -m venv /tmp/venv && curl --version && ip -V && jq --version",
+    ),
     (
         "holm/base",
         "node --version && npm --version && npx --version && apk add --no-cache sqlite py3-requests && sqlite3 --version && \
@@ -42,7 +46,10 @@ const CHECKS: [(&str, &str); 8] = [
     ),
     ("holm/node", "pnpm --version && yarn --version"),
     ("holm/py-app", "python3 -c 'import fastapi, uvicorn' && uv --version"),
-    ("holm/ts-app", "echo 'const a: number = 1; console.log(a)' >/tmp/a.ts && tsc --version && tsx /tmp/a.ts"),
+    (
+        "holm/ts-app",
+        "echo 'const a: number = 1; console.log(a)' >/tmp/a.ts && tsc --version && tsx /tmp/a.ts",
+    ),
     (
         "holm/nextjs",
         "(npm --prefix /blaxel/app run dev &) && curl -sf --retry 60 --retry-connrefused --retry-delay 1 localhost:3000 | grep 'A new application'",
@@ -62,11 +69,17 @@ fn every_image_of_the_project_can_be_made_and_used() {
     assert_eq!(recipes.len(), CHECKS.len());
     for recipe in &recipes {
         let start = Instant::now();
-        let step =
-            |step: images::Step<'_>| println!("{:6.1} s  {} {}", start.elapsed().as_secs_f64(), step.image, step.what);
+        let step = |step: images::Step<'_>| {
+            println!("{:6.1} s  {} {}", start.elapsed().as_secs_f64(), step.image, step.what)
+        };
         fixture.store.make(recipe, &kitchen, step).unwrap();
         let image = fixture.store.resolve(&recipe.name).unwrap().unwrap();
-        println!("{:6.1} s  {} has {} MB", start.elapsed().as_secs_f64(), recipe.name, image.size_bytes / 1_000_000);
+        println!(
+            "{:6.1} s  {} has {} MB",
+            start.elapsed().as_secs_f64(),
+            recipe.name,
+            image.size_bytes / 1_000_000
+        );
         let (_, check) = CHECKS.iter().find(|(name, _)| *name == recipe.name.path()).unwrap();
         let text = format!("name = \"check\"\nfrom = \"{}\"\nrun = ['''{check}''']", recipe.name);
         let check = Recipe::read(&text, |_| Ok(Vec::new())).unwrap();

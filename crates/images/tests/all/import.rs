@@ -20,16 +20,24 @@ fn config() -> Config {
 }
 
 fn tar_of(folder: &Path) -> Vec<u8> {
-    std::process::Command::new("tar").arg("-C").arg(folder).args(["-cf", "-", "."]).output().unwrap().stdout
+    std::process::Command::new("tar")
+        .arg("-C")
+        .arg(folder)
+        .args(["-cf", "-", "."])
+        .output()
+        .unwrap()
+        .stdout
 }
 
 #[test]
 fn a_root_filesystem_is_taken_plain_or_packed() {
     let plain = Archive::new().file("bin/program", "content").bytes();
     let fixture = Fixture::new();
-    for (name, bytes) in
-        [("plain", plain.clone()), ("gzip", gzip(&plain)), ("zstd", zstd::encode_all(plain.as_slice(), 1).unwrap())]
-    {
+    for (name, bytes) in [
+        ("plain", plain.clone()),
+        ("gzip", gzip(&plain)),
+        ("zstd", zstd::encode_all(plain.as_slice(), 1).unwrap()),
+    ] {
         fixture.store.import_rootfs(bytes.as_slice(), &config(), &reference(name)).unwrap();
         let image = fixture.store.resolve(&reference(name)).unwrap().unwrap();
         assert_eq!(image.config, config());
@@ -66,8 +74,7 @@ fn what_docker_saves_is_taken() {
         "config": {"Env": ["A=b=c"], "Cmd": ["sh"], "Entrypoint": null, "ExposedPorts": {"53/udp": {}}},
         "rootfs": {"type": "layers", "diff_ids": [digest_of(&lower), digest_of(&upper)]},
     });
-    let manifest =
-        json!([{"Config": "c.json", "RepoTags": ["name:1", "name:2"], "Layers": ["1/layer.tar", "2/layer.tar"]}]);
+    let manifest = json!([{"Config": "c.json", "RepoTags": ["name:1", "name:2"], "Layers": ["1/layer.tar", "2/layer.tar"]}]);
     let archive = Archive::new()
         .folder("1")
         .file("1/layer.tar", &lower)
@@ -123,11 +130,13 @@ fn a_layout_that_lies_is_refused() {
         }
     });
     assert!(matches!(changed, Err(Error::Digest { .. })), "{changed:?}");
-    let missing = layout(|folder, digest| fs::remove_file(folder.join("blobs/sha256").join(digest)).unwrap());
+    let missing =
+        layout(|folder, digest| fs::remove_file(folder.join("blobs/sha256").join(digest)).unwrap());
     assert!(matches!(missing, Err(Error::Io { .. })), "{missing:?}");
     let unnamed = layout(|folder, _| {
         let text = fs::read_to_string(folder.join("index.json")).unwrap();
-        fs::write(folder.join("index.json"), text.replace("io.containerd.image.name", "other")).unwrap();
+        fs::write(folder.join("index.json"), text.replace("io.containerd.image.name", "other"))
+            .unwrap();
     });
     assert!(matches!(unnamed, Err(Error::Malformed { .. })), "{unnamed:?}");
     let nothing = layout(|folder, _| fs::remove_file(folder.join("index.json")).unwrap());
@@ -144,8 +153,10 @@ fn a_layout_that_lies_is_refused() {
 #[test]
 fn a_real_program_runs_from_an_image() {
     let program = fs::read("/bin/busybox").unwrap();
-    let header = crate::archive::Header { mode: 0o755, ..crate::archive::Header::new(b'0', "bin/busybox") };
-    let archive = Archive::new().folder("bin").entry(&header, &program).symlink("bin/sh", "busybox").bytes();
+    let header =
+        crate::archive::Header { mode: 0o755, ..crate::archive::Header::new(b'0', "bin/busybox") };
+    let archive =
+        Archive::new().folder("bin").entry(&header, &program).symlink("bin/sh", "busybox").bytes();
     let fixture = Fixture::new();
     let image = fixture.import("holm/tiny", &archive).unwrap();
     let output = std::process::Command::new("chroot")
@@ -170,7 +181,8 @@ fn what_a_file_holds_is_found_out() {
     let archive = folder.path().join("layout.tar.gz");
     fs::write(&archive, gzip(&tar_of(&layout))).unwrap();
     for path in [layout, archive] {
-        let imported = Fixture::new().store.import(&path, &Naming::Own, &Config::default()).unwrap();
+        let imported =
+            Fixture::new().store.import(&path, &Naming::Own, &Config::default()).unwrap();
         assert_eq!((imported[0].name.clone(), imported[0].digest), (reference("a"), image));
     }
 }

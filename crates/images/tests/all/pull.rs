@@ -9,7 +9,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use images::{Credentials, Digest, Error, Patience, Platform, Progress, PullError, Puller, Reference};
+use images::{
+    Credentials, Digest, Error, Patience, Platform, Progress, PullError, Puller, Reference,
+};
 use serde_json::{Value, json};
 
 use crate::archive::{Archive, gzip};
@@ -95,11 +97,13 @@ fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     };
     let mut state = 1u64;
     let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     let noise: Vec<u8> = std::iter::repeat_with(&mut random).take(300_000).collect();
-    let layers = [Archive::new().file("lower", noise).bytes(), Archive::new().file("upper", "2").bytes()];
+    let layers =
+        [Archive::new().file("lower", noise).bytes(), Archive::new().file("upper", "2").bytes()];
     let blob = |name: &str| format!("/v2/org/{name}/blobs/");
     let lure = Archive::new().file("lure", "3").bytes();
     let packed: Vec<_> = layers
@@ -111,15 +115,21 @@ fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
         "os": "linux", "architecture": Platform::here().architecture, "config": {"Cmd": ["run"]},
         "rootfs": {"type": "layers", "diff_ids": layers.each_ref().map(|layer| digest_of(layer))},
     });
-    let config = add(blob("name"), config.to_string().into(), "application/vnd.oci.image.config.v1+json");
+    let config =
+        add(blob("name"), config.to_string().into(), "application/vnd.oci.image.config.v1+json");
     let manifest = json!({"schemaVersion": 2, "config": config, "layers": packed});
     let manifests = "/v2/org/name/manifests/";
-    let mut entry =
-        add(manifests.into(), manifest.to_string().into(), "application/vnd.docker.distribution.manifest.v2+json");
-    entry["platform"] = json!({"os": "linux", "architecture": Platform::here().architecture, "variant": "v8"});
+    let mut entry = add(
+        manifests.into(),
+        manifest.to_string().into(),
+        "application/vnd.docker.distribution.manifest.v2+json",
+    );
+    entry["platform"] =
+        json!({"os": "linux", "architecture": Platform::here().architecture, "variant": "v8"});
     let mut other = entry.clone();
     other["platform"]["architecture"] = json!("s390x");
-    let entries = if fault == Fault::OtherPlatform { json!([other]) } else { json!([other, entry]) };
+    let entries =
+        if fault == Fault::OtherPlatform { json!([other]) } else { json!([other, entry]) };
     let index = json!({"schemaVersion": 2, "manifests": entries}).to_string().into_bytes();
     documents.insert(format!("{manifests}v1"), (index, "application/vnd.oci.image.index.v1+json"));
     documents
@@ -142,12 +152,15 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
     match served.fault {
         Fault::Always(status) => return StatusCode::from_u16(status).unwrap().into_response(),
         Fault::Status(status) if count < 2 => {
-            return (StatusCode::from_u16(status).unwrap(), [(header::RETRY_AFTER, "0")]).into_response();
+            return (StatusCode::from_u16(status).unwrap(), [(header::RETRY_AFTER, "0")])
+                .into_response();
         }
         _ => {}
     }
     let path = elsewhere.unwrap_or(&path);
-    let Some((bytes, media_type)) = served.documents.get(path) else { return StatusCode::NOT_FOUND.into_response() };
+    let Some((bytes, media_type)) = served.documents.get(path) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
     if served.fault == Fault::NoLayers && *media_type == LAYER {
         return StatusCode::NOT_FOUND.into_response();
     }
@@ -160,7 +173,8 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
 
 /// Gives a token to whoever has the password; the scope must be what an honest client asks for.
 fn token(headers: &HeaderMap, query: &str) -> Response {
-    let honest = query.contains("scope=repository%3Aorg%2Fname%3Apull") && query.contains("service=test");
+    let honest =
+        query.contains("scope=repository%3Aorg%2Fname%3Apull") && query.contains("service=test");
     match headers.get(header::AUTHORIZATION) {
         Some(value) if value == "Basic dXNlcjpwYXNz" && honest => {
             r#"{"token":"granted","access_token":"granted"}"#.into_response()
@@ -189,8 +203,9 @@ impl Served {
 
     fn blob(&self, path: &str, elsewhere: bool, bytes: &[u8], headers: &HeaderMap) -> Response {
         self.blob_requests.fetch_add(1, Ordering::Relaxed);
-        let range =
-            headers.get(header::RANGE).and_then(|value| value.to_str().ok()?[6..].trim_end_matches('-').parse().ok());
+        let range = headers
+            .get(header::RANGE)
+            .and_then(|value| value.to_str().ok()?[6..].trim_end_matches('-').parse().ok());
         let from: usize = range.unwrap_or(0);
         match self.fault {
             Fault::WrongBlob => vec![b'x'; bytes.len()].into_response(),
@@ -229,8 +244,11 @@ fn cut(part: &[u8], promised: usize, from: usize, all: usize) -> Response {
 
 fn puller() -> Puller {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let patience =
-        Patience { pause: Duration::from_millis(1), pause_max: Duration::from_millis(5), ..Patience::default() };
+    let patience = Patience {
+        pause: Duration::from_millis(1),
+        pause_max: Duration::from_millis(5),
+        ..Patience::default()
+    };
     Puller::new(reqwest::Client::builder().no_proxy().build().unwrap(), patience)
 }
 
@@ -238,7 +256,10 @@ fn password() -> Credentials {
     Credentials::Basic { user: "user".into(), password: "pass".to_owned().into() }
 }
 
-async fn pull(registry: &Registry, credentials: &Credentials) -> (Fixture, Result<Digest, PullError>) {
+async fn pull(
+    registry: &Registry,
+    credentials: &Credentials,
+) -> (Fixture, Result<Digest, PullError>) {
     let fixture = Fixture::new();
     let result = puller().pull(&fixture.store, &registry.image(), credentials, |_| {}).await;
     (fixture, result)
@@ -254,7 +275,10 @@ async fn an_image_is_pulled_for_this_machine() {
             received.fetch_add(bytes as usize, Ordering::Relaxed);
         }
     };
-    let digest = puller().pull(&fixture.store, &registry.image(), &Credentials::None, progress).await.unwrap();
+    let digest = puller()
+        .pull(&fixture.store, &registry.image(), &Credentials::None, progress)
+        .await
+        .unwrap();
     let image = fixture.store.resolve(&registry.image()).unwrap().unwrap();
     assert_eq!((image.digest, image.layers.len(), image.size_bytes), (digest, 2, 300_001));
     assert!(image.layers[1].join("upper").exists());
@@ -262,7 +286,11 @@ async fn an_image_is_pulled_for_this_machine() {
 
     let before = registry.served.blob_requests.load(Ordering::Relaxed);
     puller().pull(&fixture.store, &registry.image(), &Credentials::None, |_| {}).await.unwrap();
-    assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), before, "nothing was asked for twice");
+    assert_eq!(
+        registry.served.blob_requests.load(Ordering::Relaxed),
+        before,
+        "nothing was asked for twice"
+    );
 }
 
 #[tokio::test]
@@ -270,9 +298,14 @@ async fn an_image_that_there_is_no_room_for_is_not_fetched() {
     let registry = Registry::start(Fault::None, Access::Open).await;
     let fixture = Fixture::new();
     let image = registry.image();
-    let within = async |bytes_max: u64| puller().pull_for(&fixture.store, &image, &Credentials::None, bytes_max).await;
+    let within = async |bytes_max: u64| {
+        puller().pull_for(&fixture.store, &image, &Credentials::None, bytes_max).await
+    };
     let refused = within(10_000).await;
-    assert!(matches!(refused, Err(PullError::Store(Error::Limit { max: 10_000, .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(PullError::Store(Error::Limit { max: 10_000, .. }))),
+        "{refused:?}"
+    );
     assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), 0);
     let (_, bytes) = within(10_000_000).await.unwrap();
     // Room for what comes, and not for what it becomes.
@@ -283,7 +316,11 @@ async fn an_image_that_there_is_no_room_for_is_not_fetched() {
 }
 
 /// Pulls for a tenant with room for anything.
-async fn pull_for(fixture: &Fixture, image: &Reference, credentials: &Credentials) -> Result<Digest, PullError> {
+async fn pull_for(
+    fixture: &Fixture,
+    image: &Reference,
+    credentials: &Credentials,
+) -> Result<Digest, PullError> {
     puller().pull_for(&fixture.store, image, credentials, u64::MAX).await.map(|(digest, _)| digest)
 }
 
@@ -320,13 +357,16 @@ async fn what_a_tenant_pulls_is_for_nobody_else() {
 #[tokio::test]
 async fn the_digest_of_a_layer_does_not_give_the_layer() {
     for fault in [Fault::NoLayers, Fault::OtherLayers] {
-        let (fixture, registry) = (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
+        let (fixture, registry) =
+            (Fixture::new(), Registry::start(Fault::None, Access::Token).await);
         let thief = Registry::start(fault, Access::Open).await;
         pull_for(&fixture, &registry.image(), &password()).await.unwrap();
         let stolen = pull_for(&fixture, &thief.image(), &Credentials::None).await;
         match fault {
             Fault::NoLayers => assert!(matches!(stolen, Err(PullError::NotFound)), "{stolen:?}"),
-            _ => assert!(matches!(stolen, Err(PullError::Store(Error::Digest { .. }))), "{stolen:?}"),
+            _ => {
+                assert!(matches!(stolen, Err(PullError::Store(Error::Digest { .. }))), "{stolen:?}")
+            }
         }
         assert_eq!(fixture.store.find(&thief.image()).unwrap(), None);
         // Honest, and from elsewhere: the same content is stored once.
@@ -365,7 +405,9 @@ async fn a_registry_in_trouble_is_asked_again() {
 
 #[tokio::test]
 async fn a_registry_that_stays_in_trouble_is_given_up() {
-    for (status, expect) in [(429, "Busy"), (503, "Registry(503)"), (404, "NotFound"), (418, "Registry(418)")] {
+    for (status, expect) in
+        [(429, "Busy"), (503, "Registry(503)"), (404, "NotFound"), (418, "Registry(418)")]
+    {
         let registry = Registry::start(Fault::Always(status), Access::Open).await;
         let (_, result) = pull(&registry, &Credentials::None).await;
         assert_eq!(format!("{:?}", result.unwrap_err()), expect);
@@ -389,7 +431,8 @@ async fn what_an_earlier_try_left_is_used_only_if_it_is_right() {
     let fixture = Fixture::new();
     for path in registry.served.documents.keys().filter(|path| path.contains("/blobs/")) {
         let hex = path.rsplit("sha256:").next().unwrap();
-        std::fs::write(fixture.folder.path().join("partial").join(hex), "not what belongs here").unwrap();
+        std::fs::write(fixture.folder.path().join("partial").join(hex), "not what belongs here")
+            .unwrap();
     }
     puller().pull(&fixture.store, &registry.image(), &Credentials::None, |_| {}).await.unwrap();
 }

@@ -1,4 +1,5 @@
-//! The tool is a script here that writes a tiny root filesystem; the real one takes minutes and needs Debian's servers.
+//! The tool is a script here that writes a tiny root filesystem; the real one takes minutes and
+//! needs Debian's servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +16,9 @@ fn read(text: &str) -> Recipe {
 }
 
 fn recipe() -> Recipe {
-    read("name = \"holm/tiny\"\naliases = [\"other/tiny\"]\npackages = [\"busybox-static\"]\n[config]\ncmd = [\"sh\"]")
+    read(
+        "name = \"holm/tiny\"\naliases = [\"other/tiny\"]\npackages = [\"busybox-static\"]\n[config]\ncmd = [\"sh\"]",
+    )
 }
 
 fn kitchen(folder: &Path, script: &str) -> Kitchen {
@@ -38,14 +41,19 @@ fn a_recipe_becomes_an_image_once() {
     let kitchen = kitchen(folder.path(), WORKING);
     let fixture = Fixture::new();
     let mut steps = Vec::new();
-    let digest =
-        fixture.store.make(&recipe(), &kitchen, |step| steps.push((step.number, step.what.to_owned()))).unwrap();
+    let digest = fixture
+        .store
+        .make(&recipe(), &kitchen, |step| steps.push((step.number, step.what.to_owned())))
+        .unwrap();
     assert_eq!(steps, [(1, "working".to_owned())]);
     let image = fixture.store.resolve(&reference("holm/tiny")).unwrap().unwrap();
     assert_eq!((image.digest, image.config.cmd.as_slice()), (digest, ["sh".to_owned()].as_slice()));
     assert!(image.layers[0].join("bin/busybox").exists());
     let arguments = fs::read_to_string(folder.path().join("tool.arguments")).unwrap();
-    assert!(arguments.contains("--include=busybox-static\n") && arguments.contains("bookworm\n-\n"), "{arguments}");
+    assert!(
+        arguments.contains("--include=busybox-static\n") && arguments.contains("bookworm\n-\n"),
+        "{arguments}"
+    );
 
     assert_eq!(fixture.store.make(&recipe(), &kitchen, |_| {}).unwrap(), digest);
     assert_eq!(fs::read_to_string(folder.path().join("tool.runs")).unwrap(), "run\n");
@@ -59,8 +67,12 @@ fn a_tool_that_fails_leaves_no_image() {
     for script in ["echo why >&2; exit 3", "tar -C / -ch -f - bin/busybox; echo why >&2; exit 3"] {
         let folder = tempfile::tempdir().unwrap();
         let fixture = Fixture::new();
-        let error = fixture.store.make(&recipe(), &kitchen(folder.path(), script), |_| {}).unwrap_err();
-        assert!(matches!(&error, RecipeError::Failed { last_words, .. } if last_words == &["why"]), "{error:?}");
+        let error =
+            fixture.store.make(&recipe(), &kitchen(folder.path(), script), |_| {}).unwrap_err();
+        assert!(
+            matches!(&error, RecipeError::Failed { last_words, .. } if last_words == &["why"]),
+            "{error:?}"
+        );
         assert_eq!(fixture.store.list().unwrap(), []);
         fixture.store.collect().unwrap();
         assert_eq!((fixture.files("blobs/sha256").len(), fixture.parts().len()), (0, 0));
@@ -70,7 +82,8 @@ fn a_tool_that_fails_leaves_no_image() {
 #[test]
 fn a_tool_that_hangs_is_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let kitchen = Kitchen { time_max: Duration::from_secs(1), ..kitchen(folder.path(), "exec sleep 600") };
+    let kitchen =
+        Kitchen { time_max: Duration::from_secs(1), ..kitchen(folder.path(), "exec sleep 600") };
     let error = Fixture::new().store.make(&recipe(), &kitchen, |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::TooSlow(_)), "{error:?}");
 }
@@ -94,7 +107,11 @@ fn asked_of_apt(folder: &Path, arguments: &str) -> String {
     let front = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/base/apk");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("/bin/sh");
-    command.arg(front).args(arguments.split(' ')).env("PATH", path).env("APK_FRONT_GROUPS", folder.join("groups"));
+    command
+        .arg(front)
+        .args(arguments.split(' '))
+        .env("PATH", path)
+        .env("APK_FRONT_GROUPS", folder.join("groups"));
     assert!(command.status().unwrap().success(), "{arguments}");
     fs::read_to_string(asked).unwrap()
 }
@@ -103,12 +120,17 @@ fn asked_of_apt(folder: &Path, arguments: &str) -> String {
 fn packages_are_asked_for_by_the_names_of_another_distribution() {
     let folder = tempfile::tempdir().unwrap();
     let asked = |arguments: &str| asked_of_apt(folder.path(), arguments);
-    let installs = |names: &str| format!("apt-get -q update\napt-get -qy --no-install-recommends install {names}\n");
+    let installs = |names: &str| {
+        format!("apt-get -q update\napt-get -qy --no-install-recommends install {names}\n")
+    };
     assert_eq!(
         asked("add -U --no-cache build-base python3-dev py3-pip"),
         installs("build-essential python3-dev python3-pip")
     );
-    assert_eq!(asked("--update-cache add git=2.43-r0 curl bash libc6-compat"), installs("git curl bash"));
+    assert_eq!(
+        asked("--update-cache add git=2.43-r0 curl bash libc6-compat"),
+        installs("git curl bash")
+    );
     assert_eq!(asked("add -U libc6-compat"), "", "there is nothing to do");
     assert_eq!(asked("update"), "apt-get -q update\n");
     let group = asked("add -U --virtual .build-deps gcc musl-dev postgresql-dev");
@@ -123,7 +145,8 @@ fn packages_are_asked_for_by_the_names_of_another_distribution() {
 fn the_images_of_applications_leave_the_first_start_to_their_user() {
     for name in ["holm/nextjs", "holm/vite"] {
         let recipe = Recipe::of(&reference(name)).unwrap().unwrap();
-        // A server of the image's own would hold the port and the lock of the one that is asked for.
+        // A server of the image's own would hold the port and the lock of the one that is asked
+        // for.
         assert!(recipe.config.entrypoint.is_none_or(|words| words.is_empty()), "{name}");
     }
 }

@@ -45,7 +45,10 @@ fn an_image_goes_with_all_its_names() {
     let image = fixture.import("a", &archive("x")).unwrap();
     fixture.store.tag(&reference("a"), &reference("b")).unwrap();
     fixture.import("c", &archive("y")).unwrap();
-    assert_eq!(fixture.store.remove_image(&image.digest).unwrap(), [reference("a"), reference("b")]);
+    assert_eq!(
+        fixture.store.remove_image(&image.digest).unwrap(),
+        [reference("a"), reference("b")]
+    );
     assert_eq!(fixture.store.remove_image(&image.digest).unwrap(), []);
     assert_eq!(fixture.store.list().unwrap().len(), 1);
 }
@@ -99,7 +102,11 @@ fn imports_and_collections_at_once_lose_nothing() {
                     let name = format!("image-{worker}");
                     fixture.import(&name, &archive(&format!("shared by {round}"))).unwrap();
                     fixture.store.collect().unwrap();
-                    assert!(fixture.store.resolve(&reference(&name)).unwrap().unwrap().layers[0].join("file").exists());
+                    assert!(
+                        fixture.store.resolve(&reference(&name)).unwrap().unwrap().layers[0]
+                            .join("file")
+                            .exists()
+                    );
                 }
             });
         }

@@ -16,7 +16,8 @@ fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
 }
 
 fn is_whiteout(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_char_device() && data.rdev() == 0)
+    fs::symlink_metadata(path)
+        .is_ok_and(|data| data.file_type().is_char_device() && data.rdev() == 0)
 }
 
 #[test]
@@ -33,7 +34,10 @@ fn files_are_as_the_archive_says() {
     let root = &fixture.import("a", &archive.bytes()).unwrap().layers[0];
 
     let file = fs::metadata(root.join("etc/file")).unwrap();
-    assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777, file.mtime()), (1234, 1234, 0o750, 1_700_000_000));
+    assert_eq!(
+        (file.uid(), file.gid(), file.mode() & 0o7777, file.mtime()),
+        (1234, 1234, 0o750, 1_700_000_000)
+    );
     assert_eq!(file.ino(), fs::metadata(root.join("etc/other")).unwrap().ino());
     assert_eq!(fs::read(root.join("etc/file")).unwrap(), b"content");
     assert_eq!(fs::read_link(root.join("etc/link")).unwrap(), Path::new("/outside/of/it"));
@@ -48,7 +52,11 @@ fn removed_files_are_hidden_in_the_way_of_overlayfs() {
         [(Overlay::Trusted, "trusted.overlay.opaque"), (Overlay::User, "user.overlay.opaque")]
     {
         let fixture = Fixture::with(Settings { overlay, ..Settings::default() });
-        let archive = Archive::new().folder("a").file("a/.wh..wh..opq", "").folder("b").file("b/.wh.gone", "");
+        let archive = Archive::new()
+            .folder("a")
+            .file("a/.wh..wh..opq", "")
+            .folder("b")
+            .file("b/.wh.gone", "");
         let root = &fixture.import("a", &archive.bytes()).unwrap().layers[0];
         assert_eq!(attribute(&root.join("a"), attribute_name).unwrap(), b"y");
         assert!(!root.join("a/.wh..wh..opq").exists());
@@ -73,7 +81,11 @@ fn what_a_layer_has_is_not_hidden_by_its_own_whiteouts() {
     assert_eq!(fs::read(root.join("before")).unwrap(), b"1");
     assert_eq!(fs::read(root.join("after")).unwrap(), b"2");
     for folder in ["folder-before", "folder-after"] {
-        assert_eq!(attribute(&root.join(folder), "trusted.overlay.opaque").unwrap(), b"y", "{folder}");
+        assert_eq!(
+            attribute(&root.join(folder), "trusted.overlay.opaque").unwrap(),
+            b"y",
+            "{folder}"
+        );
     }
 }
 
@@ -138,7 +150,9 @@ fn privileges_of_files_are_dropped_unless_the_rule_keeps_them() {
         .pax(&[("SCHILY.xattr.security.capability", capability)])
         .entry(&Header { mode: 0o6755, ..Header::new(b'0', "program") }, b"")
         .bytes();
-    for (privileges, mode, capable) in [(Privileges::Drop, 0o755, false), (Privileges::Keep, 0o6755, true)] {
+    for (privileges, mode, capable) in
+        [(Privileges::Drop, 0o755, false), (Privileges::Keep, 0o6755, true)]
+    {
         let rules = Rules { privileges, ..Rules::default() };
         let fixture = Fixture::with(Settings { rules, ..Settings::default() });
         let program = fixture.import("a", &archive).unwrap().layers[0].join("program");
@@ -149,8 +163,10 @@ fn privileges_of_files_are_dropped_unless_the_rule_keeps_them() {
 
 #[test]
 fn device_nodes_are_never_made() {
-    let archive =
-        Archive::new().entry(&Header::new(b'3', "dev/null"), b"").entry(&Header::new(b'4', "dev/disk"), b"").bytes();
+    let archive = Archive::new()
+        .entry(&Header::new(b'3', "dev/null"), b"")
+        .entry(&Header::new(b'4', "dev/disk"), b"")
+        .bytes();
     let root = Fixture::new();
     let skipped = root.import("a", &archive).unwrap().layers[0].clone();
     assert_eq!(fs::read_dir(skipped.join("dev")).unwrap().count(), 0);
@@ -186,7 +202,11 @@ fn holes_stay_holes() {
 fn the_overlay_sees_layers_as_they_were_meant() {
     let fixture = Fixture::new();
     let lower = Archive::new().folder("a").file("a/old", "").file("gone", "").file("kept", "");
-    let upper = Archive::new().folder("a").file("a/.wh..wh..opq", "").file("a/new", "").file(".wh.gone", "");
+    let upper = Archive::new()
+        .folder("a")
+        .file("a/.wh..wh..opq", "")
+        .file("a/new", "")
+        .file(".wh.gone", "");
     let lower = fixture.import("lower", &lower.bytes()).unwrap().layers[0].clone();
     let upper = fixture.import("upper", &upper.bytes()).unwrap().layers[0].clone();
     let output = std::process::Command::new("unshare")

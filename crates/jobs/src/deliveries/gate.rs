@@ -1,7 +1,8 @@
 //! Where calls may go: to the internet, and to the hosts inside that the operator names.
 //!
-//! Users choose the addresses, so without this they could have the server call what only it can reach. A name is resolved
-//! here, once, and all that it leads to must be on the internet; the connection goes to the addresses that were looked at.
+//! Users choose the addresses, so without this they could have the server call what only it can
+//! reach. A name is resolved here, once, and all that it leads to must be on the internet; the
+//! connection goes to the addresses that were looked at.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::future::Future;
@@ -52,7 +53,8 @@ impl Gate {
         Self { inside: Arc::new(inside), lookup: Arc::new(lookup) }
     }
 
-    /// What can be told before names are resolved. Connections to literal addresses come by here only.
+    /// What can be told before names are resolved. Connections to literal addresses come by here
+    /// only.
     pub(super) fn admit(&self, url: &Url) -> Result<(), Closed> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Closed::Scheme);
@@ -66,7 +68,8 @@ impl Gate {
             Some(Host::Domain(_)) => None,
             None => return Err(Closed::Inside),
         };
-        let open = literal.is_none_or(|address| is_public(address) || self.is_inside(&address.to_string()));
+        let open = literal
+            .is_none_or(|address| is_public(address) || self.is_inside(&address.to_string()));
         if open { Ok(()) } else { Err(Closed::Inside) }
     }
 
@@ -86,7 +89,8 @@ impl Resolve for Gate {
             if !listed && !found.iter().all(|address| is_public(*address)) {
                 return Err(Closed::Inside.into());
             }
-            let found: Vec<_> = found.into_iter().map(|address| SocketAddr::new(address, 0)).collect();
+            let found: Vec<_> =
+                found.into_iter().map(|address| SocketAddr::new(address, 0)).collect();
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
@@ -97,7 +101,8 @@ mod tests {
     use super::*;
 
     fn leading_to(addresses: &[&str]) -> Gate {
-        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let addresses: Vec<IpAddr> =
+            addresses.iter().map(|address| address.parse().unwrap()).collect();
         Gate::new(vec!["hooks.lan".into(), "10.0.0.7".into(), "[fd00::7]".into()], move |_| {
             let addresses = addresses.clone();
             Box::pin(async move { Ok(addresses) })
@@ -108,9 +113,13 @@ mod tests {
     fn only_the_internet_and_what_is_named_is_called() {
         let gate = leading_to(&[]);
         let admit = |text: &str| gate.admit(&Url::parse(text).unwrap());
-        for open in
-            ["https://a.example/", "http://8.8.8.8:99/", "http://10.0.0.7/", "http://[fd00::7]/", "http://167772167/"]
-        {
+        for open in [
+            "https://a.example/",
+            "http://8.8.8.8:99/",
+            "http://10.0.0.7/",
+            "http://[fd00::7]/",
+            "http://167772167/",
+        ] {
             assert_eq!(admit(open), Ok(()), "{open}");
         }
         for inside in [
@@ -133,8 +142,14 @@ mod tests {
             found.map(Iterator::count).map_err(|error| error.to_string())
         };
         assert_eq!(resolve(&["1.1.1.1", "2606:4700::1"], "a.example").await, Ok(2));
-        for mixed in [&["1.1.1.1", "127.0.0.1"][..], &["169.254.169.254"], &["::1"], &["::ffff:10.0.0.1"]] {
-            assert_eq!(resolve(mixed, "a.example").await, Err(Closed::Inside.to_string()), "{mixed:?}");
+        for mixed in
+            [&["1.1.1.1", "127.0.0.1"][..], &["169.254.169.254"], &["::1"], &["::ffff:10.0.0.1"]]
+        {
+            assert_eq!(
+                resolve(mixed, "a.example").await,
+                Err(Closed::Inside.to_string()),
+                "{mixed:?}"
+            );
         }
         assert_eq!(resolve(&["127.0.0.1"], "hooks.lan").await, Ok(1));
         assert_eq!(resolve(&["127.0.0.1"], "HOOKS.lan.").await, Ok(1));

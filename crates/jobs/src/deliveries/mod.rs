@@ -1,7 +1,9 @@
-//! Sends the calls that are kept in `store::deliveries`, at least once each, until they are answered or given up.
+//! Sends the calls that are kept in `store::deliveries`, at least once each, until they are
+//! answered or given up.
 //!
-//! One loop claims what is due, as far as there is room, and notes what came of it. A claim that nothing was heard of lapses:
-//! so what a killed server was sending is sent again, and a receiver tells repetitions by the id of the delivery.
+//! One loop claims what is due, as far as there is room, and notes what came of it. A claim that
+//! nothing was heard of lapses: so what a killed server was sending is sent again, and a receiver
+//! tells repetitions by the id of the delivery.
 
 mod gate;
 mod rules;
@@ -74,7 +76,8 @@ impl Flights {
         match self.tasks.join_next().await {
             None => std::future::pending().await,
             Some(first) => {
-                let ended = std::iter::once(first).chain(std::iter::from_fn(|| self.tasks.try_join_next()));
+                let ended =
+                    std::iter::once(first).chain(std::iter::from_fn(|| self.tasks.try_join_next()));
                 let ended: Vec<_> = ended.collect();
                 for workspace in ended.into_iter().flatten() {
                     self.land(&workspace);
@@ -94,7 +97,11 @@ impl Sender {
     }
 
     /// As [`Sender::new`], with a way of its own to find the addresses of names.
-    pub fn looking_up(store: Store, settings: Settings, lookup: impl Lookup) -> Result<Self, NoClient> {
+    pub fn looking_up(
+        store: Store,
+        settings: Settings,
+        lookup: impl Lookup,
+    ) -> Result<Self, NoClient> {
         let client = Client::new(Gate::new(settings.inside.clone(), lookup), settings.timeout)?;
         Ok(Self { store, settings, client })
     }
@@ -144,14 +151,24 @@ impl Sender {
         let claimed = self.store.write(move |tx| deliveries::claim(tx, &claiming)).await?;
         for delivery in claimed {
             *flights.busy.entry(delivery.workspace.clone()).or_default() += 1;
-            flights.tasks.spawn(deliver(self.store.clone(), self.settings.clone(), self.client.clone(), delivery));
+            flights.tasks.spawn(deliver(
+                self.store.clone(),
+                self.settings.clone(),
+                self.client.clone(),
+                delivery,
+            ));
         }
         Ok(())
     }
 }
 
 /// One attempt. Should its outcome not be noted, the claim lapses and it is made again.
-async fn deliver(store: Store, settings: Settings, client: Client, delivery: Claimed) -> WorkspaceId {
+async fn deliver(
+    store: Store,
+    settings: Settings,
+    client: Client,
+    delivery: Claimed,
+) -> WorkspaceId {
     let answer = client.send(&delivery, store.world().now()).await;
     let now = store.world().now();
     let next = rules::next(&answer, &delivery, &settings, now, store.world());

@@ -44,7 +44,13 @@ impl Answer {
     }
 }
 
-pub(super) fn next(answer: &Answer, of: &Claimed, settings: &Settings, now: Timestamp, world: &World) -> Next {
+pub(super) fn next(
+    answer: &Answer,
+    of: &Claimed,
+    settings: &Settings,
+    now: Timestamp,
+    world: &World,
+) -> Next {
     if let Answer::Status { code: 200..300, .. } = answer {
         return Next::Delivered;
     }
@@ -56,12 +62,13 @@ pub(super) fn next(answer: &Answer, of: &Claimed, settings: &Settings, now: Time
         Answer::Status { retry_after, .. } => retry_after.unwrap_or_default(),
         Answer::None(_) | Answer::Refused(_) => Duration::ZERO,
     };
-    let pause = pause(of.attempts, settings, world.random_bytes()).max(asked.min(settings.pause_max));
+    let pause =
+        pause(of.attempts, settings, world.random_bytes()).max(asked.min(settings.pause_max));
     Next::Retry(later(now, pause))
 }
 
-/// Doubles with each attempt up to its limit; then a random part of the second half goes, so that many that failed
-/// together do not come again together.
+/// Doubles with each attempt up to its limit; then a random part of the second half goes, so that
+/// many that failed together do not come again together.
 fn pause(before: i64, settings: &Settings, random: [u8; 4]) -> Duration {
     let doubled = settings.pause.saturating_mul(1 << before.clamp(0, 30));
     let whole = doubled.min(settings.pause_max);
@@ -129,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_receiver_may_ask_for_a_longer_pause_but_not_for_ever() {
-        let asks = |seconds| Answer::Status { code: 429, retry_after: Some(Duration::from_secs(seconds)) };
+        let asks =
+            |seconds| Answer::Status { code: 429, retry_after: Some(Duration::from_secs(seconds)) };
         let after = |seconds: i64| Next::Retry(Timestamp::from_ms(seconds * 1000));
         assert_eq!(decide(&asks(60), 0, None), after(60));
         assert_eq!(decide(&asks(1), 0, None), after(5));

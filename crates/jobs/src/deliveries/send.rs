@@ -4,7 +4,9 @@ use super::NoClient;
 use super::gate::{Closed, Gate};
 use super::rules::Answer;
 use hmac::{Hmac, KeyInit, Mac};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+use reqwest::header::{
+    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
+};
 use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode};
 use sha2::Sha256;
@@ -24,8 +26,10 @@ const SIGNATURE: [HeaderName; 2] =
 const TIMESTAMP: [HeaderName; 2] =
     [HeaderName::from_static("x-blaxel-timestamp"), HeaderName::from_static("x-service-timestamp")];
 /// The same at each attempt, so that a receiver knows what it has seen.
-const DELIVERY: [HeaderName; 2] =
-    [HeaderName::from_static("x-blaxel-delivery-id"), HeaderName::from_static("x-service-delivery-id")];
+const DELIVERY: [HeaderName; 2] = [
+    HeaderName::from_static("x-blaxel-delivery-id"),
+    HeaderName::from_static("x-service-delivery-id"),
+];
 
 #[derive(Clone)]
 pub(super) struct Client {
@@ -38,8 +42,8 @@ impl Client {
     pub(super) fn new(gate: Gate, timeout: Duration) -> Result<Self, NoClient> {
         let http = reqwest::Client::builder()
             .dns_resolver(Arc::new(gate.clone()))
-            // A proxy would resolve names by itself, redirects are looked at here, and each call gets a connection of its
-            // own, to an address that was looked at for it.
+            // A proxy would resolve names by itself, redirects are looked at here, and each call
+            // gets a connection of its own, to an address that was looked at for it.
             .no_proxy()
             .redirect(Policy::none())
             .pool_max_idle_per_host(0)
@@ -55,12 +59,15 @@ impl Client {
     /// The body of an answer is never read: what a receiver says is its own, and may be endless.
     async fn follow(&self, delivery: &Claimed, now: Timestamp) -> Answer {
         let headers = headers(delivery, now);
-        let Ok(mut url) = Url::parse(&delivery.url) else { return Answer::Refused("it is no address".into()) };
+        let Ok(mut url) = Url::parse(&delivery.url) else {
+            return Answer::Refused("it is no address".into());
+        };
         for _ in 0..=REDIRECTS_MAX {
             if let Err(closed) = self.gate.admit(&url) {
                 return Answer::Refused(closed.to_string());
             }
-            let request = self.http.post(url.clone()).headers(headers.clone()).body(delivery.body.clone());
+            let request =
+                self.http.post(url.clone()).headers(headers.clone()).body(delivery.body.clone());
             let response = match request.send().await {
                 Ok(response) => response,
                 Err(error) => return unanswered(error),
@@ -77,7 +84,8 @@ impl Client {
 fn headers(delivery: &Claimed, now: Timestamp) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("holm/", env!("CARGO_PKG_VERSION"))));
+    headers
+        .insert(USER_AGENT, HeaderValue::from_static(concat!("holm/", env!("CARGO_PKG_VERSION"))));
     let mut set = |names: [HeaderName; 2], text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
             names.into_iter().for_each(|name| drop(headers.insert(name, value.clone())));
@@ -102,10 +110,11 @@ fn signature(Sensitive(secret): &Sensitive<String>, body: &[u8]) -> String {
     text
 }
 
-/// Where a redirect that keeps method and body leads. Others would lose the body, so they count as answers, as do those
-/// that leave encryption.
+/// Where a redirect that keeps method and body leads. Others would lose the body, so they count as
+/// answers, as do those that leave encryption.
 fn redirect(from: &Url, response: &Response) -> Option<Url> {
-    if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+    if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
+    {
         return None;
     }
     let target = from.join(response.headers().get(LOCATION)?.to_str().ok()?).ok()?;
@@ -113,11 +122,13 @@ fn redirect(from: &Url, response: &Response) -> Option<Url> {
 }
 
 fn answered(response: &Response) -> Answer {
-    let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let asked =
+        response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     Answer::Status { code: response.status().as_u16(), retry_after: asked.map(Duration::from_secs) }
 }
 
-/// The words of the innermost cause: the outer ones repeat the address, which may hold a secret of the receiver.
+/// The words of the innermost cause: the outer ones repeat the address, which may hold a secret of
+/// the receiver.
 fn unanswered(error: reqwest::Error) -> Answer {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
@@ -128,7 +139,8 @@ fn unanswered(error: reqwest::Error) -> Answer {
         return Answer::Refused(cause.to_string());
     }
     let act = if error.is_connect() { "could not be reached" } else { "did not answer properly" };
-    let words: String = cause.to_string().chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
+    let words: String =
+        cause.to_string().chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
     Answer::None(format!("the receiver {act}: {words}"))
 }
 
@@ -140,6 +152,9 @@ mod tests {
     fn a_signature_is_what_the_published_clients_compute() {
         // RFC 4231, case 2.
         let signed = signature(&Sensitive("Jefe".into()), b"what do ya want for nothing?");
-        assert_eq!(signed, "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        assert_eq!(
+            signed,
+            "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
     }
 }

@@ -52,12 +52,16 @@ impl Lease {
             Some((renewed_at, since)) if *renewed_at == other.renewed_at => *since,
             _ => now,
         };
-        self.seen = others.into_iter().map(|other| (other.name.clone(), (other.renewed_at, since(&other)))).collect();
+        self.seen = others
+            .into_iter()
+            .map(|other| (other.name.clone(), (other.renewed_at, since(&other))))
+            .collect();
     }
 
     /// Those whose lease has run out.
     pub(super) fn run_out(&self, now: Instant) -> Vec<(String, Timestamp)> {
-        let out = self.seen.iter().filter(|(_, (_, since))| now.duration_since(*since) >= self.lease);
+        let out =
+            self.seen.iter().filter(|(_, (_, since))| now.duration_since(*since) >= self.lease);
         out.map(|(name, (renewed_at, _))| (name.clone(), *renewed_at)).collect()
     }
 }
@@ -67,7 +71,12 @@ mod tests {
     use super::*;
 
     fn holder(name: &str, renewed_ms: i64) -> Holder {
-        Holder { name: name.into(), slots: 1, memory_mb: 1, renewed_at: Timestamp::from_ms(renewed_ms) }
+        Holder {
+            name: name.into(),
+            slots: 1,
+            memory_mb: 1,
+            renewed_at: Timestamp::from_ms(renewed_ms),
+        }
     }
 
     #[test]

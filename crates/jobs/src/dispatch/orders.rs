@@ -1,4 +1,5 @@
-//! What this machine has read of executions: the arguments of very many tasks are read once, not for each of them.
+//! What this machine has read of executions: the arguments of very many tasks are read once, not
+//! for each of them.
 
 use crate::plan::{self, Order};
 use std::collections::VecDeque;

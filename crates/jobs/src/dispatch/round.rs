@@ -1,4 +1,5 @@
-//! One transaction of the loop. The database may ask for it to be done again, so it changes nothing but rows.
+//! One transaction of the loop. The database may ask for it to be done again, so it changes nothing
+//! but rows.
 
 use super::attempt_of;
 use crate::crew::{Failure, Outcome};
@@ -112,7 +113,11 @@ impl Round {
         };
         let after: Vec<Task> = ended.iter().map(after).collect();
         let accepted = tasks::record(tx, &after)?;
-        for (task, one) in after.iter().zip(ended).filter(|(task, _)| accepted.contains(&(task.index, task.attempt))) {
+        for (task, one) in after
+            .iter()
+            .zip(ended)
+            .filter(|(task, _)| accepted.contains(&(task.index, task.attempt)))
+        {
             rules::ended(execution, task.state, now);
             let Some(attempt) = attempt_of(task) else { continue };
             for hooks in self.queue.hooks() {
@@ -122,13 +127,20 @@ impl Round {
         Ok(!accepted.is_empty())
     }
 
-    fn claim(&self, tx: &mut Tx<'_>, room: Room, now: Timestamp, done: &mut Done) -> Result<(), Error> {
+    fn claim(
+        &self,
+        tx: &mut Tx<'_>,
+        room: Room,
+        now: Timestamp,
+        done: &mut Done,
+    ) -> Result<(), Error> {
         let candidates = claims::candidates(tx, now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());
         }
         let settings = self.queue.settings();
-        let (whole_mb, workspace_max) = (settings.memory_mb.into(), settings.workspace_tasks_max.into());
+        let (whole_mb, workspace_max) =
+            (settings.memory_mb.into(), settings.workspace_tasks_max.into());
         let shares = share(room, whole_mb, candidates, &claims::running(tx)?, workspace_max);
         for (id, count) in shares {
             // Another machine may be at it: then it is looked at again shortly.
@@ -162,7 +174,8 @@ impl Round {
             tasks::claim_again(tx, task, &self.holder, now)?;
             task.attempt += 1;
             self.holder.clone_into(&mut task.holder);
-            (task.state, task.claimed_at, task.started_at, task.ended_at) = (State::Running, now, None, None);
+            (task.state, task.claimed_at, task.started_at, task.ended_at) =
+                (State::Running, now, None, None);
         }
         let again = i64::try_from(claimed.len()).unwrap_or(i64::MAX);
         let fresh = (count - again).clamp(0, rules::fresh(execution));
@@ -196,8 +209,14 @@ impl Round {
     }
 }
 
-/// Takes the tasks of a machine whose lease has run out, unless it came back. The lease goes with the last of them.
-fn take(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp, now: Timestamp) -> Result<Vec<Ended>, Error> {
+/// Takes the tasks of a machine whose lease has run out, unless it came back. The lease goes with
+/// the last of them.
+fn take(
+    tx: &mut Tx<'_>,
+    name: &str,
+    renewed_at: Timestamp,
+    now: Timestamp,
+) -> Result<Vec<Ended>, Error> {
     if !holders::lock_if_stale(tx, name, renewed_at)? {
         return Ok(Vec::new());
     }
@@ -206,6 +225,9 @@ fn take(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp, now: Timestamp) -> R
         holders::remove(tx, name)?;
     }
     let why = || Failure::Lost("the machine that had it was not heard of any more".into());
-    let lost = |task| Ended { task, outcome: Outcome { started_at: None, ended_at: now, result: Err(why()) } };
+    let lost = |task| Ended {
+        task,
+        outcome: Outcome { started_at: None, ended_at: now, result: Err(why()) },
+    };
     Ok(held.into_iter().map(lost).collect())
 }

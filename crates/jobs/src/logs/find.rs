@@ -1,7 +1,8 @@
 //! Finding lines again: the newest first, whatever task they are from.
 //!
-//! Chunks come in the order of their last lines. A line is in its place once no chunk that is still to come can have a
-//! newer one, so only lines of chunks that overlap in time are held at once, and the page that was asked for.
+//! Chunks come in the order of their last lines. A line is in its place once no chunk that is still
+//! to come can have a newer one, so only lines of chunks that overlap in time are held at once, and
+//! the page that was asked for.
 
 use super::line::{self, Line, Severity};
 use std::cmp::Ordering;
@@ -50,7 +51,11 @@ pub async fn find(store: &Store, question: &Question) -> Result<Found, Error> {
     find_in_steps(store, question, STEP).await
 }
 
-pub(super) async fn find_in_steps(store: &Store, question: &Question, first: i64) -> Result<Found, Error> {
+pub(super) async fn find_in_steps(
+    store: &Store,
+    question: &Question,
+    first: i64,
+) -> Result<Found, Error> {
     let mut step = first;
     let window = question.window();
     let mut search = Search::new(question, &window);
@@ -106,7 +111,8 @@ impl Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     All,
-    /// Those that begin before the window: of the others it is enough to know how many lines they have.
+    /// Those that begin before the window: of the others it is enough to know how many lines they
+    /// have.
     Early,
 }
 
@@ -140,8 +146,9 @@ impl<'q> Search<'q> {
 
     fn rest(&self, after: Option<&Place>) -> Rest {
         let question = self.question;
-        let every_line_counts =
-            self.needle.is_none() && question.trace.is_none() && question.severities.len() == Severity::ALL.len();
+        let every_line_counts = self.needle.is_none()
+            && question.trace.is_none()
+            && question.severities.len() == Severity::ALL.len();
         let page_is_full = self.found.len() == question.limit;
         let past_the_end = after.is_some_and(|place| place.last_ns() <= self.window.to_ns);
         if every_line_counts && page_is_full && past_the_end { Rest::Early } else { Rest::All }
@@ -167,12 +174,17 @@ impl<'q> Search<'q> {
         in_time
             && question.severities.contains(&line.severity)
             && question.trace.as_ref().is_none_or(|trace| line.trace.as_ref() == Some(trace))
-            && self.needle.as_deref().is_none_or(|needle| line.message.to_lowercase().contains(needle))
+            && self
+                .needle
+                .as_deref()
+                .is_none_or(|needle| line.message.to_lowercase().contains(needle))
     }
 
     /// Gives their places to the lines that nothing goes before any more.
     fn place_newer_than(&mut self, ns: i64) {
-        while self.open.peek().is_some_and(|newest| newest.0.at_ns > ns) && self.found.len() < self.question.limit {
+        while self.open.peek().is_some_and(|newest| newest.0.at_ns > ns)
+            && self.found.len() < self.question.limit
+        {
             let Some(Newest(line)) = self.open.pop() else { return };
             if self.placed >= self.question.offset {
                 self.found.push(line);

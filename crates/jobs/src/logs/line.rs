@@ -6,7 +6,8 @@ use std::borrow::Cow;
 /// A line, or a part of one that was too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Nanoseconds since 1970. The machine counts milliseconds; the rest gives each line of an attempt its own time.
+    /// Nanoseconds since 1970. The machine counts milliseconds; the rest gives each line of an
+    /// attempt its own time.
     pub at_ns: i64,
     pub severity: Severity,
     pub stream: Stream,
@@ -34,8 +35,15 @@ pub enum Severity {
 }
 
 impl Severity {
-    pub const ALL: [Self; 7] =
-        [Self::Unknown, Self::Trace, Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Fatal];
+    pub const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Trace,
+        Self::Debug,
+        Self::Info,
+        Self::Warning,
+        Self::Error,
+        Self::Fatal,
+    ];
 
     /// As the interface names it.
     pub const fn name(self) -> &'static str {
@@ -100,8 +108,8 @@ impl Severity {
     }
 }
 
-/// A line as JSON, as the published clients print them. Which task and execution a line is from is in `labels` too, but
-/// that is known better from where it was read.
+/// A line as JSON, as the published clients print them. Which task and execution a line is from is
+/// in `labels` too, but that is known better from where it was read.
 #[derive(Deserialize)]
 struct Structured<'a> {
     #[serde(borrow)]
@@ -136,30 +144,54 @@ impl Line {
     /// Reads what a program printed.
     pub fn read(at_ns: i64, stream: Stream, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        let plain =
-            |message: String| Self { at_ns, severity: Severity::of_stream(stream), stream, message, trace: None };
+        let plain = |message: String| Self {
+            at_ns,
+            severity: Severity::of_stream(stream),
+            stream,
+            message,
+            trace: None,
+        };
         if !text.starts_with('{') {
             return plain(text.into_owned());
         }
-        let Ok(read) = serde_json::from_str::<Structured<'_>>(&text) else { return plain(text.into_owned()) };
-        let severity = read
-            .severity
-            .map_or(Severity::of_stream(stream), |word| Severity::of_word(&word).unwrap_or(Severity::Unknown));
-        let trace = read.trace_id.filter(|id| !id.is_empty() && id.len() <= TRACE_BYTES_MAX).map(Cow::into_owned);
-        let message = if read.more.0 { text.clone().into_owned() } else { read.message.into_owned() };
+        let Ok(read) = serde_json::from_str::<Structured<'_>>(&text) else {
+            return plain(text.into_owned());
+        };
+        let severity = read.severity.map_or(Severity::of_stream(stream), |word| {
+            Severity::of_word(&word).unwrap_or(Severity::Unknown)
+        });
+        let trace = read
+            .trace_id
+            .filter(|id| !id.is_empty() && id.len() <= TRACE_BYTES_MAX)
+            .map(Cow::into_owned);
+        let message =
+            if read.more.0 { text.clone().into_owned() } else { read.message.into_owned() };
         Self { at_ns, severity, stream, message, trace }
     }
 
     /// A word of the server's own.
     pub fn note(at_ns: i64, message: impl Into<String>) -> Self {
         let stream = Stream::Note;
-        Self { at_ns, severity: Severity::of_stream(stream), stream, message: message.into(), trace: None }
+        Self {
+            at_ns,
+            severity: Severity::of_stream(stream),
+            stream,
+            message: message.into(),
+            trace: None,
+        }
     }
 }
 
-/// How a line is kept: an array in JSON, since then no byte of it can be mistaken for the end of the line.
+/// How a line is kept: an array in JSON, since then no byte of it can be mistaken for the end of
+/// the line.
 #[derive(Serialize, Deserialize)]
-struct Kept<'a>(i64, i64, i64, #[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Option<Cow<'a, str>>);
+struct Kept<'a>(
+    i64,
+    i64,
+    i64,
+    #[serde(borrow)] Cow<'a, str>,
+    #[serde(borrow)] Option<Cow<'a, str>>,
+);
 
 /// The text of one line, which ends it with a newline.
 pub(crate) fn write(line: &Line) -> String {
@@ -169,7 +201,8 @@ pub(crate) fn write(line: &Line) -> String {
         Stream::Note => 3,
     };
     let trace = line.trace.as_deref().map(Cow::Borrowed);
-    let kept = Kept(line.at_ns, line.severity.number(), stream, Cow::Borrowed(&line.message), trace);
+    let kept =
+        Kept(line.at_ns, line.severity.number(), stream, Cow::Borrowed(&line.message), trace);
     // Numbers and texts can always be written.
     let mut text = serde_json::to_string(&kept).unwrap_or_default();
     text.push('\n');
@@ -186,7 +219,13 @@ pub(crate) fn read_all(text: &str) -> impl DoubleEndedIterator<Item = Line> + '_
             _ => Stream::Note,
         };
         let severity = Severity::of_number(severity);
-        Some(Line { at_ns, severity, stream, message: message.into_owned(), trace: trace.map(Cow::into_owned) })
+        Some(Line {
+            at_ns,
+            severity,
+            stream,
+            message: message.into_owned(),
+            trace: trace.map(Cow::into_owned),
+        })
     })
 }
 
@@ -198,7 +237,10 @@ mod tests {
     #[track_caller]
     fn check(printed: &str, severity: Severity, message: &str, trace: Option<&str>) {
         let line = Line::read(1, Stream::Output, printed.as_bytes());
-        assert_eq!((line.severity, line.message.as_str(), line.trace.as_deref()), (severity, message, trace));
+        assert_eq!(
+            (line.severity, line.message.as_str(), line.trace.as_deref()),
+            (severity, message, trace)
+        );
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! pieces of one attempt ─→ Recorder ─→ chunks of lines ─→ one writer for all attempts ─→ store::logs
 //! ```
 //!
-//! Nothing is lost on the way: whoever prints faster than can be written waits. A chunk says how far it has read the
-//! output, so that a server which is started again goes on with exactly what is missing. What an attempt prints beyond
-//! [`Settings::task_bytes_max`] is dropped, and a line says so.
+//! Nothing is lost on the way: whoever prints faster than can be written waits. A chunk says how
+//! far it has read the output, so that a server which is started again goes on with exactly what is
+//! missing. What an attempt prints beyond [`Settings::task_bytes_max`] is dropped, and a line says
+//! so.
 
 mod find;
 mod line;

@@ -17,7 +17,8 @@ pub struct Piece {
     pub bytes: Bytes,
 }
 
-/// A longer line comes as several. Even if each of its bytes has to be escaped it is shorter than a chunk.
+/// A longer line comes as several. Even if each of its bytes has to be escaped it is shorter than a
+/// chunk.
 pub const LINE_BYTES_MAX: usize = 10 * 1024;
 /// Of the text of a chunk.
 pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
@@ -83,7 +84,8 @@ impl Recorder {
         self.waiting_bytes
     }
 
-    /// All lines that wait. The chunks belong into one transaction: the last one says how far all of them read.
+    /// All lines that wait. The chunks belong into one transaction: the last one says how far all
+    /// of them read.
     pub fn drain(&mut self) -> Vec<Chunk> {
         self.waiting_bytes = 0;
         let mut chunks: Vec<Chunk> = Vec::new();
@@ -140,14 +142,16 @@ impl Recorder {
     }
 
     fn keep_printed(&mut self, at: Timestamp, stream: Stream, bytes: &[u8]) {
-        // Once the note was written the mark is at the limit, so this is also what an attempt that is resumed sees.
+        // Once the note was written the mark is at the limit, so this is also what an attempt that
+        // is resumed sees.
         if self.mark.total_bytes >= self.bytes_max {
             return;
         }
         let line = Line::read(self.next_ns(at), stream, bytes);
         let text = line::write(&line);
         if self.mark.total_bytes + text.len() as u64 > self.bytes_max {
-            let dropped = format!("more was printed, but only {} bytes of it are kept", self.bytes_max);
+            let dropped =
+                format!("more was printed, but only {} bytes of it are kept", self.bytes_max);
             let note = Line::note(line.at_ns, dropped);
             let text = line::write(&note);
             self.push(note, text);
@@ -164,7 +168,8 @@ impl Recorder {
         self.lines.push((line, text));
     }
 
-    /// The order of lines is that of their times, also when many come in one millisecond or the clock was set back.
+    /// The order of lines is that of their times, also when many come in one millisecond or the
+    /// clock was set back.
     fn next_ns(&self, at: Timestamp) -> i64 {
         at.ms().saturating_mul(1_000_000).max(self.last_ns.saturating_add(1))
     }

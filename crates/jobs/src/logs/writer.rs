@@ -85,7 +85,9 @@ impl Logs {
     /// For an attempt that an earlier run of this program may have recorded.
     pub async fn resume(&self, source: Source) -> Result<Tape, Error> {
         let asked = source.clone();
-        let Some((number, last_ns, mark)) = self.store.read(move |tx| logs::last(tx, &asked)).await? else {
+        let Some((number, last_ns, mark)) =
+            self.store.read(move |tx| logs::last(tx, &asked)).await?
+        else {
             return Ok(self.begin(source));
         };
         let from = mark.read_to;
@@ -94,7 +96,11 @@ impl Logs {
     }
 
     /// Keeps all that comes until the other end closes. When this answers, all of it is durable.
-    pub async fn record<P: Into<Piece>>(&self, mut tape: Tape, mut pieces: mpsc::Receiver<P>) -> Result<(), Lost> {
+    pub async fn record<P: Into<Piece>>(
+        &self,
+        mut tape: Tape,
+        mut pieces: mpsc::Receiver<P>,
+    ) -> Result<(), Lost> {
         let mut lost = 0;
         let mut last_at = Timestamp::default();
         let mut due: Option<Instant> = None;
@@ -124,7 +130,8 @@ impl Logs {
         if lost == 0 { Ok(()) } else { Err(Lost { chunks: lost }) }
     }
 
-    /// Forgets lines that are too old. Called about once an hour; several servers may do it at once.
+    /// Forgets lines that are too old. Called about once an hour; several servers may do it at
+    /// once.
     pub async fn tidy(&self, now: Timestamp) -> Result<u64, Error> {
         let kept_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
         let before_ns = now.plus_ms(-kept_ms).ms().saturating_mul(1_000_000);
@@ -154,8 +161,10 @@ impl Logs {
 async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
     let mut parcels = Vec::with_capacity(BATCH_MAX);
     while arriving.recv_many(&mut parcels, BATCH_MAX).await > 0 {
-        let (rows, waiting): (Vec<_>, Vec<_>) =
-            parcels.drain(..).map(|parcel| ((parcel.source, parcel.chunks), parcel.written)).unzip();
+        let (rows, waiting): (Vec<_>, Vec<_>) = parcels
+            .drain(..)
+            .map(|parcel| ((parcel.source, parcel.chunks), parcel.written))
+            .unzip();
         let written = write_patiently(&store, rows.into()).await;
         for whoever in waiting {
             // An attempt that nobody follows any more is no reason to stop.
@@ -173,9 +182,12 @@ async fn write_patiently(store: &Store, rows: std::sync::Arc<[(Source, Vec<Chunk
         };
         match store.write(work).await {
             Ok(()) => return true,
-            Err(Error::Busy { .. } | Error::Unreachable(_) | Error::Stale { .. } | Error::Database(_))
-                if Instant::now() < until =>
-            {
+            Err(
+                Error::Busy { .. }
+                | Error::Unreachable(_)
+                | Error::Stale { .. }
+                | Error::Database(_),
+            ) if Instant::now() < until => {
                 sleep(RETRY_AFTER).await;
             }
             Err(error) => {

@@ -41,7 +41,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// All connections of a workspace to the code host, oldest first. One whose secrets cannot be opened is left out.
+/// All connections of a workspace to the code host, oldest first. One whose secrets cannot be
+/// opened is left out.
 pub(super) fn all(
     tx: &mut Tx<'_>,
     keyring: &RwLock<Keyring>,
@@ -49,14 +50,21 @@ pub(super) fn all(
 ) -> Result<Vec<Connection>, Error> {
     let order = resources::Order::CreatedAsc;
     let kind = KindName::IntegrationConnection;
-    let rows = resources::list(tx, &Query { order, limit: CONNECTIONS_MAX, ..Query::new(workspace, kind, Some("")) })?;
+    let rows = resources::list(
+        tx,
+        &Query { order, limit: CONNECTIONS_MAX, ..Query::new(workspace, kind, Some("")) },
+    )?;
     let keyring = keyring.read();
     Ok(rows.into_iter().filter_map(|row| open(row, &keyring)).collect())
 }
 
 /// The connection for a repository: the first that lists it, else the only one that lists none.
-pub(super) fn choose<'a>(connections: &'a [Connection], repository: &str) -> Option<&'a Connection> {
-    let listed = |connection: &&Connection| connection.repositories.iter().any(|name| name == repository);
+pub(super) fn choose<'a>(
+    connections: &'a [Connection],
+    repository: &str,
+) -> Option<&'a Connection> {
+    let listed =
+        |connection: &&Connection| connection.repositories.iter().any(|name| name == repository);
     connections.iter().find(listed).or_else(|| {
         let mut open = connections.iter().filter(|connection| connection.repositories.is_empty());
         open.next().filter(|_| open.next().is_none())
@@ -86,8 +94,13 @@ fn open(row: Stored, keyring: &Keyring) -> Option<Connection> {
         return None;
     }
     let Sensitive(mut secret) = wish.spec.secret.unwrap_or_default();
-    let listed = wish.spec.config.as_ref().and_then(|config| config.get("repositories")).map(String::as_str);
-    let names = listed.unwrap_or_default().split([',', ' ', '\n']).map(str::trim).filter(|name| !name.is_empty());
+    let listed =
+        wish.spec.config.as_ref().and_then(|config| config.get("repositories")).map(String::as_str);
+    let names = listed
+        .unwrap_or_default()
+        .split([',', ' ', '\n'])
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     Some(Connection {
         id: row.id,
         version: row.version,
@@ -101,7 +114,9 @@ fn open(row: Stored, keyring: &Keyring) -> Option<Connection> {
 fn credentials(secret: &mut TextMap) -> Option<Credentials> {
     let mut take = |name: &str| secret.remove(name).filter(|value| !value.is_empty());
     match (take("appId"), take("privateKey"), take("installationId")) {
-        (Some(id), Some(key), Some(installation)) => Some(Credentials::App { id, key: Sensitive(key), installation }),
+        (Some(id), Some(key), Some(installation)) => {
+            Some(Credentials::App { id, key: Sensitive(key), installation })
+        }
         _ => take("token").map(|token| Credentials::Token(Sensitive(token))),
     }
 }
@@ -122,19 +137,25 @@ mod tests {
 
     #[track_caller]
     fn check(connections: &[Connection], expected: Option<&str>) {
-        assert_eq!(choose(connections, "me/repo").map(|connection| connection.id.as_str()), expected);
+        assert_eq!(
+            choose(connections, "me/repo").map(|connection| connection.id.as_str()),
+            expected
+        );
     }
 
     #[test]
     fn the_connection_that_lists_a_repository_serves_it_else_the_only_one_that_lists_none() {
-        let (listing, open) = (connection("listing", &["me/other", "me/repo"]), connection("open", &[]));
+        let (listing, open) =
+            (connection("listing", &["me/other", "me/repo"]), connection("open", &[]));
         let elsewhere = connection("elsewhere", &["me/other"]);
         check(&[open.clone(), listing.clone()], Some("listing"));
         check(&[elsewhere.clone(), open.clone()], Some("open"));
         check(&[open.clone(), open.clone()], None);
         check(std::slice::from_ref(&elsewhere), None);
         check(&[], None);
-        assert!(open.covers("me/repo") && listing.covers("me/repo") && !elsewhere.covers("me/repo"));
+        assert!(
+            open.covers("me/repo") && listing.covers("me/repo") && !elsewhere.covers("me/repo")
+        );
     }
 
     #[test]
@@ -142,6 +163,8 @@ mod tests {
         let connection = connection("a", &[]);
         assert!(!format!("{connection:?}").contains("webhook"));
         let mut secret = TextMap::from([("token".to_owned(), "ghp_x".to_owned())]);
-        assert!(matches!(credentials(&mut secret), Some(Credentials::Token(Sensitive(token))) if token == "ghp_x"));
+        assert!(
+            matches!(credentials(&mut secret), Some(Credentials::Token(Sensitive(token))) if token == "ghp_x")
+        );
     }
 }

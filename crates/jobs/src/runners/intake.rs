@@ -23,13 +23,16 @@ pub enum WebhookRefused {
 }
 
 impl Runners {
-    /// Takes a webhook for the workspace of this name. What is no news of a workflow job changes nothing.
+    /// Takes a webhook for the workspace of this name. What is no news of a workflow job changes
+    /// nothing.
     pub async fn take(&self, workspace: &str, webhook: Webhook<'_>) -> Result<(), WebhookRefused> {
         let _place = self.0.webhooks.try_acquire().map_err(|_| WebhookRefused::Busy)?;
         let (of, name) = (self.clone(), workspace.to_owned());
         let (workspace, all) = self.0.store.read(move |tx| of.addressee(tx, &name)).await?;
         let signers = signers(&all, &webhook);
-        let Some(workspace) = workspace.filter(|_| !signers.is_empty()) else { return Err(WebhookRefused::Unsigned) };
+        let Some(workspace) = workspace.filter(|_| !signers.is_empty()) else {
+            return Err(WebhookRefused::Unsigned);
+        };
         let Some((repository, report)) = webhook.read() else { return Ok(()) };
         if !signers.iter().any(|connection| connection.covers(&repository)) {
             tracing::warn!(%workspace, "a webhook tells of a repository that its connection does not list");
@@ -40,8 +43,14 @@ impl Runners {
         Ok(())
     }
 
-    fn addressee(&self, tx: &mut Tx<'_>, name: &str) -> Result<(Option<WorkspaceId>, Vec<Connection>), Error> {
-        let Some(workspace) = workspaces::find_by_name(tx, name)? else { return Ok((None, Vec::new())) };
+    fn addressee(
+        &self,
+        tx: &mut Tx<'_>,
+        name: &str,
+    ) -> Result<(Option<WorkspaceId>, Vec<Connection>), Error> {
+        let Some(workspace) = workspaces::find_by_name(tx, name)? else {
+            return Ok((None, Vec::new()));
+        };
         let all = connections::all(tx, &self.0.store.keyring(), &workspace.id)?;
         Ok((Some(workspace.id), all))
     }
@@ -65,8 +74,8 @@ impl Runners {
     }
 }
 
-/// The connections whose secret a webhook is signed with. All are tried, and one is where there are none, so that the time
-/// tells nothing of them.
+/// The connections whose secret a webhook is signed with. All are tried, and one is where there are
+/// none, so that the time tells nothing of them.
 fn signers<'c>(all: &'c [Connection], webhook: &Webhook<'_>) -> Vec<&'c Connection> {
     if all.is_empty() {
         webhook.is_signed_with("");

@@ -17,7 +17,9 @@ impl Runners {
     pub(super) async fn leave_due(&self) -> Result<usize, Error> {
         let now = self.now();
         let due = self.0.store.read(move |tx| runners::due_leaving(tx, now, BATCH)).await?;
-        Ok(self.each(due, |runners, leaving| async move { Box::pin(runners.let_go(leaving)).await }).await)
+        Ok(self
+            .each(due, |runners, leaving| async move { Box::pin(runners.let_go(leaving)).await })
+            .await)
     }
 
     async fn let_go(self, leaving: Leaving) -> Result<bool, Error> {
@@ -27,14 +29,19 @@ impl Runners {
         let (keyring, workspace) = (self.0.store.keyring(), leaving.workspace.clone());
         let all = self.0.store.read(move |tx| connections::all(tx, &keyring, &workspace)).await?;
         let removal = match connections::choose(&all, &leaving.repository) {
-            Some(connection) => self.0.host.remove(connection, &leaving.repository, leaving.runner.id).await,
-            // Nobody can ask the code host any more; it forgets a runner that is not seen for a day.
+            Some(connection) => {
+                self.0.host.remove(connection, &leaving.repository, leaving.runner.id).await
+            }
+            // Nobody can ask the code host any more; it forgets a runner that is not seen for a
+            // day.
             None => Ok(Removal::Gone),
         };
         match removal {
             Ok(Removal::Gone) => self.forget(leaving).await?,
             // It is at work for a workflow job that has not been seen yet.
-            Ok(Removal::Busy) => self.postpone(&leaving, leaving.tries, self.now().plus_s(BUSY_S)).await?,
+            Ok(Removal::Busy) => {
+                self.postpone(&leaving, leaving.tries, self.now().plus_s(BUSY_S)).await?
+            }
             Err(fault) => self.try_later(leaving, &fault).await?,
         }
         Ok(true)
@@ -49,7 +56,8 @@ impl Runners {
         self.postpone(&leaving, tries, self.again(fault)).await
     }
 
-    /// Moves the time of a runner that is due on, so that other servers leave it alone meanwhile. Says whether it was.
+    /// Moves the time of a runner that is due on, so that other servers leave it alone meanwhile.
+    /// Says whether it was.
     async fn claim_leaving(&self, leaving: &Leaving) -> Result<bool, Error> {
         let (of, now) = (leaving.clone(), self.now());
         let due_at = now.plus_s(self.0.settings.lease_s);
@@ -62,10 +70,17 @@ impl Runners {
     }
 
     /// Tries again later, unless somebody needs the runner now.
-    async fn postpone(&self, leaving: &Leaving, tries: i64, due_at: Timestamp) -> Result<(), Error> {
+    async fn postpone(
+        &self,
+        leaving: &Leaving,
+        tries: i64,
+        due_at: Timestamp,
+    ) -> Result<(), Error> {
         let of = leaving.clone();
         let work = move |tx: &mut Tx<'_>| {
-            let Some(known) = runners::find_leaving(tx, &of.workspace, &of.runner.name)? else { return Ok(()) };
+            let Some(known) = runners::find_leaving(tx, &of.workspace, &of.runner.name)? else {
+                return Ok(());
+            };
             runners::leave(tx, &Leaving { tries, due_at, ..known })
         };
         self.0.store.write(work).await

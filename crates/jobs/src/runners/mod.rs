@@ -1,4 +1,5 @@
-//! Runners for the workflows of a code host: each workflow job that names one of our jobs gets a runner of its own.
+//! Runners for the workflows of a code host: each workflow job that names one of our jobs gets a
+//! runner of its own.
 //!
 //! ```text
 //! code host ──webhook──▶ Runners::take ──┐
@@ -8,13 +9,13 @@
 //!                                                           └─▶ leaves: remove runners that nobody needs
 //! ```
 //!
-//! What is decided is decided in [`rules`], on one locked row and what the code host said of it. Every row with something
-//! left to do has a time at which it is due, and whoever works on it first moves that time on: so several servers share the
-//! work, and what one of them dropped another takes up. Webhooks make it fast; nothing depends on them, because the code
-//! host is also asked.
+//! What is decided is decided in [`rules`], on one locked row and what the code host said of it.
+//! Every row with something left to do has a time at which it is due, and whoever works on it first
+//! moves that time on: so several servers share the work, and what one of them dropped another
+//! takes up. Webhooks make it fast; nothing depends on them, because the code host is also asked.
 //!
-//! A runner is taken from the code host before its execution is ended. The code host refuses that for a runner that is at
-//! work, so no workflow job is ever cut off.
+//! A runner is taken from the code host before its execution is ended. The code host refuses that
+//! for a runner that is at work, so no workflow job is ever cut off.
 
 mod connections;
 mod host;
@@ -46,12 +47,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::Timestamp;
 
-/// Clocks of machines are set now and then, and other servers write too, so nobody sleeps longer at once.
+/// Clocks of machines are set now and then, and other servers write too, so nobody sleeps longer at
+/// once.
 const NAP: Duration = Duration::from_secs(1);
 const NAP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Rows that are worked on at once.
 const BATCH: i64 = 64;
-/// Waits after a failure of the code host, by whose turn it is: its own, or somebody's who has to mend something.
+/// Waits after a failure of the code host, by whose turn it is: its own, or somebody's who has to
+/// mend something.
 const UNREACHABLE_S: i64 = 10;
 const REFUSED_S: i64 = 60;
 
@@ -76,7 +79,11 @@ struct Inner {
 }
 
 impl Runners {
-    pub fn new(store: Store, settings: Settings, starter: Arc<dyn Starter>) -> Result<Self, NoClient> {
+    pub fn new(
+        store: Store,
+        settings: Settings,
+        starter: Arc<dyn Starter>,
+    ) -> Result<Self, NoClient> {
         let host = CodeHost::new(&settings, store.world().clone()).map_err(NoClient)?;
         let webhooks = Semaphore::new(intake::AT_ONCE);
         let (wake, survey_at) = (Notify::new(), Mutex::default());
@@ -100,7 +107,10 @@ impl Runners {
         Ok(self.poll_due().await? + self.start_due().await? + self.leave_due().await?)
     }
 
-    async fn again_and_again<F: Future<Output = Result<usize, store::Error>>>(&self, turn: impl Fn() -> F) {
+    async fn again_and_again<F: Future<Output = Result<usize, store::Error>>>(
+        &self,
+        turn: impl Fn() -> F,
+    ) {
         loop {
             let nap = match turn().await {
                 Ok(0) => NAP,
@@ -114,8 +124,8 @@ impl Runners {
         }
     }
 
-    /// Works on `items`, as many at once as there may be requests: a claim must not run out while its request waits for its
-    /// turn. Says for how many there was something to do.
+    /// Works on `items`, as many at once as there may be requests: a claim must not run out while
+    /// its request waits for its turn. Says for how many there was something to do.
     async fn each<T, F>(&self, items: Vec<T>, work: impl Fn(Self, T) -> F) -> usize
     where
         F: Future<Output = Result<bool, store::Error>> + Send + 'static,
@@ -128,8 +138,12 @@ impl Runners {
         while let Some(result) = tasks.join_next().await {
             match result {
                 Ok(Ok(worked)) => done += usize::from(worked),
-                Ok(Err(error)) => tracing::error!(%error, "a runner could not be looked after; it is tried again"),
-                Err(error) => tracing::error!(%error, "work on a runner ended early; it is tried again"),
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "a runner could not be looked after; it is tried again")
+                }
+                Err(error) => {
+                    tracing::error!(%error, "work on a runner ended early; it is tried again")
+                }
             }
             if let Some(item) = items.next() {
                 tasks.spawn(work(self.clone(), item));

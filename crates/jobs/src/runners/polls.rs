@@ -18,7 +18,8 @@ const SCAN: i64 = 500;
 /// Rows that one transaction forgets, and how many such transactions follow on one another.
 const TRIM: i64 = 1000;
 const TRIMS_MAX: usize = 100;
-/// Workflow jobs of a repository that are asked for one by one when the code host does not list them.
+/// Workflow jobs of a repository that are asked for one by one when the code host does not list
+/// them.
 const RECHECKS_MAX: usize = 50;
 
 /// Why asking about a repository ended early.
@@ -35,7 +36,12 @@ impl Runners {
         self.survey().await?;
         let now = self.now();
         let due = self.0.store.read(move |tx| runners::due_polls(tx, now, BATCH)).await?;
-        Ok(self.each(due, |runners, repository| async move { Box::pin(runners.poll(repository)).await }).await)
+        Ok(self
+            .each(
+                due,
+                |runners, repository| async move { Box::pin(runners.poll(repository)).await },
+            )
+            .await)
     }
 
     /// Finds out which repositories are served, and forgets what is old.
@@ -67,7 +73,8 @@ impl Runners {
         let (mut served, mut after) = (BTreeSet::new(), None::<ResourceId>);
         loop {
             let from = after.take();
-            let page = move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Job, from.as_ref(), SCAN);
+            let page =
+                move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Job, from.as_ref(), SCAN);
             let jobs = self.0.store.read(page).await?;
             for job in &jobs {
                 let of = |name| Repository { workspace: job.workspace.clone(), name };
@@ -141,15 +148,20 @@ impl Runners {
         self.sweep(repository, connection, &mut allowance).await?;
         let mut runs = Vec::new();
         for status in OPEN_RUNS {
-            runs.extend(self.0.host.runs(connection, &repository.name, status, &mut allowance).await?);
+            runs.extend(
+                self.0.host.runs(connection, &repository.name, status, &mut allowance).await?,
+            );
         }
         // Where there are more than can be asked for at once, each has its turn some time.
         let first = u16::from_le_bytes(self.0.store.world().random_bytes());
         let turn = usize::from(first) % runs.len().max(1);
         runs.rotate_left(turn);
         for run in runs {
-            let reports = self.0.host.jobs(connection, &repository.name, run, &mut allowance).await?;
-            seen.extend(reports.iter().filter(|report| report.sighting.is_some()).map(|report| report.id));
+            let reports =
+                self.0.host.jobs(connection, &repository.name, run, &mut allowance).await?;
+            seen.extend(
+                reports.iter().filter(|report| report.sighting.is_some()).map(|report| report.id),
+            );
             self.report(repository, reports).await?;
         }
         Ok(())
@@ -164,7 +176,11 @@ impl Runners {
     ) -> Result<(), PollError> {
         let mut allowance = Allowance::of(RECHECKS_MAX);
         let of = repository.clone();
-        let open = self.0.store.read(move |tx| runners::open(tx, &of.workspace, &of.name, i64::MAX)).await?;
+        let open = self
+            .0
+            .store
+            .read(move |tx| runners::open(tx, &of.workspace, &of.name, i64::MAX))
+            .await?;
         let missing = open.iter().filter(|job| !seen.contains(&job.id));
         for WorkflowJob { id, run_id, .. } in missing.take(RECHECKS_MAX) {
             let found = self.0.host.job(connection, &repository.name, *id, &mut allowance).await?;
@@ -183,7 +199,14 @@ impl Runners {
         let (of, repository, now) = (self.clone(), repository.clone(), self.now());
         let work = move |tx: &mut Tx<'_>| {
             for report in &reports {
-                rows::take(tx, &of.0.settings, &repository.workspace, &repository.name, report, now)?;
+                rows::take(
+                    tx,
+                    &of.0.settings,
+                    &repository.workspace,
+                    &repository.name,
+                    report,
+                    now,
+                )?;
             }
             Ok::<_, Error>(())
         };
@@ -192,7 +215,8 @@ impl Runners {
         Ok(())
     }
 
-    /// Removes runners of ours that are in no row: a server that made one ended before it could write that down.
+    /// Removes runners of ours that are in no row: a server that made one ended before it could
+    /// write that down.
     async fn sweep(
         &self,
         repository: &Repository,
@@ -202,12 +226,20 @@ impl Runners {
         let listed = self.0.host.runners(connection, &repository.name, allowance).await?;
         // Read after the list: a runner has its row before the code host hears of it.
         let of = repository.clone();
-        let known = self.0.store.read(move |tx| runners::names(tx, &of.workspace, &of.name)).await?;
+        let known =
+            self.0.store.read(move |tx| runners::names(tx, &of.workspace, &of.name)).await?;
         let prefix = names::prefix(&repository.workspace);
-        for orphan in listed.iter().filter(|runner| runner.name.starts_with(&prefix) && !known.contains(&runner.name)) {
+        for orphan in listed
+            .iter()
+            .filter(|runner| runner.name.starts_with(&prefix) && !known.contains(&runner.name))
+        {
             match self.0.host.remove(connection, &repository.name, orphan.id).await? {
-                Removal::Gone => tracing::info!(runner = %orphan.name, "a runner that nobody knew was removed"),
-                Removal::Busy => tracing::debug!(runner = %orphan.name, "a runner that nobody knows is at work"),
+                Removal::Gone => {
+                    tracing::info!(runner = %orphan.name, "a runner that nobody knew was removed")
+                }
+                Removal::Busy => {
+                    tracing::debug!(runner = %orphan.name, "a runner that nobody knows is at work")
+                }
             }
         }
         Ok(())

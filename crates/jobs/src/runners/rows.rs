@@ -61,7 +61,8 @@ fn named(
     for label in asked {
         let name = label.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
         let Some(row) = resources::find(tx, workspace, KindName::Job, "", &name)? else { continue };
-        let found = read(tx, settings, row, repository)?.filter(|serving| names::serves(&serving.labels, asked));
+        let found = read(tx, settings, row, repository)?
+            .filter(|serving| names::serves(&serving.labels, asked));
         if found.is_some() {
             return Ok(found);
         }
@@ -127,7 +128,9 @@ fn add(
     report: &Report,
     now: Timestamp,
 ) -> Result<Option<WorkflowJob>, Error> {
-    let Some(serving) = named(tx, settings, workspace, repository, &report.labels)? else { return Ok(None) };
+    let Some(serving) = named(tx, settings, workspace, repository, &report.labels)? else {
+        return Ok(None);
+    };
     if runners::count_open(tx, workspace)? >= settings.open_max {
         tracing::warn!(%workspace, "too many workflow jobs are open; more are taken when some have ended");
         return Ok(None);
@@ -159,7 +162,12 @@ fn holder(tx: &mut Tx<'_>, job: &WorkflowJob, sighting: &Sighting) -> Result<Hol
 }
 
 /// Writes what was decided.
-pub(super) fn save(tx: &mut Tx<'_>, job: &WorkflowJob, changes: Changes, now: Timestamp) -> Result<(), Error> {
+pub(super) fn save(
+    tx: &mut Tx<'_>,
+    job: &WorkflowJob,
+    changes: Changes,
+    now: Timestamp,
+) -> Result<(), Error> {
     let Changes { other, stays, leave, part } = changes;
     if let Some(name) = stays {
         runners::forget_leaving(tx, &job.workspace, &name)?;
@@ -168,7 +176,8 @@ pub(super) fn save(tx: &mut Tx<'_>, job: &WorkflowJob, changes: Changes, now: Ti
     let part = part.into_iter().map(|runner| (runner, now.plus_s(PARTING_S)));
     for (runner, due_at) in leave.chain(part) {
         let (workspace, repository) = (job.workspace.clone(), job.repository.clone());
-        let leaving = Leaving { workspace, job: job.job.clone(), repository, runner, tries: 0, due_at };
+        let leaving =
+            Leaving { workspace, job: job.job.clone(), repository, runner, tries: 0, due_at };
         runners::leave(tx, &leaving)?;
     }
     runners::put(tx, job)?;

@@ -9,9 +9,10 @@
 //!   └──────── attempts left? ◀───────────┴──▶ Lost              Done ◀── seen completed, from anywhere
 //! ```
 //!
-//! What the code host says of a workflow job only ever moves it to the right, so what comes twice, late or in the wrong
-//! order changes nothing. The code host, not we, decides which of the runners with the right labels picks up which
-//! workflow job. When one picks up another's, the two change runners ([`sight`]).
+//! What the code host says of a workflow job only ever moves it to the right, so what comes twice,
+//! late or in the wrong order changes nothing. The code host, not we, decides which of the runners
+//! with the right labels picks up which workflow job. When one picks up another's, the two change
+//! runners ([`sight`]).
 
 use super::names;
 use super::settings::Settings;
@@ -89,7 +90,12 @@ pub(super) enum Verdict {
 }
 
 /// What a sighting changes. `job` is the workflow job that was seen.
-pub(super) fn sight(job: &mut WorkflowJob, holder: Holder, sighting: &Sighting, now: Timestamp) -> Changes {
+pub(super) fn sight(
+    job: &mut WorkflowJob,
+    holder: Holder,
+    sighting: &Sighting,
+    now: Timestamp,
+) -> Changes {
     let mut changes = Changes::default();
     if *sighting == Sighting::Queued {
         return changes;
@@ -129,7 +135,8 @@ fn exchange(
         }
         Holder::Other(mut other) if matches!(other.phase, Phase::Waiting(_)) => {
             let taken = take_runner(&mut other.phase);
-            // A runner of the same job and repository that waits is as good for the other as for this one.
+            // A runner of the same job and repository that waits is as good for the other as for
+            // this one.
             let alike = other.job == job.job && other.repository == job.repository;
             match spare.take_if(|_| alike) {
                 Some(runner) => enter(&mut other, Phase::Waiting(runner), now),
@@ -144,7 +151,9 @@ fn exchange(
 
 /// The name of the runner that a server may make now. It holds the claim for `settings.lease_s`.
 pub(super) fn claim(job: &mut WorkflowJob, settings: &Settings, now: Timestamp) -> Option<String> {
-    if !matches!(job.phase, Phase::Wanted | Phase::Starting { .. }) || job.due_at.is_none_or(|due| due > now) {
+    if !matches!(job.phase, Phase::Wanted | Phase::Starting { .. })
+        || job.due_at.is_none_or(|due| due > now)
+    {
         return None;
     }
     if now.since(job.created_at) > WANTED_MAX_S * 1000 {
@@ -204,14 +213,22 @@ pub(super) fn look(
             job.due_at = Some(now.plus_s(settings.lease_s));
             return (Verdict::Remove(runner), changes);
         }
-        (Phase::Waiting(_) | Phase::PickedUp(_), _) => job.due_at = Some(now.plus_s(settings.look_s)),
+        (Phase::Waiting(_) | Phase::PickedUp(_), _) => {
+            job.due_at = Some(now.plus_s(settings.look_s))
+        }
         (Phase::Wanted | Phase::Starting { .. } | Phase::Done | Phase::Lost, _) => {}
     }
     (Verdict::Keep, changes)
 }
 
-/// The code host has let go of a runner that did not pick up in time. Says whether it was still this one's.
-pub(super) fn removed(job: &mut WorkflowJob, runner: &Runner, settings: &Settings, now: Timestamp) -> bool {
+/// The code host has let go of a runner that did not pick up in time. Says whether it was still
+/// this one's.
+pub(super) fn removed(
+    job: &mut WorkflowJob,
+    runner: &Runner,
+    settings: &Settings,
+    now: Timestamp,
+) -> bool {
     let still = matches!(&job.phase, Phase::Waiting(waiting) if waiting == runner);
     if still {
         in_vain(job, settings, now);
@@ -219,8 +236,8 @@ pub(super) fn removed(job: &mut WorkflowJob, runner: &Runner, settings: &Setting
     still
 }
 
-/// Nobody serves this workflow job any more: its job is gone, disabled or no longer for this repository. What was picked
-/// up goes on.
+/// Nobody serves this workflow job any more: its job is gone, disabled or no longer for this
+/// repository. What was picked up goes on.
 pub(super) fn withdraw(job: &mut WorkflowJob, now: Timestamp) -> Changes {
     let mut changes = Changes::default();
     if matches!(job.phase, Phase::Wanted | Phase::Starting { .. } | Phase::Waiting(_)) {

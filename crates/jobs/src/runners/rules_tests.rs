@@ -1,5 +1,5 @@
-//! A code host and its runners in small: whatever is lost, late or doubled, each workflow job is run once and nothing is
-//! left over.
+//! A code host and its runners in small: whatever is lost, late or doubled, each workflow job is
+//! run once and nothing is left over.
 
 use super::*;
 use proptest::prelude::*;
@@ -144,11 +144,16 @@ impl Model {
 
     fn idle(&self) -> Vec<String> {
         let alive = |name: &String| self.programs.get(name).is_some_and(|(_, ended)| !ended);
-        self.registered.iter().filter(|(name, busy)| !**busy && alive(name)).map(|(name, _)| name.clone()).collect()
+        self.registered
+            .iter()
+            .filter(|(name, busy)| !**busy && alive(name))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     fn pick_up(&mut self, which: usize) {
-        let queued = self.truth.iter().find(|(_, (truth, _))| *truth == Truth::Queued).map(|(id, _)| *id);
+        let queued =
+            self.truth.iter().find(|(_, (truth, _))| *truth == Truth::Queued).map(|(id, _)| *id);
         let (Some(runner), Some(id)) = (pick(self.idle(), which), queued) else { return };
         self.registered.insert(runner.clone(), true);
         self.truth.insert(id, (Truth::Running, Some(runner.clone())));
@@ -156,7 +161,8 @@ impl Model {
     }
 
     fn complete(&mut self, which: usize, from: Truth) {
-        let of = self.truth.iter().filter(|(_, (truth, _))| *truth == from).map(|(id, _)| *id).collect();
+        let of =
+            self.truth.iter().filter(|(_, (truth, _))| *truth == from).map(|(id, _)| *id).collect();
         let Some(id) = pick(of, which) else { return };
         let runner = self.truth[&id].1.clone();
         if let Some(runner) = &runner {
@@ -264,7 +270,9 @@ impl Model {
             due_at: Some(now),
             created_at: now,
         });
-        let named = |job: &&WorkflowJob| runner_name(job).is_some_and(|name| Some(name) == sighting.runner());
+        let named = |job: &&WorkflowJob| {
+            runner_name(job).is_some_and(|name| Some(name) == sighting.runner())
+        };
         let holder = match self.rows.values().find(named) {
             Some(other) if other.id != id => Holder::Other(other.clone()),
             Some(_) => Holder::NoOther,
@@ -307,7 +315,11 @@ impl Model {
         let different: BTreeSet<&String> = held.iter().collect();
         assert_eq!(different.len(), held.len(), "a runner is in two places: {held:?}");
         for job in self.rows.values() {
-            assert_eq!(job.due_at.is_none(), matches!(job.phase, Phase::Done | Phase::Lost), "{job:?}");
+            assert_eq!(
+                job.due_at.is_none(),
+                matches!(job.phase, Phase::Done | Phase::Lost),
+                "{job:?}"
+            );
         }
         let alive = self.programs.iter().filter(|(_, (_, ended))| !ended).map(|(name, _)| name);
         for name in alive {
@@ -386,7 +398,12 @@ fn runners_are_changed_when_one_picks_up_anothers_workflow_job() {
 fn a_runner_of_somebody_else_leaves_ours_without_work() {
     let now = Timestamp::from_ms(1_800_000_000_000);
     let mut first = job(Phase::Waiting(runner("x")));
-    let changes = sight(&mut first, Holder::NoOther, &Sighting::InProgress { runner: Some("theirs".into()) }, now);
+    let changes = sight(
+        &mut first,
+        Holder::NoOther,
+        &Sighting::InProgress { runner: Some("theirs".into()) },
+        now,
+    );
     assert_eq!((first.phase, changes.leave), (Phase::Done, vec![runner("x")]));
 }
 
@@ -396,7 +413,10 @@ fn after_too_many_attempts_or_a_day_nothing_more_is_begun() {
     let settings = Settings { attempts_max: 2, ..Settings::default() };
     let mut first = job(Phase::Waiting(runner("x")));
     look(&mut first, Progress::Ended, &settings, now);
-    assert_eq!((&first.phase, first.attempts, first.due_at), (&Phase::Wanted, 1, Some(now.plus_s(VAIN_FIRST_S))));
+    assert_eq!(
+        (&first.phase, first.attempts, first.due_at),
+        (&Phase::Wanted, 1, Some(now.plus_s(VAIN_FIRST_S)))
+    );
     first.phase = Phase::Waiting(runner("y"));
     look(&mut first, Progress::Ended, &settings, now);
     assert_eq!((&first.phase, first.due_at), (&Phase::Lost, None));

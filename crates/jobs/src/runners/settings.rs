@@ -10,7 +10,8 @@ pub struct Settings {
     pub labels: Vec<String>,
     /// A runner that runs so long without picking up a workflow job is replaced.
     pub pickup_s: i64,
-    /// A runner that no machine has had room for is made anew after this: its registration gets old.
+    /// A runner that no machine has had room for is made anew after this: its registration gets
+    /// old.
     pub queued_max_s: i64,
     /// How often the code host is asked about each repository, in case webhooks were lost.
     pub poll_s: i64,
@@ -30,7 +31,8 @@ pub struct Settings {
     pub poll_requests_max: usize,
     /// The code host has so long for one answer.
     pub answer_max: Duration,
-    /// How long settled workflow jobs and the ids of deliveries are kept, so that late ones are known.
+    /// How long settled workflow jobs and the ids of deliveries are kept, so that late ones are
+    /// known.
     pub kept_s: i64,
 }
 

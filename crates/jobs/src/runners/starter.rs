@@ -7,8 +7,8 @@ use types::parts::Sensitive;
 
 /// Starts the executions that runners are, and says how far they are.
 pub trait Starter: Send + Sync + 'static {
-    /// Begins an execution of a job with one task and these variables, which are secret. It is never retried after its
-    /// program has run: what the variables hold serves once.
+    /// Begins an execution of a job with one task and these variables, which are secret. It is
+    /// never retried after its program has run: what the variables hold serves once.
     fn start(
         &self,
         tx: &mut Tx<'_>,

@@ -13,7 +13,8 @@ use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::parts::Sensitive;
 
-/// A job that has all the runners it may have is looked at again after this, if none of them ends before.
+/// A job that has all the runners it may have is looked at again after this, if none of them ends
+/// before.
 const FULL_S: i64 = 10;
 /// Where the program of the code host looks for its configuration.
 const VARIABLE: &str = "ACTIONS_RUNNER_INPUT_JITCONFIG";
@@ -44,8 +45,8 @@ impl Runners {
         }
     }
 
-    /// Registers a runner and starts its execution. What a crash leaves in between, another server finds: the claim runs
-    /// out, and the code host lists a runner whose name is in no row.
+    /// Registers a runner and starts its execution. What a crash leaves in between, another server
+    /// finds: the claim runs out, and the code host lists a runner whose name is in no row.
     async fn make(&self, job: &WorkflowJob) -> Result<bool, Error> {
         let (of, workspace, id) = (self.clone(), job.workspace.clone(), job.id);
         let claimed = self.0.store.write(move |tx| of.claim(tx, &workspace, id)).await?;
@@ -92,7 +93,8 @@ impl Runners {
         runners::put(tx, &job)?;
         let Some(name) = name else { return Ok(Claimed::Nothing { changed: true }) };
         let (workspace, repository) = (job.workspace, job.repository);
-        let order = Order { workspace, workflow_job: job.id, repository, name, serving, connection };
+        let order =
+            Order { workspace, workflow_job: job.id, repository, name, serving, connection };
         Ok(Claimed::Order(Box::new(order)))
     }
 
@@ -119,8 +121,15 @@ impl Runners {
         }
     }
 
-    fn begin(&self, tx: &mut Tx<'_>, order: &Order, registered: &Registered) -> Result<bool, StartError> {
-        let Some(mut job) = runners::lock(tx, &order.workspace, order.workflow_job)? else { return Ok(false) };
+    fn begin(
+        &self,
+        tx: &mut Tx<'_>,
+        order: &Order,
+        registered: &Registered,
+    ) -> Result<bool, StartError> {
+        let Some(mut job) = runners::lock(tx, &order.workspace, order.workflow_job)? else {
+            return Ok(false);
+        };
         if !rules::is_starting(&job, &order.name) {
             return Ok(false);
         }
@@ -137,7 +146,9 @@ impl Runners {
     async fn put_back(&self, order: &Order, again: Timestamp) -> Result<(), Error> {
         let (now, order) = (self.now(), order.clone());
         let work = move |tx: &mut Tx<'_>| {
-            let Some(mut job) = runners::lock(tx, &order.workspace, order.workflow_job)? else { return Ok(()) };
+            let Some(mut job) = runners::lock(tx, &order.workspace, order.workflow_job)? else {
+                return Ok(());
+            };
             rules::failed(&mut job, &order.name, now, again);
             runners::put(tx, &job)
         };
@@ -160,7 +171,9 @@ impl Runners {
         match removal {
             Ok(Removal::Gone) => self.replace(job, runner).await?,
             Ok(Removal::Busy) => self.ask_now(job).await?,
-            Err(fault) => tracing::warn!(%fault, runner = %runner.name, "a runner could not be removed yet"),
+            Err(fault) => {
+                tracing::warn!(%fault, runner = %runner.name, "a runner could not be removed yet")
+            }
         }
         Ok(true)
     }
@@ -174,8 +187,8 @@ impl Runners {
         };
         let progress = self.0.starter.progress(tx, &runner.execution)?;
         let before = job.phase.clone();
-        let withdrawn =
-            matches!(job.phase, Phase::Waiting(_)) && rows::serving(tx, settings, &job.job, &job.repository)?.is_none();
+        let withdrawn = matches!(job.phase, Phase::Waiting(_))
+            && rows::serving(tx, settings, &job.job, &job.repository)?.is_none();
         let (verdict, changes) = match withdrawn {
             true => (Verdict::Keep, rules::withdraw(&mut job, now)),
             false => rules::look(&mut job, progress, settings, now),
@@ -185,7 +198,10 @@ impl Runners {
             Verdict::Keep => Ok(Looked::Settled { changed: job.phase != before }),
             Verdict::Remove(runner) => {
                 let all = connections::all(tx, &self.0.store.keyring(), workspace)?;
-                Ok(Looked::Overdue(runner, connections::choose(&all, &job.repository).cloned().map(Box::new)))
+                Ok(Looked::Overdue(
+                    runner,
+                    connections::choose(&all, &job.repository).cloned().map(Box::new),
+                ))
             }
         }
     }
@@ -208,7 +224,8 @@ impl Runners {
 
     /// A runner is at work, and we have not heard on what: a webhook was lost.
     async fn ask_now(&self, job: &WorkflowJob) -> Result<(), Error> {
-        let repository = Repository { workspace: job.workspace.clone(), name: job.repository.clone() };
+        let repository =
+            Repository { workspace: job.workspace.clone(), name: job.repository.clone() };
         let now = self.now();
         self.0.store.write(move |tx| runners::poll_now(tx, &repository, now)).await
     }

@@ -60,7 +60,8 @@ impl Webhook<'_> {
     /// Whether it was signed with this secret, in constant time. An empty secret signs nothing.
     pub(super) fn is_signed_with(&self, secret: &str) -> bool {
         let given = self.signature.strip_prefix(SIGNATURE_PREFIX).and_then(from_hex);
-        // The code is worked out in any case, so that a missing secret takes as long as a wrong one.
+        // The code is worked out in any case, so that a missing secret takes as long as a wrong
+        // one.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
         mac.update(self.body);
         let right = mac.verify_slice(&given.unwrap_or_default()).is_ok();
@@ -100,7 +101,8 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) || digits.len() > 128 {
         return None;
     }
-    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
     digits.chunks_exact(2).map(|pair| Some(value(pair[0])? << 4 | value(pair[1])?)).collect()
 }
 
@@ -138,7 +140,8 @@ mod tests {
     fn the_action_says_what_happened() {
         let body = br#"{"action":"queued","workflow_job":{"id":5,"run_id":2,"status":"in_progress","labels":["a"],
                         "runner_name":null},"repository":{"full_name":"Me/Repo"}}"#;
-        let report = Report { id: 5, run_id: 2, labels: vec!["a".into()], sighting: Some(Sighting::Queued) };
+        let report =
+            Report { id: 5, run_id: 2, labels: vec!["a".into()], sighting: Some(Sighting::Queued) };
         assert_eq!(webhook("", body).read(), Some(("me/repo".into(), report)));
         let other = Webhook { event: "push", ..webhook("", body) };
         assert_eq!(other.read(), None);

@@ -18,7 +18,8 @@ crate::on_both!(
 
 async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
     let (one, two) = (Machine::new("one", luck), Machine::new("two", luck));
-    let _programs = [Program::start(&stage, &one, settings()), Program::start(&stage, &two, settings())];
+    let _programs =
+        [Program::start(&stage, &one, settings()), Program::start(&stage, &two, settings())];
     let mut ids = Vec::new();
     for name in ["a", "b", "c"] {
         let mut execution = new(name, 60);
@@ -70,7 +71,10 @@ async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) 
     let tasks = stage.tasks(&id).await;
     let in_state = |state| tasks.iter().filter(|task| task.state == state).count() as i64;
     assert_eq!((end.counts.running, end.counts.waiting, end.counts.cancelled), (0, 0, 0));
-    assert_eq!((in_state(State::Succeeded), in_state(State::Failed)), (end.counts.succeeded, end.counts.failed));
+    assert_eq!(
+        (in_state(State::Succeeded), in_state(State::Failed)),
+        (end.counts.succeeded, end.counts.failed)
+    );
     assert_eq!(end.counts.succeeded + end.counts.failed, 120);
     assert_eq!(tasks.iter().map(|task| task.attempt - 1).sum::<i64>(), end.counts.retried);
     assert!(machine.begun.borrow().values().all(|times| *times == 1), "an attempt began twice");
@@ -92,7 +96,11 @@ async fn a_program_that_comes_back_goes_on_with_what_runs(stage: Stage) {
 }
 
 fn short_lease() -> Settings {
-    Settings { lease: Duration::from_millis(400), heartbeat: Duration::from_millis(50), ..settings() }
+    Settings {
+        lease: Duration::from_millis(400),
+        heartbeat: Duration::from_millis(50),
+        ..settings()
+    }
 }
 
 async fn tasks_of_a_machine_that_went_away_are_run_by_another(stage: Stage) {
@@ -140,7 +148,8 @@ async fn a_machine_that_cannot_renew_its_lease_ends_its_tasks(stage: Stage) {
 
 async fn what_the_machine_lost_is_run_again_but_not_for_ever(stage: Stage) {
     let machine = Machine::new("here", |_| Err(Failure::Lost("the machine is full".into())));
-    let _program = Program::start(&stage, &machine, Settings { lost_attempts_max: 2, ..settings() });
+    let _program =
+        Program::start(&stage, &machine, Settings { lost_attempts_max: 2, ..settings() });
     let id = stage.start(new("unlucky", 1)).await;
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.retried), (Phase::Failed, 2));

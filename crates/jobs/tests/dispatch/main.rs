@@ -56,14 +56,19 @@ async fn all_tasks_run_and_no_more_at_once_than_asked_for(stage: Stage) {
     assert!(machine.begun.borrow().values().all(|times| *times == 1));
     let tasks = stage.tasks(&id).await;
     assert_eq!(tasks.len(), 30);
-    assert!(tasks.iter().all(|task| task.state == State::Succeeded && task.attempt == 1 && task.failure.is_none()));
+    assert!(
+        tasks.iter().all(|task| task.state == State::Succeeded
+            && task.attempt == 1
+            && task.failure.is_none())
+    );
     assert_eq!(stage.log.claimed.lock().len(), 30);
     assert_eq!(stage.log.attempted.lock().len(), 30);
     assert_eq!(stage.log.ended.lock().as_slice(), [end]);
 }
 
 async fn a_failed_task_is_tried_again_after_a_pause(stage: Stage) {
-    let machine = Machine::new("here", |id| if id.number < 3 { Err(Failure::Exited(7)) } else { Ok(()) });
+    let machine =
+        Machine::new("here", |id| if id.number < 3 { Err(Failure::Exited(7)) } else { Ok(()) });
     let _program = Program::start(&stage, &machine, settings());
     let mut stubborn = new("stubborn", 2);
     stubborn.retries_max = 2;
@@ -103,7 +108,10 @@ async fn a_cancelled_execution_lets_run_what_runs(stage: Stage) {
     let id = stage.start(new("long", 50)).await;
     machine.has_begun(4).await;
     let cancelling = stage.cancel(&id).await;
-    assert_eq!((cancelling.phase, cancelling.counts.cancelled, cancelling.counts.running), (Phase::Cancelling, 46, 4));
+    assert_eq!(
+        (cancelling.phase, cancelling.counts.cancelled, cancelling.counts.running),
+        (Phase::Cancelling, 46, 4)
+    );
     assert_eq!(stage.cancel(&id).await, cancelling, "twice is once");
     machine.open();
     let end = stage.end(&id).await;
@@ -145,7 +153,11 @@ async fn tasks_of_a_deleted_workspace_are_ended(stage: Stage) {
     let id = stage.start(new("doomed", 2)).await;
     machine.has_begun(2).await;
     let workspace = stage.execution(&id).await.workspace;
-    stage.store.write(move |tx| store::resources::delete_workspace(tx, &workspace, "test")).await.unwrap();
+    stage
+        .store
+        .write(move |tx| store::resources::delete_workspace(tx, &workspace, "test"))
+        .await
+        .unwrap();
     machine.has_abandoned(2).await;
 }
 

@@ -19,7 +19,10 @@ fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
 async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
     let full = |answer: Result<_, StartError>| matches!(answer, Err(StartError::Full { .. }));
     let never = |answer: Result<_, StartError>| matches!(answer, Err(StartError::NeverFits(_)));
-    assert!(full(stage.try_start(settings(), at_once("early", 1)).await), "no machine is there yet");
+    assert!(
+        full(stage.try_start(settings(), at_once("early", 1)).await),
+        "no machine is there yet"
+    );
     let machine = Machine::ready("here");
     machine.close();
     let _program = Program::start(&stage, &machine, settings());
@@ -29,7 +32,10 @@ async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
     large.memory_mb = 1_000_000;
     assert!(never(stage.try_start(settings(), large).await));
     assert!(never(stage.try_start(settings(), at_once("wide", 5)).await));
-    assert!(full(stage.try_start(settings(), at_once("four", 4)).await), "one of four slots is taken");
+    assert!(
+        full(stage.try_start(settings(), at_once("four", 4)).await),
+        "one of four slots is taken"
+    );
     let mut narrow = at_once("narrow", 50);
     narrow.parallelism = Some(2);
     stage.start(narrow).await;
@@ -42,7 +48,9 @@ async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
 
 async fn a_name_is_taken_once(stage: Stage) {
     stage.start(new("one", 1)).await;
-    assert!(matches!(stage.try_start(settings(), new("one", 1)).await, Err(StartError::Taken(name)) if name == "one"));
+    assert!(
+        matches!(stage.try_start(settings(), new("one", 1)).await, Err(StartError::Taken(name)) if name == "one")
+    );
     let mut elsewhere = new("one", 1);
     elsewhere.job = "weekly".into();
     stage.start(elsewhere).await;
@@ -63,7 +71,10 @@ async fn a_workspace_has_a_number_of_open_executions(stage: Stage) {
     stage.try_start(few.clone(), new("two", 1)).await.unwrap();
     let refused = stage.try_start(few.clone(), new("three", 1)).await;
     assert!(matches!(refused, Err(StartError::Crowded { max: 2 })), "{refused:?}");
-    let elsewhere = jobs::NewExecution { workspace: types::ids::WorkspaceId::known("wsp_other"), ..new("three", 1) };
+    let elsewhere = jobs::NewExecution {
+        workspace: types::ids::WorkspaceId::known("wsp_other"),
+        ..new("three", 1)
+    };
     stage.try_start(few.clone(), elsewhere).await.unwrap();
     let machine = Machine::ready("here");
     let _program = Program::start(&stage, &machine, few.clone());
@@ -80,5 +91,9 @@ async fn tasks_share_the_memory_of_a_machine(stage: Stage) {
     let id = stage.start(new("large", 20)).await;
     assert_eq!(stage.end(&id).await.phase, Phase::Succeeded);
     assert_eq!(machine.at_once.lock().1, 2, "two of 100 MB fit into 250 MB");
-    assert_eq!(stage.execution(&huge).await.next, 0, "and what never fits is left to other machines");
+    assert_eq!(
+        stage.execution(&huge).await.next,
+        0,
+        "and what never fits is left to other machines"
+    );
 }

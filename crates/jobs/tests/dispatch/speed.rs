@@ -1,5 +1,6 @@
-//! How many tasks that do nothing go through the queue in a second, each durable before it is begun and after it ended.
-//! `cargo test --release -p jobs --test dispatch -- --ignored --nocapture speed`
+//! How many tasks that do nothing go through the queue in a second, each durable before it is begun
+//! and after it ended. `cargo test --release -p jobs --test dispatch -- --ignored --nocapture
+//! speed`
 
 use super::stage::{Stage, new, settings, world};
 use jobs::{Assignment, AttemptId, Crew, Outcome, Running, Settings};
@@ -48,7 +49,12 @@ async fn measure(of: &str, stage: Stage, slots: u32, tasks: usize, executions: u
     }
     let begun = Instant::now();
     let ending = tokio_util::sync::CancellationToken::new();
-    let run = jobs::run(stage.store.clone(), stage.queue(settings), Arc::new(Nothing(world())), ending.clone());
+    let run = jobs::run(
+        stage.store.clone(),
+        stage.queue(settings),
+        Arc::new(Nothing(world())),
+        ending.clone(),
+    );
     let run = tokio::spawn(run);
     for id in &ids {
         assert_eq!(stage.end(id).await.phase, Phase::Succeeded);

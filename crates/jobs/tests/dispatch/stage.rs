@@ -1,7 +1,10 @@
 //! A database, machines that only pretend to run tasks, and what is asked of them.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
-use jobs::{Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running, Settings};
+use jobs::{
+    Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running,
+    Settings,
+};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -49,8 +52,9 @@ pub struct Stage {
     _folder: tempfile::TempDir,
 }
 
-/// What the queue told its hooks. A transaction that is undone may have told too much, which no test here provokes but by
-/// a kill; so attempts are counted by what the rows say wherever that matters.
+/// What the queue told its hooks. A transaction that is undone may have told too much, which no
+/// test here provokes but by a kill; so attempts are counted by what the rows say wherever that
+/// matters.
 #[derive(Default)]
 pub struct Log {
     pub claimed: Mutex<Vec<AttemptId>>,
@@ -66,7 +70,13 @@ impl Hooks for Told {
         Ok(())
     }
 
-    fn attempted(&self, _: &mut Tx<'_>, attempt: &AttemptId, _: &Execution, outcome: &Outcome) -> Result<(), Error> {
+    fn attempted(
+        &self,
+        _: &mut Tx<'_>,
+        attempt: &AttemptId,
+        _: &Execution,
+        outcome: &Outcome,
+    ) -> Result<(), Error> {
         self.0.attempted.lock().push((attempt.clone(), outcome.result.is_ok()));
         Ok(())
     }
@@ -103,7 +113,11 @@ impl Stage {
         self.try_start(settings(), new).await.unwrap().id
     }
 
-    pub async fn try_start(&self, settings: Settings, new: NewExecution) -> Result<Execution, jobs::StartError> {
+    pub async fn try_start(
+        &self,
+        settings: Settings,
+        new: NewExecution,
+    ) -> Result<Execution, jobs::StartError> {
         let (queue, keyring) = (self.queue(settings), self.store.keyring());
         self.store.write(move |tx| queue.start(tx, &keyring.read(), &new)).await
     }
@@ -125,14 +139,19 @@ impl Stage {
 
     /// Waits until an execution is as wanted.
     #[track_caller]
-    pub fn until(&self, id: &ExecutionId, wanted: impl Fn(&Execution) -> bool) -> impl Future<Output = Execution> {
+    pub fn until(
+        &self,
+        id: &ExecutionId,
+        wanted: impl Fn(&Execution) -> bool,
+    ) -> impl Future<Output = Execution> {
         let (store, id, mut commits) = (self.store.clone(), id.clone(), self.store.commits());
         async move {
             let limit = Instant::now() + PATIENCE;
             loop {
                 commits.mark_unchanged();
                 let of = id.clone();
-                let now = store.read(move |tx| executions::find_by_id(tx, &of)).await.unwrap().unwrap();
+                let now =
+                    store.read(move |tx| executions::find_by_id(tx, &of)).await.unwrap().unwrap();
                 if wanted(&now) {
                     return now;
                 }
@@ -181,7 +200,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(name: &str, script: impl Fn(&AttemptId) -> Result<(), Failure> + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(
+        name: &str,
+        script: impl Fn(&AttemptId) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
             script: Box::new(script),
@@ -250,7 +272,8 @@ impl Crew<Assignment> for Machine {
                 return Outcome { started_at: None, ended_at: self.world.now(), result };
             };
             let now = self.world.now();
-            let outcome = || Outcome { started_at: Some(now), ended_at: now, result: (self.script)(id) };
+            let outcome =
+                || Outcome { started_at: Some(now), ended_at: now, result: (self.script)(id) };
             instance.get_or_insert_with(outcome).clone()
         })
     }
@@ -278,7 +301,8 @@ pub struct Program {
 impl Program {
     pub fn start(stage: &Stage, machine: &Arc<Machine>, settings: Settings) -> Self {
         let ending = CancellationToken::new();
-        let run = jobs::run(stage.store.clone(), stage.queue(settings), machine.clone(), ending.clone());
+        let run =
+            jobs::run(stage.store.clone(), stage.queue(settings), machine.clone(), ending.clone());
         Self { task: tokio::spawn(run), ending }
     }
 

@@ -1,4 +1,5 @@
-//! A stand-in for the code host's API, after its published documentation, that also answers late, wrongly or not at all.
+//! A stand-in for the code host's API, after its published documentation, that also answers late,
+//! wrongly or not at all.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -96,13 +97,21 @@ impl CodeHost {
         self.state.lock().jobs.insert(id, HostedJob { labels, status: "queued", runner: None });
     }
 
-    /// The program of a runner picks a workflow job up. The code host allows it to one that has all labels.
+    /// The program of a runner picks a workflow job up. The code host allows it to one that has all
+    /// labels.
     pub(crate) fn pick_up(&self, id: i64, runner: &str) {
         let mut state = self.state.lock();
         let labels = state.jobs[&id].labels.clone();
-        let registered = state.runners.values_mut().find(|known| known.name == runner).expect("it is registered");
+        let registered = state
+            .runners
+            .values_mut()
+            .find(|known| known.name == runner)
+            .expect("it is registered");
         assert!(!registered.busy, "a runner takes one workflow job");
-        assert!(labels.iter().all(|label| registered.labels.contains(label)), "{labels:?} {registered:?}");
+        assert!(
+            labels.iter().all(|label| registered.labels.contains(label)),
+            "{labels:?} {registered:?}"
+        );
         registered.busy = true;
         let job = state.jobs.get_mut(&id).unwrap();
         assert_eq!(job.status, "queued");
@@ -171,22 +180,32 @@ async fn answer(
         && host.seconds() < reset_s
     {
         let limits = [("x-ratelimit-remaining", 0), ("x-ratelimit-reset", reset_s)];
-        return reply(StatusCode::FORBIDDEN, &json!({"message": "API rate limit exceeded"}), &limits);
+        return reply(
+            StatusCode::FORBIDDEN,
+            &json!({"message": "API rate limit exceeded"}),
+            &limits,
+        );
     }
     let (status, value) = {
         let mut state = host.state.lock();
         match allowed(&state, &host, &headers, &path) {
-            Ok(()) => route(&mut state, &host, &method, &path, uri.query().unwrap_or_default(), &body),
+            Ok(()) => {
+                route(&mut state, &host, &method, &path, uri.query().unwrap_or_default(), &body)
+            }
             Err(refusal) => refusal,
         }
     };
     if mood == Mood::Slow && path.ends_with("generate-jitconfig") {
         std::future::pending::<()>().await;
     }
-    let tag =
-        format!("\"{:x}\"", value.to_string().bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) ^ u64::from(byte)));
+    let tag = format!(
+        "\"{:x}\"",
+        value.to_string().bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) ^ u64::from(byte))
+    );
     if method == Method::GET
-        && headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes())
+        && headers
+            .get(header::IF_NONE_MATCH)
+            .is_some_and(|known| known.as_bytes() == tag.as_bytes())
     {
         host.state.lock().unchanged += 1;
         return Response::builder()
@@ -203,8 +222,9 @@ async fn answer(
 fn reply(status: StatusCode, value: &Value, headers: &[(&str, i64)]) -> Response<Body> {
     let empty = status == StatusCode::NO_CONTENT;
     let body = if empty { Body::empty() } else { Body::from(value.to_string()) };
-    let response =
-        headers.iter().fold(Response::builder().status(status), |made, (name, value)| made.header(*name, *value));
+    let response = headers
+        .iter()
+        .fold(Response::builder().status(status), |made, (name, value)| made.header(*name, *value));
     response.body(body).unwrap()
 }
 
@@ -227,13 +247,23 @@ fn allowed(state: &Hosted, host: &CodeHost, headers: &HeaderMap, path: &str) -> 
 fn proves(token: &str, key: &[u8], now: i64) -> bool {
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let signature = BASE64.decode(signature).unwrap();
-    let claims: Value = serde_json::from_slice(&BASE64.decode(signed.split('.').nth(1).unwrap()).unwrap()).unwrap();
+    let claims: Value =
+        serde_json::from_slice(&BASE64.decode(signed.split('.').nth(1).unwrap()).unwrap()).unwrap();
     let (iat, exp) = (claims["iat"].as_i64().unwrap(), claims["exp"].as_i64().unwrap());
-    let right = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(signed.as_bytes(), &signature).is_ok();
+    let right = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key)
+        .verify(signed.as_bytes(), &signature)
+        .is_ok();
     right && claims["iss"] == "77" && iat <= now && exp > now && exp <= now + 600
 }
 
-fn route(state: &mut Hosted, host: &CodeHost, method: &Method, path: &str, query: &str, body: &[u8]) -> Answer {
+fn route(
+    state: &mut Hosted,
+    host: &CodeHost,
+    method: &Method,
+    path: &str,
+    query: &str,
+    body: &[u8],
+) -> Answer {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match (method.as_str(), parts.as_slice()) {
         ("POST", ["app", "installations", "99", "access_tokens"]) => {
@@ -242,18 +272,23 @@ fn route(state: &mut Hosted, host: &CodeHost, method: &Method, path: &str, query
             let expires_at = Timestamp::from_ms((host.seconds() + 3600) * 1000);
             (StatusCode::CREATED, json!({"token": token, "expires_at": expires_at}))
         }
-        ("POST", ["repos", "me", "repo", "actions", "runners", "generate-jitconfig"]) => register(state, body),
+        ("POST", ["repos", "me", "repo", "actions", "runners", "generate-jitconfig"]) => {
+            register(state, body)
+        }
         ("GET", ["repos", "me", "repo", "actions", "runners"]) => {
             let runner = |(id, known): (&i64, &Registered)| json!({"id": id, "name": known.name, "busy": known.busy});
             let runners: Vec<Value> = state.runners.iter().map(runner).collect();
             (StatusCode::OK, json!({"total_count": runners.len(), "runners": page(runners, query)}))
         }
-        ("DELETE", ["repos", "me", "repo", "actions", "runners", id]) => remove(state, id.parse().unwrap()),
+        ("DELETE", ["repos", "me", "repo", "actions", "runners", id]) => {
+            remove(state, id.parse().unwrap())
+        }
         ("GET", ["repos", "me", "repo", "actions", "runs"]) => {
             let status = query.split('&').find_map(|pair| pair.strip_prefix("status=")).unwrap();
             let of = state.jobs.iter().filter(|(_, job)| job.status == status);
             let runs: BTreeSet<i64> = of.map(|(id, _)| id / 10).collect();
-            let runs: Vec<Value> = runs.into_iter().map(|id| json!({"id": id, "status": status})).collect();
+            let runs: Vec<Value> =
+                runs.into_iter().map(|id| json!({"id": id, "status": status})).collect();
             (StatusCode::OK, json!({"total_count": runs.len(), "workflow_runs": page(runs, query)}))
         }
         ("GET", ["repos", "me", "repo", "actions", "runs", run, "jobs"]) => {
@@ -264,15 +299,19 @@ fn route(state: &mut Hosted, host: &CodeHost, method: &Method, path: &str, query
         }
         ("GET", ["repos", "me", "repo", "actions", "jobs", id]) => {
             let id: i64 = id.parse().unwrap();
-            state.jobs.get(&id).map_or(refuse(404, "Not Found"), |job| (StatusCode::OK, shown(id, job)))
+            state
+                .jobs
+                .get(&id)
+                .map_or(refuse(404, "Not Found"), |job| (StatusCode::OK, shown(id, job)))
         }
         _ => refuse(404, "Not Found"),
     }
 }
 
 fn page(items: Vec<Value>, query: &str) -> Vec<Value> {
-    let number =
-        |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap().parse::<usize>().unwrap();
+    let number = |name: &str| {
+        query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap().parse::<usize>().unwrap()
+    };
     let (size, page) = (number("per_page="), number("page="));
     assert!(size <= 100);
     items.into_iter().skip((page - 1) * size).take(size).collect()
@@ -281,7 +320,9 @@ fn page(items: Vec<Value>, query: &str) -> Vec<Value> {
 fn register(state: &mut Hosted, body: &[u8]) -> Answer {
     let asked: Value = serde_json::from_slice(body).unwrap();
     let name = asked["name"].as_str().unwrap().to_owned();
-    assert!(name.len() <= 64 && asked["runner_group_id"].is_i64() && asked["work_folder"].is_string());
+    assert!(
+        name.len() <= 64 && asked["runner_group_id"].is_i64() && asked["work_folder"].is_string()
+    );
     if state.runners.values().any(|known| known.name == name) {
         return refuse(409, "Already exists");
     }
@@ -291,13 +332,18 @@ fn register(state: &mut Hosted, body: &[u8]) -> Answer {
     let id = state.next;
     state.runners.insert(id, Registered { name: name.clone(), labels, busy: false });
     let configuration = format!("jit:{name}");
-    (StatusCode::CREATED, json!({"runner": {"id": id, "name": name}, "encoded_jit_config": configuration}))
+    (
+        StatusCode::CREATED,
+        json!({"runner": {"id": id, "name": name}, "encoded_jit_config": configuration}),
+    )
 }
 
 fn remove(state: &mut Hosted, id: i64) -> Answer {
     match state.runners.get(&id) {
         None => refuse(404, "Not Found"),
-        Some(runner) if runner.busy => refuse(422, "Runner is currently running a job and cannot be deleted."),
+        Some(runner) if runner.busy => {
+            refuse(422, "Runner is currently running a job and cannot be deleted.")
+        }
         Some(_) => {
             state.runners.remove(&id);
             (StatusCode::NO_CONTENT, Value::Null)

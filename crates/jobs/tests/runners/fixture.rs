@@ -55,8 +55,10 @@ impl Starter for Queue {
         }
         let id = format!("exe_{}", self.next.fetch_add(1, Ordering::SeqCst));
         let now = tx.world().now();
-        let progress = if *self.full.lock() { Progress::Queued } else { Progress::Running { since: now } };
-        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
+        let progress =
+            if *self.full.lock() { Progress::Queued } else { Progress::Running { since: now } };
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), value.0.clone())).collect();
         let executed = Executed { job: job.clone(), variables, progress, cancelled: false };
         self.executions.lock().insert(id.clone(), executed);
         Ok(ExecutionId::known(id))
@@ -70,7 +72,11 @@ impl Starter for Queue {
     }
 
     fn progress(&self, _: &mut Tx<'_>, execution: &ExecutionId) -> Result<Progress, store::Error> {
-        Ok(self.executions.lock().get(execution.as_str()).map_or(Progress::Ended, |executed| executed.progress))
+        Ok(self
+            .executions
+            .lock()
+            .get(execution.as_str())
+            .map_or(Progress::Ended, |executed| executed.progress))
     }
 }
 
@@ -136,14 +142,20 @@ impl Cloud {
     async fn start_on(folder: TempDir, target: Target, secret: &Value) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let now = Arc::new(AtomicI64::new(START_MS));
-        let store_settings =
-            store::Settings { connections: 4, ..store::Settings::new(target, folder.path().join("keys")) };
+        let store_settings = store::Settings {
+            connections: 4,
+            ..store::Settings::new(target, folder.path().join("keys"))
+        };
         let store = Store::open(store_settings.clone(), world(&now)).await.unwrap();
         let host = CodeHost::start(Arc::clone(&now)).await;
-        let settings =
-            Settings { api_url: host.url.clone(), answer_max: Duration::from_secs(2), ..Settings::default() };
+        let settings = Settings {
+            api_url: host.url.clone(),
+            answer_max: Duration::from_secs(2),
+            ..Settings::default()
+        };
         let queue = Arc::new(Queue::default());
-        let runners = Runners::new(store.clone(), settings.clone(), Arc::clone(&queue) as _).unwrap();
+        let runners =
+            Runners::new(store.clone(), settings.clone(), Arc::clone(&queue) as _).unwrap();
         let workspace = WorkspaceId::known(WORKSPACE);
         let of = workspace.clone();
         store.write(move |tx| add_workspace(tx, &of, "main")).await.unwrap();
@@ -212,16 +224,26 @@ fn rand_text(store: &Store) -> String {
 
 fn world(now: &Arc<AtomicI64>) -> World {
     let now = Arc::clone(now);
-    World::new(move || Timestamp::from_ms(now.load(Ordering::SeqCst)), |bytes| getrandom::fill(bytes).unwrap())
+    World::new(
+        move || Timestamp::from_ms(now.load(Ordering::SeqCst)),
+        |bytes| getrandom::fill(bytes).unwrap(),
+    )
 }
 
 pub(crate) fn sign(secret: &str, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(body);
-    mac.finalize().into_bytes().iter().fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+    mac.finalize()
+        .into_bytes()
+        .iter()
+        .fold("sha256=".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-pub(crate) fn add_workspace(tx: &mut Tx<'_>, id: &WorkspaceId, name: &str) -> Result<(), store::Error> {
+pub(crate) fn add_workspace(
+    tx: &mut Tx<'_>,
+    id: &WorkspaceId,
+    name: &str,
+) -> Result<(), store::Error> {
     let now = tx.world().now();
     let workspace = Workspace {
         id: id.clone(),
@@ -250,9 +272,15 @@ pub(crate) async fn add_connection(
 ) -> Stored {
     let id = ResourceId::new(store.world());
     let keyring = store.keyring();
-    let seal = |value: &Value| keyring.read().seal(&format!("resources/{id}"), value.as_str().unwrap()).unwrap();
-    let secret: BTreeMap<String, String> =
-        secret.as_object().unwrap().iter().map(|(name, value)| (name.clone(), seal(value))).collect();
+    let seal = |value: &Value| {
+        keyring.read().seal(&format!("resources/{id}"), value.as_str().unwrap()).unwrap()
+    };
+    let secret: BTreeMap<String, String> = secret
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.clone(), seal(value)))
+        .collect();
     let wish = json!({
         "metadata": {"name": name},
         "spec": {"integration": "github", "config": {"repositories": repositories}, "secret": secret},
@@ -260,7 +288,12 @@ pub(crate) async fn add_connection(
     add(store, workspace, KindName::IntegrationConnection, id.clone(), name, &wish).await
 }
 
-pub(crate) async fn add_job(store: &Store, workspace: &WorkspaceId, name: &str, wish: &Value) -> Stored {
+pub(crate) async fn add_job(
+    store: &Store,
+    workspace: &WorkspaceId,
+    name: &str,
+    wish: &Value,
+) -> Stored {
     add(store, workspace, KindName::Job, ResourceId::new(store.world()), name, wish).await
 }
 

@@ -1,5 +1,10 @@
 //! Runners against a stand-in for the code host that is reached over HTTP, with a queue in memory.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod code_host;
 mod fixture;
@@ -34,18 +39,24 @@ async fn a_workflow_job_gets_a_runner_of_its_own_and_nothing_is_left_of_it() {
     cloud.settle().await;
     cloud.assert_empty();
     assert_eq!(cloud.host.state.lock().registrations, 1);
-    assert!(cloud.queue.executions.lock().values().all(|executed| !executed.cancelled), "it ended by itself");
+    assert!(
+        cloud.queue.executions.lock().values().all(|executed| !executed.cancelled),
+        "it ended by itself"
+    );
 }
 
 #[tokio::test]
 async fn what_asks_for_other_labels_or_comes_from_another_repository_gets_none() {
     let cloud = Cloud::start().await;
-    for (id, labels) in [(11, vec!["ubuntu-latest"]), (12, vec![JOB, "gpu"]), (13, vec!["other/builder"])] {
+    for (id, labels) in
+        [(11, vec!["ubuntu-latest"]), (12, vec![JOB, "gpu"]), (13, vec!["other/builder"])]
+    {
         cloud.host.queue(id, &labels);
         cloud.tell(id).await;
     }
     cloud.host.queue(14, &[JOB]);
-    let elsewhere = String::from_utf8(cloud.host.webhook(14)).unwrap().replace("me/repo", "you/repo");
+    let elsewhere =
+        String::from_utf8(cloud.host.webhook(14)).unwrap().replace("me/repo", "you/repo");
     cloud.deliver("d", elsewhere.as_bytes()).await.unwrap();
     cloud.host.state.lock().jobs.remove(&14);
     cloud.settle().await;
@@ -224,7 +235,11 @@ async fn a_rate_limit_is_waited_out_without_asking() {
         cloud.pass_s(POLL_S);
         cloud.settle().await;
     }
-    assert_eq!(cloud.host.state.lock().asked.len(), asked, "nothing is asked before the limit ends");
+    assert_eq!(
+        cloud.host.state.lock().asked.len(),
+        asked,
+        "nothing is asked before the limit ends"
+    );
     cloud.pass_s(POLL_S);
     cloud.settle().await;
     assert_eq!(cloud.queue.running().len(), 1);
@@ -276,9 +291,16 @@ async fn more_open_runs_than_one_round_can_ask_about_are_found_in_several() {
         cloud.settle().await;
         cloud.pass_s(POLL_S);
     }
-    let open = cloud.store.write(|tx| store::runners::count_open(tx, &WorkspaceId::known(fixture::WORKSPACE))).await;
+    let open = cloud
+        .store
+        .write(|tx| store::runners::count_open(tx, &WorkspaceId::known(fixture::WORKSPACE)))
+        .await;
     assert_eq!(open.unwrap(), 110);
-    assert_eq!(cloud.host.runner_names().len(), 100, "as many as a job may have that says nothing else");
+    assert_eq!(
+        cloud.host.runner_names().len(),
+        100,
+        "as many as a job may have that says nothing else"
+    );
 }
 
 #[tokio::test]
@@ -286,7 +308,8 @@ async fn runners_of_others_are_left_alone() {
     let cloud = Cloud::start().await;
     let theirs = ["holm-zzzzzzzzzzzzzzzzzzzz-1-1", "laptop"];
     for (id, name) in theirs.iter().enumerate() {
-        let runner = code_host::Registered { name: (*name).into(), labels: vec![JOB.into()], busy: false };
+        let runner =
+            code_host::Registered { name: (*name).into(), labels: vec![JOB.into()], busy: false };
         cloud.host.state.lock().runners.insert(i64::try_from(id).unwrap(), runner);
     }
     cloud.settle().await;
@@ -394,7 +417,11 @@ async fn a_job_that_is_disabled_serves_nobody_any_more() {
     let asked = cloud.host.state.lock().asked.len();
     cloud.pass_s(POLL_S);
     cloud.settle().await;
-    assert_eq!(cloud.host.state.lock().asked.len(), asked, "the repository is not asked about any more");
+    assert_eq!(
+        cloud.host.state.lock().asked.len(),
+        asked,
+        "the repository is not asked about any more"
+    );
 }
 
 #[tokio::test]
@@ -423,7 +450,13 @@ async fn an_unsigned_webhook_is_refused_alike_whatever_is_missing() {
     add_connection(&cloud.store, &unsigned, "github", &json!({"token": TOKEN}), "").await;
     cloud.host.queue(11, &[JOB]);
     let body = cloud.host.webhook(11);
-    let wrong = [sign("other", &body), sign(SECRET, b"other"), sign("", &body), String::new(), "sha256=zz".into()];
+    let wrong = [
+        sign("other", &body),
+        sign(SECRET, b"other"),
+        sign("", &body),
+        String::new(),
+        "sha256=zz".into(),
+    ];
     for workspace in ["main", "empty", "unsigned", "nobody"] {
         for signature in &wrong {
             let webhook = Webhook { event: "workflow_job", delivery: "d", signature, body: &body };
@@ -449,14 +482,23 @@ async fn a_workspace_cannot_take_the_workflow_jobs_of_another() {
     let other = WorkspaceId::known("wsp_other");
     let of = other.clone();
     cloud.store.write(move |tx| add_workspace(tx, &of, "other")).await.unwrap();
-    add_connection(&cloud.store, &other, "github", &json!({"token": TOKEN, "webhookSecret": "theirs"}), "").await;
-    let wish = json!({"metadata": {"name": JOB}, "spec": {"githubRunner": {"repositories": ["me/repo"]}}});
+    add_connection(
+        &cloud.store,
+        &other,
+        "github",
+        &json!({"token": TOKEN, "webhookSecret": "theirs"}),
+        "",
+    )
+    .await;
+    let wish =
+        json!({"metadata": {"name": JOB}, "spec": {"githubRunner": {"repositories": ["me/repo"]}}});
     fixture::add_job(&cloud.store, &other, JOB, &wish).await;
     cloud.host.queue(11, &[JOB]);
     cloud.host.complete(11);
     let forged = cloud.host.webhook(11);
     let signature = sign("theirs", &forged);
-    let webhook = Webhook { event: "workflow_job", delivery: "d", signature: &signature, body: &forged };
+    let webhook =
+        Webhook { event: "workflow_job", delivery: "d", signature: &signature, body: &forged };
     cloud.runners.take("other", webhook).await.unwrap();
     let refused = cloud.runners.take("main", webhook).await;
     assert!(matches!(refused, Err(WebhookRefused::Unsigned)));
@@ -481,7 +523,12 @@ async fn several_servers_start_no_runner_twice() {
         turns.spawn(async move {
             for (number, body) in bodies.iter().enumerate() {
                 let (delivery, signature) = (format!("{index}-{number}"), sign(SECRET, body));
-                let webhook = Webhook { event: "workflow_job", delivery: &delivery, signature: &signature, body };
+                let webhook = Webhook {
+                    event: "workflow_job",
+                    delivery: &delivery,
+                    signature: &signature,
+                    body,
+                };
                 server.take("main", webhook).await.unwrap();
                 server.turn().await.unwrap();
             }

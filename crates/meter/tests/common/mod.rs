@@ -1,5 +1,9 @@
 //! A store of either sort with a clock that tests set.
-#![expect(unreachable_pub, dead_code, reason = "each test binary includes this module and uses its own part of it")]
+#![expect(
+    unreachable_pub,
+    dead_code,
+    reason = "each test binary includes this module and uses its own part of it"
+)]
 
 pub mod town;
 
@@ -37,7 +41,8 @@ impl Place {
             move || Timestamp::from_ms(clock.load(Ordering::Relaxed)),
             |bytes| getrandom::fill(bytes).unwrap(),
         );
-        let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
+        let settings =
+            Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
         Self { store: Store::open(settings, world).await.unwrap(), now, _folder: folder }
     }
 

@@ -1,8 +1,11 @@
-//! Lives as they really were, what machines told of them, and the sums that follow from the truth alone.
+//! Lives as they really were, what machines told of them, and the sums that follow from the truth
+//! alone.
 
 use super::{HOUR, MONDAY};
 use fastrand::Rng;
-use meter::{Happened, Key, Money, Owner, Price, PriceBook, Quantity, Question, Stamp, Sums, UsageFact};
+use meter::{
+    Happened, Key, Money, Owner, Price, PriceBook, Quantity, Question, Stamp, Sums, UsageFact,
+};
 use std::collections::BTreeMap;
 use types::Timestamp;
 use types::ids::AccountId;
@@ -64,8 +67,13 @@ impl Town {
         };
         let subject = format!("life-{seed}-{number}");
         let mut teller = Teller::new(rng, self, &subject, runs);
-        let mut truth =
-            Truth { subject: subject.clone(), owner, on: Vec::new(), events: Vec::new(), facts: Vec::new() };
+        let mut truth = Truth {
+            subject: subject.clone(),
+            owner,
+            on: Vec::new(),
+            events: Vec::new(),
+            facts: Vec::new(),
+        };
         let mut moment = MONDAY + rng.i64(0..self.now - MONDAY);
         let mut on: Option<(i64, i64)> = None;
         let mut level = 0;
@@ -82,7 +90,8 @@ impl Town {
             if happened == Happened::Stopped {
                 break;
             }
-            moment += [0, rng.i64(0..1000), rng.i64(0..3 * HOUR), rng.i64(0..60 * HOUR)][rng.usize(..4)];
+            moment +=
+                [0, rng.i64(0..1000), rng.i64(0..3 * HOUR), rng.i64(0..60 * HOUR)][rng.usize(..4)];
             if moment >= self.now {
                 break;
             }
@@ -109,7 +118,14 @@ struct Teller {
 impl Teller {
     fn new(rng: &mut Rng, town: &Town, subject: &str, runs: bool) -> Self {
         let boot = (runs && rng.bool()).then_some(town.boot);
-        Self { rng: rng.fork(), subject: subject.into(), boot, behind: 0, first: None, facts: Vec::new() }
+        Self {
+            rng: rng.fork(),
+            subject: subject.into(),
+            boot,
+            behind: 0,
+            first: None,
+            facts: Vec::new(),
+        }
     }
 
     /// The time by which a moment counts.
@@ -141,7 +157,9 @@ fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64)
         Measure::Events => Happened::Requested { count: rng.u32(0..5) },
         Measure::Time if on => Happened::Deactivated,
         Measure::Time => Happened::Activated,
-        Measure::Storage => Happened::Stored { bytes: [0, rng.u64(1..1 << 20), rng.u64(1..1 << 40)][rng.usize(..3)] },
+        Measure::Storage => Happened::Stored {
+            bytes: [0, rng.u64(1..1 << 20), rng.u64(1..1 << 40)][rng.usize(..3)],
+        },
         Measure::Runtime if turn == 0 => {
             *level = rng.i64(1..10_000);
             Happened::Started { memory_mb: *level as u32 }
@@ -163,7 +181,10 @@ fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64)
 /// The level at which it goes on after this.
 fn goes_on(happened: Happened, level: i64) -> Option<i64> {
     match happened {
-        Happened::Started { .. } | Happened::Resized { .. } | Happened::Resumed | Happened::Alive => Some(level),
+        Happened::Started { .. }
+        | Happened::Resized { .. }
+        | Happened::Resumed
+        | Happened::Alive => Some(level),
         Happened::Stored { bytes: 0 } => None,
         Happened::Stored { bytes } => Some(bytes.div_ceil(1024) as i64),
         Happened::Activated => Some(1),
@@ -179,7 +200,11 @@ pub fn prices(rng: &mut Rng) -> (PriceBook, Listed) {
     for dimension in Dimension::ALL {
         let mut from = 0;
         for _ in 0..rng.usize(..4) {
-            listed.push((*dimension, from, format!("0.{:08}", rng.u32(..100_000_000)).parse().unwrap()));
+            listed.push((
+                *dimension,
+                from,
+                format!("0.{:08}", rng.u32(..100_000_000)).parse().unwrap(),
+            ));
             from = MONDAY + rng.i64(0..DAYS * 24) * HOUR + [0, rng.i64(0..HOUR)][rng.usize(..2)];
         }
     }
@@ -213,13 +238,24 @@ pub fn model(town: &Town, question: &Question, prices: &Listed) -> Groups {
                 from = border;
             }
         }
-        life.events.iter().filter(|(at, _)| (start..end).contains(at)).for_each(|(at, count)| add(at / HOUR, *count));
+        life.events
+            .iter()
+            .filter(|(at, _)| (start..end).contains(at))
+            .for_each(|(at, count)| add(at / HOUR, *count));
     }
     groups
 }
 
-fn add(groups: &mut Groups, question: &Question, owner: &Owner, prices: &Listed, hour: i64, raw: i64) {
-    let counts = |listed: &&(Dimension, i64, Price)| listed.0 == owner.dimension && listed.1 <= hour * HOUR;
+fn add(
+    groups: &mut Groups,
+    question: &Question,
+    owner: &Owner,
+    prices: &Listed,
+    hour: i64,
+    raw: i64,
+) {
+    let counts =
+        |listed: &&(Dimension, i64, Price)| listed.0 == owner.dimension && listed.1 <= hour * HOUR;
     let price = prices.iter().rev().find(counts).map(|(_, _, price)| *price);
     let measure = owner.dimension.measure();
     let usage = question.group_by.contains(&GroupBy::BillingDimension);
@@ -259,7 +295,9 @@ fn key(question: &Question, owner: &Owner) -> Key {
 /// When the step begins that a moment lies in.
 fn step(resolution: Resolution, ms: i64) -> i64 {
     let text = at(ms).to_string();
-    let cut = |length: usize, rest: &str| format!("{}{rest}", &text[..length]).parse::<Timestamp>().unwrap().ms();
+    let cut = |length: usize, rest: &str| {
+        format!("{}{rest}", &text[..length]).parse::<Timestamp>().unwrap().ms()
+    };
     match resolution {
         Resolution::Hourly => cut(13, ":00:00Z"),
         Resolution::Daily => cut(10, "T00:00:00Z"),

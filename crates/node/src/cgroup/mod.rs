@@ -1,4 +1,5 @@
-//! Control groups: the limits of an instance, its freezing, and what it used. One module per version of the interface.
+//! Control groups: the limits of an instance, its freezing, and what it used. One module per
+//! version of the interface.
 //!
 //! ```text
 //! node ── all that instances may have together
@@ -8,8 +9,9 @@
 //!
 //! Instances of nodes that did not know owners are right below the node.
 //!
-//! A process moves itself into its groups before it is anything else; there is no moment in which it is outside. On version 1
-//! that costs microseconds, on version 2 the kernel may take some milliseconds for it.
+//! A process moves itself into its groups before it is anything else; there is no moment in which
+//! it is outside. On version 1 that costs microseconds, on version 2 the kernel may take some
+//! milliseconds for it.
 
 mod owners;
 mod v1;
@@ -51,7 +53,8 @@ pub struct Usage {
     pub oom_kills: u64,
 }
 
-/// What the groups above those of instances hold to: the total is the node's, the share each owner's.
+/// What the groups above those of instances hold to: the total is the node's, the share each
+/// owner's.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     memory_mb: Limits,
@@ -93,7 +96,10 @@ pub(crate) fn version() -> Option<Version> {
 impl Groups {
     pub(crate) fn open(name: &str, backend: &Backend, capacity: &Capacity) -> io::Result<Self> {
         let version = version().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::Unsupported, "no control groups with memory, cpu, pids and freezer")
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "no control groups with memory, cpu, pids and freezer",
+            )
         })?;
         let bounds = Bounds { memory_mb: capacity.memory_mb, processes: capacity.processes };
         match version {
@@ -104,8 +110,8 @@ impl Groups {
         Ok(Self { version, name: name.to_owned(), owners })
     }
 
-    /// Has the group of an owner made, if it is not there, and keeps it as long as the answer lives. To be called before
-    /// an instance of that owner gets a group.
+    /// Has the group of an owner made, if it is not there, and keeps it as long as the answer
+    /// lives. To be called before an instance of that owner gets a group.
     pub(crate) fn join(&self, owner: &Owner) -> io::Result<Membership> {
         self.owners.join(owner)
     }
@@ -147,7 +153,9 @@ impl Groups {
         for name in folders_in(&folder)? {
             match owners::of_folder(&name) {
                 Some(owner) => {
-                    let ids = folders_in(&folder.join(&name))?.into_iter().filter_map(|name| Id::new(name).ok());
+                    let ids = folders_in(&folder.join(&name))?
+                        .into_iter()
+                        .filter_map(|name| Id::new(name).ok());
                     found.extend(ids.map(|id| (Some(owner.clone()), id)));
                 }
                 None => found.extend(Id::new(name).ok().map(|id| (None, id))),
@@ -184,7 +192,8 @@ fn folders_in(folder: &Path) -> io::Result<Vec<String>> {
 
 /// What the groups permit that the machine itself is in: it may be somebody's container.
 pub(crate) fn limits_of_machine(controller: &str) -> impl Iterator<Item = u64> {
-    let older = if controller == "memory" { "memory/memory.limit_in_bytes" } else { "pids/pids.max" };
+    let older =
+        if controller == "memory" { "memory/memory.limit_in_bytes" } else { "pids/pids.max" };
     let files = [older.to_owned(), format!("{controller}.max")];
     // Most machines are in no group, and such files then do not exist or name no number.
     files.into_iter().filter_map(|file| read_number(&Path::new(MOUNT).join(file)).ok())
@@ -246,9 +255,11 @@ impl Group {
         }
     }
 
-    /// Ends every process in the group, whoever it is, and removes the group, also where only another program made it.
+    /// Ends every process in the group, whoever it is, and removes the group, also where only
+    /// another program made it.
     pub(crate) fn sweep(&self) -> io::Result<()> {
-        // Again and again: whoever was starting something in it when the node was killed may just be adding to it.
+        // Again and again: whoever was starting something in it when the node was killed may just
+        // be adding to it.
         wait_until("let go of a control group", || {
             match self {
                 Self::V1 { name } => v1::kill(name)?,
@@ -287,11 +298,18 @@ fn wait_until(what: &str, done: impl FnMut() -> io::Result<bool>) -> io::Result<
     wait_at_most(PATIENCE, what, done)
 }
 
-fn wait_at_most(patience: Duration, what: &str, mut done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+fn wait_at_most(
+    patience: Duration,
+    what: &str,
+    mut done: impl FnMut() -> io::Result<bool>,
+) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     while !done()? {
         if Instant::now() > deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("the kernel did not {what}")));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the kernel did not {what}"),
+            ));
         }
         thread::sleep(PAUSE);
     }
@@ -338,11 +356,16 @@ fn read_number(file: &Path) -> io::Result<u64> {
 /// The number behind a word in a file of `word number` lines.
 fn read_field(file: &Path, field: &str) -> io::Result<u64> {
     let text = std::fs::read_to_string(file)?;
-    text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok()).ok_or_else(|| unexpected(file))
+    text.lines()
+        .find_map(|line| line.strip_prefix(field)?.trim().parse().ok())
+        .ok_or_else(|| unexpected(file))
 }
 
 fn unexpected(file: &Path) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("`{}` does not say what it should", file.display()))
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("`{}` does not say what it should", file.display()),
+    )
 }
 
 fn open_for_writing(file: &Path) -> io::Result<OwnedFd> {

@@ -1,9 +1,10 @@
-//! The groups of owners, between the node's own group and those of instances: what one owner may have, whatever he puts into
-//! how many instances. Between groups beside each other the kernel shares processors evenly, so a hundred busy instances of one
-//! owner get as much as one of another.
+//! The groups of owners, between the node's own group and those of instances: what one owner may
+//! have, whatever he puts into how many instances. Between groups beside each other the kernel
+//! shares processors evenly, so a hundred busy instances of one owner get as much as one of
+//! another.
 //!
-//! A group is made with its owner's first instance. When the last one goes it stays for the next, up to [`EMPTY_KEPT`] of them;
-//! what a killed node has left is found when the next one opens.
+//! A group is made with its owner's first instance. When the last one goes it stays for the next,
+//! up to [`EMPTY_KEPT`] of them; what a killed node has left is found when the next one opens.
 
 use super::{Bounds, Version, v1, v2};
 use crate::spec::Owner;
@@ -15,7 +16,8 @@ use std::sync::Arc;
 
 /// No instance has a name like this: there is no dot in names of instances.
 const PREFIX: &str = "owner.";
-/// An owner who makes and removes one instance after the other should not wait for his group each time.
+/// An owner who makes and removes one instance after the other should not wait for his group each
+/// time.
 const EMPTY_KEPT: usize = 32;
 
 #[derive(Debug)]
@@ -58,7 +60,8 @@ impl Owners {
         Ok(Membership { owners: Arc::clone(self), owner: owner.clone() })
     }
 
-    /// Sets its limits also where it exists: an earlier node may have had others, or was killed before it wrote them.
+    /// Sets its limits also where it exists: an earlier node may have had others, or was killed
+    /// before it wrote them.
     fn make(&self, owner: &Owner) -> io::Result<()> {
         let name = name(&self.node, owner);
         let made = match self.version {
@@ -86,7 +89,8 @@ impl Owners {
 
     fn forget(&self, owner: &Owner) {
         if let Err(error) = self.remove(owner) {
-            // The last instance may not be taken apart yet, or somebody else put something into it. The next start looks again.
+            // The last instance may not be taken apart yet, or somebody else put something into it.
+            // The next start looks again.
             tracing::debug!(%error, owner = owner.as_str(), "the control group of an owner stays");
         }
     }
@@ -113,7 +117,8 @@ impl Owners {
         Ok(())
     }
 
-    /// All where a group may have been made, also by a node that was killed before it had made the rest.
+    /// All where a group may have been made, also by a node that was killed before it had made the
+    /// rest.
     fn folders(&self) -> io::Result<Vec<PathBuf>> {
         match self.version {
             Version::V1 => v1::folders_everywhere(&self.node),

@@ -1,8 +1,8 @@
 //! The older interface: one tree per controller.
 
 use super::{
-    Bounds, MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
-    set_bound, wait_at_most,
+    Bounds, MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number,
+    remove_folder, set_bound, wait_at_most,
 };
 use crate::settings::Backend;
 use crate::spec::Spec;
@@ -18,12 +18,21 @@ const CONTROLLERS: [&str; 5] = ["freezer", "memory", "cpu", "cpuacct", "pids"];
 /// All instances share one group here: the rules are the same for all, and a group costs time.
 const DEVICES: &str = "devices";
 /// The devices that every instance has, as type, number and rights.
-const DEVICE_RULES: [&str; 9] =
-    ["c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:* rwm", "c 136:* rwm"];
+const DEVICE_RULES: [&str; 9] = [
+    "c *:* m",
+    "b *:* m",
+    "c 1:3 rwm",
+    "c 1:5 rwm",
+    "c 1:7 rwm",
+    "c 1:8 rwm",
+    "c 1:9 rwm",
+    "c 5:* rwm",
+    "c 136:* rwm",
+];
 /// What a new group permits.
 const EVERYTHING: &str = "a *:* rwm";
-/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is forbidden above. No instance has
-/// the device, nor the right to make it.
+/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is
+/// forbidden above. No instance has the device, nor the right to make it.
 const DEVICE_RULE_OF_TOOLS: &str = "c 10:200 rwm";
 const PERIOD_US: u64 = 100_000;
 
@@ -57,28 +66,37 @@ pub(super) fn prepare(name: &str, backend: &Backend, bounds: &Bounds) -> io::Res
     }
     let devices = folder(DEVICES, name);
     make_folder(&devices)?;
-    // An earlier node may have forbidden all already, and what it forbade cannot be forbidden again above other groups.
+    // An earlier node may have forbidden all already, and what it forbade cannot be forbidden again
+    // above other groups.
     if read_to_string(devices.join("devices.list"))?.trim() == EVERYTHING {
         write(devices.join("devices.deny"), "a")?;
     }
     let extra = (*backend != Backend::Direct).then_some(DEVICE_RULE_OF_TOOLS);
-    DEVICE_RULES.into_iter().chain(extra).try_for_each(|rule| write(devices.join("devices.allow"), rule))
+    DEVICE_RULES
+        .into_iter()
+        .chain(extra)
+        .try_for_each(|rule| write(devices.join("devices.allow"), rule))
 }
 
 pub(super) fn make_owner(name: &Path, bounds: &Bounds) -> io::Result<()> {
     make_parent(name, bounds.memory_mb.share, bounds.processes.share)
 }
 
-/// A group for others, which may be there. Its weight on the processors is what every new group has.
+/// A group for others, which may be there. Its weight on the processors is what every new group
+/// has.
 fn make_parent(name: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
     folders(name).iter().try_for_each(|folder| make_folder(folder))?;
-    set_bound(&folder("memory", name).join("memory.limit_in_bytes"), memory_mb.saturating_mul(1 << 20))?;
+    set_bound(
+        &folder("memory", name).join("memory.limit_in_bytes"),
+        memory_mb.saturating_mul(1 << 20),
+    )?;
     set_bound(&folder("pids", name).join("pids.max"), processes)
 }
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
     for controller in CONTROLLERS {
-        // Not an error: where `cpu` and `cpuacct` are one tree, the second finds the folder of the first.
+        // Not an error: where `cpu` and `cpuacct` are one tree, the second finds the folder of the
+        // first.
         make_folder(&folder(controller, name))?;
     }
     let bytes = u64::from(spec.memory_mb) << 20;
@@ -91,7 +109,11 @@ pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
 pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut files = folders(name);
     // The node's own, however far above it is.
-    let shared = name.iter().next().map(|node| folder(DEVICES, Path::new(node))).filter(|folder| folder.exists());
+    let shared = name
+        .iter()
+        .next()
+        .map(|node| folder(DEVICES, Path::new(node)))
+        .filter(|folder| folder.exists());
     files.extend(shared);
     files.iter().map(|folder| open_for_writing(&folder.join("tasks"))).collect()
 }
@@ -99,7 +121,8 @@ pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
 /// One attempt at freezing; it mostly takes a tenth of a millisecond.
 const ATTEMPT: Duration = Duration::from_millis(20);
 
-/// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel then has to be asked again.
+/// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel
+/// then has to be asked again.
 pub(super) fn freeze(name: &Path) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -148,7 +171,8 @@ pub(super) fn kill(name: &Path) -> io::Result<()> {
     set_frozen(name, false)?;
     super::wait_until("end the processes of a control group", || {
         let text = read_to_string(&processes)?;
-        let pids = text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?));
+        let pids =
+            text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?));
         for pid in pids {
             // It may have ended since it was listed.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

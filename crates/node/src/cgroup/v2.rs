@@ -1,13 +1,17 @@
 //! The newer interface: one tree for all controllers.
 //!
-//! What was tried on a kernel: making and removing groups, joining, freezing, thawing, killing, and the events of a group, in
-//! a tree without controllers beside version 1. What was not, because no machine with the controllers in this tree was at
-//! hand: the limits, the counters of use, and reclaiming. Those are held against files of the documented form.
+//! What was tried on a kernel: making and removing groups, joining, freezing, thawing, killing, and
+//! the events of a group, in a tree without controllers beside version 1. What was not, because no
+//! machine with the controllers in this tree was at hand: the limits, the counters of use, and
+//! reclaiming. Those are held against files of the documented form.
 //!
-//! There is no list of devices here as on version 1. An instance is kept from devices by its user namespace and by mounts
-//! that do not honour them.
+//! There is no list of devices here as on version 1. An instance is kept from devices by its user
+//! namespace and by mounts that do not honour them.
 
-use super::{Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound};
+use super::{
+    Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
+    set_bound,
+};
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -23,7 +27,9 @@ pub(super) fn offered(root: &Path) -> bool {
 }
 
 fn has_all(controllers: &str) -> bool {
-    CONTROLLERS.iter().all(|wanted| controllers.split_whitespace().any(|offered| offered == *wanted))
+    CONTROLLERS
+        .iter()
+        .all(|wanted| controllers.split_whitespace().any(|offered| offered == *wanted))
 }
 
 pub(super) fn folder(name: &Path) -> PathBuf {
@@ -45,7 +51,8 @@ pub(super) fn make_owner(folder: &Path, bounds: &Bounds) -> io::Result<()> {
     make_parent(folder, bounds.memory_mb.share, bounds.processes.share)
 }
 
-/// A group for others, which may be there. Its weight on the processors is what every new group has.
+/// A group for others, which may be there. Its weight on the processors is what every new group
+/// has.
 fn make_parent(folder: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
     make_folder(folder)?;
     set_bound(&folder.join("memory.max"), memory_mb.saturating_mul(1 << 20))?;
@@ -152,7 +159,10 @@ mod tests {
     }
 
     fn bounds() -> Bounds {
-        Bounds { memory_mb: Limits { total: 100, share: 80 }, processes: Limits { total: 7, share: 5 } }
+        Bounds {
+            memory_mb: Limits { total: 100, share: 80 },
+            processes: Limits { total: 7, share: 5 },
+        }
     }
 
     fn text(folder: &Path, file: &str) -> String {
@@ -162,7 +172,8 @@ mod tests {
     #[test]
     fn controllers_are_handed_down_to_the_groups_of_instances() {
         let root = tempfile::tempdir().unwrap();
-        write(root.path().join("cgroup.controllers"), "cpuset cpu io memory hugetlb pids\n").unwrap();
+        write(root.path().join("cgroup.controllers"), "cpuset cpu io memory hugetlb pids\n")
+            .unwrap();
         assert!(offered(root.path()));
         write(root.path().join("cgroup.controllers"), "cpuset cpuacct memory pids\n").unwrap();
         assert!(!offered(root.path()));
@@ -202,7 +213,8 @@ mod tests {
             ("memory.events", "low 0\nhigh 0\nmax 9\noom 2\noom_kill 2\noom_group_kill 0\n"),
         ];
         files.iter().for_each(|(file, text)| write(folder.path().join(file), text).unwrap());
-        let expected = Usage { memory_bytes: 7_340_032, cpu_us: 81_234, processes: 3, oom_kills: 2 };
+        let expected =
+            Usage { memory_bytes: 7_340_032, cpu_us: 81_234, processes: 3, oom_kills: 2 };
         assert_eq!(usage(folder.path()).unwrap(), expected);
         reclaim(folder.path()).unwrap();
         assert_eq!(text(folder.path(), "memory.reclaim"), "7340032");
@@ -213,7 +225,9 @@ mod tests {
     /// The tree itself, or the one that stands beside version 1.
     fn real_tree() -> Option<PathBuf> {
         let roots = [Path::new(MOUNT).join("unified"), PathBuf::from(MOUNT)];
-        roots.into_iter().find(|root| root.join("cgroup.procs").exists() && root.join("cgroup.controllers").exists())
+        roots.into_iter().find(|root| {
+            root.join("cgroup.procs").exists() && root.join("cgroup.controllers").exists()
+        })
     }
 
     fn joined(folder: &Path) -> Child {
@@ -229,8 +243,10 @@ mod tests {
         let group = Group::V2 { folder: folder.clone() };
         assert_eq!(group.entrances().unwrap().len(), 1);
         let mut process = joined(&folder);
-        crate::cgroup::wait_until("join", || Ok(text(&folder, "cgroup.procs").trim() == process.id().to_string()))
-            .unwrap();
+        crate::cgroup::wait_until("join", || {
+            Ok(text(&folder, "cgroup.procs").trim() == process.id().to_string())
+        })
+        .unwrap();
         group.freeze().unwrap();
         assert!(group.frozen().unwrap());
         group.thaw().unwrap();

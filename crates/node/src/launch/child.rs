@@ -1,7 +1,8 @@
 //! What a new process does between clone and exec.
 //!
-//! It runs in the memory of the node, beside threads that may hold any lock. So there is one rule: system calls on data
-//! that the node has laid out before, and nothing else. No allocation, no formatting, no panic.
+//! It runs in the memory of the node, beside threads that may hold any lock. So there is one rule:
+//! system calls on data that the node has laid out before, and nothing else. No allocation, no
+//! formatting, no panic.
 
 use super::step::{Mapping, Step};
 use crate::launch::{Report, SAID_BYTES};
@@ -22,16 +23,16 @@ pub(super) struct Task {
 /// Starts the first process and waits until it has ended.
 pub(super) fn spawn_held(task: &Task, stack: *mut c_void) -> io::Result<Pid> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: CLONE_VFORK holds this thread, and so the task and the stack, until the process has ended.
-    // Needed: std and rustix start processes only by fork or exec.
+    // SAFETY: CLONE_VFORK holds this thread, and so the task and the stack, until the process has
+    // ended. Needed: std and rustix start processes only by fork or exec.
     let pid = unsafe { libc::clone(run, stack, flags, std::ptr::from_ref(task).cast_mut().cast()) };
     Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(sys::last_error)
 }
 
 /// The entry of both processes. Returns only when something failed.
 pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
-    // SAFETY: the node passes a `Task` that outlives this process's use of the shared memory, because CLONE_VFORK holds
-    // the node's thread until exec or exit.
+    // SAFETY: the node passes a `Task` that outlives this process's use of the shared memory,
+    // because CLONE_VFORK holds the node's thread until exec or exit.
     let (steps, report, first) = unsafe {
         let task = &*task.cast::<Task>();
         (&*task.steps, task.report, task.first_step)
@@ -41,7 +42,8 @@ pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
         // SAFETY: every pointer in a step was laid out by the node and lives as long as the task.
         let result = unsafe { perform(step, report) };
         if result < 0 {
-            // SAFETY: only one process at a time runs on this memory: the node and the first process are held by VFORK.
+            // SAFETY: only one process at a time runs on this memory: the node and the first
+            // process are held by VFORK.
             unsafe {
                 if !(*report).failed {
                     (*report).failed = true;
@@ -64,26 +66,37 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
     unsafe {
         match step {
             Step::GoFirst { score } => write_own_score(score),
-            Step::JoinGroup { tasks } => libc::syscall(libc::SYS_write, *tasks, c"0".as_ptr(), 1_usize),
+            Step::JoinGroup { tasks } => {
+                libc::syscall(libc::SYS_write, *tasks, c"0".as_ptr(), 1_usize)
+            }
             Step::Enter { namespace, kind } => libc::syscall(libc::SYS_setns, *namespace, *kind),
             Step::BecomeRoot => become_root(),
             Step::Spawn { task, flags, stack } => {
                 let pid = &raw mut (*report).second;
                 c_long::from(libc::clone(run, *stack, *flags, (*task).cast_mut().cast(), pid))
             }
-            Step::EndWithNode => libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0),
+            Step::EndWithNode => {
+                libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0)
+            }
             Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
             Step::Mount(mapping) => mount(mapping),
-            Step::NewMount { kind, options, flags, into } => new_mount(kind.as_ptr(), options, *flags, *into, report),
+            Step::NewMount { kind, options, flags, into } => {
+                new_mount(kind.as_ptr(), options, *flags, *into, report)
+            }
             Step::ChangeFolder { to } => libc::syscall(libc::SYS_chdir, to.as_ptr()),
             Step::ChangeFolderTo { fd } => libc::syscall(libc::SYS_fchdir, *fd),
             Step::PivotHere => libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()),
             Step::DropOldRoot => libc::syscall(libc::SYS_umount2, c".".as_ptr(), libc::MNT_DETACH),
-            Step::MakeFolder { path } => {
-                exists_is_fine(libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o755_u32))
+            Step::MakeFolder { path } => exists_is_fine(libc::syscall(
+                libc::SYS_mkdirat,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                0o755_u32,
+            )),
+            Step::Hide { path, under } => {
+                missing_is_fine(mount_call(under, path, None, libc::MS_BIND))
             }
-            Step::Hide { path, under } => missing_is_fine(mount_call(under, path, None, libc::MS_BIND)),
             Step::HideFolder { path } => missing_is_fine(mount_call(
                 c"tmpfs",
                 path,
@@ -91,9 +104,13 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
                 libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
             )),
             Step::Freeze { path } => freeze(path),
-            Step::SetHostname { name } => libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.count_bytes()),
+            Step::SetHostname { name } => {
+                libc::syscall(libc::SYS_sethostname, name.as_ptr(), name.count_bytes())
+            }
             Step::NewSession => libc::syscall(libc::SYS_setsid),
-            Step::Pass { fd, as_number, flags } => libc::syscall(libc::SYS_dup3, *fd, *as_number, *flags),
+            Step::Pass { fd, as_number, flags } => {
+                libc::syscall(libc::SYS_dup3, *fd, *as_number, *flags)
+            }
             Step::Close { first, last } => libc::syscall(libc::SYS_close_range, *first, *last, 0),
             Step::Limit { resource, soft, hard } => {
                 let limit = libc::rlimit64 { rlim_cur: *soft, rlim_max: *hard };
@@ -102,10 +119,15 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             }
             Step::KeepCapabilities { set } => keep_capabilities(*set),
             Step::BecomeUser { uid, gid } => become_user(*uid, *gid),
-            Step::NoNewPrivileges => libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            Step::Filter { program } => {
-                libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program.0)
+            Step::NoNewPrivileges => {
+                libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             }
+            Step::Filter { program } => libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                &raw const program.0,
+            ),
             Step::RestoreSignals => restore_signals(),
             Step::Execute { program, arguments, environment } => libc::syscall(
                 libc::SYS_execveat,
@@ -124,7 +146,13 @@ unsafe fn write_own_score(score: &std::ffi::CStr) -> c_long {
     let path = c"/proc/self/oom_score_adj";
     // SAFETY: both are C strings, and the descriptor is the one that was just opened.
     unsafe {
-        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC, 0);
+        let file = libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+            0,
+        );
         if file < 0 {
             return file;
         }
@@ -159,14 +187,30 @@ unsafe fn become_user(uid: u32, gid: u32) -> c_long {
 unsafe fn attach(mount: RawFd, at: *const libc::c_char) -> c_long {
     // SAFETY: both paths are C strings.
     unsafe {
-        libc::syscall(libc::SYS_move_mount, mount, c"".as_ptr(), libc::AT_FDCWD, at, libc::MOVE_MOUNT_F_EMPTY_PATH)
+        libc::syscall(
+            libc::SYS_move_mount,
+            mount,
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            at,
+            libc::MOVE_MOUNT_F_EMPTY_PATH,
+        )
     }
 }
 
 unsafe fn mount(mapping: &Mapping) -> c_long {
     let none = std::ptr::null::<c_void>();
     // SAFETY: the paths are C strings; no data is passed.
-    unsafe { libc::syscall(libc::SYS_mount, mapping.from.as_ptr(), mapping.at.as_ptr(), none, mapping.flags, none) }
+    unsafe {
+        libc::syscall(
+            libc::SYS_mount,
+            mapping.from.as_ptr(),
+            mapping.at.as_ptr(),
+            none,
+            mapping.flags,
+            none,
+        )
+    }
 }
 
 unsafe fn mount_call(
@@ -190,8 +234,12 @@ unsafe fn freeze(path: &std::ffi::CStr) -> c_long {
         if result < 0 {
             return missing_is_fine(result);
         }
-        let again =
-            libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        let again = libc::MS_BIND
+            | libc::MS_REMOUNT
+            | libc::MS_RDONLY
+            | libc::MS_NOSUID
+            | libc::MS_NODEV
+            | libc::MS_NOEXEC;
         mount_call(path, path, None, again)
     }
 }
@@ -211,8 +259,10 @@ unsafe fn new_mount(
         }
         for option in options {
             let value = option.value.as_ref().map_or(std::ptr::null(), |value| value.as_ptr());
-            let command: c_long = if value.is_null() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
-            let result = libc::syscall(libc::SYS_fsconfig, context, command, option.key.as_ptr(), value, 0);
+            let command: c_long =
+                if value.is_null() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
+            let result =
+                libc::syscall(libc::SYS_fsconfig, context, command, option.key.as_ptr(), value, 0);
             if result < 0 {
                 return say_why(context, report, result);
             }
@@ -223,7 +273,8 @@ unsafe fn new_mount(
             return say_why(context, report, result);
         }
         let mount = libc::syscall(libc::SYS_fsmount, context, 1_u32, flags);
-        // The lowest number that was free may be the wanted one; the call below refuses to do nothing.
+        // The lowest number that was free may be the wanted one; the call below refuses to do
+        // nothing.
         if mount < 0 || mount == c_long::from(into) {
             return mount;
         }
@@ -231,7 +282,8 @@ unsafe fn new_mount(
     }
 }
 
-/// Keeps what the kernel says of a file system that it does not make; the number of an error says little.
+/// Keeps what the kernel says of a file system that it does not make; the number of an error says
+/// little.
 unsafe fn say_why(context: c_long, report: *mut Report, result: c_long) -> c_long {
     // SAFETY: the report is as said in `run`; the call writes at most the length of its own array.
     unsafe {
@@ -257,8 +309,11 @@ unsafe fn keep_capabilities(set: u64) -> c_long {
     let mut capability: c_long = 0;
     while capability <= LAST_CAPABILITY {
         if set >> capability & 1 == 0 {
-            // SAFETY: a call without memory. EINVAL means that this kernel does not have the capability.
-            let result = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+            // SAFETY: a call without memory. EINVAL means that this kernel does not have the
+            // capability.
+            let result = unsafe {
+                libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
+            };
             if result < 0 && sys::last_errno() != libc::EINVAL {
                 return result;
             }
@@ -273,7 +328,8 @@ unsafe fn keep_capabilities(set: u64) -> c_long {
     unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) }
 }
 
-/// Handlers of the node do not exist in the new program, but signals that the node ignores or blocks would stay so.
+/// Handlers of the node do not exist in the new program, but signals that the node ignores or
+/// blocks would stay so.
 unsafe fn restore_signals() -> c_long {
     let action = [0_u64; 4];
     let nothing = 0_u64;

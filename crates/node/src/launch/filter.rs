@@ -1,7 +1,8 @@
 //! The seccomp filter, made once when the node opens.
 //!
-//! The kernel works through a filter for every known call number when it is loaded, so its cost grows with its length:
-//! a list of 300 comparisons costs a millisecond at every start, a decision tree over ranges a tenth of that.
+//! The kernel works through a filter for every known call number when it is loaded, so its cost
+//! grows with its length: a list of 300 comparisons costs a millisecond at every start, a decision
+//! tree over ranges a tenth of that.
 
 use super::calls;
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
@@ -92,7 +93,10 @@ impl Filter {
 
     /// A view for the kernel, valid as long as `self`.
     pub(super) fn program(&self) -> libc::sock_fprog {
-        libc::sock_fprog { len: u16::try_from(self.code.len()).unwrap_or(0), filter: self.code.as_ptr().cast_mut() }
+        libc::sock_fprog {
+            len: u16::try_from(self.code.len()).unwrap_or(0),
+            filter: self.code.as_ptr().cast_mut(),
+        }
     }
 }
 
@@ -151,7 +155,12 @@ fn leaf(verdict: Verdict) -> Vec<sock_filter> {
     match verdict {
         Verdict::Always(action) => vec![finish(action)],
         Verdict::Clone => {
-            vec![load(OFFSET_FIRST), jump(BPF_JSET, NAMESPACES, 0, 1), finish(REFUSE), finish(ALLOW)]
+            vec![
+                load(OFFSET_FIRST),
+                jump(BPF_JSET, NAMESPACES, 0, 1),
+                finish(REFUSE),
+                finish(ALLOW),
+            ]
         }
         Verdict::Socket => allow_if_equal(OFFSET_FIRST, &FAMILIES),
         Verdict::Ioctl => refuse_if_equal(OFFSET_SECOND, &REFUSED_CONTROLS),

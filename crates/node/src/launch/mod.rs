@@ -7,8 +7,8 @@
 //!  └─ reaps first; second is the node's own child
 //! ```
 //!
-//! Both share the node's memory, so the start costs the same however large the node is. What they do is a list of
-//! [`step::Step`]s that [`plan`] lays out; [`child`] works through it.
+//! Both share the node's memory, so the start costs the same however large the node is. What they
+//! do is a list of [`step::Step`]s that [`plan`] lays out; [`child`] works through it.
 
 pub(crate) mod calls;
 #[expect(unsafe_code, reason = "a process between clone and exec may only make raw system calls")]
@@ -106,6 +106,7 @@ fn said(report: &Report) -> String {
 }
 
 fn describe(first: &[Step], second: &[Step], number: usize) -> String {
-    let step = number.checked_sub(SECOND).map_or_else(|| first.get(number), |number| second.get(number));
+    let step =
+        number.checked_sub(SECOND).map_or_else(|| first.get(number), |number| second.get(number));
     step.map_or_else(|| format!("do step {number}"), Step::describe)
 }

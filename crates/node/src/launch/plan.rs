@@ -1,4 +1,5 @@
-//! The fixed list of what is done between clone and exec. Nothing of it depends on what a tenant sent but names and numbers.
+//! The fixed list of what is done between clone and exec. Nothing of it depends on what a tenant
+//! sent but names and numbers.
 
 use super::LaunchError;
 use super::child::Task;
@@ -10,7 +11,8 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io;
 use std::ffi::{CStr, CString, NulError};
 
-/// Descriptors of the node that the new processes use have at least this number, so that the small ones are free.
+/// Descriptors of the node that the new processes use have at least this number, so that the small
+/// ones are free.
 const LOWEST: RawFd = 32;
 pub(super) const ROOT: RawFd = 5;
 const PROC: RawFd = 6;
@@ -21,17 +23,19 @@ const QUEUES: RawFd = 9;
 /// Where the program finds its listening socket and its configuration.
 pub const LISTENER_FD: RawFd = 3;
 pub const CONFIG_FD: RawFd = 4;
-/// The last thing that is open besides, until exec. By then, the root has its mount and no use for the number.
+/// The last thing that is open besides, until exec. By then, the root has its mount and no use for
+/// the number.
 pub(super) const PROGRAM: RawFd = 5;
 
-/// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are attached here until
-/// the old root goes, with everything on it.
+/// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are
+/// attached here until the old root goes, with everything on it.
 const WORKBENCH: &str = "/sys";
 
 const NODEV: i64 = 0x4;
 const PLAIN: i64 = 0x2 | 0x4 | 0x8;
 
-/// What a program in an instance may do as root: what Debian's package and user tools need, nothing of the machine.
+/// What a program in an instance may do as root: what Debian's package and user tools need, nothing
+/// of the machine.
 pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
     (0, "CAP_CHOWN"),
     (1, "CAP_DAC_OVERRIDE"),
@@ -45,7 +49,8 @@ pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
     (31, "CAP_SETFCAP"),
 ];
 
-/// Where the machine itself has no memory left, programs of instances go before those of the machine, and before the node.
+/// Where the machine itself has no memory left, programs of instances go before those of the
+/// machine, and before the node.
 pub(crate) const OUT_OF_MEMORY_SCORE: &CStr = c"500";
 
 pub(crate) const HIDDEN_FILES: [&str; 6] = [
@@ -97,7 +102,8 @@ pub(crate) struct Words<'a> {
     pub(crate) terminals: u32,
 }
 
-/// A copy of a descriptor that has a number out of the way of the ones that the new processes choose.
+/// A copy of a descriptor that has a number out of the way of the ones that the new processes
+/// choose.
 pub(crate) fn keep(fd: impl AsFd) -> io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, LOWEST)
 }
@@ -111,7 +117,9 @@ impl<'a> Launch<'a> {
     /// What the first process does, still with the rights of the node.
     pub(super) fn outside(&self, second: *const Task, stack: *mut c_void) -> Vec<Step> {
         let mut steps = vec![Step::GoFirst { score: OUT_OF_MEMORY_SCORE }];
-        steps.extend(self.fds.groups.iter().map(|group| Step::JoinGroup { tasks: group.as_raw_fd() }));
+        steps.extend(
+            self.fds.groups.iter().map(|group| Step::JoinGroup { tasks: group.as_raw_fd() }),
+        );
         let flags = libc::CLONE_VM
             | libc::CLONE_VFORK
             | libc::CLONE_PARENT
@@ -149,25 +157,34 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
-    /// All of them before the old root goes: a new proc is only granted beside a full one, and layers must be attached
-    /// somewhere to become part of an overlay.
+    /// All of them before the old root goes: a new proc is only granted beside a full one, and
+    /// layers must be attached somewhere to become part of an overlay.
     fn make_file_systems(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = overlay(&self.fds.layers, &self.fds.disk, WORKBENCH)?;
         let size = format!("{}m", self.words.shared_memory_mb);
         let max = self.words.terminals.to_string();
-        let terminals =
-            vec![option("mode", "0620")?, option("gid", "5")?, option("ptmxmode", "0666")?, option("max", &max)?];
+        let terminals = vec![
+            option("mode", "0620")?,
+            option("gid", "5")?,
+            option("ptmxmode", "0666")?,
+            option("max", &max)?,
+        ];
         steps.extend([
             new_mount("proc", vec![], PLAIN, PROC)?,
             new_mount("devpts", terminals, 0x2 | 0x8, TERMINALS)?,
-            new_mount("tmpfs", vec![option("mode", "1777")?, option("size", &size)?], PLAIN, SHARED)?,
+            new_mount(
+                "tmpfs",
+                vec![option("mode", "1777")?, option("size", &size)?],
+                PLAIN,
+                SHARED,
+            )?,
             new_mount("mqueue", vec![], PLAIN, QUEUES)?,
         ]);
         Ok(steps)
     }
 
-    /// Before there is a `/proc`: a tenant names these paths, and no link in an image may lead to a descriptor that is open
-    /// still.
+    /// Before there is a `/proc`: a tenant names these paths, and no link in an image may lead to a
+    /// descriptor that is open still.
     fn attach_folders(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = Vec::new();
         for (mount, path) in self.fds.scratch.iter().zip(self.words.folders) {
@@ -198,18 +215,20 @@ impl<'a> Launch<'a> {
     }
 
     fn settle(&self) -> Result<Vec<Step>, NulError> {
-        let mut steps = vec![Step::SetHostname { name: CString::new(self.words.hostname)? }, Step::NewSession];
+        let mut steps =
+            vec![Step::SetHostname { name: CString::new(self.words.hostname)? }, Step::NewSession];
         steps.extend(make_folders(self.words.workdir)?);
         steps.push(Step::ChangeFolder { to: CString::new(self.words.workdir)? });
         Ok(steps)
     }
 
-    /// From here on, nothing of the machine is open any more: a folder that is named by a tenant, such as the working
-    /// directory, could otherwise be `/proc/self/fd/N`.
+    /// From here on, nothing of the machine is open any more: a folder that is named by a tenant,
+    /// such as the working directory, could otherwise be `/proc/self/fd/N`.
     fn pass_descriptors(&self) -> Vec<Step> {
         let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number, flags: 0 };
         let close = |first: RawFd, last: u32| Step::Close { first: first.unsigned_abs(), last };
-        let mut steps = vec![pass(&self.fds.null, 0), pass(&self.fds.output, 1), pass(&self.fds.output, 2)];
+        let mut steps =
+            vec![pass(&self.fds.null, 0), pass(&self.fds.output, 1), pass(&self.fds.output, 2)];
         for (fd, number) in [(&self.fds.listener, LISTENER_FD), (&self.fds.config, CONFIG_FD)] {
             steps.push(match fd {
                 Some(fd) => pass(fd, number),
@@ -242,10 +261,18 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// Makes the mounts of the process its own, and of layers an overlay that is found under the number [`ROOT`].
-pub(super) fn overlay(layers: &[OwnedFd], disk: &OwnedFd, workbench: &str) -> Result<Vec<Step>, NulError> {
-    let private =
-        Mapping { from: CString::new("none")?, at: CString::new("/")?, flags: libc::MS_REC | libc::MS_PRIVATE };
+/// Makes the mounts of the process its own, and of layers an overlay that is found under the number
+/// [`ROOT`].
+pub(super) fn overlay(
+    layers: &[OwnedFd],
+    disk: &OwnedFd,
+    workbench: &str,
+) -> Result<Vec<Step>, NulError> {
+    let private = Mapping {
+        from: CString::new("none")?,
+        at: CString::new("/")?,
+        flags: libc::MS_REC | libc::MS_PRIVATE,
+    };
     let mut steps = vec![Step::Mount(private)];
     let mut options = vec![option("source", "holm")?];
     for layer in layers {
@@ -296,12 +323,19 @@ fn option(key: &str, value: &str) -> Result<MountOption, NulError> {
     Ok(MountOption { key: CString::new(key)?, value: Some(CString::new(value)?) })
 }
 
-fn new_mount(kind: &str, options: Vec<MountOption>, flags: i64, into: RawFd) -> Result<Step, NulError> {
+fn new_mount(
+    kind: &str,
+    options: Vec<MountOption>,
+    flags: i64,
+    into: RawFd,
+) -> Result<Step, NulError> {
     Ok(Step::NewMount { kind: CString::new(kind)?, options, flags, into })
 }
 
 pub(super) fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
-    Ok(Pointers::new(texts.iter().map(|text| CString::new(text.as_str())).collect::<Result<_, _>>()?))
+    Ok(Pointers::new(
+        texts.iter().map(|text| CString::new(text.as_str())).collect::<Result<_, _>>()?,
+    ))
 }
 
 fn resource(which: libc::__rlimit_resource_t) -> i32 {

@@ -1,4 +1,5 @@
-//! The words in which the node tells a new process what to do before it becomes the first process of an instance.
+//! The words in which the node tells a new process what to do before it becomes the first process
+//! of an instance.
 
 use super::child::Task;
 use libc::{c_int, c_long, c_ulong};
@@ -7,11 +8,13 @@ use std::ffi::{CStr, CString, c_void};
 
 /// One step. Whatever a step points at is laid out before the process starts and outlives it.
 pub(super) enum Step {
-    /// When the machine has no memory left, before others. All that the process starts has the same score.
+    /// When the machine has no memory left, before others. All that the process starts has the same
+    /// score.
     GoFirst {
         score: &'static CStr,
     },
-    /// Moves the process itself into a control group. Any other way of moving it costs the kernel milliseconds.
+    /// Moves the process itself into a control group. Any other way of moving it costs the kernel
+    /// milliseconds.
     JoinGroup {
         tasks: RawFd,
     },
@@ -21,7 +24,8 @@ pub(super) enum Step {
     },
     /// Takes the ids of root in the user namespace that was entered.
     BecomeRoot,
-    /// Starts the second process, in namespaces of its own, and waits until it has become the program or failed.
+    /// Starts the second process, in namespaces of its own, and waits until it has become the
+    /// program or failed.
     Spawn {
         task: *const Task,
         flags: c_int,
@@ -36,7 +40,8 @@ pub(super) enum Step {
         at: CString,
     },
     Mount(Mapping),
-    /// Makes a file system of this kind, not attached anywhere yet, and keeps it under the number `into`.
+    /// Makes a file system of this kind, not attached anywhere yet, and keeps it under the number
+    /// `into`.
     NewMount {
         kind: CString,
         options: Vec<MountOption>,
@@ -115,7 +120,8 @@ pub(super) struct MountOption {
     pub(super) value: Option<CString>,
 }
 
-/// What the kernel takes: a length and a pointer into the node's own filter, which lives as long as the node.
+/// What the kernel takes: a length and a pointer into the node's own filter, which lives as long as
+/// the node.
 pub(super) struct FilterProgram(pub(super) libc::sock_fprog);
 
 /// A null-terminated list of C strings, as exec takes it.
@@ -155,7 +161,9 @@ impl Step {
             Self::PivotHere => "change its root".into(),
             Self::DropOldRoot => "leave the machine's root".into(),
             Self::MakeFolder { path } => format!("make the folder {}", path.to_string_lossy()),
-            Self::Hide { path, .. } | Self::HideFolder { path } => format!("hide {}", path.to_string_lossy()),
+            Self::Hide { path, .. } | Self::HideFolder { path } => {
+                format!("hide {}", path.to_string_lossy())
+            }
             Self::Freeze { path } => format!("make {} read-only", path.to_string_lossy()),
             Self::SetHostname { .. } => "set its host name".into(),
             Self::NewSession => "begin a session".into(),

@@ -1,4 +1,5 @@
-//! Starting a program of the machine that starts an instance, where only it sees the instance's root.
+//! Starting a program of the machine that starts an instance, where only it sees the instance's
+//! root.
 
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
 use super::step::{Pointers, Step};
@@ -9,8 +10,8 @@ use rustix::io;
 use rustix::process::Pid;
 use std::ffi::{CString, NulError};
 
-/// Where the root of the instance is, in the mounts of the program alone. Every Linux machine has the folder, everybody may
-/// pass through it, and no such program needs it.
+/// Where the root of the instance is, in the mounts of the program alone. Every Linux machine has
+/// the folder, everybody may pass through it, and no such program needs it.
 pub(crate) const ROOT_FOLDER: &str = "/sys/bus";
 
 pub(crate) struct Tool<'a> {
@@ -32,8 +33,8 @@ pub(crate) struct ToolFds {
 }
 
 impl ToolFds {
-    /// How many descriptors beyond the three usual ones there are. One in the middle that nobody asked for is `/dev/null`,
-    /// because such programs pass on only rows without gaps.
+    /// How many descriptors beyond the three usual ones there are. One in the middle that nobody
+    /// asked for is `/dev/null`, because such programs pass on only rows without gaps.
     pub(crate) fn passed(&self) -> RawFd {
         match (&self.listener, &self.config) {
             (_, Some(_)) => 2,
@@ -74,7 +75,11 @@ impl Tool<'_> {
         for (fd, number) in passed.into_iter().take(count) {
             steps.push(pass(fd.as_ref().unwrap_or(&fds.null), number));
         }
-        steps.push(Step::Pass { fd: fds.program.as_raw_fd(), as_number: PROGRAM, flags: libc::O_CLOEXEC });
+        steps.push(Step::Pass {
+            fd: fds.program.as_raw_fd(),
+            as_number: PROGRAM,
+            flags: libc::O_CLOEXEC,
+        });
         let close = |first: RawFd, last: u32| Step::Close { first: first.unsigned_abs(), last };
         if let Some(unused) = (LISTENER_FD + fds.passed()..PROGRAM).next() {
             steps.push(close(unused, CONFIG_FD.unsigned_abs()));
@@ -82,7 +87,11 @@ impl Tool<'_> {
         steps.push(close(PROGRAM + 1, u32::MAX));
         steps.push(Step::RestoreSignals);
         let environment = Pointers::new(vec![CString::new("PATH=/usr/sbin:/usr/bin:/sbin:/bin")?]);
-        steps.push(Step::Execute { program: PROGRAM, arguments: pointers(self.arguments)?, environment });
+        steps.push(Step::Execute {
+            program: PROGRAM,
+            arguments: pointers(self.arguments)?,
+            environment,
+        });
         Ok(steps)
     }
 }

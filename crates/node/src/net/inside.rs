@@ -8,7 +8,8 @@ use std::net::Ipv4Addr;
 
 /// In the namespace: loopback, and what a program without rights over the network may do.
 pub(super) fn prepare() -> io::Result<()> {
-    // The root of an instance has no rights over its network, so ports below 1024 and `ping` are opened to everybody.
+    // The root of an instance has no rights over its network, so ports below 1024 and `ping` are
+    // opened to everybody.
     write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
     write("/proc/sys/net/ipv4/ping_group_range", "0 4294967294")?;
     // Only loopback speaks IPv6.

@@ -1,8 +1,9 @@
-//! The network of an instance: a namespace with one interface, a route to the machine, and rules on the machine's side that
-//! the instance's root cannot touch, because the namespace does not belong to its user namespace.
+//! The network of an instance: a namespace with one interface, a route to the machine, and rules on
+//! the machine's side that the instance's root cannot touch, because the namespace does not belong
+//! to its user namespace.
 //!
-//! There is no bridge: every instance has an address of its own and a route to it, so neighbours share no wire. Hardware
-//! addresses are fixed on both ends and nobody has to ask for them.
+//! There is no bridge: every instance has an address of its own and a route to it, so neighbours
+//! share no wire. Hardware addresses are fixed on both ends and nobody has to ask for them.
 
 mod inside;
 mod netlink;
@@ -41,7 +42,8 @@ struct Wire {
     inner_hardware: [u8; 6],
 }
 
-/// The machine's address on every wire. It is link-local, so nothing else uses it, and the machine does not answer to it.
+/// The machine's address on every wire. It is link-local, so nothing else uses it, and the machine
+/// does not answer to it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 /// The first interface of a new namespace besides loopback gets this number.
 const INNER_INDEX: u32 = 2;
@@ -100,9 +102,11 @@ struct WayHome<'a>(&'a Home);
 
 impl Drop for WayHome<'_> {
     fn drop(&mut self) {
-        if let Err(error) = move_into_link_name_space(self.0.namespace.as_fd(), Some(LinkNameSpaceType::Network)) {
-            // A thread that stays in a tenant's network would serve and dial there. Starting anew is the safe way out:
-            // instances outlive this process.
+        if let Err(error) =
+            move_into_link_name_space(self.0.namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        {
+            // A thread that stays in a tenant's network would serve and dial there. Starting anew
+            // is the safe way out: instances outlive this process.
             tracing::error!(%error, "a thread cannot return to the machine's network");
             std::process::abort();
         }
@@ -121,16 +125,21 @@ impl Wire {
 }
 
 impl Home {
-    /// A TCP socket that belongs to another network. Only making it needs to happen there: it stays where it was made.
+    /// A TCP socket that belongs to another network. Only making it needs to happen there: it stays
+    /// where it was made.
     pub(crate) fn socket(&self, namespace: impl AsFd) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Ok(self.within(namespace, || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None))??)
+        Ok(self.within(namespace, || {
+            socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+        })??)
     }
 
     /// A listening socket in another network, on all its addresses.
     pub(crate) fn listener(&self, namespace: impl AsFd, port: u16) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC;
-        let socket = self.within(namespace, || socket_with(AddressFamily::INET, SocketType::STREAM, flags, None))??;
+        let socket = self.within(namespace, || {
+            socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+        })??;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
         listen(&socket, BACKLOG)?;

@@ -3,7 +3,9 @@
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 use std::io;
 use std::net::Ipv4Addr;
 
@@ -18,13 +20,21 @@ impl Netlink {
     /// Speaks to the network that the thread is in now.
     pub(super) fn open() -> io::Result<Self> {
         // No protocol is protocol 0, which is rtnetlink.
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+        let socket =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// A wire whose far end is in another network from the start. Neither end may be up yet: the kernel refuses that.
-    pub(super) fn add_pair(&mut self, name: &str, near: [u8; 6], far: [u8; 6], network: &OwnedFd) -> io::Result<()> {
+    /// A wire whose far end is in another network from the start. Neither end may be up yet: the
+    /// kernel refuses that.
+    pub(super) fn add_pair(
+        &mut self,
+        name: &str,
+        near: [u8; 6],
+        far: [u8; 6],
+        network: &OwnedFd,
+    ) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, create());
         message.link(0, 0);
         message.text(libc::IFLA_IFNAME, name);
@@ -84,7 +94,12 @@ impl Netlink {
         self.ask(message)
     }
 
-    pub(super) fn add_neighbour(&mut self, index: u32, address: Ipv4Addr, hardware: [u8; 6]) -> io::Result<()> {
+    pub(super) fn add_neighbour(
+        &mut self,
+        index: u32,
+        address: Ipv4Addr,
+        hardware: [u8; 6],
+    ) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWNEIGH, create());
         message.raw(&[byte(libc::AF_INET), 0, 0, 0]);
         message.raw(&index.to_ne_bytes());
@@ -100,7 +115,8 @@ impl Netlink {
         send(&self.socket, &message.finish(self.sequence), SendFlags::empty())?;
         let mut answer = [0_u8; 4096];
         let (_, length) = recv(&self.socket, &mut answer, RecvFlags::empty())?;
-        let code = answer.get(..length).and_then(|answer| answer.get(HEADER_BYTES..HEADER_BYTES + 4));
+        let code =
+            answer.get(..length).and_then(|answer| answer.get(HEADER_BYTES..HEADER_BYTES + 4));
         match code.and_then(|code| <[u8; 4]>::try_from(code).ok()).map(i32::from_ne_bytes) {
             Some(0) => Ok(()),
             Some(code) => Err(Errno::from_raw_os_error(code.saturating_neg()).into()),
@@ -123,7 +139,8 @@ fn byte(number: i32) -> u8 {
     u8::try_from(number).unwrap_or(0)
 }
 
-/// A message: a header, a fixed part, and attributes that may nest. Everything is padded to four bytes.
+/// A message: a header, a fixed part, and attributes that may nest. Everything is padded to four
+/// bytes.
 struct Message {
     kind: u16,
     flags: u16,
@@ -132,7 +149,11 @@ struct Message {
 
 impl Message {
     fn new(kind: u16, extra: u16) -> Self {
-        Self { kind, flags: flags(libc::NLM_F_REQUEST | libc::NLM_F_ACK) | extra, body: Vec::with_capacity(256) }
+        Self {
+            kind,
+            flags: flags(libc::NLM_F_REQUEST | libc::NLM_F_ACK) | extra,
+            body: Vec::with_capacity(256),
+        }
     }
 
     fn raw(&mut self, bytes: &[u8]) {

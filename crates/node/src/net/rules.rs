@@ -1,5 +1,6 @@
-//! The firewall rules of a node: one table for all instances, written once when the node opens. Instances come and go without
-//! touching it, because they are known by the names of their interfaces.
+//! The firewall rules of a node: one table for all instances, written once when the node opens.
+//! Instances come and go without touching it, because they are known by the names of their
+//! interfaces.
 
 use crate::settings::{Egress, Limits, Settings, Subnet};
 use std::fmt::Write as _;
@@ -52,14 +53,16 @@ impl Rules {
     }
 }
 
-/// The kernel's own size follows the memory of the machine loosely, and is what a few hundred instances fill.
+/// The kernel's own size follows the memory of the machine loosely, and is what a few hundred
+/// instances fill.
 fn table_wanted(limits: &Limits, memory_mb: u64) -> u64 {
     let full = u64::from(limits.instances).saturating_mul(limits.connections.into());
     full.min((memory_mb << 20) / TABLE_MEMORY_PART / CONNECTION_BYTES)
 }
 
 fn lift_connections(wanted: u64) {
-    let now = std::fs::read_to_string(TRACKED).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
+    let now =
+        std::fs::read_to_string(TRACKED).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
     if now.is_some_and(|now| now < wanted)
         && let Err(error) = std::fs::write(TRACKED, wanted.to_string())
     {
@@ -70,7 +73,10 @@ fn lift_connections(wanted: u64) {
 
 fn run_nft(script: &str) -> io::Result<()> {
     let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, "the program nft (package nftables) is not installed")
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "the program nft (package nftables) is not installed",
+        )
     })?;
     let mut child = Command::new(program)
         .args(["-f", "-"])
@@ -85,11 +91,14 @@ fn run_nft(script: &str) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("nft refused the rules: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    Err(io::Error::other(format!(
+        "nft refused the rules: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }
 
-/// An instance that has its number of connections gets no new one until one has ended. A packet that is dropped here leaves
-/// nothing in the machine's table, which all share.
+/// An instance that has its number of connections gets no new one until one has ended. A packet
+/// that is dropped here leaves nothing in the machine's table, which all share.
 fn text(table: &str, prefix: &str, settings: &Settings, closed: &[Subnet]) -> String {
     let (subnet, connections) = (settings.subnet, settings.limits.connections);
     let mut resolvers = String::new();

@@ -1,7 +1,9 @@
 //! An instance in the words of OCI: the same fences as [`crate::launch`] puts up itself.
 
 use super::seccomp;
-use crate::launch::plan::{CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE};
+use crate::launch::plan::{
+    CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE,
+};
 use crate::launch::tool::ROOT_FOLDER;
 use crate::seats::IDS_PER_INSTANCE;
 use crate::spec::{Medium, Spec, User};
@@ -39,8 +41,8 @@ pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
                 { "type": "uts" },
                 { "type": "cgroup" },
                 { "type": "network", "path": prepared.network },
-                // Not the one of the seat: a user namespace that is joined is joined first, and the network then
-                // belongs to somebody else.
+                // Not the one of the seat: a user namespace that is joined is joined first, and the
+                // network then belongs to somebody else.
                 { "type": "user" },
             ],
             "uidMappings": ids,
@@ -74,7 +76,8 @@ fn process(spec: &Spec, open_files: u64) -> Value {
     })
 }
 
-/// OCI has one text for what is executed and what it is called, so only the last part of the name is kept.
+/// OCI has one text for what is executed and what it is called, so only the last part of the name
+/// is kept.
 fn program_inside(spec: &Spec) -> String {
     let name = spec.first.arguments.first().and_then(|name| Path::new(name).file_name()?.to_str());
     format!("{PROGRAM_FOLDER}/{}", name.unwrap_or("program"))
@@ -83,7 +86,8 @@ fn program_inside(spec: &Spec) -> String {
 fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
     let size = format!("size={}m", prepared.shared_memory_mb);
     let max = format!("max={}", prepared.terminals);
-    let terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &max];
+    let terminals =
+        ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", &max];
     let mount = |kind: &str, at: &str, options: &[&str]| json!({ "type": kind, "source": kind, "destination": at, "options": options });
     let mut mounts = vec![
         mount("proc", "/proc", &["nosuid", "noexec", "nodev"]),
@@ -100,8 +104,13 @@ fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
     ];
     // Those on disk are refused before; the node has no file system to hand over.
     for scratch in spec.scratch.iter().filter(|scratch| scratch.medium == Medium::Memory) {
-        let (size, access) = (format!("size={}m", scratch.size_mb), if scratch.read_only { "ro" } else { "rw" });
-        mounts.push(mount("tmpfs", &scratch.path, &["nosuid", "noexec", "nodev", "mode=0755", &size, access]));
+        let (size, access) =
+            (format!("size={}m", scratch.size_mb), if scratch.read_only { "ro" } else { "rw" });
+        mounts.push(mount(
+            "tmpfs",
+            &scratch.path,
+            &["nosuid", "noexec", "nodev", "mode=0755", &size, access],
+        ));
     }
     Value::Array(mounts)
 }
@@ -166,7 +175,10 @@ mod tests {
     #[test]
     fn only_root_begins_with_rights() {
         let capabilities = |user| made(user)["process"]["capabilities"].clone();
-        assert_eq!(capabilities(User::ROOT)["effective"].as_array().unwrap().len(), CAPABILITIES.len());
+        assert_eq!(
+            capabilities(User::ROOT)["effective"].as_array().unwrap().len(),
+            CAPABILITIES.len()
+        );
         let user = capabilities(User { uid: 1, gid: 1 });
         assert_eq!((&user["effective"], &user["permitted"]), (&json!([]), &json!([])));
         assert_eq!(user["bounding"].as_array().unwrap().len(), CAPABILITIES.len());

@@ -1,18 +1,21 @@
-//! Instances that a program started which implements OCI, such as `runc`: more eyes have looked at it than at
-//! [`crate::launch`], and it takes ten times as long.
+//! Instances that a program started which implements OCI, such as `runc`: more eyes have looked at
+//! it than at [`crate::launch`], and it takes ten times as long.
 //!
-//! The node gives it the same parts that it uses itself: network, users, control groups, layers, console, descriptors. So
-//! pausing, measuring, stopping and removing need nothing of that program. It runs twice, at the start only: the first run
-//! leaves the process of the instance waiting, so that the node can take hold of it before the second lets it go on. The
-//! root file system is mounted where only the first run sees it, so nothing is left mounted on the machine, however the
+//! The node gives it the same parts that it uses itself: network, users, control groups, layers,
+//! console, descriptors. So pausing, measuring, stopping and removing need nothing of that program.
+//! It runs twice, at the start only: the first run leaves the process of the instance waiting, so
+//! that the node can take hold of it before the second lets it go on. The root file system is
+//! mounted where only the first run sees it, so nothing is left mounted on the machine, however the
 //! node ends.
 //!
-//! **What is different:** the first program is called by a path in `/dev/first`, with the last part of its name. It is a file
-//! of the node's folder, one for each instance, and not one in memory for all. The instance's process is not a child of the
-//! node, so how it ended is known for sure only on kernels that tell it afterwards (6.15 and newer); on older ones it may be
-//! [`crate::Exit::Unknown`]. A program that cannot be executed is one that ends at once. The user namespace is made by the
-//! machine's root, so what the kernel counts for each user (watches of files, queues, locked memory) is shared with all others
-//! that are made so. `/dev` belongs to the instance's root. If a configuration but no socket is passed, descriptor 3 is `/dev/null`.
+//! **What is different:** the first program is called by a path in `/dev/first`, with the last part
+//! of its name. It is a file of the node's folder, one for each instance, and not one in memory for
+//! all. The instance's process is not a child of the node, so how it ended is known for sure only
+//! on kernels that tell it afterwards (6.15 and newer); on older ones it may be
+//! [`crate::Exit::Unknown`]. A program that cannot be executed is one that ends at once. The user
+//! namespace is made by the machine's root, so what the kernel counts for each user (watches of
+//! files, queues, locked memory) is shared with all others that are made so. `/dev` belongs to the
+//! instance's root. If a configuration but no socket is passed, descriptor 3 is `/dev/null`.
 
 mod config;
 mod seccomp;
@@ -61,9 +64,11 @@ impl Bundles {
         let folder = self.folder.join(id.as_str());
         fs::create_dir(&folder)?;
         let bundle = Bundle { folder, id: id.clone() };
-        let mut to = File::options().write(true).create_new(true).mode(0o555).open(bundle.program())?;
+        let mut to =
+            File::options().write(true).create_new(true).mode(0o555).open(bundle.program())?;
         // By its path, because reading moves the position of a descriptor, which all copies share.
-        let mut from = File::open(format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(program.fd())))?;
+        let mut from =
+            File::open(format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(program.fd())))?;
         io::copy(&mut from, &mut to)?;
         // The mask of this process may have taken bits away, and it is not root's only.
         to.set_permissions(Permissions::from_mode(0o555))?;
@@ -109,7 +114,8 @@ impl Bundle {
         self.finish(creating, "create")?;
 
         let text = fs::read_to_string(self.folder.join("pid")).map_err(from_io)?;
-        let pid = text.trim().parse().ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
+        let pid =
+            text.trim().parse().ok().and_then(Pid::from_raw).ok_or(rustix::io::Errno::SRCH)?;
         let started = Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? };
         let run = Command::new(tool)
             .args(self.common())
@@ -128,7 +134,11 @@ impl Bundle {
         let path = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
         let mut arguments = vec![tool.to_string_lossy().into_owned()];
         arguments.extend(self.common());
-        arguments.extend(["create".to_owned(), "--bundle".to_owned(), self.folder.to_string_lossy().into_owned()]);
+        arguments.extend([
+            "create".to_owned(),
+            "--bundle".to_owned(),
+            self.folder.to_string_lossy().into_owned(),
+        ]);
         arguments.extend(["--pid-file".to_owned(), path("pid")]);
         arguments.extend(["--preserve-fds".to_owned(), passed.to_string(), self.id.to_string()]);
         arguments
@@ -136,7 +146,14 @@ impl Bundle {
 
     fn common(&self) -> [String; 6] {
         let path = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
-        ["--root".into(), path("state"), "--log".into(), path("log"), "--log-format".into(), "json".into()]
+        [
+            "--root".into(),
+            path("state"),
+            "--log".into(),
+            path("log"),
+            "--log-format".into(),
+            "json".into(),
+        ]
     }
 
     /// Waits for the end of one run of the program.
@@ -163,7 +180,10 @@ impl Bundle {
         }
         let text = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let last = text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok());
-        last.map_or_else(|| "nothing".to_owned(), |line| line.msg.chars().take(SAID_CHARS).collect())
+        last.map_or_else(
+            || "nothing".to_owned(),
+            |line| line.msg.chars().take(SAID_CHARS).collect(),
+        )
     }
 }
 

@@ -33,7 +33,9 @@ pub(super) fn profile() -> Value {
         allow_if("clone", 0, Bits { mask: NAMESPACES, value: 0 }),
     ];
     rules.extend(FAMILIES.map(|family| allow_if("socket", 0, Bits::exactly(family))));
-    rules.extend(PERSONALITIES.map(|personality| allow_if("personality", 0, Bits::exactly(personality))));
+    rules.extend(
+        PERSONALITIES.map(|personality| allow_if("personality", 0, Bits::exactly(personality))),
+    );
     rules.extend(all_but(&REFUSED_CONTROLS).into_iter().map(|bits| allow_if("ioctl", 1, bits)));
     json!({
         "defaultAction": REFUSE,
@@ -45,12 +47,12 @@ pub(super) fn profile() -> Value {
 
 /// Only the lower half of an argument is looked at, as the kernel does.
 fn allow_if(call: &str, argument: u32, bits: Bits) -> Value {
-    let condition =
-        json!({ "index": argument, "value": bits.mask, "valueTwo": bits.value, "op": "SCMP_CMP_MASKED_EQ" });
+    let condition = json!({ "index": argument, "value": bits.mask, "valueTwo": bits.value, "op": "SCMP_CMP_MASKED_EQ" });
     json!({ "names": [call], "action": ALLOW, "args": [condition] })
 }
 
-/// What matches all numbers but these. A filter cannot say "neither of two": where one rule permits, no other refuses.
+/// What matches all numbers but these. A filter cannot say "neither of two": where one rule
+/// permits, no other refuses.
 fn all_but(values: &[u32]) -> Vec<Bits> {
     let mut matches = Vec::new();
     // Whatever begins like none of the values is permitted as a whole.

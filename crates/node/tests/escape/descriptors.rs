@@ -12,13 +12,15 @@ fn only_what_was_passed_is_open() {
     let node = machine.open();
     // Such as another part of the server may have open, and without close-on-exec.
     let folder = File::open("/").unwrap();
-    let leaking = rustix::io::fcntl_getfd(&folder).unwrap().difference(rustix::io::FdFlags::CLOEXEC);
+    let leaking =
+        rustix::io::fcntl_getfd(&folder).unwrap().difference(rustix::io::FdFlags::CLOEXEC);
     rustix::io::fcntl_setfd(&folder, leaking).unwrap();
     let script = "sleep 9 & for process in 1 $!; do ls /proc/$process/fd; readlink /proc/$process/fd/0; done";
     assert_eq!(machine.outcome(&node, script).1, "0\n1\n2\n/dev/null\n".repeat(2));
 }
 
-/// The working directory comes from images and tenants. In CVE-2024-21626 it named a folder that the runtime had open.
+/// The working directory comes from images and tenants. In CVE-2024-21626 it named a folder that
+/// the runtime had open.
 #[test]
 fn no_working_directory_is_a_folder_of_the_machine() {
     let machine = Machine::new();
@@ -42,7 +44,11 @@ fn a_link_to_a_descriptor_is_no_working_directory_either() {
     let machine = Machine::new();
     let node = machine.open();
     let folder = File::open("/").unwrap();
-    std::os::unix::fs::symlink(format!("/proc/self/fd/{}", folder.as_raw_fd()), machine.root().join("door")).unwrap();
+    std::os::unix::fs::symlink(
+        format!("/proc/self/fd/{}", folder.as_raw_fd()),
+        machine.root().join("door"),
+    )
+    .unwrap();
     let mut spec = machine.shell("linked", "pwd");
     for inner in ["/door", "/door/tmp", "/door/new"] {
         spec.workdir = inner.into();

@@ -15,15 +15,19 @@ fn contained(what: &str, signs: &[&str]) {
     let machine = Machine::new();
     let node = machine.open();
     let mut neighbour = program::spec(&machine, "neighbour", "");
-    neighbour.first.arguments = ["httpd", "-f", "-p", "80", "-h", "/etc"].map(str::to_owned).to_vec();
+    neighbour.first.arguments =
+        ["httpd", "-f", "-p", "80", "-h", "/etc"].map(str::to_owned).to_vec();
     node.create(&neighbour).unwrap();
     let hostile = ["hostile-a", "hostile-b"].map(|id| program::spec(&machine, id, what));
     for spec in &hostile {
         node.create(spec).unwrap();
         let printed = || String::from_utf8(node.console(&spec.id).unwrap()).unwrap();
         // Where memory ends, the kernel may end the first process.
-        let out_of_memory = || node.wait(&spec.id, Duration::ZERO).unwrap() == Some(Exit::OutOfMemory);
-        await_that("the end of it", || signs.iter().any(|sign| printed().contains(sign)) || out_of_memory());
+        let out_of_memory =
+            || node.wait(&spec.id, Duration::ZERO).unwrap() == Some(Exit::OutOfMemory);
+        await_that("the end of it", || {
+            signs.iter().any(|sign| printed().contains(sign)) || out_of_memory()
+        });
     }
     let text = String::from_utf8(node.console(&hostile[1].id).unwrap()).unwrap();
     assert!(!text.contains("everything"), "{text}");
@@ -32,7 +36,8 @@ fn contained(what: &str, signs: &[&str]) {
         node.destroy(id).unwrap();
     }
     let lost = node.facts(100, Duration::ZERO).into_iter().find(|fact| {
-        fact.instance == neighbour.id && matches!(fact.happened, Happened::Exited(exit) if exit != Exit::Signal(9))
+        fact.instance == neighbour.id
+            && matches!(fact.happened, Happened::Exited(exit) if exit != Exit::Signal(9))
     });
     assert_eq!(lost, None);
 }
@@ -46,7 +51,8 @@ fn others_go_on(machine: &Machine, node: &Node) {
             asked.and_then(|()| stream.read_to_string(&mut page)).is_ok() && page.ends_with("box\n")
         })
     });
-    let newcomer = "sleep 0.01 & wait; echo x > /tmp/file && cat /tmp/file; exec 9</dev/null; exit 6";
+    let newcomer =
+        "sleep 0.01 & wait; echo x > /tmp/file && cat /tmp/file; exec 9</dev/null; exit 6";
     assert_eq!(machine.outcome(node, newcomer), (Exit::Code(6), "x\n".into()));
     // A newcomer and the machine's root get watches, too.
     let mut watching = program::spec(machine, "watching", "watches");
@@ -90,7 +96,8 @@ fn watches_of_files() {
     contained("watches", &["took"]);
 }
 
-/// Each instance has its number of them, and all instances together do not take those of the machine.
+/// Each instance has its number of them, and all instances together do not take those of the
+/// machine.
 #[test]
 fn terminals() {
     let mut machine = Machine::new();
@@ -104,7 +111,8 @@ fn terminals() {
     let another = "exec 7<>/dev/ptmx && echo has one; ls /dev/pts | grep -c 0";
     assert_eq!(machine.outcome(&node, another).1, "has one\n1\n");
     greedy.iter().for_each(|spec| node.destroy(&spec.id).unwrap());
-    let all = std::fs::read_to_string("/proc/sys/kernel/pty/max").unwrap().trim().parse::<u32>().unwrap();
+    let all =
+        std::fs::read_to_string("/proc/sys/kernel/pty/max").unwrap().trim().parse::<u32>().unwrap();
     assert!(all >= machine.settings.limits.instances * 5, "{all} terminals for all instances");
 }
 
@@ -138,7 +146,8 @@ fn a_full_disk_does_not_end_the_instance() {
     let machine = Machine::new();
     let node = machine.open();
     let mut spec = program::spec(&machine, "full", "");
-    spec.first.arguments[2] = "dd if=/dev/zero of=/big bs=1M; echo left: $(df -m / | wc -l); exit 5".into();
+    spec.first.arguments[2] =
+        "dd if=/dev/zero of=/big bs=1M; echo left: $(df -m / | wc -l); exit 5".into();
     spec.writable = Writable::of_memory(spec.memory_mb);
     assert_eq!(run(&node, &spec).0, Exit::Code(5));
 }

@@ -1,13 +1,16 @@
-//! Images made to lead the node astray while it furnishes the root: links where it makes folders, mounts and files.
+//! Images made to lead the node astray while it furnishes the root: links where it makes folders,
+//! mounts and files.
 
 use crate::machine::{Machine, run};
 use node::Exit;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-const TARGETS: [&str; 6] = ["/proc/self/fd", "/proc/sys", "/dev/pts", "/proc/1/root", "/../../../../../..", "/missing"];
+const TARGETS: [&str; 6] =
+    ["/proc/self/fd", "/proc/sys", "/dev/pts", "/proc/1/root", "/../../../../../..", "/missing"];
 
-/// Whoever reads a line of this gets the machine's file system, or a kernel setting, wherever the link led.
+/// Whoever reads a line of this gets the machine's file system, or a kernel setting, wherever the
+/// link led.
 const SCRIPT: &str = "
     [ -c /dev/null ] && [ -d /proc/1 ] || echo 'no devices or processes'
     [ \"$(ls /proc | grep -c '^[0-9]')\" -lt 9 ] || echo 'processes of others'
@@ -38,7 +41,11 @@ fn harmless(place: &str) {
             Err(error) => panic!("{place} -> {target}: {error:?}"),
             Ok(_) => {
                 node.destroy(&spec.id).unwrap();
-                assert_eq!(run(&node, &spec), (Exit::Code(0), String::new()), "{place} -> {target}");
+                assert_eq!(
+                    run(&node, &spec),
+                    (Exit::Code(0), String::new()),
+                    "{place} -> {target}"
+                );
             }
         }
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0, "{place} -> {target}");
@@ -56,7 +63,15 @@ fn links_for_folders_that_the_node_mounts() {
 
 #[test]
 fn links_for_what_is_mounted_in_them() {
-    for place in ["/dev/null", "/dev/pts", "/dev/shm", "/dev/console", "/proc/kcore", "/proc/sys", "/dev/mqueue"] {
+    for place in [
+        "/dev/null",
+        "/dev/pts",
+        "/dev/shm",
+        "/dev/console",
+        "/proc/kcore",
+        "/proc/sys",
+        "/dev/mqueue",
+    ] {
         harmless(place);
     }
 }

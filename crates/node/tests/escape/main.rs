@@ -1,6 +1,12 @@
-//! What a hostile tenant would try: from inside and as root, with an image made for it, and against its neighbours.
+//! What a hostile tenant would try: from inside and as root, with an image made for it, and against
+//! its neighbours.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failed step is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 
 mod descriptors;
 mod exhaustion;

@@ -8,8 +8,10 @@ use node::Exit;
 fn all_refused(attempts: &[&str]) {
     let machine = Machine::new();
     let node = machine.open();
-    let script: String =
-        attempts.iter().map(|attempt| format!("({attempt}) >/dev/null 2>&1 && echo 'GOT: {attempt}'\n")).collect();
+    let script: String = attempts
+        .iter()
+        .map(|attempt| format!("({attempt}) >/dev/null 2>&1 && echo 'GOT: {attempt}'\n"))
+        .collect();
     let (exit, text) = machine.outcome(&node, &format!("{script}\nexit 0"));
     assert_eq!((exit, text.as_str()), (Exit::Code(0), ""));
 }

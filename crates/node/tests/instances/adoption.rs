@@ -4,7 +4,9 @@ use crate::machine::{Machine, PATIENCE, await_console, await_that, world};
 use node::{Backend, Exit, Happened, Node, OpenError, State};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -30,7 +32,10 @@ fn the_next_node_finds_what_runs_what_sleeps_and_what_ended() {
     assert_eq!(node.inspect(&runs.id).unwrap().pid, views[0].pid);
     assert!(matches!(node.inspect(&runs.id).unwrap().state, State::Running { .. }));
     assert!(matches!(node.inspect(&sleeps.id).unwrap().state, State::Paused { .. }));
-    assert!(matches!(node.inspect(&ended.id).unwrap().state, State::Exited { exit: Exit::Code(9), .. }));
+    assert!(matches!(
+        node.inspect(&ended.id).unwrap().state,
+        State::Exited { exit: Exit::Code(9), .. }
+    ));
     assert_eq!(node.console(&runs.id).unwrap(), b"started\n");
     node.resume(&sleeps.id).unwrap();
     for spec in [&runs, &sleeps] {
@@ -49,7 +54,8 @@ fn the_next_node_finds_what_runs_what_sleeps_and_what_ended() {
 fn a_program_that_ends_under_the_next_node_tells_how() {
     let machine = Machine::new();
     let node = machine.open();
-    let spec = machine.shell("later", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+    let spec =
+        machine.shell("later", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
     node.create(&spec).unwrap();
     await_console(&node, &spec.id, "ready");
     drop(node);
@@ -83,7 +89,10 @@ fn what_ends_unseen_is_reported_as_of_the_last_sign_of_life() {
     let later_ms = Arc::new(AtomicI64::new(0));
     let clock = {
         let (real, later_ms) = (world(), Arc::clone(&later_ms));
-        World::new(move || real.now().plus_ms(later_ms.load(Ordering::SeqCst)), |bytes| bytes.fill(7))
+        World::new(
+            move || real.now().plus_ms(later_ms.load(Ordering::SeqCst)),
+            |bytes| bytes.fill(7),
+        )
     };
     let node = Node::open(machine.settings.clone(), clock.clone()).unwrap();
     let spec = machine.shell("unseen", "sleep 100");
@@ -96,16 +105,21 @@ fn what_ends_unseen_is_reported_as_of_the_last_sign_of_life() {
     pidfd_send_signal(&process, Signal::KILL).unwrap();
     // Where it is a child of this process, nobody else would reap it.
     let _ = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
-    await_that("the process to be gone", || pidfd_send_signal(&process, Signal::KILL) == Err(Errno::SRCH));
+    await_that("the process to be gone", || {
+        pidfd_send_signal(&process, Signal::KILL) == Err(Errno::SRCH)
+    });
     for hours in [1, 2] {
         // The second start finds what the first has noted, and notes it once.
         later_ms.store(hours * 3_600_000, Ordering::SeqCst);
         let node = Node::open(machine.settings.clone(), clock.clone()).unwrap();
         node.give_sign();
-        let State::Exited { at, exit: Exit::Missed } = node.inspect(&spec.id).unwrap().state else { panic!() };
+        let State::Exited { at, exit: Exit::Missed } = node.inspect(&spec.id).unwrap().state else {
+            panic!()
+        };
         assert!(at <= signed && at.plus_ms(10_000) > signed, "{at} is not about {signed}");
         let facts = node.facts(100, Duration::ZERO);
-        let ends: Vec<_> = facts.iter().filter(|fact| matches!(fact.happened, Happened::Exited(_))).collect();
+        let ends: Vec<_> =
+            facts.iter().filter(|fact| matches!(fact.happened, Happened::Exited(_))).collect();
         assert_eq!(ends.iter().map(|fact| fact.at).collect::<Vec<_>>(), [at]);
     }
     let node = Node::open(machine.settings.clone(), clock).unwrap();

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 impl Machine {
-    /// The machine that a test has described in this folder, seen from another process of the same network.
+    /// The machine that a test has described in this folder, seen from another process of the same
+    /// network.
     fn of_another(folder: &Path) -> Self {
         let name = std::fs::read_to_string(folder.join("name")).unwrap();
         let settings = settings(folder, name);
@@ -29,7 +30,9 @@ const SURVIVORS: [&str; 3] = ["steady", "paused", "ending"];
 
 fn survivor(machine: &Machine, name: &str) -> Spec {
     match name {
-        "ending" => machine.shell(name, "trap 'exit 5' TERM; echo started; while :; do sleep 0.01; done"),
+        "ending" => {
+            machine.shell(name, "trap 'exit 5' TERM; echo started; while :; do sleep 0.01; done")
+        }
         _ => machine.shell(name, "echo started; nc -ll -p 80 -e echo here"),
     }
 }
@@ -65,13 +68,18 @@ fn pause_without_end(node: &Node) {
 
 fn make_without_end(machine: &Machine, node: &Node) {
     for round in 0_u64.. {
-        let mut spec = machine.shell(&format!("load-{}", world().random_text(8)), "sleep 100 & wait");
+        let mut spec =
+            machine.shell(&format!("load-{}", world().random_text(8)), "sleep 100 & wait");
         if round % 2 == 0 {
             spec.writable = node::Writable::Disk { mb: 10 };
         }
         if round % 5 == 0 && machine.settings.backend == Backend::Direct {
-            spec.scratch =
-                vec![node::Scratch { path: "/data".into(), size_mb: 4, read_only: false, medium: node::Medium::Disk }];
+            spec.scratch = vec![node::Scratch {
+                path: "/data".into(),
+                size_mb: 4,
+                read_only: false,
+                medium: node::Medium::Disk,
+            }];
         }
         node.create(&spec).unwrap();
         if round % 3 == 0 {
@@ -104,8 +112,9 @@ fn processes(machine: &Machine) -> HashMap<String, Vec<String>> {
     let mut found: HashMap<String, Vec<String>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap() {
         let path = entry.unwrap().path();
-        let read =
-            |file: &str| std::fs::read(path.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let read = |file: &str| {
+            std::fs::read(path.join(file)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
         let pid = path.file_name().unwrap().to_string_lossy().into_owned();
         let (Ok(groups), Ok(command)) = (read("cgroup"), read("cmdline")) else { continue };
         let inside = format!("/{}/", machine.settings.name);
@@ -131,7 +140,10 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
             let view = node.inspect(&Id::new(name).unwrap()).unwrap();
             let pid = first_seen.entry(name).or_insert(view.pid);
             assert_eq!(view.pid, *pid, "round {round}: {name} is the one that was started first");
-            assert!(matches!(view.state, State::Running { .. } | State::Paused { .. }), "round {round}: {view:?}");
+            assert!(
+                matches!(view.state, State::Running { .. } | State::Paused { .. }),
+                "round {round}: {view:?}"
+            );
             assert_eq!(node.console(&view.id).unwrap(), b"started\n");
         }
         answers(&node, round);

@@ -30,12 +30,17 @@ fn traces(machine: &Machine) -> Traces {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let children = read_dir("/proc/self/task")
         .unwrap()
-        .map(|task| text(&format!("{}/children", task.unwrap().path().display())).split_whitespace().count())
+        .map(|task| {
+            text(&format!("{}/children", task.unwrap().path().display())).split_whitespace().count()
+        })
         .sum();
-    let groups = ["", "memory/", "cpu/", "cpuacct/", "pids/", "freezer/"].iter().map(|controller| {
-        let folder = format!("/sys/fs/cgroup/{controller}{}", machine.settings.name);
-        read_dir(folder).map_or(0, |entries| entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count())
-    });
+    let groups =
+        ["", "memory/", "cpu/", "cpuacct/", "pids/", "freezer/"].iter().map(|controller| {
+            let folder = format!("/sys/fs/cgroup/{controller}{}", machine.settings.name);
+            read_dir(folder).map_or(0, |entries| {
+                entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+            })
+        });
     Traces {
         descriptors: count("/proc/self/fd"),
         mounts: text("/proc/self/mountinfo").lines().count(),
@@ -46,8 +51,10 @@ fn traces(machine: &Machine) -> Traces {
         children,
         threads: count("/proc/self/task"),
         groups: groups.sum(),
-        rules: String::from_utf8(Command::new("/usr/sbin/nft").args(["list", "ruleset"]).output().unwrap().stdout)
-            .unwrap(),
+        rules: String::from_utf8(
+            Command::new("/usr/sbin/nft").args(["list", "ruleset"]).output().unwrap().stdout,
+        )
+        .unwrap(),
     }
 }
 
@@ -55,10 +62,13 @@ fn interfaces() -> usize {
     std::fs::read_to_string("/proc/thread-self/net/dev").unwrap().lines().count()
 }
 
-/// The thread that makes seats has finished the last one, with all its descriptors, and waits to be asked for more.
+/// The thread that makes seats has finished the last one, with all its descriptors, and waits to be
+/// asked for more.
 fn maker_waits() -> bool {
     read_dir("/proc/self/task").unwrap().any(|task| {
-        let file = |name: &str| std::fs::read_to_string(task.as_ref().unwrap().path().join(name)).unwrap_or_default();
+        let file = |name: &str| {
+            std::fs::read_to_string(task.as_ref().unwrap().path().join(name)).unwrap_or_default()
+        };
         file("comm").trim() == "seats" && file("wchan").starts_with("futex")
     })
 }
@@ -72,18 +82,28 @@ fn many_instances_leave_no_trace() {
     }
     let ready = usize::try_from(machine.settings.limits.seats_ready).unwrap();
     // Two lines of heading, loopback, and one wire for each seat that is ready.
-    let settled = || await_that("the kernel to let go of networks", || interfaces() == 3 + ready && maker_waits());
+    let settled = || {
+        await_that("the kernel to let go of networks", || {
+            interfaces() == 3 + ready && maker_waits()
+        })
+    };
     settled();
     let before = traces(&machine);
     for round in 0..rounds() {
-        let mut spec =
-            machine.shell(&format!("round-{round}"), "sleep 100 & echo x > /tmp/file; while :; do sleep 0.01; done");
+        let mut spec = machine.shell(
+            &format!("round-{round}"),
+            "sleep 100 & echo x > /tmp/file; while :; do sleep 0.01; done",
+        );
         if round % 2 == 0 {
             spec.writable = Writable::Disk { mb: 10 };
         }
         if round % 10 == 0 && machine.settings.backend == Backend::Direct {
-            spec.scratch =
-                vec![Scratch { path: "/data".into(), size_mb: 4, read_only: false, medium: node::Medium::Disk }];
+            spec.scratch = vec![Scratch {
+                path: "/data".into(),
+                size_mb: 4,
+                read_only: false,
+                medium: node::Medium::Disk,
+            }];
         }
         node.create(&spec).unwrap();
         if round % 3 == 0 {

@@ -9,7 +9,8 @@ use std::time::Duration;
 fn an_instance_runs_what_it_was_given() {
     let machine = Machine::new();
     let node = machine.open();
-    let (exit, text) = machine.outcome(&node, "echo $GREETING from $(hostname) as $(id -u); exit 7");
+    let (exit, text) =
+        machine.outcome(&node, "echo $GREETING from $(hostname) as $(id -u); exit 7");
     assert_eq!((exit, text.as_str()), (Exit::Code(7), "hello from box as 0\n"));
 }
 
@@ -17,13 +18,17 @@ fn an_instance_runs_what_it_was_given() {
 fn the_first_process_gets_its_folder_its_user_its_socket_and_its_configuration() {
     let machine = Machine::new();
     let node = machine.open();
-    let mut spec = machine.shell("given", "pwd; id -u; id -g; readlink /proc/self/fd/3 | cut -d: -f1; cat <&4");
+    let mut spec = machine
+        .shell("given", "pwd; id -u; id -g; readlink /proc/self/fd/3 | cut -d: -f1; cat <&4");
     spec.workdir = "/srv/work".into();
     spec.user = User { uid: 1000, gid: 1001 };
     spec.first.listen = Some(8080);
     spec.first.config = Some(b"{\"secret\":1}".to_vec());
     let (exit, text) = run(&node, &spec);
-    assert_eq!((exit, text.as_str()), (Exit::Code(0), "/srv/work\n1000\n1001\nsocket\n{\"secret\":1}"));
+    assert_eq!(
+        (exit, text.as_str()),
+        (Exit::Code(0), "/srv/work\n1000\n1001\nsocket\n{\"secret\":1}")
+    );
 }
 
 #[test]
@@ -69,7 +74,8 @@ fn pausing_wins_against_a_program_that_starts_processes_without_end() {
 fn stopping_waits_for_a_program_that_cleans_up() {
     let machine = Machine::new();
     let node = machine.open();
-    let spec = machine.shell("clean", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
+    let spec = machine
+        .shell("clean", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done");
     node.create(&spec).unwrap();
     await_console(&node, &spec.id, "ready");
     assert_eq!(node.stop(&spec.id, PATIENCE).unwrap(), Exit::Code(3));
@@ -141,7 +147,8 @@ fn what_cannot_be_started_leaves_nothing() {
     spec.first.program = not_a_program;
     match machine.settings.backend {
         Backend::Direct => assert!(matches!(node.create(&spec), Err(CreateError::Launch(_)))),
-        // It learns that nothing can be executed only when it lets go of the instance, which ends then.
+        // It learns that nothing can be executed only when it lets go of the instance, which ends
+        // then.
         Backend::Runc { .. } => assert_ne!(run(&node, &spec).0, Exit::Code(0)),
     }
     spec = machine.shell("bad", "true");
@@ -159,11 +166,15 @@ fn layers_lie_on_each_other_and_stay_as_they_are() {
     std::fs::create_dir(&upper).unwrap();
     std::fs::write(upper.join("note"), "from above\n").unwrap();
     std::fs::write(machine.root().join("note"), "from below\n").unwrap();
-    let script = "cat /note; stat -c %u /note; echo changed > /note; rm /bin/vi; cat /note /etc/resolv.conf";
+    let script =
+        "cat /note; stat -c %u /note; echo changed > /note; rm /bin/vi; cat /note /etc/resolv.conf";
     let mut spec = machine.shell("layered", script);
     spec.layers.push(upper.clone());
     let (exit, text) = run(&node, &spec);
-    assert_eq!((exit, text.as_str()), (Exit::Code(0), "from above\n0\nchanged\nnameserver 192.0.2.53\n"));
+    assert_eq!(
+        (exit, text.as_str()),
+        (Exit::Code(0), "from above\n0\nchanged\nnameserver 192.0.2.53\n")
+    );
     assert_eq!(std::fs::read_to_string(upper.join("note")).unwrap(), "from above\n");
     assert!(machine.root().join("bin/vi").is_symlink());
 }
@@ -179,7 +190,8 @@ fn four_threads_create_at_once() {
                 scope.spawn(move || {
                     for round in 0..8 {
                         let word = format!("{thread}-{round}-{}", world().random_text(4));
-                        let (exit, text) = machine.outcome(node, &format!("echo {word}; exit {round}"));
+                        let (exit, text) =
+                            machine.outcome(node, &format!("echo {word}; exit {round}"));
                         assert_eq!((exit, text), (Exit::Code(round), format!("{word}\n")));
                     }
                 })

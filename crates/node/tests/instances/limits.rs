@@ -15,7 +15,10 @@ fn a_first_process_without_memory_is_reported_as_such() {
 fn a_child_without_memory_is_counted_and_the_instance_lives() {
     let machine = Machine::new();
     let node = machine.open();
-    let spec = machine.shell("hungry", "tail -c 200m /dev/zero; echo ended with $?; while :; do sleep 0.01; done");
+    let spec = machine.shell(
+        "hungry",
+        "tail -c 200m /dev/zero; echo ended with $?; while :; do sleep 0.01; done",
+    );
     node.create(&spec).unwrap();
     crate::machine::await_console(&node, &spec.id, "ended with 137");
     assert_eq!(node.usage(&spec.id).unwrap().oom_kills, 1);
@@ -26,7 +29,8 @@ fn a_child_without_memory_is_counted_and_the_instance_lives() {
 fn an_instance_killed_by_its_owner_did_not_run_out_of_memory() {
     let machine = Machine::new();
     let node = machine.open();
-    let spec = machine.shell("killed", "tail -c 200m /dev/zero; echo on; while :; do sleep 0.01; done");
+    let spec =
+        machine.shell("killed", "tail -c 200m /dev/zero; echo on; while :; do sleep 0.01; done");
     node.create(&spec).unwrap();
     crate::machine::await_console(&node, &spec.id, "on");
     assert_eq!(node.stop(&spec.id, Duration::ZERO).unwrap(), Exit::Signal(9));
@@ -37,8 +41,7 @@ fn an_instance_killed_by_its_owner_did_not_run_out_of_memory() {
 fn a_full_disk_is_an_error_and_not_an_end() {
     let machine = Machine::new();
     let node = machine.open();
-    let script =
-        "dd if=/dev/zero of=/big bs=1M count=40 2>/dev/null; echo $?; rm /big; echo free > /small && cat /small";
+    let script = "dd if=/dev/zero of=/big bs=1M count=40 2>/dev/null; echo $?; rm /big; echo free > /small && cat /small";
     assert_eq!(machine.outcome(&node, script), (Exit::Code(0), "1\nfree\n".into()));
 }
 
@@ -68,7 +71,10 @@ fn a_layer_on_disk_is_held_to_its_size() {
     let mut spec = machine.shell("sized", script);
     spec.writable = Writable::Disk { mb: 32 };
     let (exit, text) = run(&node, &spec);
-    assert_eq!((exit, text.as_str()), (Exit::Code(0), "1\n0 0 755\n0 0 755\nNo space left\nroom\n1000\nbox\n"));
+    assert_eq!(
+        (exit, text.as_str()),
+        (Exit::Code(0), "1\n0 0 755\n0 0 755\nNo space left\nroom\n1000\nbox\n")
+    );
     await_that("the loop device to be free", || machine.loops() == 0);
 }
 
@@ -90,17 +96,21 @@ fn programs_of_instances_go_before_those_of_the_machine_when_memory_ends() {
     let machine = Machine::new();
     let node = machine.open();
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    let (_, text) = machine.outcome(&node, "cat /proc/1/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj'");
+    let (_, text) =
+        machine.outcome(&node, "cat /proc/1/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj'");
     assert_eq!(text, "500\n500\n");
-    assert_eq!(std::fs::read_to_string("/proc/self/oom_score_adj").unwrap(), own, "the node keeps its own");
+    assert_eq!(
+        std::fs::read_to_string("/proc/self/oom_score_adj").unwrap(),
+        own,
+        "the node keeps its own"
+    );
 }
 
 #[test]
 fn the_number_of_files_is_limited() {
     let machine = Machine::new();
     let node = machine.open();
-    let script =
-        "i=0; while [ $i -lt 6000 ] && true > /tmp/$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 6000 ] && echo full";
+    let script = "i=0; while [ $i -lt 6000 ] && true > /tmp/$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 6000 ] && echo full";
     let (_, text) = machine.outcome(&node, script);
     assert_eq!(text, "full\n");
 }

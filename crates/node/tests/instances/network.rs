@@ -32,13 +32,14 @@ fn serve(folder: &std::path::Path, port: u16, apart: bool) -> Ended {
     Ended(command.stdin(Stdio::null()).spawn().unwrap())
 }
 
-/// The internet: a server behind a wire, with an address of the internet, one of a private network and one where clouds keep
-/// their metadata.
+/// The internet: a server behind a wire, with an address of the internet, one of a private network
+/// and one where clouds keep their metadata.
 pub(crate) fn make_internet(machine: &Machine) -> Ended {
     let server = serve(machine.folder.path(), 80, true);
     let pid = server.0.id();
     await_that("a network apart", || {
-        std::fs::read_link(format!("/proc/{pid}/ns/net")).ok() != std::fs::read_link("/proc/thread-self/ns/net").ok()
+        std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
+            != std::fs::read_link("/proc/thread-self/ns/net").ok()
     });
     sh(&format!(
         "PATH=$PATH:/usr/sbin
@@ -71,13 +72,20 @@ fn the_internet_is_open_and_the_rest_is_closed() {
     let _host = serve(machine.folder.path(), 8088, false);
     let node = machine.open();
     let reach = |url: &str| fetch(&machine, &node, url);
-    for open in ["http://203.0.113.1/", "http://10.1.1.1/", "http://169.254.169.254/", "http://203.0.113.2:8088/"] {
+    for open in [
+        "http://203.0.113.1/",
+        "http://10.1.1.1/",
+        "http://169.254.169.254/",
+        "http://203.0.113.2:8088/",
+    ] {
         await_that(open, || {
-            Command::new(BUSYBOX).args(["wget", "-q", "-O-", open]).output().unwrap().stdout == b"reached\n"
+            Command::new(BUSYBOX).args(["wget", "-q", "-O-", open]).output().unwrap().stdout
+                == b"reached\n"
         });
     }
 
-    // What is open may take its time on a busy machine; of what is closed nothing is to be waited for.
+    // What is open may take its time on a busy machine; of what is closed nothing is to be waited
+    // for.
     let internet = machine.outcome(&node, "timeout 30 wget -q -O- http://203.0.113.1/").1;
     assert_eq!(internet, "reached\n", "the internet");
     assert_eq!(reach("http://169.254.169.254/"), "no\n", "metadata");
@@ -116,25 +124,33 @@ pub(crate) fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Even a tenant who had got hold of the network could not speak as somebody else: this test gives itself that power.
+/// Even a tenant who had got hold of the network could not speak as somebody else: this test gives
+/// itself that power.
 #[test]
 fn nobody_leaves_under_the_address_of_another() {
     let machine = Machine::new();
     let internet = make_internet(&machine);
     let node = machine.open();
-    let [one, other] = ["one", "other"].map(|id| node.create(&machine.shell(id, "sleep 100 & wait")).unwrap());
+    let [one, other] =
+        ["one", "other"].map(|id| node.create(&machine.shell(id, "sleep 100 & wait")).unwrap());
     let pid = one.pid.unwrap().unsigned_abs();
     let server = within(internet.0.id(), || UdpSocket::bind("203.0.113.1:9000").unwrap());
     server.set_read_timeout(Some(crate::machine::PATIENCE)).unwrap();
 
     let unused: Ipv4Addr = "10.199.0.250".parse().unwrap();
-    let strangers = [other.address, unused, "203.0.113.77".parse().unwrap(), "198.51.100.1".parse().unwrap()];
+    let strangers =
+        [other.address, unused, "203.0.113.77".parse().unwrap(), "198.51.100.1".parse().unwrap()];
     for address in strangers {
         sh(&format!("nsenter -t {pid} -n /usr/sbin/ip addr add {address}/32 dev eth0"));
     }
     within(pid, || {
-        for (address, word) in strangers.map(|address| (address, "false")).into_iter().chain([(one.address, "true")]) {
-            UdpSocket::bind((address, 0)).unwrap().send_to(word.as_bytes(), "203.0.113.1:9000").unwrap();
+        for (address, word) in
+            strangers.map(|address| (address, "false")).into_iter().chain([(one.address, "true")])
+        {
+            UdpSocket::bind((address, 0))
+                .unwrap()
+                .send_to(word.as_bytes(), "203.0.113.1:9000")
+                .unwrap();
         }
     });
     // One wire keeps the order, so the first to arrive is the first that was let through.
@@ -151,7 +167,8 @@ fn nobody_leaves_under_the_address_of_another() {
 fn neighbours_do_not_reach_each_other_and_the_node_reaches_both() {
     let machine = Machine::new();
     let node = machine.open();
-    let one = machine.shell("one", "mkdir /www; echo hi > /www/index.html; exec httpd -f -p 80 -h /www");
+    let one =
+        machine.shell("one", "mkdir /www; echo hi > /www/index.html; exec httpd -f -p 80 -h /www");
     let view = node.create(&one).unwrap();
     await_that("the server", || node.dial(&one.id, 80, crate::machine::PATIENCE).is_ok());
     assert_eq!(fetch(&machine, &node, &format!("http://{}/", view.address)), "no\n");

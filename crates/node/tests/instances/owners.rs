@@ -1,4 +1,5 @@
-//! What the machine has once is divided between owners: who takes too much is held or refused, and never his neighbour.
+//! What the machine has once is divided between owners: who takes too much is held or refused, and
+//! never his neighbour.
 
 use crate::machine::{Machine, await_console, await_that, owner, run};
 use node::{CreateError, Exit, Id, Spec, Writable};
@@ -46,16 +47,20 @@ fn processes_of_one_owner_leave_some_for_another() {
     // Each may have 64, and they are two.
     let some = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; echo started; wait";
     let all = "(while sleep 1000 & do :; done); sleep 1000";
-    let greedy = [("one", some, "started"), ("two", all, "can't fork")].map(|(id, script, sign)| {
-        let spec = machine.of("greedy", id, script);
-        node.create(&spec).unwrap();
-        await_console(&node, &spec.id, sign);
-        spec
-    });
+    let greedy =
+        [("one", some, "started"), ("two", all, "can't fork")].map(|(id, script, sign)| {
+            let spec = machine.of("greedy", id, script);
+            node.create(&spec).unwrap();
+            await_console(&node, &spec.id, sign);
+            spec
+        });
     let used: u64 = greedy.iter().map(|spec| node.usage(&spec.id).unwrap().processes).sum();
     assert!(used <= 30, "{used} processes");
     let forks = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.01 & done; wait; echo forked";
-    assert_eq!(run(&node, &machine.of("neighbour", "next", forks)), (Exit::Code(0), "forked\n".into()));
+    assert_eq!(
+        run(&node, &machine.of("neighbour", "next", forks)),
+        (Exit::Code(0), "forked\n".into())
+    );
     greedy.iter().for_each(|spec| node.destroy(&spec.id).unwrap());
 }
 
@@ -64,8 +69,11 @@ fn memory_of_one_owner_leaves_some_for_another() {
     let mut machine = small();
     machine.settings.limits.memory_mb = Some(200);
     let node = machine.open();
-    let neighbour =
-        machine.of("neighbour", "neighbour", "head -c 30m /dev/zero | tail -c 30m | sleep 1000 & echo started; wait");
+    let neighbour = machine.of(
+        "neighbour",
+        "neighbour",
+        "head -c 30m /dev/zero | tail -c 30m | sleep 1000 & echo started; wait",
+    );
     node.create(&neighbour).unwrap();
     await_console(&node, &neighbour.id, "started");
     // Each within its own 64 MB, and three of them beyond the 100 of their owner.
@@ -90,7 +98,8 @@ fn processors_are_shared_between_owners() {
     let machine = Machine::new();
     let node = machine.open();
     let busy = "echo started; while :; do :; done";
-    let greedy: Vec<_> = (0..10).map(|number| machine.of("greedy", &format!("greedy-{number}"), busy)).collect();
+    let greedy: Vec<_> =
+        (0..10).map(|number| machine.of("greedy", &format!("greedy-{number}"), busy)).collect();
     let honest = machine.of("honest", "honest", busy);
     for spec in greedy.iter().chain([&honest]) {
         node.create(spec).unwrap();
@@ -100,7 +109,9 @@ fn processors_are_shared_between_owners() {
     let all = || greedy.iter().map(cpu).sum::<u64>();
     let (greedy_before, honest_before) = (all(), cpu(&honest));
     let cores = std::thread::available_parallelism().unwrap().get() as u64;
-    await_that("two seconds of work", || all() + cpu(&honest) - greedy_before - honest_before > 2_000_000);
+    await_that("two seconds of work", || {
+        all() + cpu(&honest) - greedy_before - honest_before > 2_000_000
+    });
     let (theirs, own) = (all() - greedy_before, cpu(&honest) - honest_before);
     // One program cannot use more than one core.
     assert!(own * (cores * 2) > theirs, "{own} against {theirs} on {cores} cores");
@@ -125,7 +136,11 @@ fn who_has_his_share_of_instances_is_refused_and_not_his_neighbour() {
     node.destroy(&greedy[0].id).unwrap();
     let again = machine.of("greedy", "three", IDLE);
     node.create(&again).unwrap();
-    greedy[1..].iter().chain(&neighbours).chain([&again]).for_each(|spec| node.destroy(&spec.id).unwrap());
+    greedy[1..]
+        .iter()
+        .chain(&neighbours)
+        .chain([&again])
+        .for_each(|spec| node.destroy(&spec.id).unwrap());
 }
 
 #[test]
@@ -135,7 +150,10 @@ fn memory_is_promised_to_what_is_awake_and_waking_is_never_refused() {
     machine.settings.limits.memory_promises = 1;
     let node = machine.open();
     let large = Spec { memory_mb: 257, ..machine.of("greedy", "large", IDLE) };
-    assert!(matches!(node.create(&large), Err(CreateError::TooLarge { wanted_mb: 257, most_mb: 256 })));
+    assert!(matches!(
+        node.create(&large),
+        Err(CreateError::TooLarge { wanted_mb: 257, most_mb: 256 })
+    ));
     let [one, two, three] = ["one", "two", "three"].map(|id| machine.of("greedy", id, IDLE));
     node.create(&one).unwrap();
     node.create(&two).unwrap();
@@ -154,7 +172,9 @@ fn memory_is_promised_to_what_is_awake_and_waking_is_never_refused() {
     // What was lost with its machine comes back, whoever has its memory now.
     let lost = Spec { again: true, ..machine.of("greedy", "lost", IDLE) };
     node.create(&lost).unwrap();
-    [&one, &two, &three, &neighbour, &second, &lost].into_iter().for_each(|spec| node.destroy(&spec.id).unwrap());
+    [&one, &two, &three, &neighbour, &second, &lost]
+        .into_iter()
+        .for_each(|spec| node.destroy(&spec.id).unwrap());
     node.create(&one).unwrap();
     node.stop(&one.id, Duration::ZERO).unwrap();
     node.create(&two).unwrap();
@@ -195,7 +215,10 @@ fn groups_of_owners_are_found_again_and_go_when_nobody_needs_them() {
     node.create(&spec).unwrap();
     run(&node, &machine.of("gone", "gone", "true"));
     let groups = machine.groups_of("steady");
-    assert!(!groups.is_empty() && machine.groups_of("gone").len() == groups.len(), "kept for the next of the owner");
+    assert!(
+        !groups.is_empty() && machine.groups_of("gone").len() == groups.len(),
+        "kept for the next of the owner"
+    );
     drop(node);
     // As if the node had been killed between making the folder and writing its limits.
     let half = groups[0].with_file_name("owner.half");
@@ -204,7 +227,8 @@ fn groups_of_owners_are_found_again_and_go_when_nobody_needs_them() {
     machine.settings.limits.share_percent = 50;
     let node = machine.open();
     assert!(!half.exists() && machine.groups_of("gone").is_empty());
-    let limits = groups.iter().filter_map(|group| std::fs::read_to_string(group.join("pids.max")).ok());
+    let limits =
+        groups.iter().filter_map(|group| std::fs::read_to_string(group.join("pids.max")).ok());
     assert_eq!(limits.collect::<Vec<_>>(), ["617\n"]);
     assert_eq!(node.wait(&spec.id, Duration::ZERO).unwrap(), None);
     node.destroy(&spec.id).unwrap();
@@ -219,7 +243,8 @@ fn an_owner_with_many_instances_one_after_the_other_leaves_one_group() {
     for number in 0..40 {
         run(&node, &machine.of(&format!("wsp_{number}"), "one", "true"));
     }
-    let left: usize = (0..40).filter(|number| !machine.groups_of(&format!("wsp_{number}")).is_empty()).count();
+    let left: usize =
+        (0..40).filter(|number| !machine.groups_of(&format!("wsp_{number}")).is_empty()).count();
     assert_eq!(left, 32, "groups that are kept for their owners");
     node.leave().unwrap();
 }

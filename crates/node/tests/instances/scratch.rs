@@ -16,7 +16,9 @@ impl Machine {
     /// How many files of this machine are behind loop devices.
     pub(crate) fn loops(&self) -> usize {
         let folder = self.settings.folder.join("scratch").display().to_string();
-        let file = |block: PathBuf| std::fs::read_to_string(block.join("loop/backing_file")).unwrap_or_default();
+        let file = |block: PathBuf| {
+            std::fs::read_to_string(block.join("loop/backing_file")).unwrap_or_default()
+        };
         let blocks = std::fs::read_dir("/sys/block").unwrap().map(|block| block.unwrap().path());
         blocks.filter(|block| file(block.clone()).starts_with(&folder)).count()
     }
@@ -53,7 +55,10 @@ fn users_of_the_image_may_write_and_nobody_into_one_that_is_to_be_read() {
     let node = machine.open();
     let script = "echo mine > /own/x && cat /own/x; echo no > /read/x || echo refused; mknod /own/d c 1 3 || echo none";
     let read = Scratch { read_only: true, ..scratch("/read", 1) };
-    let spec = Spec { user: User { uid: 1000, gid: 1000 }, ..with(&machine, script, vec![scratch("/own", 1), read]) };
+    let spec = Spec {
+        user: User { uid: 1000, gid: 1000 },
+        ..with(&machine, script, vec![scratch("/own", 1), read])
+    };
     let (_, text) = run(&node, &spec);
     let said: Vec<_> = text.lines().filter(|line| !line.contains(':')).collect();
     assert_eq!(said, ["mine", "refused", "none"], "{text}");
@@ -72,7 +77,11 @@ fn they_live_with_the_instance_and_not_with_the_node() {
     node.create(&spec).unwrap();
     crate::machine::await_console(&node, &spec.id, "ready");
     assert_eq!(machine.loops(), 2, "its layer and its folder");
-    assert_eq!(std::fs::read_dir(machine.settings.folder.join("scratch")).unwrap().count(), 0, "no file has a name");
+    assert_eq!(
+        std::fs::read_dir(machine.settings.folder.join("scratch")).unwrap().count(),
+        0,
+        "no file has a name"
+    );
     drop(node);
     let node = machine.open();
     assert_eq!(machine.loops(), 2, "its layer and its folder");
@@ -89,13 +98,18 @@ fn a_link_in_the_image_leads_nowhere_else() {
         return;
     }
     let machine = Machine::new();
-    for (name, target) in [("self", "/proc/self/fd/5"), ("out", "../../../../../../etc"), ("processes", "/proc")] {
+    for (name, target) in
+        [("self", "/proc/self/fd/5"), ("out", "../../../../../../etc"), ("processes", "/proc")]
+    {
         std::os::unix::fs::symlink(target, machine.root().join(name)).unwrap();
     }
     let before = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let node = machine.open();
     let script = "grep -o ' /etc/inner ' /proc/mounts";
-    assert_eq!(run(&node, &with(&machine, script, vec![scratch("/out/inner", 1)])).1, " /etc/inner \n");
+    assert_eq!(
+        run(&node, &with(&machine, script, vec![scratch("/out/inner", 1)])).1,
+        " /etc/inner \n"
+    );
     for link in ["/self", "/out", "/self/x", "/processes/x"] {
         assert!(node.create(&with(&machine, "true", vec![scratch(link, 1)])).is_err(), "{link}");
     }

@@ -1,4 +1,5 @@
-//! How long a start takes, beside what one could take instead. Prints a table; run it by its name, in a release build.
+//! How long a start takes, beside what one could take instead. Prints a table; run it by its name,
+//! in a release build.
 
 use crate::machine::{BUSYBOX, Machine, world};
 use node::Node;
@@ -31,7 +32,8 @@ fn from_create_to_first_output() {
     let mut rows = Vec::new();
     let mut made = Vec::new();
     rows.push(row("create, until output is there", || {
-        let spec = machine.shell(&format!("m-{}", world().random_text(8)), "echo hi; while :; do sleep 9; done");
+        let spec = machine
+            .shell(&format!("m-{}", world().random_text(8)), "echo hi; while :; do sleep 9; done");
         node.create(&spec).unwrap();
         while node.console(&spec.id).unwrap().is_empty() {
             std::thread::yield_now();
@@ -76,7 +78,8 @@ fn rate(machine: &Machine, node: &Node, threads: usize) -> f64 {
         for thread in 0..threads {
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    let spec = machine.shell(&format!("r-{thread}-{round}"), "while :; do sleep 9; done");
+                    let spec =
+                        machine.shell(&format!("r-{thread}-{round}"), "while :; do sleep 9; done");
                     node.create(&spec).unwrap();
                     node.destroy(&spec.id).unwrap();
                 }

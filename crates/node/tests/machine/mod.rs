@@ -1,6 +1,10 @@
-//! A machine for one test: a network of its own, a folder, a root file system of busybox, and a node's settings.
+//! A machine for one test: a network of its own, a folder, a root file system of busybox, and a
+//! node's settings.
 
-use node::{Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Owner, Program, Settings, Spec, User, Writable};
+use node::{
+    Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Owner, Program, Settings, Spec, User,
+    Writable,
+};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,7 +22,10 @@ pub(crate) struct Machine {
 pub(crate) fn world() -> World {
     World::new(
         || {
-            #[expect(clippy::disallowed_methods, reason = "the one place where this test reads the clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place where this test reads the clock"
+            )]
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
         },
@@ -29,7 +36,10 @@ pub(crate) fn world() -> World {
 impl Machine {
     /// The calling thread gets a network of its own, and with it all threads that it starts.
     pub(crate) fn new() -> Self {
-        assert!(rustix::process::geteuid().is_root(), "these tests start containers: run them as root");
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "these tests start containers: run them as root"
+        );
         leave_network();
         let folder = tempfile::tempdir().unwrap();
         make_root(&folder.path().join("root"));
@@ -91,7 +101,8 @@ pub(crate) fn owner(name: &str) -> Owner {
 /// The same for all instances of a test, as it is for a server's.
 fn program() -> Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
-    let load = || Program::new(&std::fs::read(BUSYBOX).expect("the package busybox-static")).unwrap();
+    let load =
+        || Program::new(&std::fs::read(BUSYBOX).expect("the package busybox-static")).unwrap();
     PROGRAM.get_or_init(load).clone()
 }
 
@@ -128,7 +139,10 @@ pub(crate) const BACKEND: &str = "NODE_TEST_BACKEND";
 
 fn backend() -> Backend {
     let name = std::env::var(BACKEND).unwrap_or_default();
-    assert!(["", "direct", "runc"].contains(&name.as_str()), "{BACKEND} is {name}, which is no backend");
+    assert!(
+        ["", "direct", "runc"].contains(&name.as_str()),
+        "{BACKEND} is {name}, which is no backend"
+    );
     if name == "runc" { Backend::Runc { program: RUNC.into() } } else { Backend::Direct }
 }
 
@@ -142,12 +156,17 @@ fn make_root(root: &Path) {
     std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/bin/sh\n").unwrap();
     std::fs::copy(BUSYBOX, bin.join("busybox")).unwrap();
     let applets = std::process::Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox") {
+    for applet in
+        String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox")
+    {
         std::os::unix::fs::symlink("busybox", bin.join(applet)).unwrap();
     }
 }
 
-#[expect(unsafe_code, reason = "a new network namespace changes no memory and no descriptor of this process")]
+#[expect(
+    unsafe_code,
+    reason = "a new network namespace changes no memory and no descriptor of this process"
+)]
 fn leave_network() {
     // SAFETY: see above.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
@@ -156,10 +175,12 @@ fn leave_network() {
 /// Removes the control groups of the test, and checks by that that no instance has left one.
 impl Drop for Machine {
     fn drop(&mut self) {
-        let removed = Node::open(self.settings.clone(), world()).map_err(anyhow::Error::from).and_then(|node| {
-            node.list().iter().try_for_each(|view| node.destroy(&view.id))?;
-            Ok(node.leave()?)
-        });
+        let removed = Node::open(self.settings.clone(), world())
+            .map_err(anyhow::Error::from)
+            .and_then(|node| {
+                node.list().iter().try_for_each(|view| node.destroy(&view.id))?;
+                Ok(node.leave()?)
+            });
         // A test that fails already may still hold its node; its first failure is the one to read.
         if !std::thread::panicking() {
             removed.unwrap();

@@ -66,9 +66,11 @@ impl Writer {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");
         let beside = PathBuf::from(beside);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
         let file = BufWriter::new(file.map_err(|error| unusable(path, &error))?);
-        let mut writer = Self { file, path: path.to_owned(), beside, digest: Sha256::new(), rows: 0 };
+        let mut writer =
+            Self { file, path: path.to_owned(), beside, digest: Sha256::new(), rows: 0 };
         writer.line(header)?;
         Ok(writer)
     }
@@ -107,7 +109,8 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// What was not finished must not be taken for a backup. After the renaming there is nothing to remove.
+    /// What was not finished must not be taken for a backup. After the renaming there is nothing to
+    /// remove.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.beside);
     }
@@ -139,11 +142,14 @@ impl Reader {
             rows: 0,
         };
         reader.read_line()?;
-        let header: Header =
-            serde_json::from_slice(&reader.line).map_err(|_| reader.wrong("it does not begin like one"))?;
+        let header: Header = serde_json::from_slice(&reader.line)
+            .map_err(|_| reader.wrong("it does not begin like one"))?;
         match header.format {
             FORMAT => Ok((reader, header)),
-            other => Err(reader.wrong(&format!("its format is {other}, and this program reads {FORMAT}"))),
+            other => {
+                Err(reader
+                    .wrong(&format!("its format is {other}, and this program reads {FORMAT}")))
+            }
         }
     }
 
@@ -175,7 +181,8 @@ impl Reader {
     fn end(&mut self, rows: u64) -> Result<(), Error> {
         let digest = hex(self.digest.clone());
         self.read_line()?;
-        let same = matches!(self.mark()?, Mark::Sha256(stored) if stored == digest) && rows == self.rows;
+        let same =
+            matches!(self.mark()?, Mark::Sha256(stored) if stored == digest) && rows == self.rows;
         let nothing_after = self.file.fill_buf().is_ok_and(<[u8]>::is_empty);
         if same && nothing_after { Ok(()) } else { Err(self.wrong("its checksum does not fit")) }
     }
@@ -239,9 +246,18 @@ mod tests {
 
     fn written(folder: &Path, rows: &[Vec<Value>]) -> PathBuf {
         let path = folder.join("backup");
-        let header = Header { format: FORMAT, schema: 1, made_at: 0, revision: 0, seal_keys: vec![], keys: None };
+        let header = Header {
+            format: FORMAT,
+            schema: 1,
+            made_at: 0,
+            revision: 0,
+            seal_keys: vec![],
+            keys: None,
+        };
         let mut writer = Writer::create(&path, &header).unwrap();
-        writer.table(&Table { name: "t".into(), columns: vec!["a".into(), "b".into()], key: vec![] }).unwrap();
+        writer
+            .table(&Table { name: "t".into(), columns: vec!["a".into(), "b".into()], key: vec![] })
+            .unwrap();
         rows.iter().for_each(|row| writer.row(row).unwrap());
         writer.finish().unwrap();
         path

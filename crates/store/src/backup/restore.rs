@@ -10,8 +10,8 @@ use types::World;
 const REPORT_EVERY: u64 = 1000;
 
 impl Store {
-    /// Restores an archive into an empty database of either sort. Nothing is written unless all of it can be.
-    /// Says how many rows were restored.
+    /// Restores an archive into an empty database of either sort. Nothing is written unless all of
+    /// it can be. Says how many rows were restored.
     pub async fn restore(
         settings: Settings,
         world: World,
@@ -64,7 +64,10 @@ fn load(tx: &mut Tx<'_>, file: &Path, progress: &mut dyn FnMut(Progress)) -> Res
             Entry::Table { name, columns } => {
                 let fits = known.iter().any(|known| known.name == name && known.columns == columns);
                 if !fits {
-                    return Err(reader.wrong(&format!("its table `{}` is not one of ours", name.escape_debug())));
+                    return Err(reader.wrong(&format!(
+                        "its table `{}` is not one of ours",
+                        name.escape_debug()
+                    )));
                 }
                 insert = insert_into(&name, &columns);
                 table = name;

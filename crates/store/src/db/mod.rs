@@ -48,16 +48,27 @@ impl Store {
     /// Opens the database, brings its schema up to date and starts the threads.
     pub async fn open(settings: Settings, world: World) -> Result<Self, Error> {
         // The blocking client of PostgreSQL refuses to run on a thread that serves futures.
-        let opened = tokio::task::spawn_blocking(move || Self::open_blocking(&settings, world)).await;
-        opened.map_err(|error| Error::Unusable(format!("opening the database ended early: {error}")))?
+        let opened =
+            tokio::task::spawn_blocking(move || Self::open_blocking(&settings, world)).await;
+        opened.map_err(|error| {
+            Error::Unusable(format!("opening the database ended early: {error}"))
+        })?
     }
 
     fn open_blocking(settings: &Settings, world: World) -> Result<Self, Error> {
         let keyring = Keyring::open_or_create(&settings.key_file, &world)?;
-        let shared = Shared { world, keyring: Arc::new(RwLock::new(keyring)), committed: watch::Sender::new(0) };
+        let shared = Shared {
+            world,
+            keyring: Arc::new(RwLock::new(keyring)),
+            committed: watch::Sender::new(0),
+        };
         let engine = match &settings.target {
-            Target::Sqlite { file } => Engine::Sqlite(sqlite::Engine::open(file, settings, &shared)?),
-            Target::Postgres { url } => Engine::Postgres(postgres::Engine::open(url, settings, &shared)?),
+            Target::Sqlite { file } => {
+                Engine::Sqlite(sqlite::Engine::open(file, settings, &shared)?)
+            }
+            Target::Postgres { url } => {
+                Engine::Postgres(postgres::Engine::open(url, settings, &shared)?)
+            }
         };
         Ok(Self { engine: Arc::new(engine), shared })
     }
@@ -71,9 +82,12 @@ impl Store {
         self.shared.keyring.clone()
     }
 
-    /// Runs `work` in a transaction and answers when it is durable. An error of `work` undoes all of it.
-    /// `work` may run more than once when the database asks for a repetition.
-    pub async fn write<T, E>(&self, work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    /// Runs `work` in a transaction and answers when it is durable. An error of `work` undoes all
+    /// of it. `work` may run more than once when the database asks for a repetition.
+    pub async fn write<T, E>(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
@@ -84,7 +98,10 @@ impl Store {
     }
 
     /// Runs `work` on one consistent view of the database.
-    pub async fn read<T, E>(&self, work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static) -> Result<T, E>
+    pub async fn read<T, E>(
+        &self,
+        work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
@@ -109,6 +126,8 @@ impl Engine {
     }
 }
 
-fn received<T, E: From<Error>>(result: Result<Result<T, E>, oneshot::error::RecvError>) -> Result<T, E> {
+fn received<T, E: From<Error>>(
+    result: Result<Result<T, E>, oneshot::error::RecvError>,
+) -> Result<T, E> {
     result.unwrap_or_else(|_| Err(Error::Unusable("the database thread has ended".into()).into()))
 }

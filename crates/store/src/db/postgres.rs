@@ -16,11 +16,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a transaction is done when the database or the order of the feed asks for a repetition.
+/// How often a transaction is done when the database or the order of the feed asks for a
+/// repetition.
 const ATTEMPTS_MAX: u32 = 10;
 /// The longest pause before a further attempt, and the random part of it that keeps rivals apart.
 const PAUSE_MAX_MS: u64 = 100;
-/// After a connection failed, requests fail at once for this long, doubled with each failure in a row.
+/// After a connection failed, requests fail at once for this long, doubled with each failure in a
+/// row.
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// Held while the schema is brought up to date; any number that nobody else uses will do.
@@ -46,7 +48,10 @@ impl Engine {
             let (connector, outage) = (connector.clone(), outage.clone());
             let mut thread = Thread { connector, link: first.take(), outage, shared };
             let run = move || inbox.iter().for_each(|(access, job)| thread.serve(access, job));
-            thread::Builder::new().name("store-postgres".into()).spawn(run).map_err(Error::database)?;
+            thread::Builder::new()
+                .name("store-postgres".into())
+                .spawn(run)
+                .map_err(Error::database)?;
         }
         Ok(Self { queue, waiting_max: settings.waiting_max })
     }
@@ -56,8 +61,9 @@ impl Engine {
     }
 }
 
-/// Brings revisions ahead of all that were given out, also by a primary whose place this server has taken meanwhile. To be
-/// done with every new connection before anything else; see the module `feed`.
+/// Brings revisions ahead of all that were given out, also by a primary whose place this server has
+/// taken meanwhile. To be done with every new connection before anything else; see the module
+/// `feed`.
 fn follow_history(link: &mut Link, shared: &Shared) -> Result<(), Error> {
     // A transaction that writes: a standby refuses it, and is left until it is promoted.
     link.begin(Access::Write)?;
@@ -67,7 +73,11 @@ fn follow_history(link: &mut Link, shared: &Shared) -> Result<(), Error> {
 }
 
 /// Runs a step in a transaction of its own while no other server does.
-fn alone(link: &mut Link, shared: &Shared, step: fn(&mut Tx<'_>) -> Result<(), Error>) -> Result<(), Error> {
+fn alone(
+    link: &mut Link,
+    shared: &Shared,
+    step: fn(&mut Tx<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     link.begin(Access::Write)?;
     let mut tx = Tx::new(Conn::Postgres(link), shared);
     tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
@@ -122,7 +132,8 @@ impl Thread {
         }
     }
 
-    /// Begins a transaction, on a new connection when the old one turns out to be gone: nothing was done on it yet.
+    /// Begins a transaction, on a new connection when the old one turns out to be gone: nothing was
+    /// done on it yet.
     fn begin(&mut self, access: Access) -> Result<(), Error> {
         if let Some(link) = &mut self.link {
             match link.begin(access) {
@@ -139,8 +150,8 @@ impl Thread {
     }
 }
 
-/// What the threads know of a database that cannot be reached: when to try again, and the pause that led there.
-/// They share it, so that the first that gets through ends the outage for all.
+/// What the threads know of a database that cannot be reached: when to try again, and the pause
+/// that led there. They share it, so that the first that gets through ends the outage for all.
 #[derive(Clone, Default)]
 struct Outage(Arc<Mutex<Option<(Instant, Duration)>>>);
 
@@ -156,7 +167,8 @@ impl Outage {
             Ok(_) => *now = None,
             // Threads that fail at the same time count as one failure.
             Err(_) if *now == before => {
-                let pause = before.map_or(RECONNECT_MIN, |(_, pause)| (pause * 2).min(RECONNECT_MAX));
+                let pause =
+                    before.map_or(RECONNECT_MIN, |(_, pause)| (pause * 2).min(RECONNECT_MAX));
                 *now = Some((Instant::now() + pause, pause));
             }
             Err(_) => {}

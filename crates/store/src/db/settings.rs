@@ -25,7 +25,8 @@ impl fmt::Debug for Target {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub target: Target,
-    /// The keys that seal secrets; made at the first start. All servers on one database share its content.
+    /// The keys that seal secrets; made at the first start. All servers on one database share its
+    /// content.
     pub key_file: PathBuf,
     /// Threads that read at once (SQLite), or connections (PostgreSQL).
     pub connections: usize,
@@ -37,10 +38,12 @@ pub struct Settings {
     pub statement_timeout_ms: u64,
     /// How long a statement waits for a row that another transaction holds at most.
     pub lock_timeout_ms: u64,
-    /// A file with the certificates that PostgreSQL's may stem from; `None`: those that the system trusts.
-    /// Used when the connection string has `sslmode=require` or stricter; the certificate is always checked then.
+    /// A file with the certificates that PostgreSQL's may stem from; `None`: those that the system
+    /// trusts. Used when the connection string has `sslmode=require` or stricter; the certificate
+    /// is always checked then.
     pub root_certificates: Option<PathBuf>,
-    /// Only read, beside another process that may have the SQLite file open: for a backup of a running server.
+    /// Only read, beside another process that may have the SQLite file open: for a backup of a
+    /// running server.
     pub reads_beside: bool,
 }
 

@@ -12,13 +12,13 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Pages of the database that a connection keeps in memory. Readers find most in the kernel's cache anyway, and
-/// there are several of them.
+/// Pages of the database that a connection keeps in memory. Readers find most in the kernel's cache
+/// anyway, and there are several of them.
 const WRITER_CACHE_KIB: u32 = 16_384;
 const READER_CACHE_KIB: u32 = 2_048;
 
-/// Pages of the log after which they are moved into the database. Objects that change often are then moved once for
-/// many changes; a start after a crash reads 32 MiB at most.
+/// Pages of the log after which they are moved into the database. Objects that change often are
+/// then moved once for many changes; a start after a crash reads 32 MiB at most.
 const LOG_PAGES: u32 = 8_000;
 
 type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
@@ -49,7 +49,8 @@ impl Engine {
         };
         let (reads, inbox) = crossbeam_channel::bounded(settings.waiting_max);
         for _ in 0..settings.connections.max(1) {
-            let (reader, shared, inbox) = (connect(file, READER_CACHE_KIB)?, shared.clone(), inbox.clone());
+            let (reader, shared, inbox) =
+                (connect(file, READER_CACHE_KIB)?, shared.clone(), inbox.clone());
             spawn("store-reader", move || read_loop(&reader, &shared, &inbox))?;
         }
         Ok(Self { writes, reads, waiting_max: settings.waiting_max, _lock: lock })
@@ -62,7 +63,9 @@ impl Engine {
         };
         queue.try_send(job).map_err(|refused| match refused {
             TrySendError::Full(_) => Error::Busy { limit: self.waiting_max },
-            TrySendError::Disconnected(_) => Error::Unusable("this process only reads the database".into()),
+            TrySendError::Disconnected(_) => {
+                Error::Unusable("this process only reads the database".into())
+            }
         })
     }
 }
@@ -76,7 +79,8 @@ fn must_exist(file: &Path) -> Result<(), Error> {
 
 /// Makes sure that the folder can be written and that no other process has the database open.
 fn lock(file: &Path) -> Result<File, Error> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unusable = |error: std::io::Error| {
         Error::Unusable(format!(
             "the folder {} cannot be written ({error}): create it and give it to the user that runs this program, \
@@ -86,7 +90,12 @@ fn lock(file: &Path) -> Result<File, Error> {
     };
     std::fs::create_dir_all(folder).map_err(unusable)?;
     let path = file.with_extension("lock");
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(unusable)?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(unusable)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(Error::Unusable(format!(
@@ -134,13 +143,19 @@ fn write_loop(conn: &Connection, shared: &Shared, inbox: &Inbox, batch_max: usiz
                 // Ignored: without a transaction open there is nothing to undo.
                 let _ = conn.execute_batch("ROLLBACK");
                 tracing::error!(%error, writes = batch.len(), "a commit failed");
-                batch.into_iter().for_each(|job| job.fail(Error::Unusable(format!("the commit failed: {error}"))));
+                batch.into_iter().for_each(|job| {
+                    job.fail(Error::Unusable(format!("the commit failed: {error}")))
+                });
             }
         }
     }
 }
 
-fn write_batch(conn: &Connection, shared: &Shared, batch: &mut [Box<dyn Job>]) -> Result<(), Error> {
+fn write_batch(
+    conn: &Connection,
+    shared: &Shared,
+    batch: &mut [Box<dyn Job>],
+) -> Result<(), Error> {
     run(conn, "BEGIN IMMEDIATE")?;
     for job in batch {
         run(conn, "SAVEPOINT job")?;
@@ -171,20 +186,32 @@ fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
     Ok(())
 }
 
-pub(super) fn execute(conn: &Connection, _table: &'static str, sql: &str, params: &[Value]) -> Result<u64, Error> {
+pub(super) fn execute(
+    conn: &Connection,
+    _table: &'static str,
+    sql: &str,
+    params: &[Value],
+) -> Result<u64, Error> {
     let mut statement = conn.prepare_cached(sql)?;
     bind(&mut statement, params)?;
     Ok(statement.raw_execute()? as u64)
 }
 
-pub(super) fn query(conn: &Connection, table: &'static str, sql: &str, params: &[Value]) -> Result<Vec<Row>, Error> {
+pub(super) fn query(
+    conn: &Connection,
+    table: &'static str,
+    sql: &str,
+    params: &[Value],
+) -> Result<Vec<Row>, Error> {
     let mut statement = conn.prepare_cached(sql)?;
     bind(&mut statement, params)?;
     let columns = statement.column_count();
     let mut rows = statement.raw_query();
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let values = (0..columns).map(|column| value(table, row.get_ref(column)?)).collect::<Result<_, Error>>()?;
+        let values = (0..columns)
+            .map(|column| value(table, row.get_ref(column)?))
+            .collect::<Result<_, Error>>()?;
         found.push(Row { table, values });
     }
     Ok(found)
@@ -193,13 +220,18 @@ pub(super) fn query(conn: &Connection, table: &'static str, sql: &str, params: &
 /// SQLite takes `$7` for a name and numbers it by appearance; we mean the number.
 fn bind(statement: &mut Statement<'_>, params: &[Value]) -> Result<(), Error> {
     for index in 1..=statement.parameter_count() {
-        let number = statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
+        let number =
+            statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
         let value = number.and_then(|number| params.get(number.checked_sub(1)?));
         match value {
             Some(Value::Null) => statement.raw_bind_parameter(index, rusqlite::types::Null)?,
             Some(Value::Int(value)) => statement.raw_bind_parameter(index, value)?,
             Some(Value::Text(value)) => statement.raw_bind_parameter(index, value)?,
-            None => return Err(Error::Unusable(format!("statement has no value for parameter {index}"))),
+            None => {
+                return Err(Error::Unusable(format!(
+                    "statement has no value for parameter {index}"
+                )));
+            }
         }
     }
     Ok(())

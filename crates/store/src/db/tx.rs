@@ -41,7 +41,12 @@ impl<'c> Tx<'c> {
     }
 
     /// Runs a statement and says how many rows it touched. `table` is named in errors.
-    pub(crate) fn execute(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<u64, Error> {
+    pub(crate) fn execute(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<u64, Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => sqlite::execute(conn, table, sql, params),
             Conn::Postgres(link) => link.execute(sql, params),
@@ -49,7 +54,12 @@ impl<'c> Tx<'c> {
         self.note(result)
     }
 
-    pub(crate) fn query(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<Vec<Row>, Error> {
+    pub(crate) fn query(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<Vec<Row>, Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => sqlite::query(conn, table, sql, params),
             Conn::Postgres(link) => link.query(table, sql, params),
@@ -67,7 +77,12 @@ impl<'c> Tx<'c> {
     }
 
     /// The one row that a statement finds, if any.
-    pub(crate) fn find(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<Option<Row>, Error> {
+    pub(crate) fn find(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<Option<Row>, Error> {
         Ok(self.query(table, sql, params)?.into_iter().next())
     }
 
@@ -82,7 +97,8 @@ impl<'c> Tx<'c> {
         Error::Stale { what: "the order of the change feed".into() }
     }
 
-    /// SQLite has one writer, so a row that was read stays as it is; PostgreSQL must be asked to hold it.
+    /// SQLite has one writer, so a row that was read stays as it is; PostgreSQL must be asked to
+    /// hold it.
     pub(crate) fn locking<'s>(&self, select: &'s str) -> Cow<'s, str> {
         match self.conn {
             Conn::Sqlite(_) => Cow::Borrowed(select),
@@ -105,7 +121,9 @@ impl<'c> Tx<'c> {
             None => self.first_revision()?,
         };
         if matches!(self.conn, Conn::Postgres(_)) && (revision + 1) & (CHANGES_MAX - 1) == 0 {
-            return Err(Error::Unusable(format!("one transaction cannot make {CHANGES_MAX} changes")));
+            return Err(Error::Unusable(format!(
+                "one transaction cannot make {CHANGES_MAX} changes"
+            )));
         }
         self.next_revision = Some(revision + 1);
         Ok(revision)
@@ -131,7 +149,8 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by itself.
+    /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by
+    /// itself.
     pub(crate) fn move_revisions_above(&mut self, highest: i64) -> Result<(), Error> {
         if matches!(self.conn, Conn::Sqlite(_)) {
             return Ok(());
@@ -145,13 +164,15 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
-    /// Names the history of the database: it changes when rows move to another cluster, and when a standby takes the
-    /// place of its primary. SQLite's only history has no name. A standby gives an error: it is not to be used.
+    /// Names the history of the database: it changes when rows move to another cluster, and when a
+    /// standby takes the place of its primary. SQLite's only history has no name. A standby gives
+    /// an error: it is not to be used.
     pub(crate) fn history(&mut self) -> Result<Option<String>, Error> {
         if matches!(self.conn, Conn::Sqlite(_)) {
             return Ok(None);
         }
-        // The timeline is read off the file that is being written: what `pg_control_checkpoint` says lags behind a promotion.
+        // The timeline is read off the file that is being written: what `pg_control_checkpoint`
+        // says lags behind a promotion.
         let sql = "SELECT system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
                    FROM pg_control_system()";
         let row = self.find("the database", sql, &[])?;
@@ -161,7 +182,9 @@ impl<'c> Tx<'c> {
     /// Checks references between tables when the transaction ends, not with each statement.
     pub(crate) fn defer_references(&mut self) -> Result<(), Error> {
         let result = match &mut self.conn {
-            Conn::Sqlite(conn) => conn.execute_batch("PRAGMA defer_foreign_keys = ON").map_err(Error::from),
+            Conn::Sqlite(conn) => {
+                conn.execute_batch("PRAGMA defer_foreign_keys = ON").map_err(Error::from)
+            }
             Conn::Postgres(link) => link.batch("SET CONSTRAINTS ALL DEFERRED"),
         };
         self.note(result)
@@ -170,7 +193,9 @@ impl<'c> Tx<'c> {
     /// Bytes that the database takes on its disk.
     pub fn size(&mut self) -> Result<u64, Error> {
         let sql = match self.conn {
-            Conn::Sqlite(_) => "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+            Conn::Sqlite(_) => {
+                "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+            }
             Conn::Postgres(_) => "SELECT pg_database_size(current_database())",
         };
         let row = self.find("the database", sql, &[])?;
@@ -197,7 +222,10 @@ impl<'c> Tx<'c> {
                  WHERE c.table_schema = current_schema() ORDER BY c.table_name, c.ordinal_position"
             }
         };
-        self.query("columns", sql, &[])?.iter().map(|row| Ok((row.text(0)?, row.text(1)?, row.int(2)?))).collect()
+        self.query("columns", sql, &[])?
+            .iter()
+            .map(|row| Ok((row.text(0)?, row.text(1)?, row.int(2)?)))
+            .collect()
     }
 
     fn number(&mut self, sql: &str) -> Result<i64, Error> {

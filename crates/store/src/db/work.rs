@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 /// A closure with its answer, seen by the threads without its types.
 pub(super) trait Job: Send {
-    /// Runs inside a transaction; `false` asks to undo it. May be called again after an undone attempt.
+    /// Runs inside a transaction; `false` asks to undo it. May be called again after an undone
+    /// attempt.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
     /// Sends the result, once it is durable.
     fn answer(self: Box<Self>);
@@ -38,10 +39,12 @@ where
         // A panic must not take the thread, and with it all later work, down.
         let result = match catch_unwind(AssertUnwindSafe(|| (self.work)(tx))) {
             Err(_) => Err(Error::Unusable("a function of the store panicked".into()).into()),
-            // PostgreSQL undoes a transaction in which a statement failed, whatever the function made of it.
-            Ok(Ok(_)) if tx.broken => {
-                Err(Error::Unusable("a transaction went on after one of its statements failed".into()).into())
-            }
+            // PostgreSQL undoes a transaction in which a statement failed, whatever the function
+            // made of it.
+            Ok(Ok(_)) if tx.broken => Err(Error::Unusable(
+                "a transaction went on after one of its statements failed".into(),
+            )
+            .into()),
             Ok(result) => result,
         };
         let keep = result.is_ok();

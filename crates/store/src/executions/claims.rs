@@ -38,9 +38,11 @@ pub fn candidates(tx: &mut Tx<'_>, now: Timestamp, of_each: i64) -> Result<Vec<C
 
 /// How many tasks of each workspace run now.
 pub fn running(tx: &mut Tx<'_>) -> Result<Vec<(WorkspaceId, i64)>, Error> {
-    let sql =
-        "SELECT workspace_id, CAST(SUM(running) AS BIGINT) FROM executions WHERE running > 0 GROUP BY workspace_id";
-    tx.query(TABLE, sql, params![])?.iter().map(|row| Ok((WorkspaceId::known(row.text(0)?), row.int(1)?))).collect()
+    let sql = "SELECT workspace_id, CAST(SUM(running) AS BIGINT) FROM executions WHERE running > 0 GROUP BY workspace_id";
+    tx.query(TABLE, sql, params![])?
+        .iter()
+        .map(|row| Ok((WorkspaceId::known(row.text(0)?), row.int(1)?)))
+        .collect()
 }
 
 /// When the next task can be claimed, if any ever can.

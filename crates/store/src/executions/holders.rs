@@ -28,10 +28,14 @@ pub fn renew(tx: &mut Tx<'_>, holder: &Holder) -> Result<bool, Error> {
 }
 
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Holder>, Error> {
-    tx.query(TABLE, "SELECT name, slots, memory_mb, renewed_at FROM holders ORDER BY name", params![])?
-        .iter()
-        .map(read)
-        .collect()
+    tx.query(
+        TABLE,
+        "SELECT name, slots, memory_mb, renewed_at FROM holders ORDER BY name",
+        params![],
+    )?
+    .iter()
+    .map(read)
+    .collect()
 }
 
 /// As [`list`], one caller at a time: who asks whether there is room waits for who asked before.
@@ -40,7 +44,8 @@ pub fn lock_all(tx: &mut Tx<'_>) -> Result<Vec<Holder>, Error> {
     tx.query(TABLE, &sql, params![])?.iter().map(read).collect()
 }
 
-/// Whether a lease is still as it was seen; holds it then, so that it stays so. Passes over one that somebody works on.
+/// Whether a lease is still as it was seen; holds it then, so that it stays so. Passes over one
+/// that somebody works on.
 pub fn lock_if_stale(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp) -> Result<bool, Error> {
     let sql = tx.locking_free("SELECT name FROM holders WHERE name = $1 AND renewed_at = $2");
     Ok(tx.find(TABLE, &sql, params![name, renewed_at])?.is_some())
@@ -51,5 +56,10 @@ pub fn remove(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
 }
 
 fn read(row: &Row) -> Result<Holder, Error> {
-    Ok(Holder { name: row.text(0)?, slots: row.int(1)?, memory_mb: row.int(2)?, renewed_at: row.time(3)? })
+    Ok(Holder {
+        name: row.text(0)?,
+        slots: row.int(1)?,
+        memory_mb: row.int(2)?,
+        renewed_at: row.time(3)?,
+    })
 }

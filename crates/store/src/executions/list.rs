@@ -26,17 +26,22 @@ impl Execution {
             Order::CreatedDesc | Order::CreatedAsc => {
                 Position::Age { created_at: self.created_at, id: self.id.as_str().to_owned() }
             }
-            Order::NameAsc | Order::NameDesc => Position::Name { name: self.name.clone(), parent: String::new() },
+            Order::NameAsc | Order::NameDesc => {
+                Position::Name { name: self.name.clone(), parent: String::new() }
+            }
         }
     }
 }
 
 // The cast is for PostgreSQL, which cannot see the type of a value that is only compared with null.
-const CONDITIONS: &str =
-    r"workspace_id = $1 AND job = $2 AND (CAST($3 AS TEXT) IS NULL OR LOWER(name) LIKE CAST($3 AS TEXT) ESCAPE '\')";
+const CONDITIONS: &str = r"workspace_id = $1 AND job = $2 AND (CAST($3 AS TEXT) IS NULL OR LOWER(name) LIKE CAST($3 AS TEXT) ESCAPE '\')";
 
 fn conditions(query: &Query<'_>) -> [Value; 3] {
-    [query.workspace.into(), query.job.into(), query.text.map(|text| containing(&text.to_lowercase())).into()]
+    [
+        query.workspace.into(),
+        query.job.into(),
+        query.text.map(|text| containing(&text.to_lowercase())).into(),
+    ]
 }
 
 pub fn list(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<Vec<Execution>, Error> {
@@ -61,8 +66,15 @@ pub fn list(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<Vec<Execution>, Error>
             after = format!("AND name {operator} $6");
         }
     }
-    let order = columns.split(", ").map(|column| format!("{column} {direction}")).collect::<Vec<_>>().join(", ");
-    let sql = format!(concat!(select!("WHERE "), "{} {} ORDER BY {} LIMIT $4 OFFSET $5"), CONDITIONS, after, order);
+    let order = columns
+        .split(", ")
+        .map(|column| format!("{column} {direction}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let sql = format!(
+        concat!(select!("WHERE "), "{} {} ORDER BY {} LIMIT $4 OFFSET $5"),
+        CONDITIONS, after, order
+    );
     tx.query(TABLE, &sql, &params)?.iter().map(read).collect()
 }
 

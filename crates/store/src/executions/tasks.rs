@@ -72,8 +72,15 @@ const COLUMNS: &str =
     ended_at, failure, failure_code, failure_text";
 
 /// Tasks from an index on, in their order. Those never claimed have no row.
-pub fn page(tx: &mut Tx<'_>, execution: &ExecutionId, from: i64, limit: i64) -> Result<Vec<Task>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM tasks WHERE execution_id = $1 AND task >= $2 ORDER BY task LIMIT $3");
+pub fn page(
+    tx: &mut Tx<'_>,
+    execution: &ExecutionId,
+    from: i64,
+    limit: i64,
+) -> Result<Vec<Task>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM tasks WHERE execution_id = $1 AND task >= $2 ORDER BY task LIMIT $3"
+    );
     tx.query(TABLE, &sql, params![execution, from, limit])?.iter().map(read).collect()
 }
 
@@ -101,7 +108,12 @@ pub fn claim_fresh(
 }
 
 /// Tasks that may be tried again by now, the longest due first.
-pub fn due(tx: &mut Tx<'_>, execution: &ExecutionId, now: Timestamp, limit: i64) -> Result<Vec<Task>, Error> {
+pub fn due(
+    tx: &mut Tx<'_>,
+    execution: &ExecutionId,
+    now: Timestamp,
+    limit: i64,
+) -> Result<Vec<Task>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM tasks WHERE execution_id = $1 AND state = 'pending' AND not_before <= $2
          ORDER BY not_before, task LIMIT $3"
@@ -110,7 +122,12 @@ pub fn due(tx: &mut Tx<'_>, execution: &ExecutionId, now: Timestamp, limit: i64)
 }
 
 /// Claims a task that [`due`] found for its next try.
-pub fn claim_again(tx: &mut Tx<'_>, task: &Task, holder: &str, now: Timestamp) -> Result<(), Error> {
+pub fn claim_again(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    holder: &str,
+    now: Timestamp,
+) -> Result<(), Error> {
     let done = tx.execute(
         TABLE,
         "UPDATE tasks SET state = 'running', attempt = attempt + 1, holder = $4, not_before = NULL, claimed_at = $5,
@@ -120,15 +137,17 @@ pub fn claim_again(tx: &mut Tx<'_>, task: &Task, holder: &str, now: Timestamp) -
     )?;
     match done {
         1 => Ok(()),
-        _ => Err(Error::Stale { what: format!("task {} of the execution {}", task.index, task.execution) }),
+        _ => Err(Error::Stale {
+            what: format!("task {} of the execution {}", task.index, task.execution),
+        }),
     }
 }
 
 /// Rows that one statement records. Few sizes, so that statements stay prepared.
 const RECORDED_AT_ONCE: [usize; 3] = [64, 8, 1];
 
-/// Accepts what came of tries: each once, and from whoever holds it. `ended` are the tasks as they shall
-/// be. Answers index and attempt of those that were accepted.
+/// Accepts what came of tries: each once, and from whoever holds it. `ended` are the tasks as they
+/// shall be. Answers index and attempt of those that were accepted.
 pub fn record(tx: &mut Tx<'_>, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, Error> {
     let mut accepted = BTreeSet::new();
     let mut left = ended;
@@ -180,8 +199,9 @@ fn recorded(task: &Task) -> [Value; RECORDED.len()] {
     ]
 }
 
-/// The statement for so many tasks. PostgreSQL has to be told the types of bare values. SQLite shall find each task by its
-/// whole primary key: with the execution as a constant it would read all tasks of it, and with a bare holder all of his.
+/// The statement for so many tasks. PostgreSQL has to be told the types of bare values. SQLite
+/// shall find each task by its whole primary key: with the execution as a constant it would read
+/// all tasks of it, and with a bare holder all of his.
 fn recording(size: usize) -> String {
     let mut number = 0;
     let mut cell = |sort: &str| {
@@ -203,7 +223,11 @@ fn recording(size: usize) -> String {
 }
 
 /// Cancels all that wait for another try.
-pub fn cancel_waiting(tx: &mut Tx<'_>, execution: &ExecutionId, now: Timestamp) -> Result<u64, Error> {
+pub fn cancel_waiting(
+    tx: &mut Tx<'_>,
+    execution: &ExecutionId,
+    now: Timestamp,
+) -> Result<u64, Error> {
     let sql = "UPDATE tasks SET state = 'cancelled', not_before = NULL, ended_at = $2
                WHERE execution_id = $1 AND state = 'pending'";
     tx.execute(TABLE, sql, params![execution, now])

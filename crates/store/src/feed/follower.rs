@@ -9,7 +9,8 @@ use types::ids::WorkspaceId;
 /// Changes that are read at once at most.
 const AT_ONCE_MAX: i64 = 1000;
 
-/// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of others.
+/// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of
+/// others.
 pub struct Follower {
     store: Store,
     commits: watch::Receiver<i64>,
@@ -21,7 +22,13 @@ pub struct Follower {
 impl Store {
     /// Follows all changes after a revision.
     pub fn follow(&self, after: i64, poll_interval: Duration) -> Follower {
-        Follower { store: self.clone(), commits: self.commits(), workspace: None, after, poll_interval }
+        Follower {
+            store: self.clone(),
+            commits: self.commits(),
+            workspace: None,
+            after,
+            poll_interval,
+        }
     }
 }
 

@@ -15,7 +15,12 @@ pub struct Account {
 }
 
 fn read(row: &Row) -> Result<Account, Error> {
-    Ok(Account { id: AccountId::known(row.text(0)?), name: row.text(1)?, plan: row.text(2)?, created_at: row.time(3)? })
+    Ok(Account {
+        id: AccountId::known(row.text(0)?),
+        name: row.text(1)?,
+        plan: row.text(2)?,
+        created_at: row.time(3)?,
+    })
 }
 
 pub fn create(tx: &mut Tx<'_>, account: &Account) -> Result<(), Error> {
@@ -33,7 +38,8 @@ pub fn find(tx: &mut Tx<'_>, id: &AccountId) -> Result<Option<Account>, Error> {
     tx.find("accounts", sql, params![id])?.as_ref().map(read).transpose()
 }
 
-/// Holds the account until the transaction ends, so that two servers cannot both decide on its admins.
+/// Holds the account until the transaction ends, so that two servers cannot both decide on its
+/// admins.
 pub fn lock(tx: &mut Tx<'_>, id: &AccountId) -> Result<(), Error> {
     let sql = tx.locking("SELECT id FROM accounts WHERE id = $1").into_owned();
     tx.find("accounts", &sql, params![id])?;
@@ -62,13 +68,24 @@ pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Account>, Erro
 }
 
 /// Makes a person an administrator of the account. Repeating it is harmless.
-pub fn add_admin(tx: &mut Tx<'_>, account: &AccountId, user: &UserId, by: &str) -> Result<(), Error> {
-    let sql = "INSERT INTO account_admins (account_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+pub fn add_admin(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    user: &UserId,
+    by: &str,
+) -> Result<(), Error> {
+    let sql =
+        "INSERT INTO account_admins (account_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     tx.execute("account_admins", sql, params![account, user])?;
     announce(tx, None, "account-admin", user.as_str(), Act::Created, by)
 }
 
-pub fn remove_admin(tx: &mut Tx<'_>, account: &AccountId, user: &UserId, by: &str) -> Result<bool, Error> {
+pub fn remove_admin(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    user: &UserId,
+    by: &str,
+) -> Result<bool, Error> {
     let sql = "DELETE FROM account_admins WHERE account_id = $1 AND user_id = $2";
     let gone = tx.execute("account_admins", sql, params![account, user])? > 0;
     if gone {
@@ -79,11 +96,17 @@ pub fn remove_admin(tx: &mut Tx<'_>, account: &AccountId, user: &UserId, by: &st
 
 pub fn admins(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<UserId>, Error> {
     let sql = "SELECT user_id FROM account_admins WHERE account_id = $1 ORDER BY user_id";
-    tx.query("account_admins", sql, params![account])?.iter().map(|row| Ok(UserId::known(row.text(0)?))).collect()
+    tx.query("account_admins", sql, params![account])?
+        .iter()
+        .map(|row| Ok(UserId::known(row.text(0)?)))
+        .collect()
 }
 
 /// The accounts that a person administers.
 pub fn administered_by(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<AccountId>, Error> {
     let sql = "SELECT account_id FROM account_admins WHERE user_id = $1 ORDER BY account_id";
-    tx.query("account_admins", sql, params![user])?.iter().map(|row| Ok(AccountId::known(row.text(0)?))).collect()
+    tx.query("account_admins", sql, params![user])?
+        .iter()
+        .map(|row| Ok(AccountId::known(row.text(0)?)))
+        .collect()
 }

@@ -19,7 +19,8 @@ pub struct ApiKey {
     pub created_by: String,
 }
 
-const COLUMNS: &str = "id, digest, name, subject_type, subject_id, expires_in, expires_at, created_at, created_by";
+const COLUMNS: &str =
+    "id, digest, name, subject_type, subject_id, expires_in, expires_at, created_at, created_by";
 
 fn read(row: &Row) -> Result<ApiKey, Error> {
     Ok(ApiKey {
@@ -35,7 +36,8 @@ fn read(row: &Row) -> Result<ApiKey, Error> {
 }
 
 pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
-    let sql = format!("INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+    let sql =
+        format!("INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
     tx.execute(
         "api_keys",
         &sql,
@@ -60,15 +62,20 @@ pub fn find_by_digest(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<ApiKey>
 }
 
 pub fn list(tx: &mut Tx<'_>, subject: &Subject) -> Result<Vec<ApiKey>, Error> {
-    let sql =
-        format!("SELECT {COLUMNS} FROM api_keys WHERE subject_type = $1 AND subject_id = $2 ORDER BY created_at, id");
-    tx.query("api_keys", &sql, params![subject.type_name(), subject.as_str()])?.iter().map(read).collect()
+    let sql = format!(
+        "SELECT {COLUMNS} FROM api_keys WHERE subject_type = $1 AND subject_id = $2 ORDER BY created_at, id"
+    );
+    tx.query("api_keys", &sql, params![subject.type_name(), subject.as_str()])?
+        .iter()
+        .map(read)
+        .collect()
 }
 
 /// Deletes a key of `subject`; the key of someone else does not exist.
 pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2 AND id = $3";
-    let gone = tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str(), id])? == 1;
+    let gone =
+        tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str(), id])? == 1;
     if gone {
         announce(tx, None, "api-key", id.as_str(), Act::Deleted, by)?;
     }

@@ -60,12 +60,19 @@ pub fn find(tx: &mut Tx<'_>, id: &ClientId) -> Result<Option<Client>, Error> {
 }
 
 pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Client>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM oauth_clients WHERE account_id = $1 ORDER BY created_at, id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM oauth_clients WHERE account_id = $1 ORDER BY created_at, id"
+    );
     tx.query("oauth_clients", &sql, params![account])?.iter().map(read).collect()
 }
 
 /// Removes the client; the tokens that it got go with it.
-pub fn delete(tx: &mut Tx<'_>, account: &AccountId, id: &ClientId, by: &str) -> Result<bool, Error> {
+pub fn delete(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    id: &ClientId,
+    by: &str,
+) -> Result<bool, Error> {
     let sql = "DELETE FROM oauth_clients WHERE account_id = $1 AND id = $2";
     if tx.execute("oauth_clients", sql, params![account, id])? == 0 {
         return Ok(false);

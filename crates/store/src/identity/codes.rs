@@ -61,5 +61,10 @@ pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, 
 }
 
 pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
-    tx.execute("authorization_codes", "DELETE FROM authorization_codes WHERE user_id = $1", params![user]).map(drop)
+    tx.execute(
+        "authorization_codes",
+        "DELETE FROM authorization_codes WHERE user_id = $1",
+        params![user],
+    )
+    .map(drop)
 }

@@ -36,14 +36,17 @@ impl Decision {
     }
 }
 
-const COLUMNS: &str = "digest, user_code, client_id, scope, decision, user_id, interval_s, polled_at, expires_at";
+const COLUMNS: &str =
+    "digest, user_code, client_id, scope, decision, user_id, interval_s, polled_at, expires_at";
 
 fn read(row: &Row) -> Result<Device, Error> {
     let decision = match (row.text(4)?.as_str(), row.opt_text(5)?) {
         ("waiting", None) => Decision::Waiting,
         ("refused", None) => Decision::Refused,
         ("approved", Some(by)) => Decision::Approved { by: UserId::known(by) },
-        (other, _) => return Err(Error::corrupt("device_codes", "?", format!("decision `{other}`"))),
+        (other, _) => {
+            return Err(Error::corrupt("device_codes", "?", format!("decision `{other}`")));
+        }
     };
     Ok(Device {
         digest: Digest::read(row, 0)?,
@@ -60,7 +63,8 @@ fn read(row: &Row) -> Result<Device, Error> {
 /// [`Error::Duplicate`] when the user code is in use.
 pub fn create(tx: &mut Tx<'_>, device: &Device) -> Result<(), Error> {
     let (decision, user) = device.decision.columns();
-    let sql = format!("INSERT INTO device_codes ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+    let sql =
+        format!("INSERT INTO device_codes ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
     tx.execute(
         "device_codes",
         &sql,
@@ -89,8 +93,8 @@ pub fn find_by_user_code(tx: &mut Tx<'_>, user_code: &str) -> Result<Option<Devi
     tx.find("device_codes", &sql, params![user_code])?.as_ref().map(read).transpose()
 }
 
-/// Makes room for one more where there may be `max` at most: what has expired goes first, then the oldest that nobody has
-/// decided on.
+/// Makes room for one more where there may be `max` at most: what has expired goes first, then the
+/// oldest that nobody has decided on.
 pub fn make_room(tx: &mut Tx<'_>, max: i64) -> Result<(), Error> {
     if count(tx)? < max {
         return Ok(());
@@ -107,7 +111,8 @@ pub fn make_room(tx: &mut Tx<'_>, max: i64) -> Result<(), Error> {
 }
 
 fn count(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    tx.find("device_codes", "SELECT count(*) FROM device_codes", params![])?.map_or(Ok(0), |row| row.int(0))
+    tx.find("device_codes", "SELECT count(*) FROM device_codes", params![])?
+        .map_or(Ok(0), |row| row.int(0))
 }
 
 /// Records that the program asked, and how long it must wait from now on.
@@ -127,9 +132,11 @@ pub fn decide(tx: &mut Tx<'_>, digest: &Digest, decision: &Decision) -> Result<b
 
 /// Spends the code. `false` when it was spent before: at most one caller wins.
 pub fn delete(tx: &mut Tx<'_>, digest: &Digest) -> Result<bool, Error> {
-    Ok(tx.execute("device_codes", "DELETE FROM device_codes WHERE digest = $1", params![digest])? == 1)
+    Ok(tx.execute("device_codes", "DELETE FROM device_codes WHERE digest = $1", params![digest])?
+        == 1)
 }
 
 pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
-    tx.execute("device_codes", "DELETE FROM device_codes WHERE user_id = $1", params![user]).map(drop)
+    tx.execute("device_codes", "DELETE FROM device_codes WHERE user_id = $1", params![user])
+        .map(drop)
 }

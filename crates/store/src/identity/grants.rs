@@ -1,4 +1,5 @@
-//! Grants: what a client was allowed once, and the refresh tokens that came of it one after the other.
+//! Grants: what a client was allowed once, and the refresh tokens that came of it one after the
+//! other.
 //!
 //! Access tokens name their grant. Deleting it revokes all of them, and every refresh token.
 
@@ -64,13 +65,22 @@ pub fn find(tx: &mut Tx<'_>, id: &GrantId) -> Result<Option<Grant>, Error> {
 }
 
 /// Adds a refresh token; the grant lasts as long as it.
-pub fn add_refresh(tx: &mut Tx<'_>, grant: &GrantId, token: &Digest, expires_at: Timestamp) -> Result<(), Error> {
+pub fn add_refresh(
+    tx: &mut Tx<'_>,
+    grant: &GrantId,
+    token: &Digest,
+    expires_at: Timestamp,
+) -> Result<(), Error> {
     tx.execute(
         "refresh_tokens",
         "INSERT INTO refresh_tokens (digest, grant_id) VALUES ($1, $2)",
         params![token, grant],
     )?;
-    tx.execute("grants", "UPDATE grants SET expires_at = $2 WHERE id = $1", params![grant, expires_at])?;
+    tx.execute(
+        "grants",
+        "UPDATE grants SET expires_at = $2 WHERE id = $1",
+        params![grant, expires_at],
+    )?;
     Ok(())
 }
 
@@ -102,7 +112,11 @@ pub fn delete(tx: &mut Tx<'_>, id: &GrantId) -> Result<bool, Error> {
 pub fn trim(tx: &mut Tx<'_>, subject: &Subject, keep: i64) -> Result<(), Error> {
     let sql = "SELECT id FROM grants WHERE subject_type = $1 AND subject_id = $2
                ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $3";
-    let rows = tx.query("grants", sql, params![subject.type_name(), subject.as_str(), keep, TRIMMED_AT_ONCE_MAX])?;
+    let rows = tx.query(
+        "grants",
+        sql,
+        params![subject.type_name(), subject.as_str(), keep, TRIMMED_AT_ONCE_MAX],
+    )?;
     rows.iter().try_for_each(|row| delete(tx, &GrantId::known(row.text(0)?)).map(drop))
 }
 

@@ -66,9 +66,16 @@ pub fn create(tx: &mut Tx<'_>, invitation: &Invitation) -> Result<(), Error> {
     )
 }
 
-pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, email: &str) -> Result<Option<Invitation>, Error> {
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    email: &str,
+) -> Result<Option<Invitation>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM invitations WHERE workspace_id = $1 AND email = $2");
-    tx.find("invitations", &sql, params![workspace, normal_email(email)])?.as_ref().map(read).transpose()
+    tx.find("invitations", &sql, params![workspace, normal_email(email)])?
+        .as_ref()
+        .map(read)
+        .transpose()
 }
 
 /// Finds by id alone: for the invited, who do not belong to the workspace yet.
@@ -78,7 +85,9 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Option<Invitatio
 }
 
 pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Invitation>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM invitations WHERE workspace_id = $1 ORDER BY created_at, id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM invitations WHERE workspace_id = $1 ORDER BY created_at, id"
+    );
     tx.query("invitations", &sql, params![workspace])?.iter().map(read).collect()
 }
 
@@ -87,13 +96,32 @@ pub fn list_of_email(tx: &mut Tx<'_>, email: &str) -> Result<Vec<Invitation>, Er
     tx.query("invitations", &sql, params![normal_email(email)])?.iter().map(read).collect()
 }
 
-pub fn set_role(tx: &mut Tx<'_>, invitation: &Invitation, role: Role, by: &str) -> Result<(), Error> {
+pub fn set_role(
+    tx: &mut Tx<'_>,
+    invitation: &Invitation,
+    role: Role,
+    by: &str,
+) -> Result<(), Error> {
     let sql = "UPDATE invitations SET role = $2 WHERE id = $1";
     tx.execute("invitations", sql, params![&invitation.id, role.name()])?;
-    announce(tx, Some(&invitation.workspace), "invitation", invitation.id.as_str(), Act::Updated, by)
+    announce(
+        tx,
+        Some(&invitation.workspace),
+        "invitation",
+        invitation.id.as_str(),
+        Act::Updated,
+        by,
+    )
 }
 
 pub fn delete(tx: &mut Tx<'_>, invitation: &Invitation, by: &str) -> Result<(), Error> {
     tx.execute("invitations", "DELETE FROM invitations WHERE id = $1", params![&invitation.id])?;
-    announce(tx, Some(&invitation.workspace), "invitation", invitation.id.as_str(), Act::Deleted, by)
+    announce(
+        tx,
+        Some(&invitation.workspace),
+        "invitation",
+        invitation.id.as_str(),
+        Act::Deleted,
+        by,
+    )
 }

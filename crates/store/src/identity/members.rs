@@ -29,7 +29,11 @@ pub fn add(
 ) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "INSERT INTO members (workspace_id, user_id, role, source, created_at) VALUES ($1, $2, $3, $4, $5)";
-    tx.execute("members", sql, params![workspace, user, role.name(), source.map(UserSource::name), now])?;
+    tx.execute(
+        "members",
+        sql,
+        params![workspace, user, role.name(), source.map(UserSource::name), now],
+    )?;
     announce(tx, Some(workspace), "member", user.as_str(), Act::Created, by)
 }
 
@@ -39,25 +43,48 @@ pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Member>, Err
                ORDER BY m.created_at, u.id";
     let rows = tx.query("members", sql, params![workspace])?;
     rows.iter()
-        .map(|row| Ok(Member { user: users::read(row, 0)?, role: read_role(row, 6)?, source: read_source(row)? }))
+        .map(|row| {
+            Ok(Member {
+                user: users::read(row, 0)?,
+                role: read_role(row, 6)?,
+                source: read_source(row)?,
+            })
+        })
         .collect()
 }
 
 /// The workspaces of a person, each with the person's role.
 pub fn of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<(Workspace, Role)>, Error> {
-    let rows = tx.query("members", "SELECT workspace_id, role FROM members WHERE user_id = $1", params![user])?;
-    let roles =
-        rows.iter().map(|row| Ok((row.text(0)?, read_role(row, 1)?))).collect::<Result<HashMap<_, _>, Error>>()?;
-    let with_role = |workspace: Workspace| roles.get(workspace.id.as_str()).map(|role| (workspace, *role));
+    let rows = tx.query(
+        "members",
+        "SELECT workspace_id, role FROM members WHERE user_id = $1",
+        params![user],
+    )?;
+    let roles = rows
+        .iter()
+        .map(|row| Ok((row.text(0)?, read_role(row, 1)?)))
+        .collect::<Result<HashMap<_, _>, Error>>()?;
+    let with_role =
+        |workspace: Workspace| roles.get(workspace.id.as_str()).map(|role| (workspace, *role));
     Ok(workspaces::list_of_user(tx, user)?.into_iter().filter_map(with_role).collect())
 }
 
-pub fn role(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId) -> Result<Option<Role>, Error> {
+pub fn role(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    user: &UserId,
+) -> Result<Option<Role>, Error> {
     let sql = "SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2";
     tx.find("members", sql, params![workspace, user])?.map(|row| read_role(&row, 0)).transpose()
 }
 
-pub fn set_role(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId, role: Role, by: &str) -> Result<bool, Error> {
+pub fn set_role(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    user: &UserId,
+    role: Role,
+    by: &str,
+) -> Result<bool, Error> {
     let sql = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2";
     let done = tx.execute("members", sql, params![workspace, user, role.name()])? == 1;
     if done {
@@ -66,7 +93,12 @@ pub fn set_role(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId, role: R
     Ok(done)
 }
 
-pub fn remove(tx: &mut Tx<'_>, workspace: &WorkspaceId, user: &UserId, by: &str) -> Result<bool, Error> {
+pub fn remove(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    user: &UserId,
+    by: &str,
+) -> Result<bool, Error> {
     let sql = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2";
     let gone = tx.execute("members", sql, params![workspace, user])? == 1;
     if gone {
@@ -82,6 +114,7 @@ pub fn count_admins(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Err
 
 fn read_source(row: &Row) -> Result<Option<UserSource>, Error> {
     let Some(name) = row.opt_text(7)? else { return Ok(None) };
-    let source = UserSource::parse(&name).ok_or_else(|| Error::corrupt("members", name, "not a source"))?;
+    let source =
+        UserSource::parse(&name).ok_or_else(|| Error::corrupt("members", name, "not a source"))?;
     Ok(Some(source))
 }

@@ -1,7 +1,7 @@
 //! Who there is and what proves it: accounts, people, workspaces, keys, grants and codes.
 //!
-//! One module per table. Policy (who may do what) is the business of the callers. Every change that servers keep
-//! in memory is announced in the feed under one of [`KINDS`].
+//! One module per table. Policy (who may do what) is the business of the callers. Every change that
+//! servers keep in memory is announced in the feed under one of [`KINDS`].
 
 pub mod accounts;
 pub mod api_keys;
@@ -52,7 +52,19 @@ fn announce(
 ) -> Result<(), Error> {
     let nowhere = WorkspaceId::known("");
     let workspace = workspace.unwrap_or(&nowhere);
-    feed::record(tx, NewChange { workspace, kind, resource_id: id, parent: "", name: id, act, version: 0, actor })
+    feed::record(
+        tx,
+        NewChange {
+            workspace,
+            kind,
+            resource_id: id,
+            parent: "",
+            name: id,
+            act,
+            version: 0,
+            actor,
+        },
+    )
 }
 
 const SPENT_CODES_KEPT_S: i64 = 24 * 3600;

@@ -40,7 +40,9 @@ fn read(row: &Row) -> Result<ServiceAccount, Error> {
 }
 
 pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
-    let sql = format!("INSERT INTO service_accounts ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)");
+    let sql = format!(
+        "INSERT INTO service_accounts ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+    );
     tx.execute(
         "service_accounts",
         &sql,
@@ -57,21 +59,37 @@ pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
             account.updated_by.as_str()
         ],
     )?;
-    announce(tx, Some(&account.workspace), "service-account", account.id.as_str(), Act::Created, &account.created_by)
+    announce(
+        tx,
+        Some(&account.workspace),
+        "service-account",
+        account.id.as_str(),
+        Act::Created,
+        &account.created_by,
+    )
 }
 
 /// Finds by id alone: for credentials, which do not name a workspace.
-pub fn find_anywhere(tx: &mut Tx<'_>, id: &ServiceAccountId) -> Result<Option<ServiceAccount>, Error> {
+pub fn find_anywhere(
+    tx: &mut Tx<'_>,
+    id: &ServiceAccountId,
+) -> Result<Option<ServiceAccount>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM service_accounts WHERE id = $1");
     tx.find("service_accounts", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
-pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, id: &ServiceAccountId) -> Result<Option<ServiceAccount>, Error> {
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    id: &ServiceAccountId,
+) -> Result<Option<ServiceAccount>, Error> {
     Ok(find_anywhere(tx, id)?.filter(|account| account.workspace == *workspace))
 }
 
 pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<ServiceAccount>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM service_accounts WHERE workspace_id = $1 ORDER BY created_at, id");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM service_accounts WHERE workspace_id = $1 ORDER BY created_at, id"
+    );
     tx.query("service_accounts", &sql, params![workspace])?.iter().map(read).collect()
 }
 
@@ -106,7 +124,12 @@ pub fn update(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<bool, Error> 
 }
 
 /// Removes the account with its keys and tokens.
-pub fn delete(tx: &mut Tx<'_>, workspace: &WorkspaceId, id: &ServiceAccountId, by: &str) -> Result<bool, Error> {
+pub fn delete(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    id: &ServiceAccountId,
+    by: &str,
+) -> Result<bool, Error> {
     let sql = "DELETE FROM service_accounts WHERE workspace_id = $1 AND id = $2";
     if tx.execute("service_accounts", sql, params![workspace, id])? == 0 {
         return Ok(false);

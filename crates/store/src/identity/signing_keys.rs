@@ -50,7 +50,8 @@ pub fn rotate(tx: &mut Tx<'_>, key: &SigningKey, retires_at: Timestamp) -> Resul
         let keyring = tx.shared().keyring.read();
         (keyring.seal(&key.id, &key.seed)?, keyring.active_id().to_owned())
     };
-    let sql = "INSERT INTO signing_keys (id, sealed_seed, seal_key, created_at) VALUES ($1, $2, $3, $4)";
+    let sql =
+        "INSERT INTO signing_keys (id, sealed_seed, seal_key, created_at) VALUES ($1, $2, $3, $4)";
     tx.execute("signing_keys", sql, params![key.id.as_str(), sealed, seal_key, key.created_at])?;
     announce(tx, None, "signing-key", &key.id, Act::Created, "")
 }

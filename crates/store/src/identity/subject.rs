@@ -42,11 +42,13 @@ impl Subject {
 
 pub(super) fn read_role(row: &Row, column: usize) -> Result<Role, Error> {
     let name = row.text(column)?;
-    Role::parse(&name)
-        .ok_or_else(|| Error::corrupt(row.table, row.text(0).unwrap_or_default(), format!("role `{name}`")))
+    Role::parse(&name).ok_or_else(|| {
+        Error::corrupt(row.table, row.text(0).unwrap_or_default(), format!("role `{name}`"))
+    })
 }
 
-/// SHA-256 of a secret that only needs comparing. The secrets are random and long, so no salt is needed.
+/// SHA-256 of a secret that only needs comparing. The secrets are random and long, so no salt is
+/// needed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -66,7 +68,9 @@ impl Digest {
     pub(super) fn opt_read(row: &Row, column: usize) -> Result<Option<Self>, Error> {
         let Some(text) = row.opt_text(column)? else { return Ok(None) };
         let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(|bytes| Some(Self(bytes))).ok_or_else(|| Error::corrupt(row.table, "?", "not a digest"))
+        bytes
+            .map(|bytes| Some(Self(bytes)))
+            .ok_or_else(|| Error::corrupt(row.table, "?", "not a digest"))
     }
 }
 

@@ -6,8 +6,8 @@ use crate::{Error, Row, Tx, params};
 use types::Timestamp;
 use types::ids::UserId;
 
-/// Whether an address is the person's who gave it. Only a proven one stands for its owner: invitations and rights that
-/// name an address are not for whoever wrote it down first.
+/// Whether an address is the person's who gave it. Only a proven one stands for its owner:
+/// invitations and rights that name an address are not for whoever wrote it down first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
     /// Somebody joined with the link of an invitation to it, which its inviter has as well.
@@ -92,15 +92,17 @@ pub fn password(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<String>, Error> {
 
 /// `password` is a PHC string.
 pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> Result<bool, Error> {
-    let done = tx.execute("users", "UPDATE users SET password = $2 WHERE id = $1", params![id, password])? == 1;
+    let done =
+        tx.execute("users", "UPDATE users SET password = $2 WHERE id = $1", params![id, password])?
+            == 1;
     if done {
         announce(tx, None, "user", id.as_str(), Act::Updated, by)?;
     }
     Ok(done)
 }
 
-/// Hands an account whose address was only claimed to whom the address was proven to belong. All that could sign in to it
-/// before ends: whoever claimed the address may have been somebody else.
+/// Hands an account whose address was only claimed to whom the address was proven to belong. All
+/// that could sign in to it before ends: whoever claimed the address may have been somebody else.
 pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     let sql = "UPDATE users SET email_verified = 1, password = NULL WHERE id = $1";
     tx.execute("users", sql, params![id])?;

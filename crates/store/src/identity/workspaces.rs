@@ -46,7 +46,8 @@ fn read(row: &Row) -> Result<Workspace, Error> {
         name: row.text(2)?,
         display_name: row.text(3)?,
         labels: serde_json::from_str(&row.text(4)?).map_err(|error| corrupt(error.to_string()))?,
-        settings: serde_json::from_str(&row.text(5)?).map_err(|error| corrupt(error.to_string()))?,
+        settings: serde_json::from_str(&row.text(5)?)
+            .map_err(|error| corrupt(error.to_string()))?,
         region: row.opt_text(6)?,
         status: serde_json::from_str(&row.text(7)?).map_err(|error| corrupt(error.to_string()))?,
         version: row.int(8)?,
@@ -64,8 +65,9 @@ fn json(value: &impl Serialize) -> Result<String, Error> {
 
 /// [`Error::Duplicate`] when the name is taken.
 pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
-    let sql =
-        format!("INSERT INTO workspaces ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)");
+    let sql = format!(
+        "INSERT INTO workspaces ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+    );
     tx.execute(
         "workspaces",
         &sql,
@@ -85,7 +87,14 @@ pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
             workspace.updated_by.as_str()
         ],
     )?;
-    announce(tx, Some(&workspace.id), "workspace", workspace.id.as_str(), Act::Created, &workspace.created_by)
+    announce(
+        tx,
+        Some(&workspace.id),
+        "workspace",
+        workspace.id.as_str(),
+        Act::Created,
+        &workspace.created_by,
+    )
 }
 
 pub fn find(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<Option<Workspace>, Error> {
@@ -98,8 +107,8 @@ pub fn find_by_name(tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Er
     tx.find("workspaces", &sql, params![name])?.as_ref().map(read).transpose()
 }
 
-/// Holds the workspace until the transaction ends, so that two servers cannot both decide on its members.
-/// `false` when there is none.
+/// Holds the workspace until the transaction ends, so that two servers cannot both decide on its
+/// members. `false` when there is none.
 pub fn lock(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
     let sql = tx.locking("SELECT id FROM workspaces WHERE id = $1").into_owned();
     Ok(tx.find("workspaces", &sql, params![id])?.is_some())
@@ -120,11 +129,13 @@ pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Workspace>, Er
 }
 
 pub fn list_of_account(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Workspace>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM workspaces WHERE account_id = $1 ORDER BY created_at, id");
+    let sql =
+        format!("SELECT {COLUMNS} FROM workspaces WHERE account_id = $1 ORDER BY created_at, id");
     tx.query("workspaces", &sql, params![account])?.iter().map(read).collect()
 }
 
-/// Saves display name, labels, settings and `updated_*` unless the row has moved on since it was read.
+/// Saves display name, labels, settings and `updated_*` unless the row has moved on since it was
+/// read.
 pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     let sql = "UPDATE workspaces SET display_name = $3, labels = $4, settings = $5, updated_at = $6, updated_by = $7,
                       version = version + 1 WHERE id = $1 AND version = $2";
@@ -142,12 +153,20 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
         ],
     )?;
     match done {
-        1 => announce(tx, Some(&workspace.id), "workspace", workspace.id.as_str(), Act::Updated, &workspace.updated_by),
+        1 => announce(
+            tx,
+            Some(&workspace.id),
+            "workspace",
+            workspace.id.as_str(),
+            Act::Updated,
+            &workspace.updated_by,
+        ),
         _ => Err(Error::Stale { what: format!("workspace {}", workspace.name) }),
     }
 }
 
-/// Removes the workspace with its members, invitations, service accounts and their credentials; not its resources.
+/// Removes the workspace with its members, invitations, service accounts and their credentials; not
+/// its resources.
 pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error> {
     for account in super::service_accounts::list(tx, id)? {
         super::service_accounts::delete(tx, id, &account.id, by)?;

@@ -31,14 +31,19 @@ pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName,
     rows.into_iter()
         .map(|row| {
             let name = row.text(0)?;
-            let kind = KindName::parse(&name).ok_or_else(|| Error::corrupt(TABLE, &name, "no such kind"))?;
+            let kind = KindName::parse(&name)
+                .ok_or_else(|| Error::corrupt(TABLE, &name, "no such kind"))?;
             Ok((kind, row.int(1)?))
         })
         .collect()
 }
 
 /// The count of a kind for each status that occurs.
-pub(super) fn by_status(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result<Vec<(String, i64)>, Error> {
+pub(super) fn by_status(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+) -> Result<Vec<(String, i64)>, Error> {
     let rows = tx.query(
         TABLE,
         "SELECT status, CAST(SUM(total) AS BIGINT) FROM resource_counts WHERE workspace_id = $1 AND kind = $2

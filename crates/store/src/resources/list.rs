@@ -9,7 +9,8 @@ use types::ids::WorkspaceId;
 use types::parts::Status;
 use types::{KindName, Timestamp};
 
-/// Longer search texts find nothing: SQLite refuses long patterns, and no object has that much to search.
+/// Longer search texts find nothing: SQLite refuses long patterns, and no object has that much to
+/// search.
 const TEXT_BYTES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,9 @@ pub fn position(stored: &Stored, order: Order) -> Position {
         Order::CreatedDesc | Order::CreatedAsc => {
             Position::Age { created_at: stored.created_at, id: stored.id.as_str().to_owned() }
         }
-        Order::NameAsc | Order::NameDesc => Position::Name { name: stored.name.clone(), parent: stored.parent.clone() },
+        Order::NameAsc | Order::NameDesc => {
+            Position::Name { name: stored.name.clone(), parent: stored.parent.clone() }
+        }
     }
 }
 
@@ -95,7 +98,8 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, BadPosition> {
         let mut parts = text.splitn(3, ':');
-        let (Some(sort), Some(number), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(sort), Some(number), Some(rest)) = (parts.next(), parts.next(), parts.next())
+        else {
             return Err(BadPosition);
         };
         match sort {
@@ -131,7 +135,11 @@ pub fn total(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<i64, Error> {
     let whole_kind = query.parent.is_none_or(str::is_empty);
     if whole_kind && query.external_id.is_none() && query.text.is_none() {
         let counts = counts::by_status(tx, query.workspace, query.kind)?;
-        return Ok(counts.into_iter().filter(|(status, _)| shows(query, status)).map(|(_, total)| total).sum());
+        return Ok(counts
+            .into_iter()
+            .filter(|(status, _)| shows(query, status))
+            .map(|(_, total)| total)
+            .sum());
     }
     let Some(statement) = Statement::new(query) else {
         return Ok(0);
@@ -154,8 +162,10 @@ struct Statement {
 impl Statement {
     /// The conditions of a query without its page; nothing when it cannot find anything.
     fn new(query: &Query<'_>) -> Option<Self> {
-        let mut statement =
-            Self { conditions: "workspace_id = $1 AND kind = $2".into(), params: Vec::with_capacity(8) };
+        let mut statement = Self {
+            conditions: "workspace_id = $1 AND kind = $2".into(),
+            params: Vec::with_capacity(8),
+        };
         statement.params.extend([query.workspace.into(), query.kind.name().into()]);
         if let Some(parent) = query.parent {
             statement.and("parent = ", parent);
@@ -207,7 +217,9 @@ impl Statement {
         if let Some(after) = query.after.as_ref().filter(|_| !query.from_end) {
             let operator = if descending { '<' } else { '>' };
             let (of, first, second) = match after {
-                Position::Age { created_at, id } => ("created_at, id", self.bind(*created_at), self.bind(id.as_str())),
+                Position::Age { created_at, id } => {
+                    ("created_at, id", self.bind(*created_at), self.bind(id.as_str()))
+                }
                 Position::Name { name, parent } => {
                     ("name, parent", self.bind(name.as_str()), self.bind(parent.as_str()))
                 }
@@ -217,7 +229,10 @@ impl Statement {
         let direction = if descending != query.from_end { "DESC" } else { "ASC" };
         let order = columns.map(|column| format!("{column} {direction}")).join(", ");
         let limit = self.bind(query.limit);
-        format!(concat!(select!("WHERE "), "{} ORDER BY {} LIMIT {}"), self.conditions, order, limit)
+        format!(
+            concat!(select!("WHERE "), "{} ORDER BY {} LIMIT {}"),
+            self.conditions, order, limit
+        )
     }
 }
 

@@ -17,7 +17,8 @@ pub struct Leaving {
     pub due_at: Timestamp,
 }
 
-const COLUMNS: &str = "workspace_id, job_id, repository, name, runner_id, execution_id, tries, due_at";
+const COLUMNS: &str =
+    "workspace_id, job_id, repository, name, runner_id, execution_id, tries, due_at";
 
 /// Adds a runner to them, or notes when it is tried again.
 pub fn leave(tx: &mut Tx<'_>, leaving: &Leaving) -> Result<(), Error> {
@@ -41,14 +42,21 @@ pub fn leave(tx: &mut Tx<'_>, leaving: &Leaving) -> Result<(), Error> {
 }
 
 /// The runner of this name, which nobody else changes before the transaction ends.
-pub fn find_leaving(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<Option<Leaving>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM leaving_runners WHERE workspace_id = $1 AND name = $2");
+pub fn find_leaving(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    name: &str,
+) -> Result<Option<Leaving>, Error> {
+    let sql =
+        format!("SELECT {COLUMNS} FROM leaving_runners WHERE workspace_id = $1 AND name = $2");
     let sql = tx.locking(&sql);
     tx.find(TABLE, &sql, params![workspace, name])?.as_ref().map(read).transpose()
 }
 
 pub fn due_leaving(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Leaving>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM leaving_runners WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM leaving_runners WHERE due_at <= $1 ORDER BY due_at, name LIMIT $2"
+    );
     tx.query(TABLE, &sql, params![now, limit])?.iter().map(read).collect()
 }
 

@@ -16,7 +16,11 @@ pub struct Repository {
 }
 
 /// The repository is asked about, from `due_at` on, unless it is already.
-pub fn poll_too(tx: &mut Tx<'_>, repository: &Repository, due_at: Timestamp) -> Result<bool, Error> {
+pub fn poll_too(
+    tx: &mut Tx<'_>,
+    repository: &Repository,
+    due_at: Timestamp,
+) -> Result<bool, Error> {
     let added = tx.execute(
         TABLE,
         "INSERT INTO runner_repositories (workspace_id, repository, due_at) VALUES ($1, $2, $3)
@@ -50,13 +54,27 @@ pub fn due_polls(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Repo
 }
 
 /// Whether the caller is the one of all servers that asks about the repository now.
-pub fn claim_poll(tx: &mut Tx<'_>, repository: &Repository, now: Timestamp, next: Timestamp) -> Result<bool, Error> {
+pub fn claim_poll(
+    tx: &mut Tx<'_>,
+    repository: &Repository,
+    now: Timestamp,
+    next: Timestamp,
+) -> Result<bool, Error> {
     let sql = "UPDATE runner_repositories SET due_at = $4 WHERE workspace_id = $1 AND repository = $2 AND due_at <= $3";
-    Ok(tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str(), now, next])? == 1)
+    Ok(tx.execute(
+        TABLE,
+        sql,
+        params![&repository.workspace, repository.name.as_str(), now, next],
+    )? == 1)
 }
 
 /// Whether a delivery is new.
-pub fn note_delivery(tx: &mut Tx<'_>, workspace: &WorkspaceId, delivery: &str, now: Timestamp) -> Result<bool, Error> {
+pub fn note_delivery(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    delivery: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let added = tx.execute(
         DELIVERIES,
         "INSERT INTO webhook_deliveries (workspace_id, delivery, at) VALUES ($1, $2, $3)

@@ -21,7 +21,8 @@ const KEY_BYTES: usize = 32;
 /// Every id is as long: columns without a `seal_key` beside them are searched by place.
 const ID_LENGTH: usize = 8;
 const NONCE_BYTES: usize = 24;
-const FIRST_LINE: &str = "# Holm's keys: keep them secret, and keep a copy. Without them no stored secret can be read.";
+const FIRST_LINE: &str =
+    "# Holm's keys: keep them secret, and keep a copy. Without them no stored secret can be read.";
 
 /// The keys that seal secrets: one active, and older ones that still open.
 pub struct Keyring {
@@ -41,7 +42,10 @@ struct Key {
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids: Vec<_> = self.keys.iter().map(|key| &key.id).collect();
-        f.debug_struct("Keyring").field("file", &self.file).field("ids", &ids).finish_non_exhaustive()
+        f.debug_struct("Keyring")
+            .field("file", &self.file)
+            .field("ids", &ids)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,9 +53,15 @@ impl Keyring {
     /// Reads the key file, or makes it with a first key when there is none.
     pub fn open_or_create(file: &Path, world: &World) -> Result<Self, Error> {
         match read(file) {
-            Ok(text) => Ok(Self { file: file.to_owned(), world: world.clone(), keys: parse(&text, file)? }),
+            Ok(text) => {
+                Ok(Self { file: file.to_owned(), world: world.clone(), keys: parse(&text, file)? })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut keyring = Self { file: file.to_owned(), world: world.clone(), keys: vec![Key::new(world)] };
+                let mut keyring = Self {
+                    file: file.to_owned(),
+                    world: world.clone(),
+                    keys: vec![Key::new(world)],
+                };
                 keyring.save_new()?;
                 keyring.reload()?;
                 Ok(keyring)
@@ -67,7 +77,8 @@ impl Keyring {
 
     /// Seals a secret for a context: table and id of the row that will hold it, `resources/res_…`.
     ///
-    /// Texts of callers that merely look sealed must be sealed as well: what is stored will be opened some day.
+    /// Texts of callers that merely look sealed must be sealed as well: what is stored will be
+    /// opened some day.
     pub fn seal(&self, context: &str, plain: &str) -> Result<String, Error> {
         let wrong = || Error::Seal("it is too long to be sealed".into());
         let key = self.keys.first().ok_or_else(|| Error::Seal("there is no key".into()))?;
@@ -83,9 +94,12 @@ impl Keyring {
         let rest = sealed.strip_prefix(PREFIX).ok_or_else(|| wrong("it is not a sealed text"))?;
         let (id, data) = rest.split_once(':').ok_or_else(|| wrong("it is cut short"))?;
         let key = self.keys.iter().find(|key| key.id == id);
-        let key = key.ok_or_else(|| wrong(&format!("its key `{}` is not in the key file", id.escape_debug())))?;
+        let key = key.ok_or_else(|| {
+            wrong(&format!("its key `{}` is not in the key file", id.escape_debug()))
+        })?;
         let data = BASE64.decode(data).map_err(|_| wrong("it is damaged"))?;
-        let (nonce, text) = data.split_first_chunk::<NONCE_BYTES>().ok_or_else(|| wrong("it is cut short"))?;
+        let (nonce, text) =
+            data.split_first_chunk::<NONCE_BYTES>().ok_or_else(|| wrong("it is cut short"))?;
         let payload = Payload { msg: text, aad: context.as_bytes() };
         let plain = key.cipher().decrypt(&XNonce::from(*nonce), payload);
         let plain = plain.map_err(|_| wrong("it was changed or moved to another place"))?;
@@ -114,7 +128,8 @@ impl Keyring {
 
     /// Forgets keys, but never the active one.
     pub(super) fn forget(&mut self, forget: impl Fn(&str, Timestamp) -> bool) -> Result<(), Error> {
-        let keep = |key: &&Key| !key.retired_at.is_some_and(|retired_at| forget(&key.id, retired_at));
+        let keep =
+            |key: &&Key| !key.retired_at.is_some_and(|retired_at| forget(&key.id, retired_at));
         let keys: Vec<_> = self.keys.iter().filter(keep).cloned().collect();
         if keys.len() == self.keys.len() { Ok(()) } else { self.replace(keys) }
     }
@@ -148,31 +163,41 @@ impl Keyring {
         self.save().inspect_err(|_| self.keys = before)
     }
 
-    /// Writes the file beside itself and renames it, so that a crash leaves the old one or the new one.
+    /// Writes the file beside itself and renames it, so that a crash leaves the old one or the new
+    /// one.
     fn save(&self) -> Result<(), Error> {
         let beside = self.file.with_extension("new");
-        let saved = write_new(&beside, &render(&self.keys)).and_then(|()| fs::rename(&beside, &self.file));
-        saved.and_then(|()| sync_folder(&self.file)).map_err(|error| unusable(&self.file, "written", &error))
+        let saved =
+            write_new(&beside, &render(&self.keys)).and_then(|()| fs::rename(&beside, &self.file));
+        saved
+            .and_then(|()| sync_folder(&self.file))
+            .map_err(|error| unusable(&self.file, "written", &error))
     }
 
     /// Makes the file, unless another process made it in the meantime: its keys are in use then.
     fn save_new(&self) -> Result<(), Error> {
         let beside = self.file.with_extension(self.world.random_text(ID_LENGTH));
-        let saved = make_folder(&self.file).and_then(|()| write_new(&beside, &render(&self.keys))).and_then(|()| {
-            let linked = fs::hard_link(&beside, &self.file);
-            fs::remove_file(&beside)?;
-            match linked {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => sync_folder(&self.file),
-            }
-        });
+        let saved = make_folder(&self.file)
+            .and_then(|()| write_new(&beside, &render(&self.keys)))
+            .and_then(|()| {
+                let linked = fs::hard_link(&beside, &self.file);
+                fs::remove_file(&beside)?;
+                match linked {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                    _ => sync_folder(&self.file),
+                }
+            });
         saved.map_err(|error| unusable(&self.file, "made", &error))
     }
 }
 
 impl Key {
     fn new(world: &World) -> Self {
-        Self { id: world.random_text(ID_LENGTH), bytes: Zeroizing::new(world.random_bytes()), retired_at: None }
+        Self {
+            id: world.random_text(ID_LENGTH),
+            bytes: Zeroizing::new(world.random_bytes()),
+            retired_at: None,
+        }
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
@@ -193,21 +218,33 @@ fn render(keys: &[Key]) -> Zeroizing<String> {
 
 fn parse(text: &str, file: &Path) -> Result<Vec<Key>, Error> {
     let mut keys: Vec<Key> = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+    for (number, line) in
+        text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    {
         let key = parse_key(line).filter(|key| keys.iter().all(|known| known.id != key.id));
-        let wrong = || Error::Unusable(format!("line {} of the key file {} is not a key", number + 1, file.display()));
+        let wrong = || {
+            Error::Unusable(format!(
+                "line {} of the key file {} is not a key",
+                number + 1,
+                file.display()
+            ))
+        };
         keys.push(key.ok_or_else(wrong)?);
     }
     match keys.first() {
         Some(active) if active.retired_at.is_none() => Ok(keys),
-        _ => Err(Error::Unusable(format!("the key file {} has no active key in its first place", file.display()))),
+        _ => Err(Error::Unusable(format!(
+            "the key file {} has no active key in its first place",
+            file.display()
+        ))),
     }
 }
 
 fn parse_key(line: &str) -> Option<Key> {
     let mut words = line.split(' ');
     let (id, bytes, retired_at) = (words.next()?, words.next()?, words.next()?);
-    let well_named = id.len() == ID_LENGTH && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let well_named = id.len() == ID_LENGTH
+        && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let mut decoded = BASE64.decode(bytes).ok()?;
     let bytes = <[u8; KEY_BYTES]>::try_from(decoded.as_slice()).ok().map(Zeroizing::new);
     decoded.zeroize();
@@ -242,7 +279,8 @@ fn make_folder(file: &Path) -> io::Result<()> {
 }
 
 fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
@@ -288,12 +326,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keyring = Keyring::open_or_create(&folder.path().join("keys"), &world()).unwrap();
         let sealed = keyring.seal("res_1", "hunter2").unwrap();
-        assert!(!sealed.contains("hunter2") && !format!("{keyring:?}").contains(&*keyring.export()));
+        assert!(
+            !sealed.contains("hunter2") && !format!("{keyring:?}").contains(&*keyring.export())
+        );
         assert!(matches!(keyring.open("res_2", &sealed), Err(Error::Seal(_))));
         for position in 0..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[position] = if bytes[position] == b'A' { b'B' } else { b'A' };
-            assert!(keyring.open("res_1", &String::from_utf8(bytes).unwrap()).is_err(), "at {position}");
+            assert!(
+                keyring.open("res_1", &String::from_utf8(bytes).unwrap()).is_err(),
+                "at {position}"
+            );
         }
     }
 

@@ -16,7 +16,8 @@ pub(crate) struct SealedColumn {
     seal_key: &'static str,
 }
 
-/// A table whose sealed texts are parts of a larger text, and whose column `seal_key` names their key.
+/// A table whose sealed texts are parts of a larger text, and whose column `seal_key` names their
+/// key.
 const fn parts(
     table: &'static str,
     key: &'static [&'static str],
@@ -26,7 +27,8 @@ const fn parts(
     SealedColumn { table, key, context, column, seal_key: "seal_key" }
 }
 
-/// A column whose whole text is one seal, or is not sealed at all; `seal_key` reads the id in the text.
+/// A column whose whole text is one seal, or is not sealed at all; `seal_key` reads the id in the
+/// text.
 macro_rules! whole {
     ($table:literal, $key:expr, $context:literal, $column:literal) => {
         SealedColumn {
@@ -35,7 +37,13 @@ macro_rules! whole {
             context: $context,
             column: $column,
             // 11: after the prefix. 8: the length of every key's id.
-            seal_key: concat!("CASE WHEN ", $column, " LIKE 'sealed:v1:%' THEN substr(", $column, ", 11, 8) END"),
+            seal_key: concat!(
+                "CASE WHEN ",
+                $column,
+                " LIKE 'sealed:v1:%' THEN substr(",
+                $column,
+                ", 11, 8) END"
+            ),
         }
     };
 }
@@ -44,7 +52,12 @@ macro_rules! whole {
 const SEALED: &[SealedColumn] = &[
     parts("resources", &["id"], "'resources/' || id", "wish"),
     parts("revisions", &["resource_id", "id"], "'resources/' || resource_id", "wish"),
-    whole!("idempotency", &["workspace_id", "claim"], "'idempotency/' || workspace_id || '/' || claim", "body"),
+    whole!(
+        "idempotency",
+        &["workspace_id", "claim"],
+        "'idempotency/' || workspace_id || '/' || claim",
+        "body"
+    ),
     whole!("execution_orders", &["execution_id"], "'executions/' || execution_id", "plan"),
     whole!("settings", &["name"], "'settings/' || name", "value"),
     whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
@@ -54,8 +67,8 @@ const SEALED: &[SealedColumn] = &[
 
 /// Rows that are sealed anew in one transaction.
 const BATCH: i64 = 200;
-/// How long a key is kept after it stopped being the active one: other servers on the same database may seal
-/// with it until they read the key file again.
+/// How long a key is kept after it stopped being the active one: other servers on the same database
+/// may seal with it until they read the key file again.
 const RETIRED_KEPT_MS: i64 = 7 * 24 * 3_600_000;
 
 /// What a rotation did.
@@ -86,7 +99,8 @@ impl Store {
             let mut after = None;
             loop {
                 let from = after.take();
-                let (rows, last) = self.write(move |tx| reseal(tx, column, from.as_deref())).await?;
+                let (rows, last) =
+                    self.write(move |tx| reseal(tx, column, from.as_deref())).await?;
                 total += rows;
                 if last.is_none() {
                     break;
@@ -125,10 +139,16 @@ pub(crate) fn used_keys(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
     Ok(used)
 }
 
-/// Seals a batch of rows anew; answers how many, and the key of the last one looked at when there may be more.
-fn reseal(tx: &mut Tx<'_>, column: &SealedColumn, after: Option<&[Value]>) -> Result<(u64, Option<Vec<Value>>), Error> {
+/// Seals a batch of rows anew; answers how many, and the key of the last one looked at when there
+/// may be more.
+fn reseal(
+    tx: &mut Tx<'_>,
+    column: &SealedColumn,
+    after: Option<&[Value]>,
+) -> Result<(u64, Option<Vec<Value>>), Error> {
     let keyring = tx.shared().keyring.read();
-    let rows = tx.query(column.table, &column.select(after), &column.select_params(&keyring, after))?;
+    let rows =
+        tx.query(column.table, &column.select(after), &column.select_params(&keyring, after))?;
     let more = rows.len() as i64 == BATCH;
     let mut last = None;
     let mut count = 0;
@@ -136,7 +156,8 @@ fn reseal(tx: &mut Tx<'_>, column: &SealedColumn, after: Option<&[Value]>) -> Re
         let (context, text, id) = (row.text(0)?, row.text(1)?, row.values.split_off(2));
         let mut params = vec![resealed(&keyring, &context, &text)?.into(), text.into()];
         params.extend(id.iter().cloned());
-        // A row that changed in the meantime was sealed by who changed it, or is found the next time.
+        // A row that changed in the meantime was sealed by who changed it, or is found the next
+        // time.
         count += tx.execute(column.table, &column.update(keyring.active_id()), &params)?;
         last = Some(id);
     }
@@ -148,10 +169,13 @@ impl SealedColumn {
         let Self { table, context, column, seal_key, .. } = self;
         let key = self.key.join(", ");
         let page = after.map_or(String::new(), |_| {
-            let names: Vec<_> = (0..self.key.len()).map(|index| format!("${}", index + 3)).collect();
+            let names: Vec<_> =
+                (0..self.key.len()).map(|index| format!("${}", index + 3)).collect();
             format!("AND ({key}) > ({})", names.join(", "))
         });
-        format!("SELECT {context}, {column}, {key} FROM {table} WHERE {seal_key} <> $1 {page} ORDER BY {key} LIMIT $2")
+        format!(
+            "SELECT {context}, {column}, {key} FROM {table} WHERE {seal_key} <> $1 {page} ORDER BY {key} LIMIT $2"
+        )
     }
 
     fn select_params(&self, keyring: &Keyring, after: Option<&[Value]>) -> Vec<Value> {
@@ -163,22 +187,36 @@ impl SealedColumn {
     /// Ids of keys are letters and digits, so they may stand in the text.
     fn update(&self, active: &str) -> String {
         let Self { table, column, .. } = self;
-        let key: Vec<_> = self.key.iter().enumerate().map(|(index, name)| format!("{name} = ${}", index + 3)).collect();
-        let name_key = if self.seal_key == "seal_key" { format!(", seal_key = '{active}'") } else { String::new() };
-        format!("UPDATE {table} SET {column} = $1{name_key} WHERE {column} = $2 AND {}", key.join(" AND "))
+        let key: Vec<_> = self
+            .key
+            .iter()
+            .enumerate()
+            .map(|(index, name)| format!("{name} = ${}", index + 3))
+            .collect();
+        let name_key = if self.seal_key == "seal_key" {
+            format!(", seal_key = '{active}'")
+        } else {
+            String::new()
+        };
+        format!(
+            "UPDATE {table} SET {column} = $1{name_key} WHERE {column} = $2 AND {}",
+            key.join(" AND ")
+        )
     }
 }
 
-/// The text with every sealed part in it sealed by the active key. What cannot be opened stays: either it only
-/// looks sealed, or it is lost whatever we do.
+/// The text with every sealed part in it sealed by the active key. What cannot be opened stays:
+/// either it only looks sealed, or it is lost whatever we do.
 fn resealed(keyring: &Keyring, context: &str, text: &str) -> Result<String, Error> {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(PREFIX) {
         let (before, sealed) = rest.split_at(start);
-        let part_of_seal = |character: char| character.is_ascii_alphanumeric() || matches!(character, ':' | '_' | '-');
-        let (sealed, after) =
-            sealed.split_at(sealed.find(|character| !part_of_seal(character)).unwrap_or(sealed.len()));
+        let part_of_seal = |character: char| {
+            character.is_ascii_alphanumeric() || matches!(character, ':' | '_' | '-')
+        };
+        let (sealed, after) = sealed
+            .split_at(sealed.find(|character| !part_of_seal(character)).unwrap_or(sealed.len()));
         result.push_str(before);
         match keyring.open(context, sealed) {
             Ok(plain) => result.push_str(&keyring.seal(context, &plain)?),

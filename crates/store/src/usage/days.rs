@@ -36,7 +36,13 @@ pub struct Correction {
 }
 
 /// Days of a class from `first` up to `end`, in their order.
-pub fn read_days(tx: &mut Tx<'_>, class: i64, first: i64, end: i64, packed: Packed) -> Result<Vec<Day>, Error> {
+pub fn read_days(
+    tx: &mut Tx<'_>,
+    class: i64,
+    first: i64,
+    end: i64,
+    packed: Packed,
+) -> Result<Vec<Day>, Error> {
     let columns = match packed {
         Packed::Total => "'', ''",
         Packed::Sums => "sums, ''",
@@ -51,11 +57,13 @@ pub fn read_days(tx: &mut Tx<'_>, class: i64, first: i64, end: i64, packed: Pack
 
 fn read(mut row: Row) -> Result<Day, Error> {
     let day = row.int(1)?;
-    let total = row.text(2)?.parse().map_err(|error| Error::corrupt(TABLE, day.to_string(), error))?;
+    let total =
+        row.text(2)?.parse().map_err(|error| Error::corrupt(TABLE, day.to_string(), error))?;
     Ok(Day { class: row.int(0)?, day, total, sums: row.take_text(3)?, hours: row.take_text(4)? })
 }
 
-/// Writes a packed day, in place of what was there. Its class must be held, as [`unpacked_days`] does.
+/// Writes a packed day, in place of what was there. Its class must be held, as [`unpacked_days`]
+/// does.
 pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
     let row = vec![
         day.class.into(),
@@ -69,13 +77,14 @@ pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
     insert(tx, TABLE, "usage_days (class_id, day, total, sums, hours)", clash, &[row])
 }
 
-/// Classes and days that have hours before `end` which are not packed, at most `limit`. Holds the classes until the end of
-/// the transaction, so that one server packs at a time.
+/// Classes and days that have hours before `end` which are not packed, at most `limit`. Holds the
+/// classes until the end of the transaction, so that one server packs at a time.
 pub fn unpacked_days(tx: &mut Tx<'_>, end: i64, limit: i64) -> Result<Vec<(i64, i64)>, Error> {
     let find = "SELECT DISTINCT class_id, hour / 24 FROM usage_hours WHERE hour < $1
                 ORDER BY class_id, hour / 24 LIMIT $2";
     let found = tx.query("usage_hours", find, params![end, limit])?;
-    let days: Vec<(i64, i64)> = found.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect::<Result<_, Error>>()?;
+    let days: Vec<(i64, i64)> =
+        found.iter().map(|row| Ok((row.int(0)?, row.int(1)?))).collect::<Result<_, Error>>()?;
     let mut classes: Vec<i64> = days.iter().map(|(class, _)| *class).collect();
     classes.dedup();
     let hold = tx.locking("SELECT id FROM usage_classes WHERE id = $1").into_owned();
@@ -99,11 +108,22 @@ pub fn correct(tx: &mut Tx<'_>, corrections: &[Correction]) -> Result<(), Error>
     let rows: Vec<_> = corrections.iter().map(values).collect();
     let clash = "ON CONFLICT (class_id, day, series_id, noted_at)
                  DO UPDATE SET amount = usage_corrections.amount + excluded.amount";
-    insert(tx, CORRECTIONS, "usage_corrections (class_id, day, series_id, noted_at, amount)", clash, &rows)
+    insert(
+        tx,
+        CORRECTIONS,
+        "usage_corrections (class_id, day, series_id, noted_at, amount)",
+        clash,
+        &rows,
+    )
 }
 
 /// Corrections of a class, for days from `first` up to `end`.
-pub fn corrections(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<Vec<Correction>, Error> {
+pub fn corrections(
+    tx: &mut Tx<'_>,
+    class: i64,
+    first: i64,
+    end: i64,
+) -> Result<Vec<Correction>, Error> {
     let sql = "SELECT class_id, day, series_id, noted_at, amount FROM usage_corrections
                WHERE class_id = $1 AND day >= $2 AND day < $3 ORDER BY day, series_id, noted_at";
     let read = |row: &Row| {

@@ -45,15 +45,17 @@ pub fn insert_facts(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<Met, Error> {
     for piece in pieces(&facts, COLUMNS.split(',').count()) {
         let values: Vec<Value> = piece.iter().flat_map(|fact| values(fact)).collect();
         let places = places(piece.len(), values.len() / piece.len().max(1));
-        let sql =
-            format!("INSERT INTO usage_facts ({COLUMNS}) VALUES {places} ON CONFLICT (id) DO NOTHING RETURNING id");
+        let sql = format!(
+            "INSERT INTO usage_facts ({COLUMNS}) VALUES {places} ON CONFLICT (id) DO NOTHING RETURNING id"
+        );
         for row in tx.query(TABLE, &sql, &values)? {
             met.new.insert(row.text(0)?);
         }
     }
     let sql = format!("SELECT {COLUMNS} FROM usage_facts WHERE id = $1");
     for fact in facts.into_iter().filter(|fact| !met.new.contains(&fact.id)) {
-        let known = tx.find(TABLE, &sql, params![fact.id.as_str()])?.map(|row| read(&row)).transpose()?;
+        let known =
+            tx.find(TABLE, &sql, params![fact.id.as_str()])?.map(|row| read(&row)).transpose()?;
         if known.as_ref() != Some(fact) {
             met.conflicts.push(fact.id.clone());
         }

@@ -20,7 +20,9 @@ pub fn add_hours(tx: &mut Tx<'_>, hours: &[Added]) -> Result<(), Error> {
     let mut hours = hours.to_vec();
     // In one order everywhere, so that two servers do not lock each other out.
     hours.sort_unstable_by_key(|added| (added.class, added.hour, added.series));
-    let values = |added: &Added| vec![added.class.into(), added.hour.into(), added.series.into(), added.amount.into()];
+    let values = |added: &Added| {
+        vec![added.class.into(), added.hour.into(), added.series.into(), added.amount.into()]
+    };
     let rows: Vec<_> = hours.iter().map(values).collect();
     let clash = "ON CONFLICT (class_id, hour, series_id) DO UPDATE SET amount = usage_hours.amount + excluded.amount";
     insert(tx, TABLE, "usage_hours (class_id, hour, series_id, amount)", clash, &rows)
@@ -34,7 +36,12 @@ pub fn read_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<V
 }
 
 /// As [`read_hours`], of all classes of an account, in no certain order.
-pub fn read_hours_of(tx: &mut Tx<'_>, account: &AccountId, first: i64, end: i64) -> Result<Vec<Added>, Error> {
+pub fn read_hours_of(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    first: i64,
+    end: i64,
+) -> Result<Vec<Added>, Error> {
     let sql = "SELECT h.class_id, h.hour, h.series_id, h.amount FROM usage_hours h
                JOIN usage_classes c ON c.id = h.class_id
                WHERE c.account_id = $1 AND h.hour >= $2 AND h.hour < $3";

@@ -115,17 +115,21 @@ impl Life {
     }
 }
 
-/// Holds lives until the end of the transaction, in the order of their subjects. Those that are not there are made.
-/// `subjects` are sorted, none is there twice.
+/// Holds lives until the end of the transaction, in the order of their subjects. Those that are not
+/// there are made. `subjects` are sorted, none is there twice.
 pub fn lock(tx: &mut Tx<'_>, subjects: &[&str]) -> Result<Vec<Life>, Error> {
     loop {
         let mut found = Vec::with_capacity(subjects.len());
         for piece in pieces(subjects, 1) {
             let wanted: Vec<Value> = piece.iter().map(|subject| (*subject).into()).collect();
             let list = places(1, piece.len());
-            let sql = format!("SELECT {COLUMNS} FROM usage_lives WHERE subject IN {list} ORDER BY subject");
+            let sql = format!(
+                "SELECT {COLUMNS} FROM usage_lives WHERE subject IN {list} ORDER BY subject"
+            );
             let sql = tx.locking(&sql).into_owned();
-            found.extend(tx.query(TABLE, &sql, &wanted)?.iter().map(read).collect::<Result<Vec<_>, _>>()?);
+            found.extend(
+                tx.query(TABLE, &sql, &wanted)?.iter().map(read).collect::<Result<Vec<_>, _>>()?,
+            );
         }
         if found.len() == subjects.len() {
             return Ok(found);
@@ -163,14 +167,20 @@ pub fn own(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<bool, Error>
 /// Writes lives that were locked in the same transaction.
 pub fn save(tx: &mut Tx<'_>, lives: &[Life]) -> Result<(), Error> {
     let rows: Vec<_> = lives.iter().map(values).collect();
-    let changes: Vec<_> = COLUMNS.split(", ").skip(2).map(|column| format!("{column} = excluded.{column}")).collect();
+    let changes: Vec<_> =
+        COLUMNS.split(", ").skip(2).map(|column| format!("{column} = excluded.{column}")).collect();
     let clash = format!("ON CONFLICT (subject) DO UPDATE SET {}", changes.join(", "));
     insert(tx, TABLE, &format!("usage_lives ({COLUMNS})"), &clash, &rows)
 }
 
-/// Lives that are on and whose usage is in the hours only up to before `hour_ms`, after a position, at most `limit`.
-/// Holds them.
-pub fn lock_on(tx: &mut Tx<'_>, hour_ms: i64, after: Option<(i64, &str)>, limit: i64) -> Result<Vec<Life>, Error> {
+/// Lives that are on and whose usage is in the hours only up to before `hour_ms`, after a position,
+/// at most `limit`. Holds them.
+pub fn lock_on(
+    tx: &mut Tx<'_>,
+    hour_ms: i64,
+    after: Option<(i64, &str)>,
+    limit: i64,
+) -> Result<Vec<Life>, Error> {
     let (through, subject) = after.unwrap_or((i64::MIN, ""));
     let sql = format!(
         "SELECT {COLUMNS} FROM usage_lives WHERE phase = 'on' AND through < $1 AND (through, subject) > ($2, $3)
@@ -194,7 +204,8 @@ fn read_live(row: &Row) -> Result<Live, Error> {
     let until = match row.opt_text(4)? {
         None => Until::Now,
         Some(_) => {
-            let proof = row.opt_int(8)?.zip(row.opt_int(9)?).map(|(at, mono_ms)| Proof { at, mono_ms });
+            let proof =
+                row.opt_int(8)?.zip(row.opt_int(9)?).map(|(at, mono_ms)| Proof { at, mono_ms });
             Until::Proof { proof, anchor: anchor(row, 5)? }
         }
     };
@@ -203,7 +214,13 @@ fn read_live(row: &Row) -> Result<Live, Error> {
 }
 
 /// Lives of a series of which something between two times may be in the hours.
-pub fn lives_in(tx: &mut Tx<'_>, class: i64, series: i64, from: i64, to: i64) -> Result<Vec<Life>, Error> {
+pub fn lives_in(
+    tx: &mut Tx<'_>,
+    class: i64,
+    series: i64,
+    from: i64,
+    to: i64,
+) -> Result<Vec<Life>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM usage_lives WHERE class_id = $1 AND series_id = $2 AND through >= $3 AND began_at < $4"
     );
@@ -212,7 +229,8 @@ pub fn lives_in(tx: &mut Tx<'_>, class: i64, series: i64, from: i64, to: i64) ->
 
 /// All lives by their subjects, after one, at most `limit`.
 pub fn lives_after(tx: &mut Tx<'_>, subject: &str, limit: i64) -> Result<Vec<Life>, Error> {
-    let sql = format!("SELECT {COLUMNS} FROM usage_lives WHERE subject > $1 ORDER BY subject LIMIT $2");
+    let sql =
+        format!("SELECT {COLUMNS} FROM usage_lives WHERE subject > $1 ORDER BY subject LIMIT $2");
     tx.query(TABLE, &sql, params![subject, limit])?.iter().map(read).collect()
 }
 

@@ -1,6 +1,7 @@
 //! What was used: facts, the lives that they are about, and the hours that follow from them.
 //!
-//! This is where rows are read and written. What facts mean, and how days are packed, is known to the crate `meter`.
+//! This is where rows are read and written. What facts mean, and how days are packed, is known to
+//! the crate `meter`.
 
 mod days;
 mod facts;
@@ -13,7 +14,8 @@ pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days
 pub use facts::{Fact, Met, Stamp, facts_of, insert_facts};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
-    Anchor, Life, Live, Owner, Phase, Place, Until, live, lives_after, lives_in, lock, lock_on, own, save,
+    Anchor, Life, Live, Owner, Phase, Place, Until, live, lives_after, lives_in, lock, lock_on,
+    own, save,
 };
 pub use proofs::{Proof, alive, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};
@@ -28,7 +30,8 @@ const VALUES_MAX: usize = 256;
 /// Cuts a list into pieces of few lengths, so that few texts of statements have to be prepared.
 fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
-        let fits = |step: &usize| *step <= rest.len() && (*step == 1 || step * columns <= VALUES_MAX);
+        let fits =
+            |step: &usize| *step <= rest.len() && (*step == 1 || step * columns <= VALUES_MAX);
         let length = STEPS.into_iter().find(fits)?;
         let (piece, after) = rest.split_at(length);
         rest = after;
@@ -39,15 +42,22 @@ fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
 /// `($1, $2), ($3, $4)`
 fn places(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
-        let places: Vec<_> = (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
+        let places: Vec<_> =
+            (1..=columns).map(|column| format!("${}", row * columns + column)).collect();
         format!("({})", places.join(", "))
     };
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes many rows with few statements. `into` names table and columns, `clash` says what happens to rows that are
-/// there.
-fn insert(tx: &mut Tx<'_>, table: &'static str, into: &str, clash: &str, rows: &[Vec<Value>]) -> Result<(), Error> {
+/// Writes many rows with few statements. `into` names table and columns, `clash` says what happens
+/// to rows that are there.
+fn insert(
+    tx: &mut Tx<'_>,
+    table: &'static str,
+    into: &str,
+    clash: &str,
+    rows: &[Vec<Value>],
+) -> Result<(), Error> {
     let columns = rows.first().map_or(0, Vec::len);
     for piece in pieces(rows, columns) {
         let sql = format!("INSERT INTO {into} VALUES {} {clash}", places(piece.len(), columns));

@@ -15,7 +15,12 @@ pub struct Proof {
 }
 
 /// Notes that a machine is up. Proofs may come late or twice: the latest counts.
-pub fn alive(tx: &mut Tx<'_>, machine: &str, at: Timestamp, stamp: Option<Stamp>) -> Result<(), Error> {
+pub fn alive(
+    tx: &mut Tx<'_>,
+    machine: &str,
+    at: Timestamp,
+    stamp: Option<Stamp>,
+) -> Result<(), Error> {
     let sql = "INSERT INTO usage_proofs (machine, boot, at, mono) VALUES ($1, $2, $3, $4)
                ON CONFLICT (machine, boot) DO UPDATE SET
                    at = CASE WHEN excluded.at > usage_proofs.at THEN excluded.at ELSE usage_proofs.at END,

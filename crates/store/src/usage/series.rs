@@ -25,9 +25,16 @@ pub struct Series {
 }
 
 /// The number of a class, which is made if need be.
-pub fn class(tx: &mut Tx<'_>, account: &AccountId, workspace: &str, dimension: Dimension) -> Result<i64, Error> {
-    let find = "SELECT id FROM usage_classes WHERE account_id = $1 AND workspace = $2 AND dimension = $3";
-    // Without a named constraint, so that a server which took the same number at the same time is no failure.
+pub fn class(
+    tx: &mut Tx<'_>,
+    account: &AccountId,
+    workspace: &str,
+    dimension: Dimension,
+) -> Result<i64, Error> {
+    let find =
+        "SELECT id FROM usage_classes WHERE account_id = $1 AND workspace = $2 AND dimension = $3";
+    // Without a named constraint, so that a server which took the same number at the same time is
+    // no failure.
     let make = "INSERT INTO usage_classes (id, account_id, workspace, dimension, series)
                 SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, 0 FROM usage_classes WHERE true ON CONFLICT DO NOTHING";
     loop {
@@ -43,7 +50,9 @@ pub fn class(tx: &mut Tx<'_>, account: &AccountId, workspace: &str, dimension: D
 pub fn classes(tx: &mut Tx<'_>, account: Option<&AccountId>) -> Result<Vec<Class>, Error> {
     let columns = "SELECT id, account_id, workspace, dimension, series FROM usage_classes";
     let rows = match account {
-        Some(account) => tx.query(CLASSES, &format!("{columns} WHERE account_id = $1"), params![account])?,
+        Some(account) => {
+            tx.query(CLASSES, &format!("{columns} WHERE account_id = $1"), params![account])?
+        }
         None => tx.query(CLASSES, columns, params![])?,
     };
     rows.iter().map(read_class).collect()
@@ -59,7 +68,8 @@ pub(super) fn dimension(name: &str) -> Result<Dimension, Error> {
     Dimension::parse(name).ok_or_else(|| Error::corrupt(CLASSES, name, "an unknown dimension"))
 }
 
-/// The number of a series in its class. It is made if need be; the class is held until the end of the transaction then.
+/// The number of a series in its class. It is made if need be; the class is held until the end of
+/// the transaction then.
 pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Result<i64, Error> {
     let find = "SELECT id FROM usage_series WHERE class_id = $1 AND name = $2 AND uuid = $3";
     if let Some(row) = tx.find(SERIES, find, params![class, name, uuid])? {
@@ -67,8 +77,11 @@ pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Resul
     }
     let next = "UPDATE usage_classes SET series = series + 1 WHERE id = $1 RETURNING series";
     let number = tx.find(CLASSES, next, params![class])?;
-    let number = number.ok_or_else(|| Error::corrupt(CLASSES, class.to_string(), "the row is missing"))?.int(0)?;
-    // Whoever was waiting for the class may find that the series was made meanwhile; its number is then left out.
+    let number = number
+        .ok_or_else(|| Error::corrupt(CLASSES, class.to_string(), "the row is missing"))?
+        .int(0)?;
+    // Whoever was waiting for the class may find that the series was made meanwhile; its number is
+    // then left out.
     if let Some(row) = tx.find(SERIES, find, params![class, name, uuid])? {
         return row.int(0);
     }
@@ -77,7 +90,8 @@ pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Resul
     Ok(number)
 }
 
-/// Series of a class whose numbers are between two, both included; with a name or an id if these are given.
+/// Series of a class whose numbers are between two, both included; with a name or an id if these
+/// are given.
 pub fn read_series(
     tx: &mut Tx<'_>,
     class: i64,
@@ -85,7 +99,9 @@ pub fn read_series(
     name: Option<&str>,
     uuid: Option<&str>,
 ) -> Result<Vec<Series>, Error> {
-    let mut sql = "SELECT id, name, uuid FROM usage_series WHERE class_id = $1 AND id BETWEEN $2 AND $3".to_owned();
+    let mut sql =
+        "SELECT id, name, uuid FROM usage_series WHERE class_id = $1 AND id BETWEEN $2 AND $3"
+            .to_owned();
     let mut values: Vec<Value> = vec![class.into(), first.into(), last.into()];
     for (column, wanted) in [("name", name), ("uuid", uuid)] {
         if let Some(wanted) = wanted {
@@ -94,6 +110,8 @@ pub fn read_series(
         }
     }
     let rows = tx.query(SERIES, &sql, &values)?;
-    let read = |mut row: Row| Ok(Series { id: row.int(0)?, name: row.take_text(1)?, uuid: row.take_text(2)? });
+    let read = |mut row: Row| {
+        Ok(Series { id: row.int(0)?, name: row.take_text(1)?, uuid: row.take_text(2)? })
+    };
     rows.into_iter().map(read).collect()
 }

@@ -1,5 +1,9 @@
 //! One database of either sort, and objects to put into it.
-#![expect(unreachable_pub, dead_code, reason = "each test binary includes this module and uses its own part of it")]
+#![expect(
+    unreachable_pub,
+    dead_code,
+    reason = "each test binary includes this module and uses its own part of it"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -32,7 +36,8 @@ impl Place {
     }
 
     fn new(folder: TempDir, target: Target) -> Self {
-        let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
+        let settings =
+            Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
         Self { settings, folder, now: Arc::new(AtomicI64::new(1_800_000_000_000)) }
     }
 
@@ -57,7 +62,9 @@ impl Place {
         self.open_result().await.unwrap()
     }
 
-    pub fn open_result(&self) -> impl Future<Output = Result<Store, store::Error>> + Send + 'static {
+    pub fn open_result(
+        &self,
+    ) -> impl Future<Output = Result<Store, store::Error>> + Send + 'static {
         Store::open(self.settings.clone(), self.world())
     }
 
@@ -75,8 +82,12 @@ impl Place {
                 let url = url.clone();
                 let sql = sql.to_owned();
                 // The blocking client refuses to run where futures are served.
-                let work =
-                    move || postgres::Client::connect(&url, postgres::NoTls).unwrap().batch_execute(&sql).unwrap();
+                let work = move || {
+                    postgres::Client::connect(&url, postgres::NoTls)
+                        .unwrap()
+                        .batch_execute(&sql)
+                        .unwrap()
+                };
                 std::thread::spawn(work).join().unwrap();
                 String::new()
             }

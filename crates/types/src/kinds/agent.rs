@@ -2,8 +2,9 @@
 
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Repository, RevisionConfiguration, Sensitive,
-    SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep, limits, visit_sensitive,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Repository,
+    RevisionConfiguration, Sensitive, SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep,
+    limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -96,7 +97,11 @@ impl Kind for Agent {
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
         if let Some(volumes) = spec.volumes.as_deref().filter(|volumes| !volumes.is_empty()) {
             VolumeAttachment::check_all(volumes, VOLUMES_MAX, problems);
-            problems.require(spec.region.is_some(), "spec.region", "is required with volumes: they stay in one region");
+            problems.require(
+                spec.region.is_some(),
+                "spec.region",
+                "is required with volumes: they stay in one region",
+            );
         }
     }
 
@@ -110,7 +115,11 @@ impl Kind for Agent {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
-        Trigger::complete_all(spec.triggers.as_mut(), old.and_then(|old| old.spec.triggers.as_deref()), world);
+        Trigger::complete_all(
+            spec.triggers.as_mut(),
+            old.and_then(|old| old.spec.triggers.as_deref()),
+            world,
+        );
         if let Some(generation) = old.and_then(|old| old.spec.generation()) {
             spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
         }
@@ -125,7 +134,8 @@ impl Kind for Agent {
     }
 
     fn references(&self) -> Vec<Reference> {
-        let mut references = references_to(KindName::Policy, self.spec.policies.as_ref(), "spec.policies");
+        let mut references =
+            references_to(KindName::Policy, self.spec.policies.as_ref(), "spec.policies");
         references.extend(VolumeAttachment::references(self.spec.volumes.as_deref()));
         references
     }

@@ -1,7 +1,8 @@
 //! Applications: long-running programs that everybody may reach.
 
 use crate::parts::{
-    CoreEvent, Env, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status, fixed, keep, limits, names,
+    CoreEvent, Env, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status, fixed, keep,
+    limits, names,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -126,11 +127,19 @@ impl Kind for Application {
         let spec = &self.spec;
         Env::check_all(spec.envs.as_deref(), "spec.envs", problems);
         for (index, revision) in spec.revisions.iter().flatten().enumerate() {
-            Env::check_all(revision.envs.as_deref(), &format!("spec.revisions[{index}].envs"), problems);
+            Env::check_all(
+                revision.envs.as_deref(),
+                &format!("spec.revisions[{index}].envs"),
+                problems,
+            );
         }
         for (index, url) in spec.urls.iter().flatten().enumerate() {
             let at = format!("spec.urls[{index}]");
-            problems.require(names::is_dns_name(&url.domain), format!("{at}.domain"), "must be a domain name");
+            problems.require(
+                names::is_dns_name(&url.domain),
+                format!("{at}.domain"),
+                "must be a domain name",
+            );
             let subdomain = url.subdomain.as_deref().unwrap_or_default();
             let well = subdomain.is_empty() || names::is_dns_label(subdomain);
             problems.require(well, format!("{at}.subdomain"), "must be one label of a domain name");
@@ -146,7 +155,11 @@ impl Kind for Application {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
-        let given = spec.revisions.take().and_then(|revisions| revisions.into_iter().next()).unwrap_or_default();
+        let given = spec
+            .revisions
+            .take()
+            .and_then(|revisions| revisions.into_iter().next())
+            .unwrap_or_default();
         spec.image = spec.image.take().or(Some(given.image).filter(|image| !image.is_empty()));
         spec.envs = spec.envs.take().or(given.envs);
         spec.memory = spec.memory.or(given.memory).or(Some(MEMORY_MB_DEFAULT));
@@ -179,8 +192,13 @@ impl Kind for Application {
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
         let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
         let state = old.map(|(_, state)| state.clone());
-        let lifecycle =
-            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, self.enabled(), Needs::Machine, now);
+        let lifecycle = Lifecycle::next(
+            state.as_ref().map(|state| &state.lifecycle),
+            changed,
+            self.enabled(),
+            Needs::Machine,
+            now,
+        );
         State { lifecycle, ..state.unwrap_or_default() }
     }
 

@@ -123,7 +123,8 @@ impl Kind for CustomDomain {
 
     fn check(&self, problems: &mut Problems) {
         let name = &self.metadata.name;
-        let message = "must be a domain name: lower case, at least two labels, such as `app.example.com`";
+        let message =
+            "must be a domain name: lower case, at least two labels, such as `app.example.com`";
         problems.require(names::is_dns_name(name), "metadata.name", message);
     }
 

@@ -1,6 +1,8 @@
 //! Drives: shared file systems that many workloads mount while they run.
 
-use crate::parts::{CoreEvent, Head, Labels, Lifecycle, Metadata, Needs, Status, fixed, keep, limits, names};
+use crate::parts::{
+    CoreEvent, Head, Labels, Lifecycle, Metadata, Needs, Status, fixed, keep, limits, names,
+};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,7 +87,11 @@ impl Kind for Drive {
         for (index, permission) in self.spec.permissions.iter().flatten().enumerate() {
             let path = permission.path.as_deref().filter(|path| !path.is_empty());
             let field = format!("spec.permissions[{index}].path");
-            problems.require(path.is_none_or(names::is_absolute_path), field, "must be an absolute path without `..`");
+            problems.require(
+                path.is_none_or(names::is_absolute_path),
+                field,
+                "must be an absolute path without `..`",
+            );
         }
     }
 
@@ -98,13 +104,20 @@ impl Kind for Drive {
         keep(&mut self.spec.region, old.map(|old| &old.spec.region));
         for permission in self.spec.permissions.iter_mut().flatten() {
             permission.mode.get_or_insert_default();
-            permission.path = permission.path.take().filter(|path| !path.is_empty()).or_else(|| Some("/".into()));
+            permission.path =
+                permission.path.take().filter(|path| !path.is_empty()).or_else(|| Some("/".into()));
         }
     }
 
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
         let state = old.map(|(_, state)| state.clone());
-        let lifecycle = Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), false, true, Needs::Nothing, now);
+        let lifecycle = Lifecycle::next(
+            state.as_ref().map(|state| &state.lifecycle),
+            false,
+            true,
+            Needs::Nothing,
+            now,
+        );
         State { lifecycle, ..state.unwrap_or_default() }
     }
 

@@ -89,8 +89,13 @@ impl Kind for EgressIp {
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
         let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
         let state = old.map(|(_, state)| state.clone());
-        let lifecycle =
-            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, true, Needs::Nothing, now);
+        let lifecycle = Lifecycle::next(
+            state.as_ref().map(|state| &state.lifecycle),
+            changed,
+            true,
+            Needs::Nothing,
+            now,
+        );
         State { lifecycle, ..state.unwrap_or_default() }
     }
 

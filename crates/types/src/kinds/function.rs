@@ -1,10 +1,11 @@
-//! Functions: MCP servers, deployed from code or an image, or taken from the hub by their connection.
+//! Functions: MCP servers, deployed from code or an image, or taken from the hub by their
+//! connection.
 
 use super::agent::check_scale;
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration, Sensitive, SkipBuild,
-    Status, Trigger, fixed, keep, limits, visit_sensitive,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration,
+    Sensitive, SkipBuild, Status, Trigger, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -121,7 +122,11 @@ impl Kind for Function {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
-        Trigger::complete_all(spec.triggers.as_mut(), old.and_then(|old| old.spec.triggers.as_deref()), world);
+        Trigger::complete_all(
+            spec.triggers.as_mut(),
+            old.and_then(|old| old.spec.triggers.as_deref()),
+            world,
+        );
         if let Some(generation) = old.and_then(|old| old.spec.generation()) {
             spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
         }
@@ -137,9 +142,14 @@ impl Kind for Function {
 
     fn references(&self) -> Vec<Reference> {
         let spec = &self.spec;
-        let mut references = references_to(KindName::Policy, spec.policies.as_ref(), "spec.policies");
+        let mut references =
+            references_to(KindName::Policy, spec.policies.as_ref(), "spec.policies");
         let connections = spec.integration_connections.as_ref();
-        references.extend(references_to(KindName::IntegrationConnection, connections, "spec.integrationConnections"));
+        references.extend(references_to(
+            KindName::IntegrationConnection,
+            connections,
+            "spec.integrationConnections",
+        ));
         references
     }
 

@@ -1,4 +1,5 @@
-//! Images of the workspace registry: one per repository, with its tags. Builds and pushes make them.
+//! Images of the workspace registry: one per repository, with its tags. Builds and pushes make
+//! them.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Status, limits};
 use crate::wire::ImageShareTarget;

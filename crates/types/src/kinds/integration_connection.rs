@@ -44,7 +44,8 @@ impl Kind for IntegrationConnection {
         problems.require(!integration.is_empty(), "spec.integration", "is required");
         if integration == "gmail" {
             for name in GMAIL_SECRETS {
-                let secret = self.spec.secret.as_ref().and_then(|Sensitive(secret)| secret.get(name));
+                let secret =
+                    self.spec.secret.as_ref().and_then(|Sensitive(secret)| secret.get(name));
                 let given = secret.is_some_and(|value| !value.is_empty());
                 problems.require(given, format!("spec.secret.{name}"), "is required for gmail");
             }

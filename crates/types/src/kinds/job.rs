@@ -2,8 +2,9 @@
 
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration, Sensitive, SkipBuild,
-    Status, Trigger, check_mounts, fixed, keep, limits, names, visit_sensitive,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration,
+    Sensitive, SkipBuild, Status, Trigger, check_mounts, fixed, keep, limits, names,
+    visit_sensitive,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -130,14 +131,29 @@ impl Kind for Job {
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
         Port::check_all(runtime.ports.as_deref(), problems);
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
-        Trigger::check_addresses(spec.triggers.as_deref(), Self::NAME, &self.metadata.name, problems);
-        let on_memory = runtime.disk_percent.is_none() || runtime.generation.unwrap_or_default() == Generation::Mk3;
-        problems.require(on_memory, "spec.runtime.diskPercent", "is only possible for microVMs (generation mk3)");
+        Trigger::check_addresses(
+            spec.triggers.as_deref(),
+            Self::NAME,
+            &self.metadata.name,
+            problems,
+        );
+        let on_memory = runtime.disk_percent.is_none()
+            || runtime.generation.unwrap_or_default() == Generation::Mk3;
+        problems.require(
+            on_memory,
+            "spec.runtime.diskPercent",
+            "is only possible for microVMs (generation mk3)",
+        );
         JobVolume::check_all(spec.volumes.as_deref().unwrap_or_default(), problems);
-        let repositories = spec.github_runner.as_ref().and_then(|runner| runner.repositories.as_deref());
+        let repositories =
+            spec.github_runner.as_ref().and_then(|runner| runner.repositories.as_deref());
         for (index, repository) in repositories.unwrap_or_default().iter().enumerate() {
             let field = format!("spec.githubRunner.repositories[{index}]");
-            problems.require(names::is_repository(repository), field, "must have the form `owner/repo`");
+            problems.require(
+                names::is_repository(repository),
+                field,
+                "must have the form `owner/repo`",
+            );
         }
     }
 
@@ -151,7 +167,11 @@ impl Kind for Job {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
-        Trigger::complete_all(spec.triggers.as_mut(), old.and_then(|old| old.spec.triggers.as_deref()), world);
+        Trigger::complete_all(
+            spec.triggers.as_mut(),
+            old.and_then(|old| old.spec.triggers.as_deref()),
+            world,
+        );
         let runtime = spec.runtime.get_or_insert_default();
         runtime.generation = runtime.generation.or(old.and_then(|old| old.spec.generation()));
         runtime.max_retries.get_or_insert(0);
@@ -187,7 +207,11 @@ impl JobVolume {
     fn check_all(volumes: &[Self], problems: &mut Problems) {
         let mut names = BTreeSet::new();
         for (index, volume) in volumes.iter().enumerate() {
-            problems.require(names.insert(&volume.name), format!("spec.volumes[{index}].name"), "is used twice");
+            problems.require(
+                names.insert(&volume.name),
+                format!("spec.volumes[{index}].name"),
+                "is used twice",
+            );
         }
         check_mounts(volumes.iter().map(|volume| Some(volume.mount_path.as_str())), problems);
     }

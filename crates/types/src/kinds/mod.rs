@@ -106,7 +106,10 @@ use crate::{KindName, Reference};
 
 /// The names in a list of names, such as `spec.policies`, as references to objects of `kind`.
 fn references_to(kind: KindName, names: Option<&Vec<String>>, field: &str) -> Vec<Reference> {
-    let reference =
-        |(index, name): (usize, &String)| Reference { kind, name: name.clone(), field: format!("{field}[{index}]") };
+    let reference = |(index, name): (usize, &String)| Reference {
+        kind,
+        name: name.clone(),
+        field: format!("{field}[{index}]"),
+    };
     names.into_iter().flatten().enumerate().map(reference).collect()
 }

@@ -2,7 +2,8 @@
 
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Flavor, Generation, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status, limits,
+    CoreEvent, Flavor, Generation, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status,
+    limits,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -41,7 +42,9 @@ pub struct ModelSpec {
 }
 
 /// Who serves a model, and so which dialect is spoken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum ModelType {
     #[serde(rename = "hf_private_endpoint")]
@@ -109,9 +112,14 @@ impl Kind for Model {
 
     fn references(&self) -> Vec<Reference> {
         let spec = &self.spec;
-        let mut references = references_to(KindName::Policy, spec.policies.as_ref(), "spec.policies");
+        let mut references =
+            references_to(KindName::Policy, spec.policies.as_ref(), "spec.policies");
         let connections = spec.integration_connections.as_ref();
-        references.extend(references_to(KindName::IntegrationConnection, connections, "spec.integrationConnections"));
+        references.extend(references_to(
+            KindName::IntegrationConnection,
+            connections,
+            "spec.integrationConnections",
+        ));
         references
     }
 

@@ -104,18 +104,26 @@ impl SandboxNetwork {
     /// Whether it asks for anything beyond the usual way out.
     pub fn has_rules(&self) -> bool {
         let domains = [&self.allowed_domains, &self.forbidden_domains];
-        let listed = domains.iter().any(|domains| domains.as_ref().is_some_and(|domains| !domains.is_empty()));
+        let listed = domains
+            .iter()
+            .any(|domains| domains.as_ref().is_some_and(|domains| !domains.is_empty()));
         listed || self.proxy.is_some() || self.egress.is_some() || self.firewall.is_some()
     }
 
     pub(super) fn check(&self, problems: &mut Problems) {
         for (index, target) in self.targets().iter().enumerate() {
             let at = format!("spec.network.proxy.routing[{index}]");
-            problems.require(target.destinations.is_some(), format!("{at}.destinations"), "is required");
+            problems.require(
+                target.destinations.is_some(),
+                format!("{at}.destinations"),
+                "is required",
+            );
             names::check_headers(target.headers.as_ref(), &format!("{at}.headers"), problems);
         }
-        let dedicated = self.egress.as_ref().is_some_and(|egress| egress.mode.as_deref() == Some("dedicated"));
-        let gateway = self.egress.as_ref().and_then(|egress| egress.gateway.as_deref()).unwrap_or_default();
+        let dedicated =
+            self.egress.as_ref().is_some_and(|egress| egress.mode.as_deref() == Some("dedicated"));
+        let gateway =
+            self.egress.as_ref().and_then(|egress| egress.gateway.as_deref()).unwrap_or_default();
         problems.require(
             !dedicated || !gateway.is_empty(),
             "spec.network.egress.gateway",

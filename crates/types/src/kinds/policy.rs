@@ -118,13 +118,21 @@ impl Kind for Policy {
         let spec = &self.spec;
         match spec.kind {
             None => problems.add("spec.type", "is required"),
-            Some(PolicyType::Location) => check_locations(spec.locations.as_deref().unwrap_or_default(), problems),
-            Some(PolicyType::Flavor) => check_flavors(spec.flavors.as_deref().unwrap_or_default(), problems),
+            Some(PolicyType::Location) => {
+                check_locations(spec.locations.as_deref().unwrap_or_default(), problems)
+            }
+            Some(PolicyType::Flavor) => {
+                check_flavors(spec.flavors.as_deref().unwrap_or_default(), problems)
+            }
             Some(PolicyType::MaxToken) => match &spec.max_tokens {
                 None => problems.add("spec.maxTokens", "is required for policies of this type"),
                 Some(limit) => {
                     let message = "is required: minute, hour, day or month";
-                    problems.require(limit.granularity.is_some(), "spec.maxTokens.granularity", message);
+                    problems.require(
+                        limit.granularity.is_some(),
+                        "spec.maxTokens.granularity",
+                        message,
+                    );
                 }
             },
         }
@@ -143,11 +151,19 @@ impl Kind for Policy {
 }
 
 fn check_locations(locations: &[PolicyLocation], problems: &mut Problems) {
-    problems.require(!locations.is_empty(), "spec.locations", "is required for policies of this type");
+    problems.require(
+        !locations.is_empty(),
+        "spec.locations",
+        "is required for policies of this type",
+    );
     for (index, location) in locations.iter().enumerate() {
         let named = location.name.as_deref().is_some_and(|name| !name.is_empty());
         problems.require(named, format!("spec.locations[{index}].name"), "is required");
-        problems.require(location.kind.is_some(), format!("spec.locations[{index}].type"), "is required");
+        problems.require(
+            location.kind.is_some(),
+            format!("spec.locations[{index}].type"),
+            "is required",
+        );
     }
 }
 

@@ -1,7 +1,9 @@
 //! Previews: addresses under which one port of a sandbox answers.
 
 use crate::edge::PreviewAddress;
-use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names};
+use crate::parts::{
+    CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names,
+};
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,7 +110,11 @@ impl Kind for Preview {
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;
         problems.require(spec.port.is_some(), "spec.port", "is required");
-        problems.require(spec.port != Some(PORT_RESERVED), "spec.port", "is reserved: 80 cannot be previewed");
+        problems.require(
+            spec.port != Some(PORT_RESERVED),
+            "spec.port",
+            "is reserved: 80 cannot be previewed",
+        );
         let filled = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
         let prefix = filled(&spec.prefix_url).is_none_or(|prefix| names::is_dns_label(&prefix));
         problems.require(
@@ -132,15 +138,24 @@ impl Kind for Preview {
 
     fn references(&self) -> Vec<Reference> {
         let domain = self.spec.custom_domain.clone().filter(|domain| !domain.is_empty());
-        let reference = |name| Reference { kind: KindName::CustomDomain, name, field: "spec.customDomain".into() };
+        let reference = |name| Reference {
+            kind: KindName::CustomDomain,
+            name,
+            field: "spec.customDomain".into(),
+        };
         domain.map(reference).into_iter().collect()
     }
 
     fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
         let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
         let state = old.map(|(_, state)| state.clone());
-        let lifecycle =
-            Lifecycle::next(state.as_ref().map(|state| &state.lifecycle), changed, true, Needs::Nothing, now);
+        let lifecycle = Lifecycle::next(
+            state.as_ref().map(|state| &state.lifecycle),
+            changed,
+            true,
+            Needs::Nothing,
+            now,
+        );
         State { lifecycle, ..state.unwrap_or_default() }
     }
 

@@ -2,8 +2,8 @@
 
 use super::network::SandboxNetwork;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild, Status, TextMap,
-    VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild,
+    Status, TextMap, VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Naming, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -201,7 +201,11 @@ impl Kind for Sandbox {
         VolumeAttachment::check_all(volumes, PERSISTENT_VOLUMES_MAX, problems);
         let at_root = volumes.iter().any(|volume| volume.mount_path.as_deref() == Some("/"));
         let one_root = runtime.storage_mb.is_none() || !at_root;
-        problems.require(one_root, "spec.runtime.storageMb", "cannot be combined with a volume at `/`");
+        problems.require(
+            one_root,
+            "spec.runtime.storageMb",
+            "cannot be combined with a volume at `/`",
+        );
         if let Some(lifecycle) = &spec.lifecycle {
             lifecycle.check(problems);
         }
@@ -217,7 +221,8 @@ impl Kind for Sandbox {
         Generation::check_change(new.generation(), old.generation(), problems);
         let message = "cannot be changed after creation";
         // Clients that know no absent lists send an empty one back.
-        let same_volumes = new.volumes.as_deref().unwrap_or_default() == old.volumes.as_deref().unwrap_or_default();
+        let same_volumes = new.volumes.as_deref().unwrap_or_default()
+            == old.volumes.as_deref().unwrap_or_default();
         problems.require(same_volumes, "spec.volumes", message);
         problems.require(new.extra_args() == old.extra_args(), "spec.runtime.extraArgs", message);
         problems.require(new.gateway() == old.gateway(), "spec.network.egress.gateway", message);
@@ -230,7 +235,9 @@ impl Kind for Sandbox {
         keep(&mut spec.region, old.map(|old| &old.region));
         keep(&mut spec.vpc, old.map(|old| &old.vpc));
         keep(&mut spec.volumes, old.map(|old| &old.volumes));
-        if let (Some(network), Some(old)) = (&mut spec.network, old.and_then(|old| old.network.as_ref())) {
+        if let (Some(network), Some(old)) =
+            (&mut spec.network, old.and_then(|old| old.network.as_ref()))
+        {
             network.keep_secrets(old);
         }
         let runtime = spec.runtime.get_or_insert_default();
@@ -312,17 +319,32 @@ impl Sandbox {
         Some(SandboxInfrastructureError {
             code: Some("NETWORK_RULES_NOT_ENFORCED".to_owned()),
             fatal: Some(false),
-            message: Some("`spec.network` is stored, but this release does not enforce it".to_owned()),
+            message: Some(
+                "`spec.network` is stored, but this release does not enforce it".to_owned(),
+            ),
             ..SandboxInfrastructureError::default()
         })
     }
 
     /// When it is to be deleted, if its spec says so: the first of all its conditions.
-    pub fn expires_at(&self, created_at: Timestamp, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
+    pub fn expires_at(
+        &self,
+        created_at: Timestamp,
+        last_used_at: Option<Timestamp>,
+    ) -> Option<Timestamp> {
         let runtime = self.spec.runtime.as_ref();
-        let ttl = runtime.and_then(|runtime| runtime.ttl.as_deref()).and_then(|ttl| duration::parse_s(ttl).ok());
-        let policies = self.spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.expiration_policies.as_deref());
-        let ends = policies.unwrap_or_default().iter().filter_map(|policy| policy.ends(created_at, last_used_at));
+        let ttl = runtime
+            .and_then(|runtime| runtime.ttl.as_deref())
+            .and_then(|ttl| duration::parse_s(ttl).ok());
+        let policies = self
+            .spec
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.expiration_policies.as_deref());
+        let ends = policies
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|policy| policy.ends(created_at, last_used_at));
         let ends = ends.chain(ttl.map(|ttl| created_at.plus_s(ttl)));
         ends.chain(runtime.and_then(|runtime| runtime.expires)).min()
     }
@@ -343,13 +365,21 @@ impl Sandbox {
 
     /// How long the record stays after the end, in seconds.
     pub fn retention_s(&self) -> i64 {
-        let told = self.spec.lifecycle.as_ref().and_then(|lifecycle| lifecycle.terminated_retention.as_deref());
+        let told = self
+            .spec
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.terminated_retention.as_deref());
         told.and_then(|text| duration::parse_s(text).ok()).unwrap_or(RETENTION_S_DEFAULT)
     }
 
     /// How long its first process gets to end, in seconds.
     pub fn grace_s(&self) -> i64 {
-        self.spec.runtime.as_ref().and_then(|runtime| runtime.termination_grace_period_seconds).unwrap_or(0)
+        self.spec
+            .runtime
+            .as_ref()
+            .and_then(|runtime| runtime.termination_grace_period_seconds)
+            .unwrap_or(0)
     }
 }
 
@@ -371,7 +401,8 @@ impl SandboxRuntime {
     fn check(&self, problems: &mut Problems) {
         Env::check_all(self.envs.as_deref(), "spec.runtime.envs", problems);
         for (index, _) in self.envs.iter().flatten().enumerate().filter(|(_, env)| env.is_port()) {
-            let message = "is reserved: a sandbox serves several ports; declare them in `spec.runtime.ports`";
+            let message =
+                "is reserved: a sandbox serves several ports; declare them in `spec.runtime.ports`";
             problems.add(format!("spec.runtime.envs[{index}].name"), message);
         }
         Port::check_all(self.ports.as_deref(), problems);
@@ -384,7 +415,8 @@ fn check_extra_args(given: Option<&TextMap>, problems: &mut Problems) {
     const AT: &str = "spec.runtime.extraArgs";
     for (name, value) in given.into_iter().flatten() {
         // The name is the caller's, and goes into a message.
-        let field = format!("{AT}.{}", name.escape_debug().take(EXTRA_ARG_SHOWN_MAX).collect::<String>());
+        let field =
+            format!("{AT}.{}", name.escape_debug().take(EXTRA_ARG_SHOWN_MAX).collect::<String>());
         if !EXTRA_ARGS.contains(&name.as_str()) {
             problems.add(field, format!("is not known: there are {}", EXTRA_ARGS.join(", ")));
         } else {
@@ -395,14 +427,20 @@ fn check_extra_args(given: Option<&TextMap>, problems: &mut Problems) {
             );
         }
     }
-    let on = |name: &str| given.and_then(|given| given.get(name)).is_some_and(|value| value == "enabled");
+    let on = |name: &str| {
+        given.and_then(|given| given.get(name)).is_some_and(|value| value == "enabled")
+    };
     let message = "cannot be enabled together with `iptables`: leave one of them out";
     problems.require(!(on("nfs") && on("iptables")), format!("{AT}.nfs"), message);
 }
 
 impl SandboxLifecycle {
     fn check(&self, problems: &mut Problems) {
-        duration::check(self.terminated_retention.as_deref(), "spec.lifecycle.terminatedRetention", problems);
+        duration::check(
+            self.terminated_retention.as_deref(),
+            "spec.lifecycle.terminatedRetention",
+            problems,
+        );
         for (index, policy) in self.expiration_policies.iter().flatten().enumerate() {
             policy.check(&format!("spec.lifecycle.expirationPolicies[{index}]"), problems);
         }
@@ -428,7 +466,9 @@ impl ExpirationPolicy {
         match self.kind? {
             ExpirationType::Date => value.parse().ok(),
             ExpirationType::TtlMaxAge => Some(created_at.plus_s(duration::parse_s(value).ok()?)),
-            ExpirationType::TtlIdle => Some(last_used_at.unwrap_or(created_at).plus_s(duration::parse_s(value).ok()?)),
+            ExpirationType::TtlIdle => {
+                Some(last_used_at.unwrap_or(created_at).plus_s(duration::parse_s(value).ok()?))
+            }
         }
     }
 }

@@ -92,7 +92,11 @@ impl Kind for Schedule {
         problems.require(!command.contains('\0'), "input.command", "must not hold a zero byte");
         for (name, value) in input.env.iter().flat_map(|Sensitive(env)| env) {
             check_env_name(name, "input.env", problems);
-            problems.require(!value.contains('\0'), format!("input.env.{name}"), "must not hold a zero byte");
+            problems.require(
+                !value.contains('\0'),
+                format!("input.env.{name}"),
+                "must not hold a zero byte",
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! Secrets of a workspace, named in rules of the network as `{{SECRET:name}}`. Values are never answered.
+//! Secrets of a workspace, named in rules of the network as `{{SECRET:name}}`. Values are never
+//! answered.
 
 use crate::parts::{Head, Sensitive, limits, visit_sensitive};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp};

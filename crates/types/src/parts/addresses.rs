@@ -1,5 +1,5 @@
-//! Which network addresses are out on the internet. Users choose addresses that the server then calls, so everything
-//! that only the server can reach has to be told from what anybody can.
+//! Which network addresses are out on the internet. Users choose addresses that the server then
+//! calls, so everything that only the server can reach has to be told from what anybody can.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 type Block4 = (Ipv4Addr, u32);
 type Block6 = (Ipv6Addr, u32);
 
-/// What the registry of special addresses (RFC 6890 and later) keeps from the internet. The services of clouds that
-/// tell secrets to whoever asks (169.254.169.254 and its like) are among the link-local ones.
+/// What the registry of special addresses (RFC 6890 and later) keeps from the internet. The
+/// services of clouds that tell secrets to whoever asks (169.254.169.254 and its like) are among
+/// the link-local ones.
 const KEPT_V4: [Block4; 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -40,8 +41,8 @@ const KEPT_V6: [Block6; 3] = [
 /// 6to4: the 32 bits after it are an IPv4 address to which the packet goes.
 const SIX_TO_FOUR: Block6 = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
-/// Whether an address is one of the internet, also in disguise: an IPv6 address that leads to an IPv4 one is judged by it,
-/// and refused where a translator of the own network would decide.
+/// Whether an address is one of the internet, also in disguise: an IPv6 address that leads to an
+/// IPv4 one is judged by it, and refused where a translator of the own network would decide.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -54,7 +55,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let within = |(block, bits): &Block6| (address.to_bits() ^ block.to_bits()) >> (128 - bits) == 0;
+    let within =
+        |(block, bits): &Block6| (address.to_bits() ^ block.to_bits()) >> (128 - bits) == 0;
     if let Some(mapped) = address.to_ipv4_mapped() {
         return is_public_v4(mapped);
     }
@@ -62,7 +64,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let [_, high, low, ..] = address.segments();
         return is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     }
-    // NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique-local, link-local, multicast: none is below 2000::/3.
+    // NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique-local, link-local, multicast: none is below
+    // 2000::/3.
     within(&GLOBAL_V6) && !KEPT_V6.iter().any(within)
 }
 

@@ -1,8 +1,10 @@
-//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are UTC, or of a named zone.
+//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are
+//! UTC, or of a named zone.
 //!
-//! Where clocks are set forward, a fixed time that does not exist is due at the first instant that does; where they are
-//! set back, a fixed time that comes twice is due once, the first time. Lines with a `*` in the minute or the hour keep
-//! their beat: they skip what does not exist and are due both times.
+//! Where clocks are set forward, a fixed time that does not exist is due at the first instant that
+//! does; where they are set back, a fixed time that comes twice is due once, the first time. Lines
+//! with a `*` in the minute or the hour keep their beat: they skip what does not exist and are due
+//! both times.
 
 use crate::Timestamp;
 use croner::parser::{CronParser, Seconds, Year};
@@ -21,7 +23,9 @@ pub enum BadCron {
         "must have five fields (minute, hour, day of month, month, day of week), such as `*/15 * * * *`, not {found}"
     )]
     FieldCount { found: usize },
-    #[error("has a wrong {field} field (the fields are minute, hour, day of month, month, day of week)")]
+    #[error(
+        "has a wrong {field} field (the fields are minute, hour, day of month, month, day of week)"
+    )]
     Field { field: &'static str },
     #[error("must be a cron line of five fields such as `*/15 * * * *`")]
     Form,
@@ -48,7 +52,8 @@ impl Cron {
         if fields.len() != FIELDS.len() {
             return Err(BadCron::FieldCount { found: fields.len() });
         }
-        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let parser =
+            CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         for (index, field) in FIELDS.into_iter().enumerate() {
             let mut alone = ["*"; FIELDS.len()];
             alone[index] = fields[index];
@@ -109,7 +114,9 @@ mod tests {
 
     fn in_berlin(line: &str, from: &str, count: usize) -> Vec<String> {
         let cron = Cron::parse(line).unwrap().in_zone("Europe/Berlin").unwrap();
-        let times = std::iter::successors(cron.next_after(from.parse().unwrap()), |last| cron.next_after(*last));
+        let times = std::iter::successors(cron.next_after(from.parse().unwrap()), |last| {
+            cron.next_after(*last)
+        });
         times.take(count).map(|time| time.to_string()[..16].to_owned()).collect()
     }
 
@@ -122,8 +129,14 @@ mod tests {
         let autumn = in_berlin("30 2 * * *", "2026-10-24T00:00:00Z", 3);
         assert_eq!(autumn, ["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-26T01:30"]);
         let hourly = in_berlin("0 * * * *", "2026-10-24T23:30:00Z", 4);
-        assert_eq!(hourly, ["2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00"]);
-        assert_eq!(Cron::parse("* * * * *").unwrap().in_zone("Europe/Nowhere").unwrap_err(), BadCron::Zone);
+        assert_eq!(
+            hourly,
+            ["2026-10-25T00:00", "2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00"]
+        );
+        assert_eq!(
+            Cron::parse("* * * * *").unwrap().in_zone("Europe/Nowhere").unwrap_err(),
+            BadCron::Zone
+        );
     }
 
     #[test]

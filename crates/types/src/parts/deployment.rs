@@ -21,7 +21,9 @@ impl Lifecycle {
         let (status, message) = match (enabled, needs) {
             (false, _) => (Status::Deactivated, "disabled by its spec"),
             (true, Needs::Nothing) => (Status::Deployed, "in effect"),
-            (true, Needs::Machine) => (Status::Deploying, "accepted; no machine has taken it up yet"),
+            (true, Needs::Machine) => {
+                (Status::Deploying, "accepted; no machine has taken it up yet")
+            }
         };
         let mut next = self.clone();
         next.record(DEPLOYMENT, status, message, now);
@@ -29,7 +31,13 @@ impl Lifecycle {
     }
 
     /// [`Lifecycle::deploy`] if it is new or changed, otherwise what it was.
-    pub fn next(old: Option<&Self>, changed: bool, enabled: bool, needs: Needs, now: Timestamp) -> Self {
+    pub fn next(
+        old: Option<&Self>,
+        changed: bool,
+        enabled: bool,
+        needs: Needs,
+        now: Timestamp,
+    ) -> Self {
         match old {
             Some(old) if !changed => old.clone(),
             Some(old) => old.deploy(enabled, needs, now),

@@ -52,7 +52,10 @@ pub struct Env {
 
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env").field("name", &self.name).field("secret", &self.secret).finish_non_exhaustive()
+        f.debug_struct("Env")
+            .field("name", &self.name)
+            .field("secret", &self.secret)
+            .finish_non_exhaustive()
     }
 }
 
@@ -68,9 +71,17 @@ impl Env {
             let at = format!("{at}[{index}]");
             let name = env.name.as_deref().unwrap_or_default();
             check_name(name, &format!("{at}.name"), problems);
-            problems.require(name.is_empty() || seen.insert(name), format!("{at}.name"), "is set twice");
+            problems.require(
+                name.is_empty() || seen.insert(name),
+                format!("{at}.name"),
+                "is set twice",
+            );
             let value = env.value.as_deref().unwrap_or_default();
-            problems.require(!value.contains('\0'), format!("{at}.value"), "must not hold a zero byte");
+            problems.require(
+                !value.contains('\0'),
+                format!("{at}.value"),
+                "must not hold a zero byte",
+            );
         }
     }
 

@@ -88,10 +88,23 @@ impl Lifecycle {
     }
 
     /// Appends what happened. It is later than everything before it, whatever the clock did meanwhile: readers sort by time.
-    pub fn record(&mut self, kind: &str, status: Status, message: impl Into<String>, time: Timestamp) {
+    pub fn record(
+        &mut self,
+        kind: &str,
+        status: Status,
+        message: impl Into<String>,
+        time: Timestamp,
+    ) {
         let time = self.events.last().map_or(time, |last| time.max(last.time.plus_ms(1)));
         let message = Some(message.into()).filter(|message| !message.is_empty());
-        self.events.push(CoreEvent { kind: kind.into(), status, message, revision: None, canary_revision: None, time });
+        self.events.push(CoreEvent {
+            kind: kind.into(),
+            status,
+            message,
+            revision: None,
+            canary_revision: None,
+            time,
+        });
         let excess = self.events.len().saturating_sub(Self::EVENTS_MAX);
         self.events.drain(..excess);
     }

@@ -45,19 +45,32 @@ pub fn keep<T: Clone>(new: &mut Option<T>, old: Option<&Option<T>>) {
 }
 
 /// A member that cannot change once it was set.
-pub fn fixed<T: PartialEq>(new: &Option<T>, old: &Option<T>, field: &str, problems: &mut crate::Problems) {
+pub fn fixed<T: PartialEq>(
+    new: &Option<T>,
+    old: &Option<T>,
+    field: &str,
+    problems: &mut crate::Problems,
+) {
     problems.require(old.is_none() || new == old, field, "cannot be changed once it was set");
 }
 
 /// Shows each value of a map to a visitor of secrets, named `PREFIX.KEY`.
-pub fn visit_map(map: Option<&mut TextMap>, prefix: &str, visit: &mut dyn FnMut(&str, &mut String)) {
+pub fn visit_map(
+    map: Option<&mut TextMap>,
+    prefix: &str,
+    visit: &mut dyn FnMut(&str, &mut String),
+) {
     for (key, value) in map.into_iter().flatten() {
         visit(&format!("{prefix}.{key}"), value);
     }
 }
 
 /// Shows a single secret to a visitor of secrets.
-pub fn visit_sensitive(secret: Option<&mut Sensitive<String>>, name: &str, visit: &mut dyn FnMut(&str, &mut String)) {
+pub fn visit_sensitive(
+    secret: Option<&mut Sensitive<String>>,
+    name: &str,
+    visit: &mut dyn FnMut(&str, &mut String),
+) {
     if let Some(Sensitive(secret)) = secret {
         visit(name, secret);
     }

@@ -12,7 +12,10 @@ pub fn is_dns_name(text: &str) -> bool {
 
 pub fn is_dns_label(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('-') && !text.ends_with('-')
+    (1..=63).contains(&text.len())
+        && text.bytes().all(plain)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// What a shell can set: letters, digits and `_`, not first a digit.
@@ -30,14 +33,15 @@ pub fn is_absolute_path(text: &str) -> bool {
         && text.split('/').all(|step| step != "..")
 }
 
-/// Whether the address is an absolute `http` or `https` one. Whether it may be called is asked when it is called.
+/// Whether the address is an absolute `http` or `https` one. Whether it may be called is asked when
+/// it is called.
 pub fn is_web_address(text: &str) -> bool {
     let parsed = (text.len() <= URL_MAX).then(|| url::Url::parse(text).ok()).flatten();
     parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-/// An address that users may have this server call, as far as its text tells: whether a name leads inside is seen when it
-/// is resolved. Says the rule that it breaks.
+/// An address that users may have this server call, as far as its text tells: whether a name leads
+/// inside is seen when it is resolved. Says the rule that it breaks.
 pub fn check_callable(text: &str) -> Result<(), &'static str> {
     if !is_web_address(text) {
         return Err("must be an http or https address");
@@ -50,7 +54,9 @@ pub fn check_callable(text: &str) -> Result<(), &'static str> {
     let inside = match url.host() {
         Some(url::Host::Ipv4(address)) => !is_public(address.into()),
         Some(url::Host::Ipv6(address)) => !is_public(address.into()),
-        Some(url::Host::Domain(name)) => name.trim_end_matches('.').eq_ignore_ascii_case("localhost"),
+        Some(url::Host::Domain(name)) => {
+            name.trim_end_matches('.').eq_ignore_ascii_case("localhost")
+        }
         None => true,
     };
     if inside { Err("must not lead to an address that is not on the internet") } else { Ok(()) }
@@ -73,7 +79,10 @@ pub fn check_headers(headers: Option<&TextMap>, at: &str, problems: &mut Problem
         if name.is_empty() || !name.bytes().all(token) {
             problems.add(at, "has a header name with characters that no header name may have");
         } else if value.chars().any(|letter| letter.is_control() && letter != '\t') {
-            problems.add(format!("{at}.{name}"), "must not hold line breaks or other control characters");
+            problems.add(
+                format!("{at}.{name}"),
+                "must not hold line breaks or other control characters",
+            );
         }
     }
 }
@@ -92,9 +101,12 @@ mod tests {
         for address in refused.split(' ').filter(|address| !address.is_empty()) {
             assert!(check_callable(address).is_err(), "{address}");
         }
-        for address in
-            ["https://a.example", "http://a.example:8443/x?y#z", "https://1.1.1.1/", "http://[2606:4700::1]:9/"]
-        {
+        for address in [
+            "https://a.example",
+            "http://a.example:8443/x?y#z",
+            "https://1.1.1.1/",
+            "http://[2606:4700::1]:9/",
+        ] {
             assert_eq!(check_callable(address), Ok(()), "{address}");
         }
     }
@@ -122,13 +134,28 @@ mod tests {
 
     #[test]
     fn names_of_other_systems_are_known() {
-        assert!(is_dns_name("a.example.com") && !is_dns_name("localhost") && !is_dns_name("A.example.com"));
-        assert!(!is_dns_name("a..b") && !is_dns_name("-a.b") && !is_dns_name("*.a.b"));
-        assert!(is_variable("_A1") && !is_variable("1A") && !is_variable("A-B") && !is_variable(""));
-        assert!(is_absolute_path("/a/..b") && !is_absolute_path("a") && !is_absolute_path("/a/../b"));
-        assert!(is_web_address("https://a.example/x?y") && !is_web_address("ftp://a") && !is_web_address("https://"));
         assert!(
-            is_repository("me/my.repo") && !is_repository("me") && !is_repository("a/b/c") && !is_repository("a/..")
+            is_dns_name("a.example.com")
+                && !is_dns_name("localhost")
+                && !is_dns_name("A.example.com")
+        );
+        assert!(!is_dns_name("a..b") && !is_dns_name("-a.b") && !is_dns_name("*.a.b"));
+        assert!(
+            is_variable("_A1") && !is_variable("1A") && !is_variable("A-B") && !is_variable("")
+        );
+        assert!(
+            is_absolute_path("/a/..b") && !is_absolute_path("a") && !is_absolute_path("/a/../b")
+        );
+        assert!(
+            is_web_address("https://a.example/x?y")
+                && !is_web_address("ftp://a")
+                && !is_web_address("https://")
+        );
+        assert!(
+            is_repository("me/my.repo")
+                && !is_repository("me")
+                && !is_repository("a/b/c")
+                && !is_repository("a/..")
         );
     }
 }

@@ -63,7 +63,9 @@ impl RevisionConfiguration {
         match (changed, asked) {
             (false, Some(asked)) => Deploy::Back { to: asked.to_owned() },
             (false, None) => Deploy::Nothing,
-            (true, _) => Deploy::New { serves: stored.active.is_none() || stored.active.as_deref() == newest },
+            (true, _) => Deploy::New {
+                serves: stored.active.is_none() || stored.active.as_deref() == newest,
+            },
         }
     }
 }
@@ -79,7 +81,10 @@ mod tests {
     #[test]
     fn a_change_serves_when_the_newest_served_before() {
         assert_eq!(active("b").decide(&active("b"), Some("b"), true), Deploy::New { serves: true });
-        assert_eq!(active("a").decide(&active("a"), Some("b"), true), Deploy::New { serves: false });
+        assert_eq!(
+            active("a").decide(&active("a"), Some("b"), true),
+            Deploy::New { serves: false }
+        );
         assert_eq!(
             RevisionConfiguration::default().decide(&active("b"), Some("b"), true),
             Deploy::New { serves: true }
@@ -88,7 +93,10 @@ mod tests {
 
     #[test]
     fn naming_an_older_revision_goes_back_to_it() {
-        assert_eq!(active("a").decide(&active("b"), Some("b"), false), Deploy::Back { to: "a".into() });
+        assert_eq!(
+            active("a").decide(&active("b"), Some("b"), false),
+            Deploy::Back { to: "a".into() }
+        );
         assert_eq!(active("b").decide(&active("b"), Some("b"), false), Deploy::Nothing);
     }
 }

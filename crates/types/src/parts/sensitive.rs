@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-// On the wire the value itself; in `Debug` only that there is one. A doc comment would describe every secret.
+// On the wire the value itself; in `Debug` only that there is one. A doc comment would describe
+// every secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, transparent)]

@@ -69,7 +69,9 @@ pub struct TriggerConfiguration {
 }
 
 /// Read-only members are ignored when they are sent, whatever they hold.
-fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sensitive<String>>, D::Error> {
+fn text_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Sensitive<String>>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) => Some(Sensitive(text)),
         _ => None,
@@ -77,9 +79,17 @@ fn text_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sen
 }
 
 impl Trigger {
-    pub fn check_all(triggers: Option<&[Self]>, generation: Option<Generation>, problems: &mut Problems) {
+    pub fn check_all(
+        triggers: Option<&[Self]>,
+        generation: Option<Generation>,
+        problems: &mut Problems,
+    ) {
         for (index, trigger) in triggers.unwrap_or_default().iter().enumerate() {
-            trigger.check(&format!("spec.triggers[{index}]"), generation.unwrap_or_default(), problems);
+            trigger.check(
+                &format!("spec.triggers[{index}]"),
+                generation.unwrap_or_default(),
+                problems,
+            );
         }
     }
 
@@ -90,14 +100,23 @@ impl Trigger {
         let at = format!("{at}.configuration");
         set.check_schedule(self.kind, &at, problems);
         let timed = set.timeout.is_none() || generation == Generation::Mk3;
-        problems.require(timed, format!("{at}.timeout"), "is only possible for microVMs (generation mk3)");
+        problems.require(
+            timed,
+            format!("{at}.timeout"),
+            "is only possible for microVMs (generation mk3)",
+        );
         if let Some(Err(rule)) = set.callback().map(names::check_callable) {
             problems.add(format!("{at}.callbackUrl"), rule);
         }
     }
 
     /// The rules of the addresses at which the triggers of an object are called.
-    pub fn check_addresses(triggers: Option<&[Self]>, kind: KindName, name: &str, problems: &mut Problems) {
+    pub fn check_addresses(
+        triggers: Option<&[Self]>,
+        kind: KindName,
+        name: &str,
+        problems: &mut Problems,
+    ) {
         let mut taken = BTreeSet::new();
         for (index, trigger) in triggers.unwrap_or_default().iter().enumerate() {
             let Some(address) = trigger.address(kind, name) else { continue };
@@ -105,7 +124,11 @@ impl Trigger {
             if let Err(rule) = check_address(&address, kind, name) {
                 problems.add(&field, rule);
             }
-            problems.require(taken.insert(address), field, "is the path of another trigger of this object");
+            problems.require(
+                taken.insert(address),
+                field,
+                "is the path of another trigger of this object",
+            );
         }
     }
 
@@ -115,15 +138,23 @@ impl Trigger {
             return None;
         }
         let path = self.configuration.as_ref().and_then(|set| set.path.as_deref());
-        match path.map(|path| path.strip_prefix('/').unwrap_or(path)).filter(|path| !path.is_empty()) {
+        match path
+            .map(|path| path.strip_prefix('/').unwrap_or(path))
+            .filter(|path| !path.is_empty())
+        {
             Some(path) => Some(path.to_owned()),
-            None => Some(format!("{}/{name}/{}", kind.plural(), self.id.as_deref().unwrap_or_default())),
+            None => {
+                Some(format!("{}/{name}/{}", kind.plural(), self.id.as_deref().unwrap_or_default()))
+            }
         }
     }
 
     /// When it is due, if the clock starts it and it is on.
     pub fn cron(&self) -> Option<Cron> {
-        let set = self.configuration.as_ref().filter(|_| self.is_on() && self.kind == Some(TriggerType::Cron))?;
+        let set = self
+            .configuration
+            .as_ref()
+            .filter(|_| self.is_on() && self.kind == Some(TriggerType::Cron))?;
         let cron = Cron::parse(set.schedule.as_deref()?).ok()?;
         set.zone().map_or(Ok(cron.clone()), |zone| cron.in_zone(zone)).ok()
     }
@@ -143,7 +174,8 @@ impl Trigger {
         let mut taken = BTreeSet::new();
         for trigger in triggers.into_iter().flatten() {
             let wanted = trigger.id.take().filter(|id| !id.is_empty());
-            let wanted = wanted.unwrap_or_else(|| format!("trigger-{}", world.random_text(ID_LENGTH)));
+            let wanted =
+                wanted.unwrap_or_else(|| format!("trigger-{}", world.random_text(ID_LENGTH)));
             let id = distinct(wanted, &taken);
             taken.insert(id.clone());
             trigger.enabled.get_or_insert(true);
@@ -157,9 +189,16 @@ impl Trigger {
 
     pub fn visit_all(triggers: Option<&mut Vec<Self>>, visit: &mut dyn FnMut(&str, &mut String)) {
         for trigger in triggers.into_iter().flatten() {
-            let secret = trigger.configuration.as_mut().and_then(|set| set.callback_secret.as_mut());
+            let secret =
+                trigger.configuration.as_mut().and_then(|set| set.callback_secret.as_mut());
             if let Some(Sensitive(secret)) = secret {
-                visit(&format!("triggers.{}.callbackSecret", trigger.id.as_deref().unwrap_or_default()), secret);
+                visit(
+                    &format!(
+                        "triggers.{}.callbackSecret",
+                        trigger.id.as_deref().unwrap_or_default()
+                    ),
+                    secret,
+                );
             }
         }
     }
@@ -192,7 +231,8 @@ impl TriggerConfiguration {
     fn complete(&mut self, old: Option<&Self>, world: &World) {
         let calls_back = self.callback().is_some();
         let stored = old.and_then(|old| old.callback_secret.clone());
-        let secret = || stored.unwrap_or_else(|| Sensitive(world.random_text(CALLBACK_SECRET_LENGTH)));
+        let secret =
+            || stored.unwrap_or_else(|| Sensitive(world.random_text(CALLBACK_SECRET_LENGTH)));
         self.callback_secret = calls_back.then(secret);
     }
 }
@@ -205,11 +245,17 @@ fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'stat
     };
     let steps: Vec<&str> = address.split('/').collect();
     if !steps.iter().all(|step| plain(step)) {
-        return Err("must be words of letters, digits, `-`, `.`, `_` and `~` with `/` between them");
+        return Err(
+            "must be words of letters, digits, `-`, `.`, `_` and `~` with `/` between them",
+        );
     }
     let of_a_kind = |step: &&str| KindName::ALL.iter().any(|kind| kind.plural() == *step);
     match steps.as_slice() {
-        [plural, own, rest, ..] if *plural == kind.plural() && *own == name && !OWN_PATHS.contains(rest) => Ok(()),
+        [plural, own, rest, ..]
+            if *plural == kind.plural() && *own == name && !OWN_PATHS.contains(rest) =>
+        {
+            Ok(())
+        }
         [first, ..] if of_a_kind(first) => Err(
             "must not be where another object answers: begin with `/jobs/NAME/` of this object, or with a word that is no kind",
         ),

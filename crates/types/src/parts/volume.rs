@@ -56,7 +56,11 @@ impl VolumeAttachment {
 
     /// The persistent volumes, which must exist.
     pub fn references(volumes: Option<&[Self]>) -> Vec<Reference> {
-        let attached = volumes.unwrap_or_default().iter().enumerate().filter(|(_, volume)| volume.is_persistent());
+        let attached = volumes
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .filter(|(_, volume)| volume.is_persistent());
         let reference = |(index, volume): (usize, &Self)| {
             let field = format!("spec.volumes[{index}].name");
             volume.name.clone().map(|name| Reference { kind: KindName::Volume, name, field })
@@ -74,7 +78,8 @@ pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: 
         if !names::is_absolute_path(path) {
             problems.add(field, "must be an absolute path without `..`");
         } else {
-            let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
+            let steps: Vec<&str> =
+                path.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
             problems.require(seen.insert(steps), field, "is used by another volume");
         }
     }

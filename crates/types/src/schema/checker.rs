@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 pub struct Checker(Validator);
 
 impl Checker {
-    #[expect(clippy::expect_used, reason = "a schema that we derive is valid or no request could be served")]
+    #[expect(
+        clippy::expect_used,
+        reason = "a schema that we derive is valid or no request could be served"
+    )]
     pub fn of<T: JsonSchema>() -> Self {
         let mut generator = generator();
         let root = generator.subschema_for::<T>();
@@ -21,11 +24,15 @@ impl Checker {
         let mut schema = root.to_value();
         relax(&mut schema);
         if let Value::Object(members) = &mut schema {
-            members.insert("components".into(), Value::Object(Map::from_iter([("schemas".into(), definitions)])));
+            members.insert(
+                "components".into(),
+                Value::Object(Map::from_iter([("schemas".into(), definitions)])),
+            );
         }
         // What a time is, one parser says.
         let is_time = |text: &str| text.parse::<crate::Timestamp>().is_ok();
-        let options = jsonschema::options().should_validate_formats(true).with_format("date-time", is_time);
+        let options =
+            jsonschema::options().should_validate_formats(true).with_format("date-time", is_time);
         let validator = options.build(&schema);
         Self(validator.expect("derived schema compiles"))
     }
@@ -42,7 +49,9 @@ impl Checker {
 /// Read-only members are ignored when they are sent, whatever they hold.
 fn relax(schema: &mut Value) {
     match schema {
-        Value::Object(members) if members.get("readOnly") == Some(&Value::Bool(true)) => *schema = Value::Bool(true),
+        Value::Object(members) if members.get("readOnly") == Some(&Value::Bool(true)) => {
+            *schema = Value::Bool(true)
+        }
         Value::Object(members) => members.values_mut().for_each(relax),
         Value::Array(items) => items.iter_mut().for_each(relax),
         _ => {}
@@ -57,15 +66,20 @@ fn relax(schema: &mut Value) {
             _ => Vec::new(),
         };
         if let Some(Value::Array(required)) = members.get_mut("required") {
-            required.retain(|name| name.as_str().is_none_or(|name| !loose.iter().any(|member| member == name)));
+            required.retain(|name| {
+                name.as_str().is_none_or(|name| !loose.iter().any(|member| member == name))
+            });
         }
     }
 }
 
 /// A member that may be null and is wrong fails as a choice; what is wrong is in the branch that is not "or null".
 fn report(error: &ValidationError<'_>, problems: &mut Problems) {
-    if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
-        let telling: Vec<_> = context.iter().filter(|branch| !branch.iter().all(is_null_branch)).collect();
+    if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
+        error.kind()
+    {
+        let telling: Vec<_> =
+            context.iter().filter(|branch| !branch.iter().all(is_null_branch)).collect();
         if let [branch] = telling[..] {
             return branch.iter().for_each(|error| report(error, problems));
         }
@@ -114,7 +128,9 @@ fn rule(error: &ValidationError<'_>) -> String {
             let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
             format!("must be of type {}", kinds.join(" or "))
         }
-        Rule::AnyOf { .. } | Rule::OneOfNotValid { .. } => "matches none of the forms that are allowed".into(),
+        Rule::AnyOf { .. } | Rule::OneOfNotValid { .. } => {
+            "matches none of the forms that are allowed".into()
+        }
         _ => "does not have the form that the schema asks for".into(),
     }
 }
@@ -125,6 +141,7 @@ fn is_null_branch(error: &ValidationError<'_>) -> bool {
 
 fn listed(options: &Value) -> String {
     let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
-    let names: Vec<String> = options.iter().filter(|option| !option.is_null()).map(ToString::to_string).collect();
+    let names: Vec<String> =
+        options.iter().filter(|option| !option.is_null()).map(ToString::to_string).collect();
     names.join(", ")
 }

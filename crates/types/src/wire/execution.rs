@@ -41,7 +41,11 @@ impl CreateJobExecutionRequest {
     pub fn check(&self, problems: &mut Problems) {
         for (name, value) in self.env.iter().flat_map(|Sensitive(env)| env) {
             check_env_name(name, "env", problems);
-            problems.require(!value.contains('\0'), format!("env.{name}"), "must not hold a zero byte");
+            problems.require(
+                !value.contains('\0'),
+                format!("env.{name}"),
+                "must not hold a zero byte",
+            );
         }
     }
 }

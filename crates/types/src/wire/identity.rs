@@ -47,7 +47,9 @@ impl UserSource {
     }
 
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::DirectorySync, Self::Invitation, Self::DomainCapture].into_iter().find(|source| source.name() == name)
+        [Self::DirectorySync, Self::Invitation, Self::DomainCapture]
+            .into_iter()
+            .find(|source| source.name() == name)
     }
 }
 

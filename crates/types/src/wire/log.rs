@@ -32,7 +32,18 @@ pub struct LogLine {
 }
 
 /// When a line was written: nanoseconds since 1970-01-01T00:00:00Z. Published clients want all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, SerializeDisplay, DeserializeFromStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Default,
+    SerializeDisplay,
+    DeserializeFromStr,
+)]
 pub struct LogTime(i64);
 
 impl LogTime {
@@ -79,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_time_has_nine_digits_of_a_second() {
-        assert_eq!(LogTime::from_ns(1_800_000_000_000_000_001).to_string(), "2027-01-15T08:00:00.000000001Z");
+        assert_eq!(
+            LogTime::from_ns(1_800_000_000_000_000_001).to_string(),
+            "2027-01-15T08:00:00.000000001Z"
+        );
     }
 
     proptest! {

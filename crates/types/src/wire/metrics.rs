@@ -6,7 +6,20 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 /// Length of one step of a series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Resolution {
     #[default]
@@ -17,7 +30,9 @@ pub enum Resolution {
 }
 
 /// What the cost can be split by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupBy {
     Workspace,
@@ -28,8 +43,13 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
-    pub const ALL: [Self; 5] =
-        [Self::Workspace, Self::ResourceType, Self::ResourceName, Self::ResourceUuid, Self::BillingDimension];
+    pub const ALL: [Self; 5] = [
+        Self::Workspace,
+        Self::ResourceType,
+        Self::ResourceName,
+        Self::ResourceUuid,
+        Self::BillingDimension,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {

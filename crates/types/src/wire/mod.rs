@@ -16,49 +16,55 @@ mod sandbox;
 mod workspace;
 
 pub use answer::{
-    CleanedImages, Deleted, DriveAccessToken, EgressGatewayUsage, JsonWebKeys, Message, PolicyUsages, PolicyUser,
-    TemplateVersionDeleted,
+    CleanedImages, Deleted, DriveAccessToken, EgressGatewayUsage, JsonWebKeys, Message,
+    PolicyUsages, PolicyUser, TemplateVersionDeleted,
 };
-pub use bill::{AccountPrices, Budget, BudgetAlert, BudgetCall, BudgetRequest, PriceMap, PriceVersion};
+pub use bill::{
+    AccountPrices, Budget, BudgetAlert, BudgetCall, BudgetRequest, PriceMap, PriceVersion,
+};
 pub use catalog::{
-    ChangelogEntry, ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
-    PrivateLocation, PublicIp, PublicIps, Region, SandboxDefinition, Template, TemplateVariable,
+    ChangelogEntry, ChangelogResponse, Configuration, Continent, Country, Feature, Features,
+    LocationResponse, PrivateLocation, PublicIp, PublicIps, Region, SandboxDefinition, Template,
+    TemplateVariable,
 };
 pub use delivery::Delivery;
 pub use domain::{CustomDomainShareRequest, CustomDomainShareTarget};
 pub use execution::{
-    CreateJobExecutionOutput, CreateJobExecutionRequest, JobExecution, JobExecutionMetadata, JobExecutionSpec,
-    JobExecutionStats, JobExecutionStatus, JobExecutionTask, JobExecutionTaskCondition, JobExecutionTaskMetadata,
-    JobExecutionTaskSpec, JobExecutionTaskStatus, TASKS_MAX,
+    CreateJobExecutionOutput, CreateJobExecutionRequest, JobExecution, JobExecutionMetadata,
+    JobExecutionSpec, JobExecutionStats, JobExecutionStatus, JobExecutionTask,
+    JobExecutionTaskCondition, JobExecutionTaskMetadata, JobExecutionTaskSpec,
+    JobExecutionTaskStatus, TASKS_MAX,
 };
 pub use identity::{
-    Account, ApiKey, ApiKeyRequest, Role, ServiceAccount, ServiceAccountRequest, ServiceAccountUpdate, UserRoleRequest,
-    UserSource, WorkspaceUser,
+    Account, ApiKey, ApiKeyRequest, Role, ServiceAccount, ServiceAccountRequest,
+    ServiceAccountUpdate, UserRoleRequest, UserSource, WorkspaceUser,
 };
 pub use image::{
-    CreateImageAnswer, CreateImageRequest, ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus,
+    CreateImageAnswer, CreateImageRequest, ImageShareRequest, ImageShareTarget,
+    PendingImageShareRender, ShareStatus,
 };
 pub use integration::{
-    Entrypoint, Form, Integration, IntegrationEndpoint, IntegrationEndpointToken, IntegrationOrganization,
-    IntegrationRepository, McpDefinition, OAuth,
+    Entrypoint, Form, Integration, IntegrationEndpoint, IntegrationEndpointToken,
+    IntegrationOrganization, IntegrationRepository, McpDefinition, OAuth,
 };
 pub use invitation::{
     InviteUserRequest, PendingInvitation, PendingInvitationAccept, PendingInvitationRender,
-    PendingInvitationRenderAccount, PendingInvitationRenderInvitedBy, PendingInvitationRenderWorkspace,
-    PendingInvitationWorkspaceDetails,
+    PendingInvitationRenderAccount, PendingInvitationRenderInvitedBy,
+    PendingInvitationRenderWorkspace, PendingInvitationWorkspaceDetails,
 };
 pub use log::{LogAnswer, LogLine, LogTime, WorkloadLogs};
 pub use metrics::{
-    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint, AccountMetricsSummary,
-    EntrySummary, GroupBy, MetricsValues, Resolution,
+    AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint,
+    AccountMetricsSummary, EntrySummary, GroupBy, MetricsValues, Resolution,
 };
 pub use sandbox::{
-    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse, SandboxScheduleExecution,
-    SandboxSnapshotRequest,
+    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse,
+    SandboxScheduleExecution, SandboxSnapshotRequest,
 };
 pub use workspace::{
-    GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo, WorkspaceHipaaUnsafe,
-    WorkspaceNameRequest, WorkspaceReason, WorkspaceRuntime, WorkspaceSandboxSettings, WorkspaceStatus,
+    GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo,
+    WorkspaceHipaaUnsafe, WorkspaceNameRequest, WorkspaceReason, WorkspaceRuntime,
+    WorkspaceSandboxSettings, WorkspaceStatus,
 };
 
 use serde_json::{Map, Value};

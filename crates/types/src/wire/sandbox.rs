@@ -50,7 +50,11 @@ impl SandboxForkRequest {
     pub fn target(&self) -> Result<(ForkTarget, &str), Problems> {
         let mut problems = Problems::default();
         let prefix = self.prefix.as_deref().filter(|prefix| !prefix.is_empty());
-        problems.require(prefix.is_none_or(names::is_dns_label), "prefix", "must be one label of a domain name");
+        problems.require(
+            prefix.is_none_or(names::is_dns_label),
+            "prefix",
+            "must be one label of a domain name",
+        );
         let kind = self.target_type.or(self.older_target_type);
         let name = self.target_name.as_deref().or(self.older_target_name.as_deref());
         problems.require(kind.is_some(), "targetType", "is required: sandbox or application");

@@ -50,7 +50,8 @@ struct RankedFile {
     content: String,
 }
 
-/// Merges an edit, as a model writes it with parts left out, into a file. A missing file is as an empty one.
+/// Merges an edit, as a model writes it with parts left out, into a file. A missing file is as an
+/// empty one.
 pub(crate) async fn put_edit(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -59,7 +60,9 @@ pub(crate) async fn put_edit(
     let path = resolve(guest, argument);
     let edit: Edit = request.json().await?;
     let provider = Provider::configured(guest).ok_or_else(|| {
-        Error::BadRequest("no provider of edits is configured: set RELACE_API_KEY or MORPH_API_KEY".into())
+        Error::BadRequest(
+            "no provider of edits is configured: set RELACE_API_KEY or MORPH_API_KEY".into(),
+        )
     })?;
     let reading = path.clone();
     let original_content = blocking(move || match read_source(&reading) {
@@ -67,7 +70,8 @@ pub(crate) async fn put_edit(
         other => other.map_err(|error| refuse(&reading, &error)),
     })
     .await?;
-    let updated_content = provider.apply(&original_content, &edit.code_edit, edit.model.as_deref()).await?;
+    let updated_content =
+        provider.apply(&original_content, &edit.code_edit, edit.model.as_deref()).await?;
     let guest = guest.clone();
     blocking(move || {
         write::write(&path, updated_content.as_bytes(), None, guest.settings.user.as_ref())?;
@@ -96,18 +100,20 @@ pub(crate) async fn get_ranking(
     let token_limit = request.query_number("tokenLimit")?.unwrap_or(TOKEN_LIMIT);
     let pattern = request.query("filePattern").filter(|pattern| !pattern.is_empty());
     let pattern = pattern.map(|pattern| Regex::new(&pattern)).transpose();
-    let pattern = pattern.map_err(|error| Error::BadRequest(format!("`filePattern` cannot be read: {error}")))?;
-    let ranker = Provider::configured(guest)
-        .filter(Provider::ranks)
-        .ok_or_else(|| Error::Unavailable("no provider of rankings is configured: set RELACE_API_KEY".into()))?;
+    let pattern = pattern
+        .map_err(|error| Error::BadRequest(format!("`filePattern` cannot be read: {error}")))?;
+    let ranker = Provider::configured(guest).filter(Provider::ranks).ok_or_else(|| {
+        Error::Unavailable("no provider of rankings is configured: set RELACE_API_KEY".into())
+    })?;
     let sources = blocking_until(move |stop| gather(&root, pattern.as_ref(), stop)).await?;
     let scores = ranker.rank(&query, &sources, token_limit).await?;
     let mut contents: HashMap<String, String> =
         sources.into_iter().map(|source| (source.filename, source.content)).collect();
-    let known = scores.into_iter().filter(|ranked| ranked.score >= threshold).filter_map(|ranked| {
-        let content = contents.remove(&ranked.filename)?;
-        Some(RankedFile { path: ranked.filename, score: ranked.score, content })
-    });
+    let known =
+        scores.into_iter().filter(|ranked| ranked.score >= threshold).filter_map(|ranked| {
+            let content = contents.remove(&ranked.filename)?;
+            Some(RankedFile { path: ranked.filename, score: ranked.score, content })
+        });
     let mut files: Vec<RankedFile> = known.collect();
     files.sort_by(|a, b| b.score.total_cmp(&a.score));
     let message = format!("{} files have to do with the question", files.len());
@@ -144,7 +150,11 @@ fn gather(root: &Path, pattern: Option<&Regex>, stop: &Stop) -> Result<Vec<Sourc
                 sources.push(Source { filename, content });
             }
         }
-        if sources.len() < RANKED_FILES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if sources.len() < RANKED_FILES_MAX {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
     })
     .map_err(|error| refuse(root, &error))?;
     Ok(sources)

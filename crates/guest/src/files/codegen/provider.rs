@@ -33,12 +33,17 @@ impl Provider {
         };
         let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());
         if let Some(key) = variable("RELACE_API_KEY") {
-            let apply = or("RELACE_APPLY_URL", "https://instantapply.endpoint.relace.run/v1/code/apply");
+            let apply =
+                or("RELACE_APPLY_URL", "https://instantapply.endpoint.relace.run/v1/code/apply");
             let rank = or("RELACE_RANK_URL", "https://ranker.endpoint.relace.run/v2/code/rank");
             return Some(Self::Relace { key, apply, rank });
         }
         let apply = or("MORPH_URL", "https://api.morphllm.com/v1/chat/completions");
-        Some(Self::Morph { key: variable("MORPH_API_KEY")?, apply, model: or("MORPH_MODEL", "morph-v3-large") })
+        Some(Self::Morph {
+            key: variable("MORPH_API_KEY")?,
+            apply,
+            model: or("MORPH_MODEL", "morph-v3-large"),
+        })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -53,10 +58,16 @@ impl Provider {
     }
 
     /// The whole content with the edit merged in.
-    pub(super) async fn apply(&self, content: &str, edit: &str, model: Option<&str>) -> Result<String, Error> {
+    pub(super) async fn apply(
+        &self,
+        content: &str,
+        edit: &str,
+        model: Option<&str>,
+    ) -> Result<String, Error> {
         let (answer, place) = match self {
             Self::Relace { key, apply, .. } => {
-                let mut question = json!({"initial_code": content, "edit_snippet": edit, "stream": false});
+                let mut question =
+                    json!({"initial_code": content, "edit_snippet": edit, "stream": false});
                 if let Some(model) = model {
                     question["model"] = model.into();
                 }
@@ -73,8 +84,15 @@ impl Provider {
         merged.map(str::to_owned).ok_or_else(|| self.failed("its answer holds no merged content"))
     }
 
-    pub(super) async fn rank(&self, query: &str, codebase: &[Source], token_limit: u32) -> Result<Vec<Ranked>, Error> {
-        let Self::Relace { key, rank, .. } = self else { return Err(self.failed("it ranks nothing")) };
+    pub(super) async fn rank(
+        &self,
+        query: &str,
+        codebase: &[Source],
+        token_limit: u32,
+    ) -> Result<Vec<Ranked>, Error> {
+        let Self::Relace { key, rank, .. } = self else {
+            return Err(self.failed("it ranks nothing"));
+        };
         let question = json!({"query": query, "codebase": codebase, "token_limit": token_limit});
         let mut answer = self.ask(rank, key, &question).await?;
         let results = answer.get_mut("results").map(Value::take).unwrap_or_default();

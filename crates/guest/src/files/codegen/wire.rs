@@ -37,6 +37,9 @@ async fn exchange(url: &str, key: &str, question: &Value) -> Result<Value, Error
     if !response.status().is_success() {
         return Err(Error::Status(response.status()));
     }
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|_| Error::Answer)?;
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(|_| Error::Answer)?;
     serde_json::from_slice(&body.to_bytes()).map_err(|_| Error::Answer)
 }

@@ -1,8 +1,9 @@
 //! Following a directory with inotify, and a tree with one watch for each of its directories.
 //!
-//! A new directory is watched first and listed then, and what it holds is announced as created: something may have been
-//! put there before the watch stood. What was put there after that is in the queue as well, so an announced path is
-//! remembered until the queue is empty and its own event is passed over.
+//! A new directory is watched first and listed then, and what it holds is announced as created:
+//! something may have been put there before the watch stood. What was put there after that is in
+//! the queue as well, so an announced path is remembered until the queue is empty and its own event
+//! is passed over.
 
 use super::Ended;
 use super::line::{Lines, Op};
@@ -38,7 +39,8 @@ pub(crate) struct Changes {
     lines: Lines,
 }
 
-/// Whether some directory could not be watched. That is told once, not for each of what may be very many.
+/// Whether some directory could not be watched. That is told once, not for each of what may be very
+/// many.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blind {
     No,
@@ -142,15 +144,16 @@ impl Changes {
     fn take(&mut self, event: &Event, send: Send<'_>) -> Result<(), Ended> {
         if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             self.lines.overflow(&self.root, "changes came faster than they were read: look again");
-            return self
-                .watch_all()
-                .map_err(|error| if error == Errno::NOENT { Ended::Directory } else { error.into() });
+            return self.watch_all().map_err(|error| {
+                if error == Errno::NOENT { Ended::Directory } else { error.into() }
+            });
         }
         if event.flags.contains(ReadFlags::IGNORED) {
             self.directories.remove(&event.watch);
             return Ok(());
         }
-        // Of a directory that is no longer here under this name; what it holds was announced under the new one.
+        // Of a directory that is no longer here under this name; what it holds was announced under
+        // the new one.
         let Some(directory) = self.directories.get(&event.watch) else { return Ok(()) };
         match &event.name {
             Some(name) => {
@@ -178,7 +181,13 @@ impl Changes {
         Ok(())
     }
 
-    fn take_entry(&mut self, event: &Event, name: &[u8], path: PathBuf, send: Send<'_>) -> Result<(), Ended> {
+    fn take_entry(
+        &mut self,
+        event: &Event,
+        name: &[u8],
+        path: PathBuf,
+        send: Send<'_>,
+    ) -> Result<(), Ended> {
         if draft::is_draft(OsStr::from_bytes(name)) {
             self.take_draft(event, name);
             return Ok(());
@@ -218,7 +227,9 @@ impl Changes {
 
     /// Shows a draft that has become a file as what its writer did: writing a file.
     fn take_renamed_draft(&mut self, cookie: u32, path: &Path) -> bool {
-        let Some((_, renamed)) = self.renamed_draft.take_if(|(known, _)| *known == cookie) else { return false };
+        let Some((_, renamed)) = self.renamed_draft.take_if(|(known, _)| *known == cookie) else {
+            return false;
+        };
         let announced = self.announced.remove(path);
         if matches!(renamed, Renamed::New) && !announced {
             self.lines.add(Op::Create, path);
@@ -227,7 +238,8 @@ impl Changes {
         true
     }
 
-    /// Watches a directory that came into the tree, with all that is below it, and announces what it holds.
+    /// Watches a directory that came into the tree, with all that is below it, and announces what
+    /// it holds.
     fn add(&mut self, path: PathBuf, send: Send<'_>) -> Result<(), Ended> {
         if !self.watch(&path)? {
             return Ok(());
@@ -280,8 +292,12 @@ impl Changes {
             return Ok(false);
         }
         match inotify::add_watch(&self.inotify, path, wanted() | WatchFlags::DONT_FOLLOW) {
-            Ok(watch) => Ok(self.directories.insert(watch, path.to_path_buf()).is_none_or(|before| before != path)),
-            // It is gone already, or something else has its name now, which has an event of its own.
+            Ok(watch) => Ok(self
+                .directories
+                .insert(watch, path.to_path_buf())
+                .is_none_or(|before| before != path)),
+            // It is gone already, or something else has its name now, which has an event of its
+            // own.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
             Err(Errno::NOSPC | Errno::ACCESS | Errno::NAMETOOLONG) => {
                 self.tell_blind(path);
@@ -294,14 +310,21 @@ impl Changes {
     fn tell_blind(&mut self, path: &Path) {
         if self.blind == Blind::No {
             self.blind = Blind::Told;
-            self.lines.overflow(path, "this directory cannot be watched, and maybe others: their changes are not told");
+            self.lines.overflow(
+                path,
+                "this directory cannot be watched, and maybe others: their changes are not told",
+            );
         }
     }
 
     /// Ends the watches of a directory that left, and of all below it.
     fn forget(&mut self, path: &Path) {
-        let gone: Vec<i32> =
-            self.directories.iter().filter(|(_, known)| known.starts_with(path)).map(|(watch, _)| *watch).collect();
+        let gone: Vec<i32> = self
+            .directories
+            .iter()
+            .filter(|(_, known)| known.starts_with(path))
+            .map(|(watch, _)| *watch)
+            .collect();
         for watch in gone {
             self.directories.remove(&watch);
             // The kernel ends the watch of a deleted directory by itself.

@@ -47,7 +47,12 @@ impl Lines {
     }
 
     pub(crate) fn overflow(&mut self, directory: &Path, why: &str) {
-        self.write(&Line { op: Op::Overflow, name: String::new(), path: text(directory), error: Some(why) });
+        self.write(&Line {
+            op: Op::Overflow,
+            name: String::new(),
+            path: text(directory),
+            error: Some(why),
+        });
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,7 +1,8 @@
 //! A stream of what changes in a directory, or with `/**` in the tree below it.
 //!
-//! Every event arrives, or a line with `OVERFLOW` tells that some did not and that the reader should look again. Nothing
-//! is buffered here but one batch: a slow reader fills the queue of the kernel, which says when it is full.
+//! Every event arrives, or a line with `OVERFLOW` tells that some did not and that the reader
+//! should look again. Nothing is buffered here but one batch: a slow reader fills the queue of the
+//! kernel, which says when it is full.
 
 mod changes;
 mod line;
@@ -26,7 +27,11 @@ const STACK_BYTES: usize = 256 << 10;
 
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
-pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Request) -> Result<Answer, Error> {
+pub(crate) async fn get(
+    guest: &Arc<Guest>,
+    argument: &PathArgument,
+    request: Request,
+) -> Result<Answer, Error> {
     let (argument, recursive) = match argument.0.strip_suffix(b"**") {
         Some(above) if above.is_empty() || above.ends_with(b"/") => (above, true),
         _ => (argument.0.as_slice(), false),
@@ -37,7 +42,8 @@ pub(crate) async fn get(guest: &Arc<Guest>, argument: &PathArgument, request: Re
         ignored.split(',').map(str::trim).filter(|one| !one.is_empty()).map(Into::into).collect();
     let place = Place::take()?;
     let shown = text(&root);
-    // The watch stands before the answer begins, so that a caller who has the answer misses nothing.
+    // The watch stands before the answer begins, so that a caller who has the answer misses
+    // nothing.
     let changes = blocking(move || {
         Changes::begin(root, recursive, ignored)
             .map_err(|error| Error::BadRequest(format!("{shown} cannot be watched: {error}")))
@@ -60,7 +66,11 @@ impl Place {
     fn take() -> Result<Self, Error> {
         let taken = WATCHES.fetch_add(1, Ordering::Relaxed);
         let place = Self;
-        if taken < WATCHES_MAX { Ok(place) } else { Err(Error::Unavailable("there are too many watches".into())) }
+        if taken < WATCHES_MAX {
+            Ok(place)
+        } else {
+            Err(Error::Unavailable("there are too many watches".into()))
+        }
     }
 }
 

@@ -24,7 +24,8 @@ pub(crate) struct Document {
 
 impl fmt::Display for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.text("/kind").and_then(kinds::find_document).map_or("object", kinds::Kind::name);
+        let kind =
+            self.text("/kind").and_then(kinds::find_document).map_or("object", kinds::Kind::name);
         write!(f, "{kind}/{}", self.text("/metadata/name").unwrap_or("(new)"))
     }
 }
@@ -45,13 +46,15 @@ impl Document {
     /// The collection that the object belongs to. Objects below others name them in their metadata.
     pub(crate) fn target(&self) -> Result<Target, Error> {
         let name = self.text("/kind").ok_or_else(|| self.wrong("`kind` is missing"))?;
-        let kind = kinds::find_document(name)
-            .ok_or_else(|| self.wrong(format!("`kind: {name}` cannot be applied; known: {}", known_kinds())))?;
+        let kind = kinds::find_document(name).ok_or_else(|| {
+            self.wrong(format!("`kind: {name}` cannot be applied; known: {}", known_kinds()))
+        })?;
         let mut words = Vec::new();
         for (above, member) in above(kind.document.unwrap_or_default()) {
             let parent = self.text(&format!("/metadata/{member}"));
-            let parent =
-                parent.ok_or_else(|| self.wrong(format!("`metadata.{member}` is missing: the name of its {above}")))?;
+            let parent = parent.ok_or_else(|| {
+                self.wrong(format!("`metadata.{member}` is missing: the name of its {above}"))
+            })?;
             words.extend([(*above).to_owned(), parent.to_owned()]);
         }
         words.push(kind.name().to_owned());
@@ -61,7 +64,9 @@ impl Document {
     /// Objects with code ask for an address to upload it to.
     pub(crate) fn query(&self) -> Vec<(&'static str, &'static str)> {
         let labels = self.body.pointer("/metadata/labels");
-        let generated = labels.and_then(|labels| labels.get(AUTO_GENERATED)).is_some_and(|label| label == "true");
+        let generated = labels
+            .and_then(|labels| labels.get(AUTO_GENERATED))
+            .is_some_and(|label| label == "true");
         if generated { vec![("upload", "true")] } else { Vec::new() }
     }
 }
@@ -97,17 +102,27 @@ pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, 
         }
     }
     if documents.is_empty() {
-        return Err(Error::Usage("there is no YAML document in what was named; folders below need -R".into()));
+        return Err(Error::Usage(
+            "there is no YAML document in what was named; folders below need -R".into(),
+        ));
     }
     Ok(documents)
 }
 
-fn read_path(path: &Path, recursive: bool, depth: usize, documents: &mut Vec<Document>) -> Result<(), Error> {
+fn read_path(
+    path: &Path,
+    recursive: bool,
+    depth: usize,
+    documents: &mut Vec<Document>,
+) -> Result<(), Error> {
     let act = || format!("read {}", path.display());
     let about = fs::metadata(path).map_err(Error::io(act()))?;
     if about.is_file() {
         if about.len() > FILE_BYTES_MAX {
-            return Err(Error::Document { place: path.display().to_string(), message: "is larger than 32 MiB".into() });
+            return Err(Error::Document {
+                place: path.display().to_string(),
+                message: "is larger than 32 MiB".into(),
+            });
         }
         let text = fs::read_to_string(path).map_err(Error::io(act()))?;
         documents.extend(split(&path.display().to_string(), &text)?);
@@ -120,7 +135,8 @@ fn read_path(path: &Path, recursive: bool, depth: usize, documents: &mut Vec<Doc
         .map_err(Error::io(act()))?;
     inside.sort();
     for inner in inside {
-        let is_yaml = inner.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let is_yaml =
+            inner.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
         if (inner.is_file() && is_yaml) || (inner.is_dir() && recursive && depth < DEPTH_MAX) {
             read_path(&inner, recursive, depth + 1, documents)?;
         }
@@ -168,12 +184,17 @@ mod tests {
         check("kind: Agent\nmetadata: {name: a}", "agents");
         check("kind: IntegrationConnection\nmetadata: {name: a}", "integrations/connections");
         check("kind: Preview\nmetadata: {name: a, resourceName: box}", "sandboxes/box/previews");
-        check("kind: PreviewToken\nmetadata: {resourceName: box, previewName: p}", "sandboxes/box/previews/p/tokens");
+        check(
+            "kind: PreviewToken\nmetadata: {resourceName: box, previewName: p}",
+            "sandboxes/box/previews/p/tokens",
+        );
     }
 
     #[test]
     fn a_wrong_document_names_its_place() {
-        let message = |text: &str| split("a.yaml", text).and_then(|all| all[0].target()).unwrap_err().to_string();
+        let message = |text: &str| {
+            split("a.yaml", text).and_then(|all| all[0].target()).unwrap_err().to_string()
+        };
         assert!(message("kind: Unicorn").contains("a.yaml: `kind: Unicorn`"));
         assert!(message("kind: Preview\nmetadata: {name: x}").contains("metadata.resourceName"));
         assert!(message("- a list").contains("a.yaml"));

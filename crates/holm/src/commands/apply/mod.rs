@@ -40,7 +40,9 @@ pub(crate) struct Source {
 
 pub(crate) fn read(source: &Source) -> Result<Vec<Document>, Error> {
     if source.filename.is_empty() {
-        return Err(Error::Usage("name a file or folder with -f, or `-f -` for standard input".into()));
+        return Err(Error::Usage(
+            "name a file or folder with -f, or `-f -` for standard input".into(),
+        ));
     }
     documents::read(&source.filename, source.recursive)
 }
@@ -101,23 +103,32 @@ async fn apply(document: &Document, client: &mut Client) -> Result<(), Error> {
     Ok(())
 }
 
-async fn write_named(target: &Target, document: &Document, client: &mut Client) -> Result<(Outcome, Value), Error> {
+async fn write_named(
+    target: &Target,
+    document: &Document,
+    client: &mut Client,
+) -> Result<(Outcome, Value), Error> {
     let path = target.object(document.name()?)?;
     match client.find(&path).await? {
         Some(before) if target.kind.write == Write::CreateOnly => Ok((Outcome::Kept, before)),
-        Some(before) => match client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await {
-            // Gone or not replaceable since we looked: make it anew.
-            Err(Error::Answer { status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, .. }) => {
-                Ok((Outcome::Created, create(target, document, client).await?))
+        Some(before) => {
+            match client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await {
+                // Gone or not replaceable since we looked: make it anew.
+                Err(Error::Answer {
+                    status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
+                    ..
+                }) => Ok((Outcome::Created, create(target, document, client).await?)),
+                Err(error) => Err(error),
+                Ok(after) if same_wish(&before, &after) => Ok((Outcome::Unchanged, after)),
+                Ok(after) => Ok((Outcome::Updated, after)),
             }
-            Err(error) => Err(error),
-            Ok(after) if same_wish(&before, &after) => Ok((Outcome::Unchanged, after)),
-            Ok(after) => Ok((Outcome::Updated, after)),
-        },
+        }
         None => match create(target, document, client).await {
             // Somebody else made it since we looked.
             Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
-                let after = client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await?;
+                let after = client
+                    .call(Method::PUT, &path, &document.query(), Some(&document.body))
+                    .await?;
                 Ok((Outcome::Updated, after))
             }
             created => Ok((Outcome::Created, created?)),
@@ -138,12 +149,16 @@ fn same_wish(before: &Value, after: &Value) -> bool {
 
 /// Prints what the user needs next: the address, and callback secrets that are shown only once.
 fn report(object: &Value) {
-    if let Some(url) = object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty()) {
+    if let Some(url) =
+        object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty())
+    {
         term::say(format!("  url: {}", term::harmless(url)));
     }
     let triggers = object.pointer("/spec/triggers").and_then(Value::as_array);
-    for trigger in
-        triggers.into_iter().flatten().filter(|trigger| trigger.get("type").is_some_and(|t| t == "http-async"))
+    for trigger in triggers
+        .into_iter()
+        .flatten()
+        .filter(|trigger| trigger.get("type").is_some_and(|t| t == "http-async"))
     {
         let secret = trigger.pointer("/configuration/callbackSecret").and_then(Value::as_str);
         if let Some(secret) = secret.filter(|secret| !secret.is_empty() && !secret.contains('*')) {

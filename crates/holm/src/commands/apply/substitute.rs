@@ -18,30 +18,36 @@ impl Secrets {
     pub(crate) fn read(files: &[PathBuf], pairs: &[String]) -> Result<Self, Error> {
         let mut given = BTreeMap::new();
         for file in files {
-            let text = fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
+            let text =
+                fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
             for (at, line) in text.lines().enumerate() {
                 let place = || format!("{}:{}", file.display(), at + 1);
-                if let Some((name, value)) =
-                    parse_line(line).map_err(|message| Error::Document { place: place(), message })?
+                if let Some((name, value)) = parse_line(line)
+                    .map_err(|message| Error::Document { place: place(), message })?
                 {
                     given.insert(name, value);
                 }
             }
         }
         for pair in pairs {
-            let (name, value) = pair.split_once('=').ok_or_else(|| Error::Usage("write --secret NAME=VALUE".into()))?;
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| Error::Usage("write --secret NAME=VALUE".into()))?;
             given.insert(name.to_owned(), value.to_owned());
         }
         Ok(Self { given })
     }
 
-    /// Fills the texts of a document, after it was parsed: a value can hold anything and changes no structure.
+    /// Fills the texts of a document, after it was parsed: a value can hold anything and changes no
+    /// structure.
     pub(crate) fn fill(&self, document: &mut Document) -> Result<(), Error> {
         let mut body = document.body.take();
         let filled = self.fill_value(&mut body);
         document.body = body;
         filled.map_err(|name| {
-            document.wrong(format!("`{OPEN}{name}}}` has no value: give it with --secret, --env-file or as a variable"))
+            document.wrong(format!(
+                "`{OPEN}{name}}}` has no value: give it with --secret, --env-file or as a variable"
+            ))
         })
     }
 
@@ -52,7 +58,9 @@ impl Secrets {
                 Ok(())
             }
             Value::Array(items) => items.iter_mut().try_for_each(|item| self.fill_value(item)),
-            Value::Object(members) => members.values_mut().try_for_each(|member| self.fill_value(member)),
+            Value::Object(members) => {
+                members.values_mut().try_for_each(|member| self.fill_value(member))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         }
     }
@@ -85,7 +93,8 @@ fn parse_line(line: &str) -> Result<Option<(String, String)>, String> {
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=').ok_or_else(|| "write NAME=VALUE".to_owned())?;
     let value = value.trim();
-    let quoted = ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    let quoted =
+        ['"', '\''].iter().find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
     Ok(Some((name.trim().to_owned(), quoted.unwrap_or(value).to_owned())))
 }
 
@@ -98,14 +107,16 @@ mod tests {
     #[test]
     fn secrets_fill_texts_and_change_no_structure() {
         let secrets = Secrets { given: [("KEY".to_owned(), "a\"b: {c".to_owned())].into() };
-        let mut document = split("x", "kind: Agent\nspec: {value: \"<${secrets.KEY}>\"}").unwrap().remove(0);
+        let mut document =
+            split("x", "kind: Agent\nspec: {value: \"<${secrets.KEY}>\"}").unwrap().remove(0);
         secrets.fill(&mut document).unwrap();
         assert_eq!(document.body["spec"]["value"], "<a\"b: {c>");
     }
 
     #[test]
     fn a_missing_secret_is_named() {
-        let mut document = split("x", "kind: Agent\nspec: \"${secrets.HOLM_SURELY_MISSING}\"").unwrap().remove(0);
+        let mut document =
+            split("x", "kind: Agent\nspec: \"${secrets.HOLM_SURELY_MISSING}\"").unwrap().remove(0);
         let error = Secrets { given: BTreeMap::new() }.fill(&mut document).unwrap_err().to_string();
         assert!(error.contains("HOLM_SURELY_MISSING"), "{error}");
     }

@@ -19,21 +19,37 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     let capacity = match node::Capacity::of(&limits, &config.data.folder) {
         Ok(capacity) => capacity,
         Err(error) => {
-            return vec![Finding::warn("limits", error.to_string(), "sandboxes need /proc: mount it")];
+            return vec![Finding::warn(
+                "limits",
+                error.to_string(),
+                "sandboxes need /proc: mount it",
+            )];
         }
     };
-    vec![memory(&capacity), shares(&capacity), disks(&capacity), terminals(&limits), connections(&limits)]
+    vec![
+        memory(&capacity),
+        shares(&capacity),
+        disks(&capacity),
+        terminals(&limits),
+        connections(&limits),
+    ]
 }
 
 fn memory(capacity: &node::Capacity) -> Finding {
     const CHECK: &str = "memory limits";
     let (all, one) = (size(capacity.memory_mb.total * MIB), size(capacity.memory_mb.share * MIB));
     let largest = size(capacity.instance_mb * MIB);
-    let says = format!("{all} for sandboxes and tasks, {one} for one workspace, {largest} for one sandbox at most");
+    let says = format!(
+        "{all} for sandboxes and tasks, {one} for one workspace, {largest} for one sandbox at most"
+    );
     if capacity.instance_mb >= SANDBOX_MB_DEFAULT {
         return Finding::ok(CHECK, says);
     }
-    Finding::warn(CHECK, says, "sandboxes of the default size (4 GiB) are refused here: set `memory` when you make one")
+    Finding::warn(
+        CHECK,
+        says,
+        "sandboxes of the default size (4 GiB) are refused here: set `memory` when you make one",
+    )
 }
 
 fn shares(capacity: &node::Capacity) -> Finding {
@@ -52,7 +68,10 @@ fn disks(capacity: &node::Capacity) -> Finding {
     let (all, one) = (size(room.total * MIB), size(room.share * MIB));
     Finding::ok(
         "disk limits",
-        format!("{} disks with {all} together, {} with {one} for one workspace", disks.total, disks.share),
+        format!(
+            "{} disks with {all} together, {} with {one} for one workspace",
+            disks.total, disks.share
+        ),
     )
 }
 
@@ -60,12 +79,20 @@ fn terminals(limits: &node::Limits) -> Finding {
     const CHECK: &str = "terminals";
     let all = u64::from(limits.instances) * u64::from(limits.terminals);
     match number(TERMINALS) {
-        Some(now) => Finding::ok(CHECK, format!("{now} on this machine; `holm up` sees to it that there are {all}")),
-        None => Finding::warn(CHECK, "cannot be counted", format!("sandboxes share what there is: mount {TERMINALS}")),
+        Some(now) => Finding::ok(
+            CHECK,
+            format!("{now} on this machine; `holm up` sees to it that there are {all}"),
+        ),
+        None => Finding::warn(
+            CHECK,
+            "cannot be counted",
+            format!("sandboxes share what there is: mount {TERMINALS}"),
+        ),
     }
 }
 
-/// The firewall's table is the machine's. Sandboxes that are full of connections are few, as a rule.
+/// The firewall's table is the machine's. Sandboxes that are full of connections are few, as a
+/// rule.
 fn connections(limits: &node::Limits) -> Finding {
     const CHECK: &str = "connections";
     /// So many full sandboxes should fit.

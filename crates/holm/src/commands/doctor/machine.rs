@@ -1,5 +1,5 @@
-//! The kernel and the programs of this machine. What only running workloads needs is never worse than a warning:
-//! the management interface works without.
+//! The kernel and the programs of this machine. What only running workloads needs is never worse
+//! than a warning: the management interface works without.
 
 use super::Finding;
 use rustix::process::{Resource, getrlimit};
@@ -23,9 +23,14 @@ pub(super) fn look() -> Vec<Finding> {
 /// What the node itself finds when it tries.
 fn instances() -> Vec<Finding> {
     let found = node::probe().into_iter();
-    let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root()) {
-        (true, true) => "sandboxes need it: use a newer kernel, or serve without them: `holm up --role api`",
-        (true, false) => "sandboxes need it, and root to make it: run as root, or `holm up --role api`",
+    let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root())
+    {
+        (true, true) => {
+            "sandboxes need it: use a newer kernel, or serve without them: `holm up --role api`"
+        }
+        (true, false) => {
+            "sandboxes need it, and root to make it: run as root, or `holm up --role api`"
+        }
         (false, _) => found.help,
     };
     let finding = |found: node::Finding| match found.works {
@@ -36,7 +41,10 @@ fn instances() -> Vec<Finding> {
 }
 
 fn micro_vms() -> Finding {
-    Finding::ok("microVMs", "this release has none: sandboxes that ask for mk3 run in containers, and say so")
+    Finding::ok(
+        "microVMs",
+        "this release has none: sandboxes that ask for mk3 run in containers, and say so",
+    )
 }
 
 fn kernel() -> Finding {
@@ -46,13 +54,18 @@ fn kernel() -> Finding {
     if version >= KERNEL_MIN {
         return Finding::ok("kernel", release);
     }
-    Finding::warn("kernel", format!("{release} is old"), "containers need Linux 5.15 or newer: update the system")
+    Finding::warn(
+        "kernel",
+        format!("{release} is old"),
+        "containers need Linux 5.15 or newer: update the system",
+    )
 }
 
 fn memory() -> Finding {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free_kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
+    let free_kib =
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     let says = format!("{} available", crate::output::size(free_kib * 1024));
     if free_kib >= MEMORY_WISHED_KIB {
         return Finding::ok("memory", says);
@@ -65,17 +78,23 @@ fn open_files() -> Finding {
     if limit >= OPEN_FILES_WISHED {
         return Finding::ok("open files", format!("up to {limit}"));
     }
-    let remedy =
-        format!("raise the hard limit to {OPEN_FILES_WISHED}: LimitNOFILE= in the unit, or /etc/security/limits.conf");
+    let remedy = format!(
+        "raise the hard limit to {OPEN_FILES_WISHED}: LimitNOFILE= in the unit, or /etc/security/limits.conf"
+    );
     Finding::warn("open files", format!("only up to {limit}"), remedy)
 }
 
 fn clock() -> Finding {
     let now = crate::world::system().now().to_string();
     if now.as_str() < PLAUSIBLE_YEAR {
-        return Finding::fail("clock", format!("shows {now}"), "set the clock: tokens and certificates depend on it");
+        return Finding::fail(
+            "clock",
+            format!("shows {now}"),
+            "set the clock: tokens and certificates depend on it",
+        );
     }
-    let kept = ["/run/systemd/timesync/synchronized", "/run/chrony", "/run/ntpd.pid", "/run/openntpd.pid"];
+    let kept =
+        ["/run/systemd/timesync/synchronized", "/run/chrony", "/run/ntpd.pid", "/run/openntpd.pid"];
     if kept.iter().any(|place| Path::new(place).exists()) {
         return Finding::ok("clock", format!("{now}, kept by a time service"));
     }

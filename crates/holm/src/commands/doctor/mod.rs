@@ -84,7 +84,11 @@ fn settings(config: &Config) -> Finding {
     if config.warnings.is_empty() {
         return Finding::ok("settings", "can be used");
     }
-    Finding::warn("settings", config.warnings.join("; "), "change the setting, then run `holm config check`")
+    Finding::warn(
+        "settings",
+        config.warnings.join("; "),
+        "change the setting, then run `holm config check`",
+    )
 }
 
 fn show(finding: &Finding) {

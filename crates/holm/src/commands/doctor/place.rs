@@ -16,7 +16,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const POSTGRES_PORT: u16 = 5432;
 
 pub(super) async fn look(config: &Config) -> Vec<Finding> {
-    let mut findings = vec![data_folder(&config.data.folder), disk(&config.data.folder), key_file(&config.key_file())];
+    let mut findings = vec![
+        data_folder(&config.data.folder),
+        disk(&config.data.folder),
+        key_file(&config.key_file()),
+    ];
     let database = database(config).await;
     let reached = database.health == Health::Ok;
     findings.push(database);
@@ -32,7 +36,9 @@ fn data_folder(folder: &Path) -> Finding {
     let Ok(about) = fs::metadata(folder) else {
         let above = nearest(folder);
         return match rustix::fs::access(above, rustix::fs::Access::WRITE_OK) {
-            Ok(()) => Finding::ok(CHECK, format!("{} will be made at the first start", folder.display())),
+            Ok(()) => {
+                Finding::ok(CHECK, format!("{} will be made at the first start", folder.display()))
+            }
             Err(error) => Finding::fail(
                 CHECK,
                 format!("{} cannot be made: {error}", folder.display()),
@@ -41,11 +47,19 @@ fn data_folder(folder: &Path) -> Finding {
         };
     };
     if !about.is_dir() {
-        return Finding::fail(CHECK, format!("{} is not a folder", folder.display()), "set data.folder to a folder");
+        return Finding::fail(
+            CHECK,
+            format!("{} is not a folder", folder.display()),
+            "set data.folder to a folder",
+        );
     }
     if let Err(error) = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK) {
         let remedy = format!("chown -R USER {}", folder.display());
-        return Finding::fail(CHECK, format!("{} cannot be written: {error}", folder.display()), remedy);
+        return Finding::fail(
+            CHECK,
+            format!("{} cannot be written: {error}", folder.display()),
+            remedy,
+        );
     }
     private(CHECK, folder, about.permissions().mode(), 0o700)
 }
@@ -54,7 +68,11 @@ fn key_file(file: &Path) -> Finding {
     const CHECK: &str = "key file";
     match fs::metadata(file) {
         Ok(about) if about.is_file() => private(CHECK, file, about.mode(), 0o600),
-        Ok(_) => Finding::fail(CHECK, format!("{} is not a file", file.display()), "set store.key_file to a file"),
+        Ok(_) => Finding::fail(
+            CHECK,
+            format!("{} is not a file", file.display()),
+            "set store.key_file to a file",
+        ),
         Err(_) => Finding::ok(CHECK, format!("{} will be made at the first start", file.display())),
     }
 }
@@ -72,12 +90,16 @@ fn disk(folder: &Path) -> Finding {
     const CHECK: &str = "disk space";
     let free = match rustix::fs::statvfs(nearest(folder)) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => return Finding::warn(CHECK, format!("cannot be read: {error}"), "check data.folder"),
+        Err(error) => {
+            return Finding::warn(CHECK, format!("cannot be read: {error}"), "check data.folder");
+        }
     };
     let says = format!("{} free", crate::output::size(free));
     match free {
         DISK_WISHED.. => Finding::ok(CHECK, says),
-        DISK_MIN..DISK_WISHED => Finding::warn(CHECK, says, "images and snapshots need more: have 10 GiB free"),
+        DISK_MIN..DISK_WISHED => {
+            Finding::warn(CHECK, says, "images and snapshots need more: have 10 GiB free")
+        }
         _ => Finding::fail(CHECK, says, "free some space, or set data.folder to a larger disk"),
     }
 }
@@ -93,7 +115,11 @@ async fn database(config: &Config) -> Finding {
         return Finding::ok(CHECK, "SQLite in the data folder");
     };
     let Ok(url) = reqwest::Url::parse(url) else {
-        return Finding::fail(CHECK, "store.url is not an address", "write postgres://user:password@host/database");
+        return Finding::fail(
+            CHECK,
+            "store.url is not an address",
+            "write postgres://user:password@host/database",
+        );
     };
     // A socket folder comes as the parameter `host` or percent-encoded in the place of the host.
     let folder = url
@@ -109,8 +135,13 @@ async fn database(config: &Config) -> Finding {
         }
         None => {
             let host = url.host_str().unwrap_or("localhost").to_owned();
-            let connect = tokio::time::timeout(ANSWER_TIMEOUT, TcpStream::connect((host.as_str(), port))).await;
-            (format!("{host}:{port}"), connect.map_err(Into::into).and_then(|stream| stream.map(drop)))
+            let connect =
+                tokio::time::timeout(ANSWER_TIMEOUT, TcpStream::connect((host.as_str(), port)))
+                    .await;
+            (
+                format!("{host}:{port}"),
+                connect.map_err(Into::into).and_then(|stream| stream.map(drop)),
+            )
         }
     };
     match reached {
@@ -125,15 +156,24 @@ async fn database(config: &Config) -> Finding {
 
 /// What would be lost with the server of the database.
 async fn standby(config: &Config) -> Option<Finding> {
-    let looked = tokio::time::timeout(ANSWER_TIMEOUT, store::replication(config.store_settings())).await;
+    let looked =
+        tokio::time::timeout(ANSWER_TIMEOUT, store::replication(config.store_settings())).await;
     match looked {
         Ok(Ok(found)) => found.map(standby_finding),
         // Neither error shows the address, which may hold a password.
         Ok(Err(error)) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            Some(Finding::fail(STANDBY, format!("the database gives no answer: {error}{cause}"), "mend store.url"))
+            let cause = std::error::Error::source(&error)
+                .map(|cause| format!(": {cause}"))
+                .unwrap_or_default();
+            Some(Finding::fail(
+                STANDBY,
+                format!("the database gives no answer: {error}{cause}"),
+                "mend store.url",
+            ))
         }
-        Err(_) => Some(Finding::fail(STANDBY, "the database gives no answer in time", "look at its log")),
+        Err(_) => {
+            Some(Finding::fail(STANDBY, "the database gives no answer in time", "look at its log"))
+        }
     }
 }
 
@@ -141,13 +181,17 @@ const STANDBY: &str = "standby";
 
 fn standby_finding(found: Replication) -> Finding {
     match found {
-        Replication::None => Finding::ok(STANDBY, "none: what is written is as safe as the disk of the database"),
+        Replication::None => {
+            Finding::ok(STANDBY, "none: what is written is as safe as the disk of the database")
+        }
         Replication::Synchronous { standbys } => {
             Finding::ok(STANDBY, format!("{standbys} connected; commits wait for a standby"))
         }
         Replication::Asynchronous { standbys } => Finding::warn(
             STANDBY,
-            format!("{standbys} connected, none synchronous: a failover loses what was answered last"),
+            format!(
+                "{standbys} connected, none synchronous: a failover loses what was answered last"
+            ),
             "set synchronous_standby_names in postgresql.conf, so that commits wait for a standby",
         ),
         Replication::IsStandby => Finding::fail(
@@ -172,7 +216,9 @@ async fn port(config: &Config) -> Finding {
 }
 
 async fn holm_answers(url: &str) -> bool {
-    let Ok(client) = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).build() else { return false };
+    let Ok(client) = reqwest::Client::builder().timeout(ANSWER_TIMEOUT).build() else {
+        return false;
+    };
     matches!(client.get(url).send().await, Ok(answer) if answer.status().is_success())
 }
 

@@ -11,8 +11,8 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// Imports images from a file or folder
 ///
-/// It may be an OCI layout (a folder or its archive), what `docker save` writes, or the archive of a root filesystem.
-/// Archives may be packed with gzip or zstd.
+/// It may be an OCI layout (a folder or its archive), what `docker save` writes, or the archive of
+/// a root filesystem. Archives may be packed with gzip or zstd.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     path: PathBuf,

@@ -29,17 +29,23 @@ pub(super) fn run(args: &Args, store: &Store) -> Result<Exit, Error> {
         term::say(table(&images));
     }
     let here = |name: &Reference| images.iter().any(|image| image.names.contains(name));
-    let missing: Vec<_> = Recipe::all().map_err(broken)?.into_iter().map(|recipe| recipe.name).collect();
+    let missing: Vec<_> =
+        Recipe::all().map_err(broken)?.into_iter().map(|recipe| recipe.name).collect();
     let missing: Vec<_> = missing.iter().filter(|name| !here(name)).map(Reference::path).collect();
     if !missing.is_empty() {
-        term::note(format!("not made yet: {}; `holm image make NAME` makes them", missing.join(", ")));
+        term::note(format!(
+            "not made yet: {}; `holm image make NAME` makes them",
+            missing.join(", ")
+        ));
     }
     Ok(Exit::Success)
 }
 
 /// Its own name before those that the public hub has for it.
 fn names(image: &Listed) -> Vec<String> {
-    let recipe = |name: &Reference| Recipe::of(name).ok().flatten().is_some_and(|recipe| recipe.name == *name);
+    let recipe = |name: &Reference| {
+        Recipe::of(name).ok().flatten().is_some_and(|recipe| recipe.name == *name)
+    };
     let (own, other): (Vec<_>, Vec<_>) = image.names.iter().partition(|name| recipe(name));
     own.into_iter().chain(other).map(ToString::to_string).collect()
 }
@@ -47,11 +53,18 @@ fn names(image: &Listed) -> Vec<String> {
 fn table(images: &[Listed]) -> String {
     let mut table = Table::new();
     *table.style_mut() = presets::NOTHING;
-    table.set_header(["NAME", "SIZE", "DIGEST", "ALSO"].map(|heading| term::styled(Style::Bold, heading)));
+    table.set_header(
+        ["NAME", "SIZE", "DIGEST", "ALSO"].map(|heading| term::styled(Style::Bold, heading)),
+    );
     for image in images {
         let names = names(image);
         let digest = image.digest.hex().chars().take(DIGEST_DIGITS).collect();
-        table.add_row([names[0].clone(), output::size(image.size_bytes), digest, names[1..].join(", ")]);
+        table.add_row([
+            names[0].clone(),
+            output::size(image.size_bytes),
+            digest,
+            names[1..].join(", "),
+        ]);
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));

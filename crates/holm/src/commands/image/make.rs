@@ -43,7 +43,8 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
     let names = if names.is_empty() { vec![DEFAULT.to_owned()] } else { names };
     let recipe = |text: String| {
         if text.ends_with(".toml") {
-            return Recipe::open(Path::new(&text)).map_err(|error| failed(&format!("read the recipe {text}"), &error));
+            return Recipe::open(Path::new(&text))
+                .map_err(|error| failed(&format!("read the recipe {text}"), &error));
         }
         Recipe::of(&super::name(&text)?).map_err(broken)?.ok_or_else(|| unknown(&text))
     };
@@ -51,8 +52,15 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
 }
 
 fn unknown(name: &str) -> Error {
-    let known: Vec<_> = Recipe::all().unwrap_or_default().iter().map(|recipe| recipe.name.path().to_owned()).collect();
-    Error::Absent(format!("there is no recipe `{name}`; there are {}, and files ending in .toml", known.join(", ")))
+    let known: Vec<_> = Recipe::all()
+        .unwrap_or_default()
+        .iter()
+        .map(|recipe| recipe.name.path().to_owned())
+        .collect();
+    Error::Absent(format!(
+        "there is no recipe `{name}`; there are {}, and files ending in .toml",
+        known.join(", ")
+    ))
 }
 
 fn make(recipe: &Recipe, kitchen: &Kitchen, store: &Store) -> Result<(), Error> {

@@ -53,7 +53,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
 
 fn open(config: &Config) -> Result<Store, Error> {
     setup::make_folder(config)?;
-    Store::open(&config.images_folder(), Images::settings()).map_err(|error| failed("open the image store", &error))
+    Store::open(&config.images_folder(), Images::settings())
+        .map_err(|error| failed("open the image store", &error))
 }
 
 fn name(text: &str) -> Result<Reference, Error> {

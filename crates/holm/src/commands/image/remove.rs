@@ -6,7 +6,8 @@ use images::{Error as Broken, Store};
 
 /// Removes an image, with all its names
 ///
-/// Sandboxes that run on it go on. A server gives back the space when nothing needs the layers any more.
+/// Sandboxes that run on it go on. A server gives back the space when nothing needs the layers any
+/// more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     name: String,

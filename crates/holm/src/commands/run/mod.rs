@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Executes a job
 ///
-/// Prints the id of the execution. On a terminal, and with --wait, it stays until the execution has ended and shows how
-/// far it is; the exit code then is 0 when it succeeded, 1 when it failed and 13 when it was cancelled.
+/// Prints the id of the execution. On a terminal, and with --wait, it stays until the execution has
+/// ended and shows how far it is; the exit code then is 0 when it succeeded, 1 when it failed and
+/// 13 when it was cancelled.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to run: job
@@ -30,7 +31,8 @@ pub(crate) struct Args {
     /// File with the same; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A variable set over those of the job. Others on this machine can see it: put secrets into `env` of the file
+    /// A variable set over those of the job. Others on this machine can see it: put secrets into
+    /// `env` of the file
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
     /// Megabytes of each task, at most those of the job
@@ -57,14 +59,19 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let body = body(&args)?;
     let executions = kinds::resolve(&["jobs".into(), args.name.clone(), "executions".into()])?;
     let answer = client.call(Method::POST, &executions.collection, &[], Some(&body)).await?;
-    let id = ["executionId", "id", "execution_id"].iter().find_map(|name| answer.get(name)?.as_str());
-    let id = id.ok_or_else(|| Error::NotHolm { server: client.server(), message: "it names no execution".into() })?;
+    let id =
+        ["executionId", "id", "execution_id"].iter().find_map(|name| answer.get(name)?.as_str());
+    let id = id.ok_or_else(|| Error::NotHolm {
+        server: client.server(),
+        message: "it names no execution".into(),
+    })?;
     term::say(term::harmless(id));
     let watched = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     if !args.wait && (args.detach || !watched) {
         return Ok(Exit::Success);
     }
-    let execution = watch::Execution { job: args.name, id: id.to_owned(), path: executions.object(id)? };
+    let execution =
+        watch::Execution { job: args.name, id: id.to_owned(), path: executions.object(id)? };
     watch::to_the_end(&execution, &mut client).await
 }
 
@@ -75,7 +82,9 @@ fn body(args: &Args) -> Result<Value, Error> {
         (None, None) => Map::new(),
     };
     body.entry("tasks").or_insert_with(|| json!([{}]));
-    let mut set = |name: &str, value: Option<Value>| value.and_then(|value| body.insert(name.to_owned(), value));
+    let mut set = |name: &str, value: Option<Value>| {
+        value.and_then(|value| body.insert(name.to_owned(), value))
+    };
     set("memory", args.memory.map(Value::from));
     set("executionId", args.id.clone().map(Value::from));
     set("allowQueue", args.no_queue.then_some(Value::Bool(false)));
@@ -86,7 +95,8 @@ fn body(args: &Args) -> Result<Value, Error> {
         for variable in &args.env {
             let parts = variable.split_once('=').filter(|(name, _)| !name.is_empty());
             // Its text may be a secret, so it is not repeated.
-            let (name, value) = parts.ok_or_else(|| Error::Usage("--env must be NAME=VALUE".into()))?;
+            let (name, value) =
+                parts.ok_or_else(|| Error::Usage("--env must be NAME=VALUE".into()))?;
             env.insert(name.to_owned(), value.into());
         }
     }
@@ -95,7 +105,8 @@ fn body(args: &Args) -> Result<Value, Error> {
 
 fn read_file(file: &Path) -> Result<String, Error> {
     if file != Path::new("-") {
-        return std::fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())));
+        return std::fs::read_to_string(file)
+            .map_err(Error::io(format!("read {}", file.display())));
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(Error::io("read standard input"))?;
@@ -132,8 +143,18 @@ mod tests {
     #[test]
     fn flags_are_laid_over_the_data() {
         let data = r#"{"tasks": [{"a": 1}, {"a": 2}], "env": {"X": "1", "Y": "2"}, "memory": 512}"#;
-        let body =
-            body_of(&["--data", data, "--env", "Y=a=b", "--memory", "256", "--id", "mine", "--no-queue"]).unwrap();
+        let body = body_of(&[
+            "--data",
+            data,
+            "--env",
+            "Y=a=b",
+            "--memory",
+            "256",
+            "--id",
+            "mine",
+            "--no-queue",
+        ])
+        .unwrap();
         let expected = json!({"tasks": [{"a": 1}, {"a": 2}], "env": {"X": "1", "Y": "a=b"}, "memory": 256,
             "executionId": "mine", "allowQueue": false});
         assert_eq!(body, expected);
@@ -149,7 +170,10 @@ mod tests {
     fn a_wrong_variable_is_refused_and_not_repeated() {
         for wrong in ["s3cret", "=s3cret"] {
             let error = body_of(&["--env", wrong]).unwrap_err();
-            assert!(error.exit() == Exit::Usage && !error.to_string().contains("s3cret"), "{error}");
+            assert!(
+                error.exit() == Exit::Usage && !error.to_string().contains("s3cret"),
+                "{error}"
+            );
         }
     }
 

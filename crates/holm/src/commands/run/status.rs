@@ -17,7 +17,9 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn read(execution: &Value) -> Self {
-        let count = |name: &str| execution.pointer(&format!("/stats/{name}")).and_then(Value::as_u64).unwrap_or(0);
+        let count = |name: &str| {
+            execution.pointer(&format!("/stats/{name}")).and_then(Value::as_u64).unwrap_or(0)
+        };
         Self {
             word: execution.get("status").and_then(Value::as_str).unwrap_or("queued").to_owned(),
             total: count("total"),
@@ -52,8 +54,11 @@ impl Status {
             (self.cancelled, "cancelled"),
             (self.retried, "retried"),
         ];
-        let told: Vec<_> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
+        let told: Vec<_> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}"))
+            .collect();
         told.join(", ")
     }
 
@@ -85,7 +90,9 @@ impl Failure {
         }
         let conditions = task.get("conditions").and_then(Value::as_array).into_iter().flatten();
         let told = |condition: &Value| {
-            let text = |name: &str| condition.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let text = |name: &str| {
+                condition.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+            };
             text("message").or_else(|| text("reason")).map(str::to_owned)
         };
         Some(Self {
@@ -119,9 +126,13 @@ mod tests {
 
     #[test]
     fn only_a_task_that_failed_is_a_failure() {
-        let conditions = json!([{"reason": "Started"}, {"reason": "Exited", "message": "exit code 3"}]);
+        let conditions =
+            json!([{"reason": "Started"}, {"reason": "Exited", "message": "exit code 3"}]);
         let task = json!({"status": "failed", "metadata": {"name": "7"}, "conditions": conditions});
-        assert_eq!(Failure::read(&task), Some(Failure { task: "7".into(), why: "exit code 3".into() }));
+        assert_eq!(
+            Failure::read(&task),
+            Some(Failure { task: "7".into(), why: "exit code 3".into() })
+        );
         assert_eq!(Failure::read(&json!({"status": "running", "metadata": {"name": "7"}})), None);
         assert_eq!(Failure::read(&json!({})), None);
     }

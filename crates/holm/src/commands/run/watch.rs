@@ -46,7 +46,9 @@ async fn watch(execution: &Execution, client: &mut Client) -> Result<Exit, Error
     let mut told = Told::default();
     loop {
         let status = Status::read(&patiently(&execution.path, client).await?);
-        if status.failed > told.looked_at && tell_failures(execution, &mut told, &bar, client).await.is_ok() {
+        if status.failed > told.looked_at
+            && tell_failures(execution, &mut told, &bar, client).await.is_ok()
+        {
             told.looked_at = status.failed;
         }
         bar.show(status.total, status.ended(), &status.word, &status.counts());
@@ -85,7 +87,12 @@ struct Told {
 }
 
 /// What cannot be told now is told at the next look.
-async fn tell_failures(execution: &Execution, told: &mut Told, bar: &Tasks, client: &mut Client) -> Result<(), Error> {
+async fn tell_failures(
+    execution: &Execution,
+    told: &mut Told,
+    bar: &Tasks,
+    client: &mut Client,
+) -> Result<(), Error> {
     let path = format!("{}/tasks", execution.path);
     let mut cursor = told.from.clone();
     let mut all_ended = true;
@@ -98,14 +105,21 @@ async fn tell_failures(execution: &Execution, told: &mut Told, bar: &Tasks, clie
             query.push(("cursor", &cursor));
         }
         let page = client.get(&path, &query).await?;
-        let tasks = page.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let tasks =
+            page.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for failure in tasks.iter().filter_map(Failure::read) {
             if told.tasks.len() < FAILURES_TOLD && told.tasks.insert(failure.task.clone()) {
                 let (task, why) = (term::harmless(&failure.task), term::harmless(&failure.why));
-                bar.note(&format!("task {task} {}: {why}", term::styled_note(Style::Bad, "failed")));
+                bar.note(&format!(
+                    "task {task} {}: {why}",
+                    term::styled_note(Style::Bad, "failed")
+                ));
             }
         }
-        let next = page.pointer("/meta/nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty());
+        let next = page
+            .pointer("/meta/nextCursor")
+            .and_then(Value::as_str)
+            .filter(|next| !next.is_empty());
         let Some(next) = next else { break };
         next.clone_into(&mut cursor);
         all_ended &= tasks.iter().all(status::task_has_ended);
@@ -121,9 +135,12 @@ async fn patiently(path: &str, client: &mut Client) -> Result<Value, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
         match client.get(path, &[]).await {
-            Err(Error::Unreachable { .. }) if Instant::now() < until => tokio::time::sleep(POLL).await,
+            Err(Error::Unreachable { .. }) if Instant::now() < until => {
+                tokio::time::sleep(POLL).await
+            }
             Err(Error::Answer { status, .. })
-                if (status.is_server_error() || status.as_u16() == 429) && Instant::now() < until =>
+                if (status.is_server_error() || status.as_u16() == 429)
+                    && Instant::now() < until =>
             {
                 tokio::time::sleep(POLL).await;
             }

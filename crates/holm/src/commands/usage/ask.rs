@@ -23,7 +23,8 @@ pub(crate) struct Question {
 /// The account that is named, or the only one that the caller can mean.
 pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String, Error> {
     if let Some(account) = &scope.account {
-        let plain = account.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        let plain =
+            account.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         return if plain {
             Ok(account.clone())
         } else {
@@ -33,12 +34,16 @@ pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String
     let answer = client.get("accounts", &[]).await?;
     let accounts = answer.as_array().cloned().unwrap_or_default();
     let id = |account: &Value| account["id"].as_str().map(str::to_owned);
-    let own: Vec<_> = accounts.iter().filter(|account| account["admin"] == true).filter_map(id).collect();
+    let own: Vec<_> =
+        accounts.iter().filter(|account| account["admin"] == true).filter_map(id).collect();
     let all: Vec<_> = accounts.iter().filter_map(id).collect();
     match (own.as_slice(), all.as_slice()) {
         ([only], _) | ([], [only]) => Ok(only.clone()),
         (_, []) => Err(Error::Absent("you belong to no account whose usage could be shown".into())),
-        (_, several) => Err(Error::Usage(format!("name one of your accounts with --account: {}", several.join(", ")))),
+        (_, several) => Err(Error::Usage(format!(
+            "name one of your accounts with --account: {}",
+            several.join(", ")
+        ))),
     }
 }
 
@@ -62,7 +67,12 @@ pub(crate) async fn pages(
     Err(Error::NotHolm { server: client.server(), message: "its pages have no end".into() })
 }
 
-async fn page(account: &str, question: &Question, cursor: &str, client: &mut Client) -> Result<AccountMetrics, Error> {
+async fn page(
+    account: &str,
+    question: &Question,
+    cursor: &str,
+    client: &mut Client,
+) -> Result<AccountMetrics, Error> {
     let (from, to) = (question.from.to_string(), question.to.to_string());
     let scope = &question.scope;
     let mut query = vec![("startTime", from.as_str()), ("endTime", to.as_str())];

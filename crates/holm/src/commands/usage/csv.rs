@@ -16,7 +16,13 @@ impl<W: Write> Csv<W> {
     }
 
     pub(super) fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
-        let texts = [row.workspace, row.resource_type, row.resource_name, row.resource_uuid, row.billing_dimension];
+        let texts = [
+            row.workspace,
+            row.resource_type,
+            row.resource_name,
+            row.resource_uuid,
+            row.billing_dimension,
+        ];
         let texts = texts.map(quoted).join(",");
         write!(self.file, "{},{texts},{},{}\r\n", row.start, row.usage, row.cost)
     }
@@ -63,7 +69,8 @@ mod tests {
 
     /// Cells of a text, read as the standard says.
     fn cells(text: &str) -> Vec<Vec<String>> {
-        let (mut lines, mut line, mut cell, mut inside) = (Vec::new(), Vec::new(), String::new(), false);
+        let (mut lines, mut line, mut cell, mut inside) =
+            (Vec::new(), Vec::new(), String::new(), false);
         let mut letters = text.chars().peekable();
         while let Some(letter) = letters.next() {
             match letter {
@@ -85,7 +92,10 @@ mod tests {
     fn a_row_is_a_line() {
         let text = text(&row("box", 1.5, 0.000_017_25));
         let line = text.lines().nth(1).unwrap();
-        assert_eq!(line, "2026-04-16T00:40:00.000Z,main,sandbox,box,,sandbox_compute_runtime_gbs,1.5,0.00001725");
+        assert_eq!(
+            line,
+            "2026-04-16T00:40:00.000Z,main,sandbox,box,,sandbox_compute_runtime_gbs,1.5,0.00001725"
+        );
         assert_eq!(quoted("=cmd()"), "\"'=cmd()\"");
     }
 

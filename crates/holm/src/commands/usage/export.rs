@@ -1,4 +1,5 @@
-//! `holm usage export`: all usage of a window in a file, a row for each resource, dimension and step in which it was used.
+//! `holm usage export`: all usage of a window in a file, a row for each resource, dimension and
+//! step in which it was used.
 
 use super::ask::{self, Question};
 use super::csv::Csv;
@@ -25,7 +26,8 @@ const MONDAY_MS: i64 = 4 * DAY_MS;
 
 /// Writes all usage of a window into a file
 ///
-/// A row for each resource, billing dimension and step in which it was used, with its cost in US dollars.
+/// A row for each resource, billing dimension and step in which it was used, with its cost in US
+/// dollars.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// New file to write
@@ -88,7 +90,9 @@ impl Args {
             (Some(form), _) => Ok(form),
             (None, Some("csv")) => Ok(Form::Csv),
             (None, Some("parquet")) => Ok(Form::Parquet),
-            _ => Err(Error::Usage("say which form the file has: --format csv or --format parquet".into())),
+            _ => Err(Error::Usage(
+                "say which form the file has: --format csv or --format parquet".into(),
+            )),
         }
     }
 }
@@ -136,7 +140,8 @@ async fn write(
     Ok(rows)
 }
 
-/// The end of the next question: as far as the server answers at once with this resolution, and at the end of a step.
+/// The end of the next question: as far as the server answers at once with this resolution, and at
+/// the end of a step.
 fn next_end(start: Timestamp, to: Timestamp, resolution: &str) -> Timestamp {
     let (longest, step, first) = match resolution {
         "hourly" => (7 * DAY_MS, DAY_MS / 24, 0),
@@ -181,7 +186,8 @@ impl Writer {
             Self::Parquet(parquet) => parquet.finish(),
         };
         let file = finished.map_err(Error::io("finish the file"))?;
-        let file = file.into_inner().map_err(|error| Error::io("finish the file")(error.into_error()))?;
+        let file =
+            file.into_inner().map_err(|error| Error::io("finish the file")(error.into_error()))?;
         file.sync_all().map_err(Error::io("finish the file"))
     }
 }
@@ -226,7 +232,10 @@ mod tests {
             ["2026-04-08T00:00:00.000Z", "2026-04-10T00:00:00.000Z"]
         );
         // A Monday.
-        assert_eq!(windows("2026-01-01T00:00:00Z", "2027-06-01T00:00:00Z", "weekly")[0], "2026-12-28T00:00:00.000Z");
+        assert_eq!(
+            windows("2026-01-01T00:00:00Z", "2027-06-01T00:00:00Z", "weekly")[0],
+            "2026-12-28T00:00:00.000Z"
+        );
         assert_eq!(windows("1990-01-01T00:00:00Z", "2027-06-01T00:00:00Z", "monthly").len(), 1);
     }
 

@@ -24,7 +24,8 @@ pub(crate) struct Args {
     window: Window,
     #[command(flatten)]
     scope: Scope,
-    /// What to split by, up to three: workspace, resource_type, resource_name, resource_uuid, billing_dimension
+    /// What to split by, up to three: workspace, resource_type, resource_name, resource_uuid,
+    /// billing_dimension
     #[arg(long, value_name = "LIST", default_value = "resource_type")]
     by: String,
     /// Length of the steps of the chart; by the length of the window otherwise

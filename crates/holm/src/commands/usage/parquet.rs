@@ -91,7 +91,8 @@ fn column<W: Write + Send, T: DataType>(
     values: &[T::T],
 ) -> io::Result<()> {
     let next = group.next_column().map_err(io::Error::other)?;
-    let mut column = next.ok_or_else(|| io::Error::other("the schema has fewer columns than a row"))?;
+    let mut column =
+        next.ok_or_else(|| io::Error::other("the schema has fewer columns than a row"))?;
     column.typed::<T>().write_batch(values, None, None).map_err(io::Error::other)?;
     column.close().map_err(io::Error::other)
 }
@@ -123,11 +124,17 @@ mod tests {
         }
         parquet.finish().unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
-        assert_eq!((reader.num_row_groups(), reader.metadata().file_metadata().num_rows()), (2, names.len() as i64));
+        assert_eq!(
+            (reader.num_row_groups(), reader.metadata().file_metadata().num_rows()),
+            (2, names.len() as i64)
+        );
         for (number, row) in reader.get_row_iter(None).unwrap().enumerate() {
             let row = row.unwrap();
             assert_eq!(row.get_timestamp_millis(0).unwrap(), 1_776_300_000_000 + number as i64);
-            assert_eq!((row.get_string(3).unwrap(), row.get_string(4).unwrap().as_str()), (&names[number], ""));
+            assert_eq!(
+                (row.get_string(3).unwrap(), row.get_string(4).unwrap().as_str()),
+                (&names[number], "")
+            );
             assert_eq!(row.get_double(6).unwrap().to_bits(), (number as f64 / 3.0).to_bits());
         }
     }

@@ -21,7 +21,8 @@ const NOTHING: &str = "-";
 pub(super) async fn run(args: super::Args, mut client: Client) -> Result<Exit, Error> {
     let (from, to) = args.window.read(world::system().now())?;
     let account = ask::account(&args.scope, &mut client).await?;
-    let question = Question { from, to, by: args.by, resolution: args.resolution, scope: args.scope };
+    let question =
+        Question { from, to, by: args.by, resolution: args.resolution, scope: args.scope };
     let spinner = progress::spinner("adding up");
     let mut all = AccountMetrics::default();
     let asked = ask::pages(&account, &question, &mut client, |page| {
@@ -36,7 +37,11 @@ pub(super) async fn run(args: super::Args, mut client: Client) -> Result<Exit, E
     match args.output {
         Format::Table => table(&all, &question.by),
         format => {
-            let items: Vec<_> = all.data.iter().map(|entry| serde_json::to_value(entry).unwrap_or_default()).collect();
+            let items: Vec<_> = all
+                .data
+                .iter()
+                .map(|entry| serde_json::to_value(entry).unwrap_or_default())
+                .collect();
             term::say(output::plain(&items, format));
         }
     }
@@ -46,7 +51,8 @@ pub(super) async fn run(args: super::Args, mut client: Client) -> Result<Exit, E
 fn table(all: &AccountMetrics, by: &str) {
     let dimensions: Vec<_> = by.split(',').filter_map(|name| GroupBy::parse(name.trim())).collect();
     let with_usage = dimensions.contains(&GroupBy::BillingDimension);
-    let mut heading: Vec<_> = dimensions.iter().map(|dimension| dimension.name().to_uppercase()).collect();
+    let mut heading: Vec<_> =
+        dimensions.iter().map(|dimension| dimension.name().to_uppercase()).collect();
     heading.extend(["COST", "SHARE"].map(str::to_owned));
     if with_usage {
         heading.push("USAGE".to_owned());
@@ -55,7 +61,9 @@ fn table(all: &AccountMetrics, by: &str) {
     let mut entries: Vec<_> = all.data.iter().collect();
     entries.sort_by(|one, other| other.summary.cost.total_cmp(&one.summary.cost));
     let rows = entries.iter().map(|entry| {
-        let cell = |dimension: &GroupBy| term::harmless(member(entry, *dimension)).replace(['\n', '\t'], " ");
+        let cell = |dimension: &GroupBy| {
+            term::harmless(member(entry, *dimension)).replace(['\n', '\t'], " ")
+        };
         let mut row: Vec<_> = dimensions.iter().map(cell).collect();
         row.push(money(entry.summary.cost));
         row.push(bar(entry.summary.cost, all.summary.total_cost));
@@ -101,7 +109,10 @@ fn usage(entry: &AccountMetricsDataEntry) -> String {
         Some("hours") => " h",
         _ => "",
     };
-    entry.summary.usage.map_or_else(|| NOTHING.to_owned(), |usage| format!("{}{unit}", grouped(usage, 3)))
+    entry
+        .summary
+        .usage
+        .map_or_else(|| NOTHING.to_owned(), |usage| format!("{}{unit}", grouped(usage, 3)))
 }
 
 /// Dollars: cents, or more where cents would show nothing.
@@ -161,7 +172,10 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
-        assert_eq!([money(0.0), money(0.000_012), money(1_234_567.891)], ["$0.00", "$0.000012", "$1,234,567.89"]);
+        assert_eq!(
+            [money(0.0), money(0.000_012), money(1_234_567.891)],
+            ["$0.00", "$0.000012", "$1,234,567.89"]
+        );
         assert_eq!(grouped(-1234.5, 1), "-1,234.5");
         assert_eq!(bar(1.0, 4.0), "███░░░░░░░  25%");
         assert_eq!(bar(0.0, 0.0), "░░░░░░░░░░   0%");

@@ -20,7 +20,8 @@ const SHOWN_MAX: usize = 100;
 
 /// Computes all usage anew from the facts in the database, and compares
 ///
-/// Runs where the settings of the server are, also while it runs. Exits with 1 when something differs.
+/// Runs where the settings of the server are, also while it runs. Exits with 1 when something
+/// differs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -58,7 +59,9 @@ async fn compare(store: &Store, from: Timestamp, to: Timestamp) -> Result<Verifi
         let week = meter::verify(store, meter::Window { start, end }).await?;
         found.hours += week.hours;
         found.differ += week.differ;
-        found.differences.extend(week.differences.into_iter().take(SHOWN_MAX - found.differences.len()));
+        found
+            .differences
+            .extend(week.differences.into_iter().take(SHOWN_MAX - found.differences.len()));
         bar.set_position(end.since(from).unsigned_abs());
         bar.set_message(format!("{} hours of resources", found.hours));
         start = end;
@@ -68,13 +71,17 @@ async fn compare(store: &Store, from: Timestamp, to: Timestamp) -> Result<Verifi
 }
 
 async fn table(store: &Store, differences: &[Difference]) -> Result<String, store::Error> {
-    let heading = ["HOUR", "WORKSPACE", "BILLING DIMENSION", "RESOURCE", "BY FACTS", "BY SUMS"].map(str::to_owned);
+    let heading = ["HOUR", "WORKSPACE", "BILLING DIMENSION", "RESOURCE", "BY FACTS", "BY SUMS"]
+        .map(str::to_owned);
     let mut rows = Vec::new();
     for difference in differences.iter().cloned() {
         let (class, series) = (difference.class.id, difference.series);
-        let work = move |tx: &mut store::Tx<'_>| usage::read_series(tx, class, (series, series), None, None);
+        let work = move |tx: &mut store::Tx<'_>| {
+            usage::read_series(tx, class, (series, series), None, None)
+        };
         let named = store.read(work).await?;
-        let name = named.first().map_or_else(|| series.to_string(), |series| term::harmless(&series.name));
+        let name =
+            named.first().map_or_else(|| series.to_string(), |series| term::harmless(&series.name));
         rows.push(vec![
             difference.hour.to_string(),
             term::harmless(&difference.class.workspace),

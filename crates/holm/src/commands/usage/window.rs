@@ -8,7 +8,8 @@ use types::Timestamp;
 /// Times as people write them: a day, a point in time, or how long ago.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Window {
-    /// Begin: a day such as 2026-04-01 (UTC), a time such as 2026-04-01T12:00:00Z, or how long ago: 30d. This month otherwise
+    /// Begin: a day such as 2026-04-01 (UTC), a time such as 2026-04-01T12:00:00Z, or how long ago:
+    /// 30d. This month otherwise
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// End, not included; now otherwise
@@ -20,9 +21,12 @@ impl Window {
     /// The two ends.
     pub(crate) fn read(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
         let to = self.to.as_deref().map_or(Ok(now), |text| read(text, now))?;
-        let from = self.from.as_deref().map_or(Ok(to.plus_ms(-1).month().0), |text| read(text, now))?;
+        let from =
+            self.from.as_deref().map_or(Ok(to.plus_ms(-1).month().0), |text| read(text, now))?;
         if from >= to {
-            return Err(Error::Usage(format!("the window is empty: it begins at {from} and ends at {to}")));
+            return Err(Error::Usage(format!(
+                "the window is empty: it begins at {from} and ends at {to}"
+            )));
         }
         Ok((from, to))
     }
@@ -31,7 +35,8 @@ impl Window {
 fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
     let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(TimeZone::UTC).ok();
     let day = || day().map(|day| Timestamp::from_ms(day.timestamp().as_millisecond()));
-    let ago = || text.parse::<Span>().ok().map(|Span(span)| now.plus_ms(-(span.as_millis() as i64)));
+    let ago =
+        || text.parse::<Span>().ok().map(|Span(span)| now.plus_ms(-(span.as_millis() as i64)));
     let time = ago().or_else(|| text.parse().ok()).or_else(day);
     time.ok_or_else(|| {
         let text: String = text.chars().take(40).collect();
@@ -51,22 +56,35 @@ mod tests {
         let now = "2026-04-16T09:30:00Z".parse().unwrap();
         let window = Window { from: from.map(str::to_owned), to: to.map(str::to_owned) };
         let (from, to) = window.read(now).unwrap();
-        assert_eq!((from.to_string(), to.to_string()), (format!("{}Z", expect.0), format!("{}Z", expect.1)));
+        assert_eq!(
+            (from.to_string(), to.to_string()),
+            (format!("{}Z", expect.0), format!("{}Z", expect.1))
+        );
     }
 
     #[test]
     fn a_window_is_days_times_or_how_long_ago() {
         check(None, None, ("2026-04-01T00:00:00.000", "2026-04-16T09:30:00.000"));
         check(Some("7d"), None, ("2026-04-09T09:30:00.000", "2026-04-16T09:30:00.000"));
-        check(Some("2024-02-29"), Some("2024-03-01"), ("2024-02-29T00:00:00.000", "2024-03-01T00:00:00.000"));
+        check(
+            Some("2024-02-29"),
+            Some("2024-03-01"),
+            ("2024-02-29T00:00:00.000", "2024-03-01T00:00:00.000"),
+        );
         check(None, Some("2026-04-01"), ("2026-03-01T00:00:00.000", "2026-04-01T00:00:00.000"));
-        check(Some("2026-04-01T00:30:00Z"), Some("1h"), ("2026-04-01T00:30:00.000", "2026-04-16T08:30:00.000"));
+        check(
+            Some("2026-04-01T00:30:00Z"),
+            Some("1h"),
+            ("2026-04-01T00:30:00.000", "2026-04-16T08:30:00.000"),
+        );
     }
 
     #[test]
     fn a_wrong_window_says_what_is_right() {
         let window = |from: &str, to: &str| Window { from: Some(from.into()), to: Some(to.into()) };
-        let message = |window: Window| window.read(Timestamp::from_ms(1_776_300_000_000)).unwrap_err().to_string();
+        let message = |window: Window| {
+            window.read(Timestamp::from_ms(1_776_300_000_000)).unwrap_err().to_string()
+        };
         assert!(message(window("soon", "1h")).contains("how long ago"));
         assert!(message(window("2026-02-30", "1h")).contains("2026-02-30"));
         assert!(message(window("2026-04-02", "2026-04-01")).contains("empty"));

@@ -1,5 +1,5 @@
-//! Certificates from a certificate authority, by ACME: for the hosts that previews have below verified domains, and for
-//! no others, whatever name callers ask for.
+//! Certificates from a certificate authority, by ACME: for the hosts that previews have below
+//! verified domains, and for no others, whatever name callers ask for.
 //!
 //! One task owns the standing of each name:
 //!
@@ -58,7 +58,8 @@ impl Acme {
         world: &World,
     ) -> Result<Option<Self>, Error> {
         let Some(directory) = settings.directory.clone() else { return Ok(None) };
-        let shelf = Shelf::open(&data.join("certificates")).map_err(Error::io("make the folder of certificates"))?;
+        let shelf = Shelf::open(&data.join("certificates"))
+            .map_err(Error::io("make the folder of certificates"))?;
         let shelf = Arc::new(shelf);
         let authority = Authority::new(directory, settings, Arc::clone(&shelf));
         Ok(Some(Self {
@@ -90,7 +91,8 @@ impl Acme {
 
     /// Begins the orders that are due.
     fn begin(&mut self, wanted: &BTreeSet<String>) {
-        let gone: Vec<String> = self.standings.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+        let gone: Vec<String> =
+            self.standings.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
         for name in gone {
             self.certificates.remove_made(&name);
             // One that is being ordered comes back here, and goes then.
@@ -123,7 +125,8 @@ impl Acme {
     }
 
     fn order(&mut self, name: String) {
-        let (authority, certificates) = (Arc::clone(&self.authority), Arc::clone(&self.certificates));
+        let (authority, certificates) =
+            (Arc::clone(&self.authority), Arc::clone(&self.certificates));
         self.orders.spawn(async move {
             let made = authority.order(&certificates, &name).await;
             (name, made)
@@ -202,7 +205,10 @@ mod tests {
         assert_eq!(standing, Some(Standing::GivenUp));
         assert_eq!(pauses.len() + 1, TRIES_MAX as usize);
         assert_eq!((pauses[0], pauses[1]), (FIRST_PAUSE_S, 2 * FIRST_PAUSE_S));
-        assert!(pauses.is_sorted() && pauses.iter().all(|pause| *pause <= LONGEST_PAUSE_S), "{pauses:?}");
+        assert!(
+            pauses.is_sorted() && pauses.iter().all(|pause| *pause <= LONGEST_PAUSE_S),
+            "{pauses:?}"
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! One certificate from the authority. The proof that a name leads here is given on this server's own listener
-//! (TLS-ALPN-01), so no other port needs to be open.
+//! One certificate from the authority. The proof that a name leads here is given on this server's
+//! own listener (TLS-ALPN-01), so no other port needs to be open.
 
 use super::shelf::Shelf;
 use crate::config;
 use crate::server::tls::{Certificates, Pair};
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeType, Identifier, NewAccount, NewOrder, OrderStatus, RetryPolicy,
+    Account, AuthorizationStatus, ChallengeType, Identifier, NewAccount, NewOrder, OrderStatus,
+    RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -18,8 +19,10 @@ use tokio::sync::OnceCell;
 
 /// An authority that has not made up its mind by then is asked anew later.
 const ORDER_MAX: Duration = Duration::from_secs(180);
-const POLL: RetryPolicy =
-    RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(60));
+const POLL: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(500))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(60));
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
@@ -60,13 +63,19 @@ impl Authority {
         }
     }
 
-    pub(super) async fn order(&self, certificates: &Arc<Certificates>, name: &str) -> Result<Pair, OrderError> {
+    pub(super) async fn order(
+        &self,
+        certificates: &Arc<Certificates>,
+        name: &str,
+    ) -> Result<Pair, OrderError> {
         let order = Box::pin(async {
             let account = self.account.get_or_try_init(|| self.sign_in()).await?;
             prove_and_fetch(account, certificates, name).await
         });
-        let made = tokio::time::timeout(ORDER_MAX, order).await.map_err(|_| OrderError::TimedOut)??;
-        let pair = Pair::parse(made.chain.as_bytes(), made.key.as_bytes()).map_err(OrderError::Unusable)?;
+        let made =
+            tokio::time::timeout(ORDER_MAX, order).await.map_err(|_| OrderError::TimedOut)??;
+        let pair = Pair::parse(made.chain.as_bytes(), made.key.as_bytes())
+            .map_err(OrderError::Unusable)?;
         self.shelf.keep(name, &made.chain, &made.key)?;
         Ok(pair)
     }
@@ -82,7 +91,11 @@ impl Authority {
         }
         let contact = self.contact.as_ref().map(|address| format!("mailto:{address}"));
         let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
-        let wish = NewAccount { contact: &contact, terms_of_service_agreed: self.agree, only_return_existing: false };
+        let wish = NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: self.agree,
+            only_return_existing: false,
+        };
         let (account, credentials) = builder()?.create(&wish, self.directory.clone(), None).await?;
         self.shelf.keep_account(&self.directory, &credentials)?;
         Ok(account)
@@ -95,7 +108,11 @@ struct Made {
     key: String,
 }
 
-async fn prove_and_fetch(account: &Account, certificates: &Arc<Certificates>, name: &str) -> Result<Made, OrderError> {
+async fn prove_and_fetch(
+    account: &Account,
+    certificates: &Arc<Certificates>,
+    name: &str,
+) -> Result<Made, OrderError> {
     let names = [Identifier::Dns(name.to_owned())];
     let mut order = account.new_order(&NewOrder::new(&names)).await?;
     let mut answers = Vec::new();
@@ -105,7 +122,8 @@ async fn prove_and_fetch(account: &Account, certificates: &Arc<Certificates>, na
         if authorization.status == AuthorizationStatus::Valid {
             continue;
         }
-        let mut challenge = authorization.challenge(ChallengeType::TlsAlpn01).ok_or(OrderError::NoChallenge)?;
+        let mut challenge =
+            authorization.challenge(ChallengeType::TlsAlpn01).ok_or(OrderError::NoChallenge)?;
         let answer = answer(name, challenge.key_authorization().digest().as_ref())?;
         answers.push(certificates.challenge(name, answer));
         challenge.set_ready().await?;
@@ -130,7 +148,9 @@ fn answer(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, OrderError> {
     wish.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let certificate = wish.self_signed(&key)?;
     let unusable = |error: &dyn std::fmt::Display| OrderError::Unusable(error.to_string());
-    let private = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).map_err(|error| unusable(&error))?;
-    let private = rustls::crypto::ring::sign::any_supported_type(&private).map_err(|error| unusable(&error))?;
+    let private = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())
+        .map_err(|error| unusable(&error))?;
+    let private = rustls::crypto::ring::sign::any_supported_type(&private)
+        .map_err(|error| unusable(&error))?;
     Ok(Arc::new(CertifiedKey::new(vec![certificate.der().clone()], private)))
 }

@@ -1,4 +1,5 @@
-//! Where certificates and the account at the authority are kept, for the eyes of the owner of the data only.
+//! Where certificates and the account at the authority are kept, for the eyes of the owner of the
+//! data only.
 
 use crate::server::tls::Pair;
 use instant_acme::AccountCredentials;
@@ -32,7 +33,9 @@ impl Shelf {
     /// What cannot be used is made anew.
     pub(super) fn load(&self, name: &str) -> Option<Pair> {
         let text = std::fs::read(self.file(name)).ok()?;
-        Pair::parse(&text, &text).inspect_err(|error| tracing::warn!(name, error, "a certificate is unusable")).ok()
+        Pair::parse(&text, &text)
+            .inspect_err(|error| tracing::warn!(name, error, "a certificate is unusable"))
+            .ok()
     }
 
     pub(super) fn keep(&self, name: &str, chain: &str, key: &str) -> io::Result<()> {
@@ -46,7 +49,11 @@ impl Shelf {
         (known.directory == directory).then_some(known.credentials)
     }
 
-    pub(super) fn keep_account(&self, directory: &str, credentials: &AccountCredentials) -> io::Result<()> {
+    pub(super) fn keep_account(
+        &self,
+        directory: &str,
+        credentials: &AccountCredentials,
+    ) -> io::Result<()> {
         let text = serde_json::to_vec(&Known { directory: directory.to_owned(), credentials })?;
         write_private(&self.0.join(ACCOUNT_FILE), &text)
     }
@@ -55,7 +62,8 @@ impl Shelf {
 /// Renamed when it is whole, so that a reader never sees half of it.
 fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = file.with_extension("new");
-    let mut to = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let mut to =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     to.write_all(bytes)?;
     to.sync_all()?;
     std::fs::rename(&fresh, file)?;

@@ -1,5 +1,5 @@
-//! Certificates that the operator puts into a folder: `{name}.crt` with `{name}.key`. In names of files `_` stands for the
-//! `*` of a wildcard.
+//! Certificates that the operator puts into a folder: `{name}.crt` with `{name}.key`. In names of
+//! files `_` stands for the `*` of a wildcard.
 
 use super::{Certificates, Pair};
 use crate::error::Error;
@@ -28,7 +28,8 @@ type Print = [Option<(SystemTime, u64)>; 2];
 
 impl Folder {
     pub(crate) fn open(path: &Path, certificates: &Certificates) -> Result<Self, Error> {
-        let mut folder = Self { path: path.to_owned(), seen: BTreeMap::new(), given: HashMap::new() };
+        let mut folder =
+            Self { path: path.to_owned(), seen: BTreeMap::new(), given: HashMap::new() };
         let act = format!("read the folder {} (domains.certificates)", path.display());
         folder.look().map_err(Error::io(act))?;
         certificates.give(folder.given.clone());
@@ -36,7 +37,11 @@ impl Folder {
     }
 
     /// Takes over what changes in the folder.
-    pub(crate) async fn follow(mut self, certificates: Arc<Certificates>, ending: CancellationToken) {
+    pub(crate) async fn follow(
+        mut self,
+        certificates: Arc<Certificates>,
+        ending: CancellationToken,
+    ) {
         while ending.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             let looked = tokio::task::spawn_blocking(move || (self.look(), self)).await;
             let Ok((changed, folder)) = looked else { return };
@@ -75,11 +80,15 @@ impl Folder {
         let mut prints = BTreeMap::new();
         for entry in std::fs::read_dir(&self.path)? {
             let file = PathBuf::from(entry?.file_name());
-            let (Some(stem), Some("crt")) = (file.file_stem().and_then(|stem| stem.to_str()), extension(&file)) else {
+            let (Some(stem), Some("crt")) =
+                (file.file_stem().and_then(|stem| stem.to_str()), extension(&file))
+            else {
                 continue;
             };
             let name = stem.to_lowercase().replacen("_.", "*.", 1);
-            if !is_dns_name(name.strip_prefix("*.").unwrap_or(&name)) || prints.len() == CERTIFICATES_MAX {
+            if !is_dns_name(name.strip_prefix("*.").unwrap_or(&name))
+                || prints.len() == CERTIFICATES_MAX
+            {
                 tracing::warn!(file = %file.display(), "a certificate is left out");
                 continue;
             }

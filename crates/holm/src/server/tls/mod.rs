@@ -16,7 +16,8 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) use folder::Folder;
 pub(crate) use pair::Pair;
 
-/// The protocol of callers that check whether a name is served here before they sign a certificate for it.
+/// The protocol of callers that check whether a name is served here before they sign a certificate
+/// for it.
 pub(crate) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// All certificates of this listener.
@@ -36,7 +37,9 @@ struct Table {
 impl Certificates {
     /// `None`: the server speaks plain HTTP.
     pub(crate) fn open(settings: &config::Server) -> Result<Option<Arc<Self>>, Error> {
-        let (Some(certificate), Some(key)) = (&settings.tls_certificate, &settings.tls_key) else { return Ok(None) };
+        let (Some(certificate), Some(key)) = (&settings.tls_certificate, &settings.tls_key) else {
+            return Ok(None);
+        };
         let own = Pair::read(certificate, key).map_err(|message| Error::Start {
             act: "use server.tls_certificate with server.tls_key".into(),
             message,
@@ -46,8 +49,10 @@ impl Certificates {
 
     pub(crate) fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let resolver: Arc<dyn ResolvesServerCert> = Arc::clone(self) as _;
-        let mut settings = ServerConfig::builder().with_no_client_auth().with_cert_resolver(resolver);
-        settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), CHALLENGE_PROTOCOL.to_vec()];
+        let mut settings =
+            ServerConfig::builder().with_no_client_auth().with_cert_resolver(resolver);
+        settings.alpn_protocols =
+            vec![b"h2".to_vec(), b"http/1.1".to_vec(), CHALLENGE_PROTOCOL.to_vec()];
         TlsAcceptor::from(Arc::new(settings))
     }
 
@@ -80,7 +85,11 @@ impl Certificates {
         if challenged {
             return table.challenges.get(name).cloned();
         }
-        let found = table.given.get(name).or_else(|| table.given.get(&above(name))).or_else(|| table.made.get(name));
+        let found = table
+            .given
+            .get(name)
+            .or_else(|| table.given.get(&above(name)))
+            .or_else(|| table.made.get(name));
         Some(Arc::clone(found.unwrap_or(&self.own)))
     }
 }

@@ -21,8 +21,9 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
-        Self::parse(&read(certificate)?, &read(key)?)
-            .map_err(|message| format!("{} with {}: {message}", certificate.display(), key.display()))
+        Self::parse(&read(certificate)?, &read(key)?).map_err(|message| {
+            format!("{} with {}: {message}", certificate.display(), key.display())
+        })
     }
 
     /// The texts must not be shown: one of them is the key.
@@ -31,10 +32,14 @@ impl Pair {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| format!("the certificate is not PEM: {error}"))?;
         let first = chain.first().ok_or("there is no certificate in PEM")?;
-        let validity = Certificate::from_der(first).map_err(|error| error.to_string())?.tbs_certificate.validity;
+        let validity = Certificate::from_der(first)
+            .map_err(|error| error.to_string())?
+            .tbs_certificate
+            .validity;
         let from = timestamp(validity.not_before);
         let until = timestamp(validity.not_after);
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key is not PEM: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| format!("the key is not PEM: {error}"))?;
         let key = any_supported_type(&key).map_err(|error| error.to_string())?;
         let certified = CertifiedKey::new(chain, key);
         certified.keys_match().map_err(|error| format!("they do not belong together: {error}"))?;

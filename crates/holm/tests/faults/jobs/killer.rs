@@ -36,7 +36,8 @@ impl Killer {
 /// `None` when there is no first process any more.
 fn kill_first(group: &Path) -> Option<()> {
     let processes = || fs::read_to_string(group.join("cgroup.procs")).ok();
-    let first = processes()?.lines().find(|id| Process::read(id).is_some_and(|it| it.is_first))?.to_owned();
+    let first =
+        processes()?.lines().find(|id| Process::read(id).is_some_and(|it| it.is_first))?.to_owned();
     let pid = Pid::from_raw(first.parse().ok()?)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     // Still in the group now that it is held: so it is no other process with the same number.

@@ -60,12 +60,15 @@ impl Job {
             runtime.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             runtime
         };
-        let scratch = json!([{"name": "scratch", "mountPath": "/scratch", "type": "ephemeral", "sizeMb": 8}]);
+        let scratch =
+            json!([{"name": "scratch", "mountPath": "/scratch", "type": "ephemeral", "sizeMb": 8}]);
         let spec = match self {
             Self::Steady => {
                 json!({"runtime": runtime(json!({"maxRetries": RETRIES, "timeout": 300})), "volumes": scratch})
             }
-            Self::Hasty => json!({"runtime": runtime(json!({"maxRetries": 0, "timeout": TIMEOUT_S}))}),
+            Self::Hasty => {
+                json!({"runtime": runtime(json!({"maxRetries": 0, "timeout": TIMEOUT_S}))})
+            }
         };
         json!({"metadata": {"name": self.name()}, "spec": spec})
     }
@@ -89,17 +92,21 @@ impl Execution {
             // It was there already when an answer was lost before.
             Answer::Done { .. } | Answer::Refused { status: 409, .. } => true,
             Answer::Refused { status: 500.., .. } | Answer::Lost => false,
-            refused @ Answer::Refused { .. } => panic!("a right execution was refused: {refused:?}"),
+            refused @ Answer::Refused { .. } => {
+                panic!("a right execution was refused: {refused:?}")
+            }
         };
         self.is_acknowledged
     }
 
     /// Whether it is over. What is over must stay as it is.
     fn look(&mut self, client: &Client) -> bool {
-        let Answer::Done { body, .. } = self.client(client).ask("GET", &self.path(), None, None) else {
+        let Answer::Done { body, .. } = self.client(client).ask("GET", &self.path(), None, None)
+        else {
             return false;
         };
-        let is_over = ["succeeded", "failed", "cancelled"].iter().any(|status| body["status"] == *status);
+        let is_over =
+            ["succeeded", "failed", "cancelled"].iter().any(|status| body["status"] == *status);
         match &self.end {
             Some(end) => assert_eq!(*end, body, "it changed after its end"),
             None if is_over => self.end = Some(body),
@@ -131,7 +138,8 @@ impl Load {
         while !over.load(Ordering::Relaxed) {
             let client = self.client.clone();
             let mut open = 0;
-            for execution in self.executions.iter_mut().filter(|execution| execution.end.is_none()) {
+            for execution in self.executions.iter_mut().filter(|execution| execution.end.is_none())
+            {
                 let is_there = execution.is_acknowledged || execution.start(&client);
                 open += usize::from(!is_there || !execution.look(&client));
             }
@@ -166,9 +174,16 @@ impl Load {
         let deadline = Instant::now() + patience;
         let client = self.client.clone();
         for execution in &mut self.executions {
-            while !((execution.is_acknowledged || execution.start(&client)) && execution.look(&client)) {
+            while !((execution.is_acknowledged || execution.start(&client))
+                && execution.look(&client))
+            {
                 let found = execution.client(&client).get(&execution.path());
-                assert!(Instant::now() < deadline, "{} of {} is not over: {found}", execution.id, execution.workspace);
+                assert!(
+                    Instant::now() < deadline,
+                    "{} of {} is not over: {found}",
+                    execution.id,
+                    execution.workspace
+                );
                 thread::sleep(LOOK_EVERY);
             }
         }
@@ -179,19 +194,26 @@ impl Load {
         let client = self.client.clone();
         for execution in &mut self.executions {
             assert!(execution.look(&client), "{} began again", execution.id);
-            let tasks = all_tasks(&execution.client(&client), &execution.path(), execution.tasks.len());
+            let tasks =
+                all_tasks(&execution.client(&client), &execution.path(), execution.tasks.len());
             check_stats(execution, &tasks);
             let printed = lines(&execution.client(&client), execution);
             for (index, (wanted, found)) in execution.tasks.iter().zip(&tasks).enumerate() {
-                let (at, status) = (format!("{} {index}", execution.id), found["status"].as_str().unwrap());
+                let (at, status) =
+                    (format!("{} {index}", execution.id), found["status"].as_str().unwrap());
                 assert!(wanted.act.may_end(status), "{at} is to {:?}: {found}", wanted.act);
                 let is_told = status != "succeeded" || printed.contains(&wanted.token);
                 assert!(is_told, "{at} succeeded and its output is lost; there is {printed:?}");
             }
         }
-        let mut wanted: Vec<_> = self.executions.iter().map(|execution| execution.tasks.len()).collect();
+        let mut wanted: Vec<_> =
+            self.executions.iter().map(|execution| execution.tasks.len()).collect();
         wanted.sort_unstable();
-        assert_eq!(instances.tasks(), wanted, "the tasks that had instances are not those of the executions");
+        assert_eq!(
+            instances.tasks(),
+            wanted,
+            "the tasks that had instances are not those of the executions"
+        );
     }
 }
 
@@ -202,7 +224,10 @@ fn all_tasks(client: &Client, path: &str, total: usize) -> Vec<Value> {
         let page = client.get(&format!("{path}/tasks?limit={PAGE}&cursor={cursor}"));
         for task in page["data"].as_array().unwrap() {
             let index: usize = task["metadata"]["name"].as_str().unwrap().parse().unwrap();
-            assert!(tasks.insert(index, task.clone()).is_none(), "task {index} of {path} is there twice");
+            assert!(
+                tasks.insert(index, task.clone()).is_none(),
+                "task {index} of {path} is there twice"
+            );
         }
         match page["meta"]["nextCursor"].as_str() {
             Some(next) if !next.is_empty() => next.clone_into(&mut cursor),
@@ -216,10 +241,14 @@ fn all_tasks(client: &Client, path: &str, total: usize) -> Vec<Value> {
 /// What the tasks of an execution have printed, and nothing of anybody else's.
 fn lines(client: &Client, execution: &Execution) -> BTreeSet<String> {
     let job = execution.job.name();
-    let path = format!("/observability/logs?resourceType=jobs&workloadIds={job}&executionId={}", execution.id);
+    let path = format!(
+        "/observability/logs?resourceType=jobs&workloadIds={job}&executionId={}",
+        execution.id
+    );
     let answer = client.get(&format!("{path}&limit={LINES}"));
     let logs = answer[job]["logs"].as_array().unwrap().iter();
-    let lines: BTreeSet<String> = logs.map(|line| line["message"].as_str().unwrap().to_owned()).collect();
+    let lines: BTreeSet<String> =
+        logs.map(|line| line["message"].as_str().unwrap().to_owned()).collect();
     let tokens: BTreeSet<String> = execution.tasks.iter().map(|task| task.token.clone()).collect();
     assert!(lines.is_subset(&tokens), "{} printed {lines:?}", execution.id);
     lines
@@ -230,7 +259,8 @@ fn check_stats(execution: &Execution, tasks: &[Value]) {
     let end = execution.end.as_ref().expect("it is over");
     let count = |status: &str| tasks.iter().filter(|task| task["status"] == status).count();
     let (succeeded, failed) = (count("succeeded"), count("failed"));
-    let told = |name: &str| end["stats"][name].as_u64().map_or(0, |count| usize::try_from(count).unwrap());
+    let told =
+        |name: &str| end["stats"][name].as_u64().map_or(0, |count| usize::try_from(count).unwrap());
     let counts = ["total", "success", "failure", "cancelled", "running"].map(told);
     assert_eq!(counts, [tasks.len(), succeeded, failed, 0, 0], "{}: {end}", execution.id);
     assert_eq!(succeeded + failed, tasks.len(), "{}: {tasks:?}", execution.id);

@@ -1,6 +1,7 @@
-//! Batch jobs while everything below them is killed at random moments: the server, the first processes of instances, and
-//! PostgreSQL. Two workspaces go on starting executions meanwhile. In the end every task has ended once, no task ever ran
-//! in two instances at a time, and nothing is left on the machine.
+//! Batch jobs while everything below them is killed at random moments: the server, the first
+//! processes of instances, and PostgreSQL. Two workspaces go on starting executions meanwhile. In
+//! the end every task has ended once, no task ever ran in two instances at a time, and nothing is
+//! left on the machine.
 
 mod killer;
 mod load;
@@ -54,7 +55,10 @@ fn survive(database: Database) {
     let (mut server, mut client, _) = place.start();
     let mut load = Load::prepare(&client, chances.of(0));
     let workspaces = WORKSPACES.map(|name| {
-        client.get(&format!("/workspaces/{name}"))["id"].as_str().expect("a workspace has an id").to_owned()
+        client.get(&format!("/workspaces/{name}"))["id"]
+            .as_str()
+            .expect("a workspace has an id")
+            .to_owned()
     });
     let groups = machine::groups_folder(place.data()).unwrap().expect("the server has its groups");
     let witness = Witness::start(&groups, &workspaces);
@@ -70,7 +74,10 @@ fn survive(database: Database) {
     load.await_the_end(REST_MAX);
     let instances = witness.finish();
     load.check(&instances);
-    println!("{database:?}: {lives} lives of the server, {} first processes killed, {load}", killer.kills);
+    println!(
+        "{database:?}: {lives} lives of the server, {} first processes killed, {load}",
+        killer.kills
+    );
     assert!(killer.kills > lives / 2, "hardly anything was killed");
     leave_nothing(server, &place);
 }
@@ -124,7 +131,11 @@ fn make_image(place: &Place) {
 fn leave_nothing(mut server: Holm, place: &Place) {
     let deadline = Instant::now() + REST_MAX;
     while !machine::groups(place.data()).unwrap().is_empty() {
-        assert!(Instant::now() < deadline, "instances are left: {:?}", machine::groups(place.data()));
+        assert!(
+            Instant::now() < deadline,
+            "instances are left: {:?}",
+            machine::groups(place.data())
+        );
         thread::sleep(Duration::from_millis(20));
     }
     server.end().unwrap();

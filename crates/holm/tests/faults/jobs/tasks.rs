@@ -51,7 +51,8 @@ pub(crate) struct Task {
 
 impl Act {
     /// Those of a job with all the time it needs.
-    pub(crate) const STEADY: [Self; 6] = [Self::Print, Self::Print, Self::Work, Self::Chance, Self::Fail, Self::Die];
+    pub(crate) const STEADY: [Self; 6] =
+        [Self::Print, Self::Print, Self::Work, Self::Chance, Self::Fail, Self::Die];
 
     fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,9 @@
-//! Sees every instance that comes and goes, also while no server runs: the kernel tells of each control group.
+//! Sees every instance that comes and goes, also while no server runs: the kernel tells of each
+//! control group.
 //!
-//! What is left of an attempt may still be there when the next one begins: its instance with nothing but the first process,
-//! which waits to be removed. Nothing of the task itself may run in it any more.
+//! What is left of an attempt may still be there when the next one begins: its instance with
+//! nothing but the first process, which waits to be removed. Nothing of the task itself may run in
+//! it any more.
 
 use super::process::Process;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -46,7 +48,8 @@ impl Witness {
     /// Looks at the instances of these workspaces, which have none yet.
     pub(crate) fn start(groups: &Path, workspaces: &[String]) -> Self {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
-        let owners: Vec<_> = workspaces.iter().map(|id| groups.join(format!("owner.{id}"))).collect();
+        let owners: Vec<_> =
+            workspaces.iter().map(|id| groups.join(format!("owner.{id}"))).collect();
         for owner in &owners {
             fs::create_dir_all(owner.join(KEEPER)).unwrap();
             inotify::add_watch(&inotify, owner, WatchFlags::CREATE | WatchFlags::DELETE).unwrap();
@@ -54,7 +57,8 @@ impl Witness {
         let finish = Arc::new(AtomicBool::new(false));
         let (asked, groups) = (Arc::clone(&finish), owners.clone());
         let thread = thread::spawn(move || {
-            let (mut instances, mut buffer) = (Instances::default(), vec![MaybeUninit::uninit(); BUFFER_BYTES]);
+            let (mut instances, mut buffer) =
+                (Instances::default(), vec![MaybeUninit::uninit(); BUFFER_BYTES]);
             let mut reader = Reader::new(inotify, &mut buffer);
             loop {
                 match reader.next() {
@@ -80,17 +84,26 @@ impl Witness {
 
 impl Instances {
     fn note(&mut self, owners: &[PathBuf], event: &inotify::Event<'_>) {
-        assert!(!event.events().contains(ReadFlags::QUEUE_OVERFLOW), "more came and went than the kernel remembers");
-        let name = event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        assert!(
+            !event.events().contains(ReadFlags::QUEUE_OVERFLOW),
+            "more came and went than the kernel remembers"
+        );
+        let name =
+            event.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let task = name.starts_with(PREFIX).then(|| name.rsplit_once('-')).flatten();
-        let Some((task, number)) = task.map(|(task, number)| (task.to_owned(), number.parse().unwrap())) else {
+        let Some((task, number)) =
+            task.map(|(task, number)| (task.to_owned(), number.parse().unwrap()))
+        else {
             return;
         };
         let seen = self.tasks.entry(task.clone()).or_default();
         if event.events().contains(ReadFlags::CREATE) {
             for earlier in &seen.present {
                 let mut groups = owners.iter().map(|owner| owner.join(format!("{task}-{earlier}")));
-                assert!(!groups.any(|group| works(&group)), "{name} began while {earlier} was at work");
+                assert!(
+                    !groups.any(|group| works(&group)),
+                    "{name} began while {earlier} was at work"
+                );
             }
             assert!(seen.last <= number, "an earlier attempt came back: {name}");
             assert!(seen.present.insert(number), "{name} came twice");
@@ -100,11 +113,14 @@ impl Instances {
         }
     }
 
-    /// How many tasks there were of each execution, the smallest first. Who asks does not know by which ids instances are named.
+    /// How many tasks there were of each execution, the smallest first. Who asks does not know by
+    /// which ids instances are named.
     pub(crate) fn tasks(&self) -> Vec<usize> {
         let mut executions: BTreeMap<&str, usize> = BTreeMap::new();
         for task in self.tasks.keys() {
-            *executions.entry(task.rsplit_once('-').map_or("", |(execution, _)| execution)).or_default() += 1;
+            *executions
+                .entry(task.rsplit_once('-').map_or("", |(execution, _)| execution))
+                .or_default() += 1;
         }
         let mut counts: Vec<usize> = executions.into_values().collect();
         counts.sort_unstable();
@@ -115,5 +131,8 @@ impl Instances {
 /// Whether anything but the first process is alive in an instance.
 fn works(group: &Path) -> bool {
     let Ok(processes) = fs::read_to_string(group.join("cgroup.procs")) else { return false };
-    processes.lines().filter_map(Process::read).any(|process| !process.is_first && !process.is_dying)
+    processes
+        .lines()
+        .filter_map(Process::read)
+        .any(|process| !process.is_first && !process.is_dying)
 }

@@ -20,11 +20,15 @@ async fn figures() {
         println!("-- {}", if postgres { "PostgreSQL" } else { "SQLite" });
 
         let started = Instant::now();
-        let workers: Vec<_> = (0..AT_ONCE).map(|first| tokio::spawn(one_line_each(logs.clone(), first))).collect();
+        let workers: Vec<_> =
+            (0..AT_ONCE).map(|first| tokio::spawn(one_line_each(logs.clone(), first))).collect();
         for worker in workers {
             worker.await.unwrap();
         }
-        println!("{:.0} attempts/s with a line each", f64::from(ATTEMPTS) / started.elapsed().as_secs_f64());
+        println!(
+            "{:.0} attempts/s with a line each",
+            f64::from(ATTEMPTS) / started.elapsed().as_secs_f64()
+        );
 
         for (what, question) in [
             ("newest 1000", all()),
@@ -33,7 +37,12 @@ async fn figures() {
         ] {
             let started = Instant::now();
             let found = find(&store, &question).await.unwrap();
-            println!("{what}: {} of {} lines in {:?}", found.lines.len(), found.total, started.elapsed());
+            println!(
+                "{what}: {} of {} lines in {:?}",
+                found.lines.len(),
+                found.total,
+                started.elapsed()
+            );
         }
 
         let started = Instant::now();
@@ -44,7 +53,8 @@ async fn figures() {
                 printed.send(piece(next as u64, 1, Stream::Output, text.as_bytes())).await.unwrap();
             }
         };
-        let (recorded, ()) = tokio::join!(logs.record(logs.begin(source(u32::MAX - 1)), pieces), flood);
+        let (recorded, ()) =
+            tokio::join!(logs.record(logs.begin(source(u32::MAX - 1)), pieces), flood);
         recorded.unwrap();
         let mib = FLOOD_BYTES as f64 / f64::from(1 << 20);
         println!("{:.1} MiB/s of one attempt", mib / started.elapsed().as_secs_f64());
@@ -54,7 +64,10 @@ async fn figures() {
 async fn one_line_each(logs: Logs, first: u32) {
     for task in (first..ATTEMPTS).step_by(AT_ONCE as usize) {
         let (printed, pieces) = mpsc::channel::<Piece>(1);
-        printed.send(piece(1, i64::from(task), Stream::Output, b"hello from a task\n")).await.unwrap();
+        printed
+            .send(piece(1, i64::from(task), Stream::Output, b"hello from a task\n"))
+            .await
+            .unwrap();
         drop(printed);
         logs.record(logs.begin(source(task)), pieces).await.unwrap();
     }

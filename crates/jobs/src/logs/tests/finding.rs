@@ -36,7 +36,10 @@ fn any_writing() -> impl Strategy<Value = Vec<Written>> {
                 }
             };
             let lines = lines.into_iter().map(line).collect();
-            Written { source: Source { attempt: u32::try_from(number).unwrap(), ..owner(from, task) }, lines }
+            Written {
+                source: Source { attempt: u32::try_from(number).unwrap(), ..owner(from, task) },
+                lines,
+            }
         };
         chunks.into_iter().enumerate().map(written).collect()
     })
@@ -59,30 +62,51 @@ fn owner(from: usize, task: u32) -> Source {
 }
 
 fn any_question() -> impl Strategy<Value = Question> {
-    let search =
-        proptest::option::of(prop_oneof![Just("a"), Just("100%"), Just("_"), Just("ünd"), Just("\\"), Just("zz")]);
+    let search = proptest::option::of(prop_oneof![
+        Just("a"),
+        Just("100%"),
+        Just("_"),
+        Just("ünd"),
+        Just("\\"),
+        Just("zz")
+    ]);
     let severities = prop_oneof![
         Just(Severity::ALL.to_vec()),
         Just(vec![Severity::Error]),
         Just(vec![Severity::Unknown, Severity::Debug]),
     ];
-    let ids = (proptest::option::of(prop_oneof![Just("one"), Just("two")]), proptest::option::of(0..3_u32));
+    let ids = (
+        proptest::option::of(prop_oneof![Just("one"), Just("two")]),
+        proptest::option::of(0..3_u32),
+    );
     let trace = proptest::option::of(Just("t1"));
     let window = (0..3000_i64, 0..4000_i64);
-    (window, ids, search, trace, severities, prop_oneof![0..2_usize, 0..30_usize], prop_oneof![1..4_usize, 1..30_usize])
-        .prop_map(|((from, length), (execution, task), search, trace, severities, offset, limit)| Question {
-            workspace: WorkspaceId::known("wsp_a"),
-            job: "nightly".into(),
-            execution: execution.map(str::to_owned),
-            task,
-            from: NOW.plus_ms(from),
-            to: NOW.plus_ms(from + length),
-            search: search.map(str::to_owned),
-            trace: trace.map(str::to_owned),
-            severities,
-            offset,
-            limit,
-        })
+    (
+        window,
+        ids,
+        search,
+        trace,
+        severities,
+        prop_oneof![0..2_usize, 0..30_usize],
+        prop_oneof![1..4_usize, 1..30_usize],
+    )
+        .prop_map(
+            |((from, length), (execution, task), search, trace, severities, offset, limit)| {
+                Question {
+                    workspace: WorkspaceId::known("wsp_a"),
+                    job: "nightly".into(),
+                    execution: execution.map(str::to_owned),
+                    task,
+                    from: NOW.plus_ms(from),
+                    to: NOW.plus_ms(from + length),
+                    search: search.map(str::to_owned),
+                    trace: trace.map(str::to_owned),
+                    severities,
+                    offset,
+                    limit,
+                }
+            },
+        )
 }
 
 fn naive(written: &[Written], asked: &Question) -> Found {
@@ -92,16 +116,18 @@ fn naive(written: &[Written], asked: &Question) -> Found {
             && asked.execution.as_ref().is_none_or(|name| *name == of.execution_name)
             && asked.task.is_none_or(|task| task == of.task)
     });
-    let mut lines: Vec<_> = mine
-        .flat_map(|chunk| chunk.lines.clone())
-        .filter(|line| {
-            let ms = line.at_ns / 1_000_000;
-            (asked.from.ms()..=asked.to.ms()).contains(&ms)
-                && asked.severities.contains(&line.severity)
-                && asked.trace.as_ref().is_none_or(|trace| line.trace.as_ref() == Some(trace))
-                && asked.search.as_ref().is_none_or(|text| line.message.to_lowercase().contains(&text.to_lowercase()))
-        })
-        .collect();
+    let mut lines: Vec<_> =
+        mine.flat_map(|chunk| chunk.lines.clone())
+            .filter(|line| {
+                let ms = line.at_ns / 1_000_000;
+                (asked.from.ms()..=asked.to.ms()).contains(&ms)
+                    && asked.severities.contains(&line.severity)
+                    && asked.trace.as_ref().is_none_or(|trace| line.trace.as_ref() == Some(trace))
+                    && asked.search.as_ref().is_none_or(|text| {
+                        line.message.to_lowercase().contains(&text.to_lowercase())
+                    })
+            })
+            .collect();
     let total = lines.len() as u64;
     lines.sort_by_key(|line| std::cmp::Reverse(line.at_ns));
     let page = lines.into_iter().skip(asked.offset).take(asked.limit).collect();
@@ -134,7 +160,8 @@ fn times(found: &Found) -> Vec<i64> {
 }
 
 fn agree(postgres: bool, cases: u32) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (store, _folder) = runtime.block_on(open(postgres));
     let mut runner = TestRunner::new(Config::with_cases(cases));
     let questions = proptest::collection::vec((any_question(), 1..7_i64), 8);
@@ -143,7 +170,8 @@ fn agree(postgres: bool, cases: u32) {
         for (question, step) in questions {
             let found = runtime.block_on(find_in_steps(&store, &question, step)).unwrap();
             let expected = naive(&written, &question);
-            // Lines of one moment may come in any order, so times are compared, and that each line is one of them.
+            // Lines of one moment may come in any order, so times are compared, and that each line
+            // is one of them.
             prop_assert_eq!((times(&found), found.total), (times(&expected), expected.total));
             let whole = naive(&written, &Question { offset: 0, limit: usize::MAX, ..question });
             prop_assert!(found.lines.iter().all(|line| whole.lines.contains(line)));

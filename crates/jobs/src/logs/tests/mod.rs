@@ -31,14 +31,21 @@ fn source(task: u32) -> Source {
 
 fn world() -> World {
     let now = Arc::new(AtomicI64::new(NOW.ms()));
-    World::new(move || Timestamp::from_ms(now.fetch_add(1, Ordering::Relaxed)), |bytes| getrandom::fill(bytes).unwrap())
+    World::new(
+        move || Timestamp::from_ms(now.fetch_add(1, Ordering::Relaxed)),
+        |bytes| getrandom::fill(bytes).unwrap(),
+    )
 }
 
 /// A store in a folder of its own, which must outlive it.
 async fn open(postgres: bool) -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("holm.db");
-    let target = if postgres { Target::Postgres { url: testing::postgres() } } else { Target::Sqlite { file } };
+    let target = if postgres {
+        Target::Postgres { url: testing::postgres() }
+    } else {
+        Target::Sqlite { file }
+    };
     let settings = Settings { connections: 4, ..Settings::new(target, folder.path().join("keys")) };
     (Store::open(settings, world()).await.unwrap(), folder)
 }

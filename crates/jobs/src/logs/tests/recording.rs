@@ -13,7 +13,11 @@ fn lines(chunks: &[Chunk]) -> Vec<Line> {
 }
 
 fn messages(chunks: &[Chunk], stream: Stream) -> Vec<String> {
-    lines(chunks).into_iter().filter(|line| line.stream == stream).map(|line| line.message).collect()
+    lines(chunks)
+        .into_iter()
+        .filter(|line| line.stream == stream)
+        .map(|line| line.message)
+        .collect()
 }
 
 /// All that becomes of some pieces, drained after each of those at `drains`.
@@ -48,7 +52,8 @@ fn lines_of_both_streams_are_put_together() {
 #[test]
 fn a_long_line_is_cut_between_characters() {
     let long = "€".repeat(LINE_BYTES_MAX);
-    let chunks = record(&mut Recorder::new(PLENTY), &[piece(1, 0, Stream::Output, long.as_bytes())], &[]);
+    let chunks =
+        record(&mut Recorder::new(PLENTY), &[piece(1, 0, Stream::Output, long.as_bytes())], &[]);
     let parts = messages(&chunks, Stream::Output);
     assert_eq!(parts.concat(), long);
     assert!(parts.len() >= 3 && parts.iter().all(|part| part.len() <= LINE_BYTES_MAX));
@@ -71,7 +76,8 @@ fn what_is_too_much_is_dropped_and_a_line_says_so() {
 
 #[test]
 fn a_flood_of_empty_lines_is_bounded_too() {
-    let chunks = record(&mut Recorder::new(10_000), &[piece(1, 0, Stream::Output, &[b'\n'; 100_000])], &[]);
+    let chunks =
+        record(&mut Recorder::new(10_000), &[piece(1, 0, Stream::Output, &[b'\n'; 100_000])], &[]);
     assert!(chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>() < 11_000);
 }
 
@@ -85,16 +91,20 @@ fn any_pieces() -> impl Strategy<Value = Vec<Piece>> {
     let one = (any::<bool>(), -5..5_i64, text);
     proptest::collection::vec(one, 0..12).prop_map(|all| {
         let stream = |error| if error { Stream::Error } else { Stream::Output };
-        let with_place =
-            |(at, (error, ms, text)): (usize, (bool, i64, Vec<u8>))| piece(at as u64 + 1, ms, stream(error), &text);
+        let with_place = |(at, (error, ms, text)): (usize, (bool, i64, Vec<u8>))| {
+            piece(at as u64 + 1, ms, stream(error), &text)
+        };
         all.into_iter().enumerate().map(with_place).collect()
     })
 }
 
 /// What the lines of a stream are, told simply: without the rule for long ones.
 fn naive(pieces: &[Piece], stream: Stream) -> Vec<String> {
-    let all: Vec<u8> =
-        pieces.iter().filter(|piece| piece.stream == stream).flat_map(|piece| piece.bytes.to_vec()).collect();
+    let all: Vec<u8> = pieces
+        .iter()
+        .filter(|piece| piece.stream == stream)
+        .flat_map(|piece| piece.bytes.to_vec())
+        .collect();
     let mut lines: Vec<_> = all.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     let last = lines.pop().filter(|last| !last.is_empty());
     for line in &mut lines {
@@ -142,7 +152,8 @@ proptest! {
         prop_assert!(notes <= 1 && kept as u64 <= bytes_max + 200);
     }
 
-    /// A server that is killed at any moment goes on from what it had made durable, and nothing is missing or twice.
+    /// A server that is killed at any moment goes on from what it had made durable, and nothing is
+    /// missing or twice.
     #[test]
     fn a_resumed_recording_is_as_one_that_was_never_cut(
         pieces in any_pieces(), drains in proptest::collection::vec(0..12_usize, 0..6), killed in 0..12_usize,

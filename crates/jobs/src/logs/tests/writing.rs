@@ -39,7 +39,10 @@ async fn lines_are_there_within_a_second_and_all_of_them_at_the_end() {
     printed.send(piece(10, 1, Stream::Output, b"first\nsec")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while messages(&store, &all()).await != ["first"] {
-        assert!(tokio::time::Instant::now() < deadline, "the line was not written while the task ran");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the line was not written while the task ran"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     printed.send(piece(20, 2, Stream::Output, b"ond")).await.unwrap();
@@ -58,7 +61,10 @@ async fn a_recording_goes_on_where_an_earlier_one_was_killed() {
     printed.send(piece(7, 1, Stream::Output, b"a\nb")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while messages(&store, &all()).await != ["a"] {
-        assert!(tokio::time::Instant::now() < deadline, "the line was not written while the task ran");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "the line was not written while the task ran"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     recording.abort();
@@ -89,7 +95,12 @@ async fn many_attempts_share_the_writer_on_both_databases() {
                         for line in 0..3_i64 {
                             let text = format!("{task} {line}\n");
                             printed
-                                .send(piece(line.unsigned_abs() + 1, line, Stream::Output, text.as_bytes()))
+                                .send(piece(
+                                    line.unsigned_abs() + 1,
+                                    line,
+                                    Stream::Output,
+                                    text.as_bytes(),
+                                ))
                                 .await
                                 .unwrap();
                         }
@@ -103,7 +114,10 @@ async fn many_attempts_share_the_writer_on_both_databases() {
         }
         let found = find(&store, &all()).await.unwrap();
         assert_eq!((found.total, found.lines.len()), (600, 600));
-        assert_eq!(messages(&store, &Question { task: Some(7), ..all() }).await, ["7 0", "7 1", "7 2"]);
+        assert_eq!(
+            messages(&store, &Question { task: Some(7), ..all() }).await,
+            ["7 0", "7 1", "7 2"]
+        );
 
         // Old lines go, and nothing else.
         assert_eq!(logs.tidy(NOW.plus_s(60)).await.unwrap(), 0);

@@ -36,14 +36,22 @@ pub(super) struct Tokens(Mutex<HashMap<ResourceId, Kept>>);
 
 impl Tokens {
     /// The token that signs requests of a connection.
-    pub(super) async fn get(&self, host: &CodeHost, connection: &Connection) -> Result<Sensitive<String>, Fault> {
+    pub(super) async fn get(
+        &self,
+        host: &CodeHost,
+        connection: &Connection,
+    ) -> Result<Sensitive<String>, Fault> {
         match &connection.credentials {
-            None => Err(Fault::Credentials("the connection has neither `token` nor an app's secrets")),
+            None => {
+                Err(Fault::Credentials("the connection has neither `token` nor an app's secrets"))
+            }
             Some(Credentials::Token(token)) => Ok(token.clone()),
             Some(Credentials::App { id, key, installation }) => {
                 let now = host.world.now();
                 let kept = self.0.lock().get(&connection.id).cloned();
-                let fresh = |kept: &Kept| kept.version == connection.version && kept.expires_at > now.plus_s(LEFT_S);
+                let fresh = |kept: &Kept| {
+                    kept.version == connection.version && kept.expires_at > now.plus_s(LEFT_S)
+                };
                 if let Some(kept) = kept.filter(fresh) {
                     return Ok(kept.token);
                 }
@@ -104,9 +112,11 @@ fn sign(app: &str, key: &str, now: Timestamp) -> Result<Sensitive<String>, Fault
     let pair = pair.map_err(|_| BAD)?;
     let header = BASE64.encode(json!({"alg": "RS256", "typ": "JWT"}).to_string());
     let from = now.plus_s(-SKEW_S).seconds();
-    let claims = BASE64.encode(json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app}).to_string());
+    let claims = BASE64
+        .encode(json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app}).to_string());
     let signed = format!("{header}.{claims}");
     let mut signature = vec![0; pair.public().modulus_len()];
-    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature).map_err(|_| BAD)?;
+    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
+        .map_err(|_| BAD)?;
     Ok(Sensitive(format!("{signed}.{}", BASE64.encode(signature))))
 }

@@ -1,7 +1,7 @@
 //! The REST API of the code host, as far as runners need it.
 //!
-//! Written for the documented endpoints alone: the crates for this API bring a second HTTP client, and the protocol of
-//! scale sets is not documented.
+//! Written for the documented endpoints alone: the crates for this API bring a second HTTP client,
+//! and the protocol of scale sets is not documented.
 
 mod app;
 mod pace;
@@ -13,7 +13,9 @@ use app::Tokens;
 use bytes::Bytes;
 use pace::{Pace, Paces};
 use parking_lot::Mutex;
-use reqwest::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT,
+};
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -109,8 +111,10 @@ struct Answer {
 impl CodeHost {
     pub(super) fn new(settings: &Settings, world: World) -> Result<Self, reqwest::Error> {
         // A redirect would take our credentials elsewhere.
-        let http =
-            Client::builder().timeout(settings.answer_max).redirect(reqwest::redirect::Policy::none()).build()?;
+        let http = Client::builder()
+            .timeout(settings.answer_max)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
         Ok(Self {
             http,
             base: settings.api_url.trim_end_matches('/').to_owned(),
@@ -144,7 +148,12 @@ impl CodeHost {
         Ok(Registered { id: made.runner.id, configuration: made.encoded_jit_config })
     }
 
-    pub(super) async fn remove(&self, connection: &Connection, repository: &str, id: i64) -> Result<Removal, Fault> {
+    pub(super) async fn remove(
+        &self,
+        connection: &Connection,
+        repository: &str,
+        id: i64,
+    ) -> Result<Removal, Fault> {
         let path = format!("/repos/{repository}/actions/runners/{id}");
         let answer = self.ask(connection, Pace::Needed, Method::DELETE, &path, None).await?;
         match answer.status {
@@ -161,7 +170,13 @@ impl CodeHost {
         repository: &str,
         allowance: &mut Allowance,
     ) -> Result<Vec<Listed>, Fault> {
-        self.list(connection, &format!("/repos/{repository}/actions/runners?"), "runners", allowance).await
+        self.list(
+            connection,
+            &format!("/repos/{repository}/actions/runners?"),
+            "runners",
+            allowance,
+        )
+        .await
     }
 
     /// The ids of all workflow runs with this status.
@@ -236,7 +251,8 @@ impl CodeHost {
         Ok(all)
     }
 
-    /// One request. What was read before is asked for with its tag, which costs nothing when it still holds.
+    /// One request. What was read before is asked for with its tag, which costs nothing when it
+    /// still holds.
     async fn ask(
         &self,
         connection: &Connection,
@@ -248,7 +264,8 @@ impl CodeHost {
         self.paces.check(&connection.id, pace, self.world.now())?;
         let token = self.tokens.get(self, connection).await?;
         let key = (connection.id.clone(), path.to_owned());
-        let known = (method == Method::GET).then(|| self.remembered.lock().get(&key).cloned()).flatten();
+        let known =
+            (method == Method::GET).then(|| self.remembered.lock().get(&key).cloned()).flatten();
         let tag = known.as_ref().map(|(tag, _)| tag.clone());
         let (mut answer, headers) = self.send(&token, method.clone(), path, tag, body).await?;
         self.paces.note(&connection.id, answer.status, &headers, self.world.now())?;
@@ -283,12 +300,18 @@ impl CodeHost {
         tag: Option<HeaderValue>,
         body: Option<Value>,
     ) -> Result<(Answer, HeaderMap), Fault> {
-        let _place = self.places.acquire().await.map_err(|_| Fault::Unreachable("the server is ending".into()))?;
+        let _place = self
+            .places
+            .acquire()
+            .await
+            .map_err(|_| Fault::Unreachable("the server is ending".into()))?;
         let bearer = HeaderValue::from_str(&format!("Bearer {}", token.0));
-        let mut bearer = bearer.map_err(|_| Fault::Credentials("the token has characters that no token has"))?;
+        let mut bearer =
+            bearer.map_err(|_| Fault::Credentials("the token has characters that no token has"))?;
         bearer.set_sensitive(true);
         let mut request = self.http.request(method, format!("{}{path}", self.base));
-        request = request.header(AUTHORIZATION, bearer).header(ACCEPT, "application/vnd.github+json");
+        request =
+            request.header(AUTHORIZATION, bearer).header(ACCEPT, "application/vnd.github+json");
         request = request.header("x-github-api-version", API_VERSION).header(USER_AGENT, "holm");
         if let Some(tag) = tag {
             request = request.header(IF_NONE_MATCH, tag);
@@ -302,7 +325,9 @@ impl CodeHost {
         while let Some(part) = response.chunk().await.map_err(unreachable)? {
             body.extend_from_slice(&part);
             if body.len() > ANSWER_BYTES_MAX {
-                return Err(Fault::Unreachable(format!("it answered with more than {ANSWER_BYTES_MAX} bytes")));
+                return Err(Fault::Unreachable(format!(
+                    "it answered with more than {ANSWER_BYTES_MAX} bytes"
+                )));
             }
         }
         Ok((Answer { status, body: body.into() }, headers))
@@ -335,5 +360,8 @@ fn accepted(answer: Answer) -> Result<Bytes, Fault> {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
     let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
     let plain = message.chars().filter(|character| !character.is_control());
-    Err(Fault::Refused { status: status.as_u16(), message: plain.take(MESSAGE_CHARACTERS_MAX).collect() })
+    Err(Fault::Refused {
+        status: status.as_u16(),
+        message: plain.take(MESSAGE_CHARACTERS_MAX).collect(),
+    })
 }

@@ -35,7 +35,12 @@ struct Closed {
 pub(super) struct Paces(Mutex<HashMap<ResourceId, Closed>>);
 
 impl Paces {
-    pub(super) fn check(&self, connection: &ResourceId, pace: Pace, now: Timestamp) -> Result<(), Fault> {
+    pub(super) fn check(
+        &self,
+        connection: &ResourceId,
+        pace: Pace,
+        now: Timestamp,
+    ) -> Result<(), Fault> {
         let closed = self.0.lock().get(connection).copied();
         let until = closed.map(|closed| match pace {
             Pace::Needed => closed.to_all,
@@ -57,7 +62,8 @@ impl Paces {
     ) -> Result<(), Fault> {
         let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<i64>().ok();
         let retry_after = number(RETRY_AFTER.as_str()).map(|seconds| now.plus_s(seconds));
-        let reset = number("x-ratelimit-reset").map(|seconds| Timestamp::from_ms(seconds.saturating_mul(1000)));
+        let reset = number("x-ratelimit-reset")
+            .map(|seconds| Timestamp::from_ms(seconds.saturating_mul(1000)));
         let remaining = number("x-ratelimit-remaining");
         let refused = status == StatusCode::TOO_MANY_REQUESTS
             || status == StatusCode::FORBIDDEN && (retry_after.is_some() || remaining == Some(0));
@@ -66,7 +72,10 @@ impl Paces {
         let few = remaining.is_some_and(|remaining| remaining <= RESERVE);
         let to_others = few.then(|| believed(reset.unwrap_or(now.plus_s(WAIT_S))));
         if to_all.is_some() || to_others.is_some() {
-            let closed = Closed { to_all: to_all.unwrap_or(now), to_those_who_can_wait: to_others.unwrap_or(now) };
+            let closed = Closed {
+                to_all: to_all.unwrap_or(now),
+                to_those_who_can_wait: to_others.unwrap_or(now),
+            };
             self.close(connection, closed);
         }
         to_all.map_or(Ok(()), |until| Err(Fault::Limited { until }))
@@ -93,24 +102,41 @@ mod tests {
         let (paces, connection) = (Paces::default(), ResourceId::known("res_a"));
         let headers = headers
             .iter()
-            .map(|(name, value)| (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from(*value)))
+            .map(|(name, value)| {
+                (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from(*value))
+            })
             .collect();
         let noted = paces.note(&connection, StatusCode::from_u16(status).unwrap(), &headers, NOW);
         assert_eq!(noted.is_err(), needed_s.is_some());
         for (pace, seconds) in [(Pace::Needed, needed_s), (Pace::CanWait, can_wait_s)] {
-            let expected = seconds.map_or(Ok(()), |seconds| Err(Fault::Limited { until: NOW.plus_s(seconds) }));
+            let expected = seconds
+                .map_or(Ok(()), |seconds| Err(Fault::Limited { until: NOW.plus_s(seconds) }));
             assert_eq!(paces.check(&connection, pace, NOW), expected, "{pace:?}");
             assert_eq!(paces.check(&connection, pace, NOW.plus_s(seconds.unwrap_or(0))), Ok(()));
         }
-        assert_eq!(paces.check(&ResourceId::known("res_b"), Pace::CanWait, NOW), Ok(()), "others are not concerned");
+        assert_eq!(
+            paces.check(&ResourceId::known("res_b"), Pace::CanWait, NOW),
+            Ok(()),
+            "others are not concerned"
+        );
     }
 
     #[test]
     fn a_connection_waits_as_long_as_it_is_told() {
         let reset = NOW.seconds() + 300;
         check(200, &[("x-ratelimit-remaining", 4000), ("x-ratelimit-reset", reset)], None, None);
-        check(200, &[("x-ratelimit-remaining", 150), ("x-ratelimit-reset", reset)], None, Some(300));
-        check(403, &[("x-ratelimit-remaining", 0), ("x-ratelimit-reset", reset)], Some(300), Some(300));
+        check(
+            200,
+            &[("x-ratelimit-remaining", 150), ("x-ratelimit-reset", reset)],
+            None,
+            Some(300),
+        );
+        check(
+            403,
+            &[("x-ratelimit-remaining", 0), ("x-ratelimit-reset", reset)],
+            Some(300),
+            Some(300),
+        );
         check(403, &[("retry-after", 20)], Some(20), Some(20));
         check(429, &[], Some(60), Some(60));
         check(429, &[("retry-after", 1_000_000)], Some(3600), Some(3600));

@@ -38,7 +38,10 @@ fn take<T>(mut one: impl FnMut(usize) -> io::Result<T>) -> Vec<T> {
 }
 
 fn keep<T>(taken: &[T]) -> io::Result<()> {
-    say(&format!("took {}", if taken.len() == TRIES { "everything".to_owned() } else { taken.len().to_string() }))?;
+    say(&format!(
+        "took {}",
+        if taken.len() == TRIES { "everything".to_owned() } else { taken.len().to_string() }
+    ))?;
     loop {
         std::thread::park();
     }

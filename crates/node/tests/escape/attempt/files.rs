@@ -17,7 +17,10 @@ fn write(path: &str, text: &str) -> Outcome {
 }
 
 fn first_written(paths: &[&str], text: &str) -> Outcome {
-    paths.iter().find_map(|path| write(path, text).ok().map(|_| (*path).to_owned())).ok_or_else(refused)
+    paths
+        .iter()
+        .find_map(|path| write(path, text).ok().map(|_| (*path).to_owned()))
+        .ok_or_else(refused)
 }
 
 fn read_some(path: &str) -> Outcome {
@@ -32,12 +35,14 @@ fn root() -> io::Result<(u64, u64)> {
     fs::metadata("/").map(|root| (root.dev(), root.ino()))
 }
 
-/// Any descriptor of any process here that is a folder, or whose folder above is not below our own root.
+/// Any descriptor of any process here that is a folder, or whose folder above is not below our own
+/// root.
 fn ways_out() -> Outcome {
     for process in ["self", "1"] {
         for entry in fs::read_dir(format!("/proc/{process}/fd"))? {
             let path = entry?.path();
-            let lists_itself = process == "self" && fs::read_link(&path).is_ok_and(|to| to.ends_with("fd"));
+            let lists_itself =
+                process == "self" && fs::read_link(&path).is_ok_and(|to| to.ends_with("fd"));
             if fs::metadata(&path).is_ok_and(|about| about.is_dir()) && !lists_itself {
                 return Ok(path.display().to_string());
             }
@@ -67,7 +72,9 @@ pub(super) const FILES: &[Attempt] = &[
         first_written(&paths, "0")
     }),
     ("sysrq", || write("/proc/sysrq-trigger", "h")),
-    ("interrupts and buses", || first_written(&["/proc/irq/default_smp_affinity", "/proc/bus/pci/00/00.0"], "1")),
+    ("interrupts and buses", || {
+        first_written(&["/proc/irq/default_smp_affinity", "/proc/bus/pci/00/00.0"], "1")
+    }),
     ("the kernel's memory", || read_some("/proc/kcore")),
     ("keys", || read_some("/proc/keys")),
     ("timers", || read_some("/proc/timer_list")),
@@ -83,7 +90,8 @@ pub(super) const FILES: &[Attempt] = &[
     }),
     ("descriptors and roots", ways_out),
     ("other processes", || {
-        let others = fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let others = fs::read_dir("/proc")?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
         others.max().filter(|most| *most > 9).map(|most| most.to_string()).ok_or_else(refused)
     }),
     ("other mounts", || {
@@ -95,7 +103,10 @@ pub(super) const FILES: &[Attempt] = &[
     ("devices", || {
         for entry in fs::read_dir("/dev")? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            let usual = ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue", "fd"];
+            let usual = [
+                "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "mqueue",
+                "fd",
+            ];
             if !usual.contains(&name.as_str()) && !name.starts_with("std") {
                 return Ok(name);
             }
@@ -107,7 +118,8 @@ pub(super) const FILES: &[Attempt] = &[
         Ok("moved".into())
     }),
     ("a link over a masked file", || {
-        std::os::unix::fs::symlink("/etc", "/proc/kcore").or_else(|_| fs::rename("/tmp", "/proc/acpi"))?;
+        std::os::unix::fs::symlink("/etc", "/proc/kcore")
+            .or_else(|_| fs::rename("/tmp", "/proc/acpi"))?;
         Ok("made".into())
     }),
     ("a program that takes its owner's rights", || {
@@ -116,10 +128,12 @@ pub(super) const FILES: &[Attempt] = &[
     }),
 ];
 
-/// The first process is the program that the node started, from memory that it shares with its neighbours.
+/// The first process is the program that the node started, from memory that it shares with its
+/// neighbours.
 fn open_again(path: &str) -> Outcome {
     let read_only = File::open(path)?;
-    let mut file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", read_only.as_raw_fd()))?;
+    let mut file =
+        OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", read_only.as_raw_fd()))?;
     file.write_all(b"#!/bin/sh\n")?;
     Ok("written".into())
 }

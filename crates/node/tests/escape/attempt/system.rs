@@ -59,24 +59,40 @@ fn find_others() -> Outcome {
 }
 
 pub(super) const CALLS: &[Attempt] = &[
-    ("mount a tmpfs", || call(libc::SYS_mount, [text(c"none"), text(c"/tmp"), text(c"tmpfs"), 0, 0])),
+    ("mount a tmpfs", || {
+        call(libc::SYS_mount, [text(c"none"), text(c"/tmp"), text(c"tmpfs"), 0, 0])
+    }),
     ("mount proc", || call(libc::SYS_mount, [text(c"proc"), text(c"/tmp"), text(c"proc"), 0, 0])),
-    ("mount control groups", || call(libc::SYS_mount, [text(c"x"), text(c"/tmp"), text(c"cgroup"), 0, 0])),
-    ("mount newer control groups", || call(libc::SYS_mount, [text(c"x"), text(c"/tmp"), text(c"cgroup2"), 0, 0])),
+    ("mount control groups", || {
+        call(libc::SYS_mount, [text(c"x"), text(c"/tmp"), text(c"cgroup"), 0, 0])
+    }),
+    ("mount newer control groups", || {
+        call(libc::SYS_mount, [text(c"x"), text(c"/tmp"), text(c"cgroup2"), 0, 0])
+    }),
     ("bind", || call(libc::SYS_mount, [text(c"/"), text(c"/tmp"), 0, libc::MS_BIND as usize, 0])),
     ("make /proc/sys writable", || {
-        call(libc::SYS_mount, [0, text(c"/proc/sys"), 0, (libc::MS_REMOUNT | libc::MS_BIND) as usize, 0])
+        call(
+            libc::SYS_mount,
+            [0, text(c"/proc/sys"), 0, (libc::MS_REMOUNT | libc::MS_BIND) as usize, 0],
+        )
     }),
-    ("uncover /proc/kcore", || call(libc::SYS_umount2, [text(c"/proc/kcore"), libc::MNT_DETACH as usize, 0, 0, 0])),
+    ("uncover /proc/kcore", || {
+        call(libc::SYS_umount2, [text(c"/proc/kcore"), libc::MNT_DETACH as usize, 0, 0, 0])
+    }),
     ("open a file system", || call(libc::SYS_fsopen, [text(c"tmpfs"), 0, 0, 0, 0])),
     ("copy a mount", || call(libc::SYS_open_tree, [HERE, text(c"/"), 1, 0, 0])),
     ("move a mount", || call(libc::SYS_move_mount, [HERE, text(c"/proc"), HERE, text(c"/tmp"), 0])),
     ("change a mount", || {
         let attributes = [0_u64; 4];
-        call(libc::SYS_mount_setattr, [HERE, text(c"/proc/sys"), 0, attributes.as_ptr().addr_exposed(), 32])
+        call(
+            libc::SYS_mount_setattr,
+            [HERE, text(c"/proc/sys"), 0, attributes.as_ptr().addr_exposed(), 32],
+        )
     }),
     ("pivot", || call(libc::SYS_pivot_root, [text(c"/"), text(c"/tmp"), 0, 0, 0])),
-    ("unshare", || first_that_works(&NAMESPACES, |kind| call(libc::SYS_unshare, [kind as usize, 0, 0, 0, 0]))),
+    ("unshare", || {
+        first_that_works(&NAMESPACES, |kind| call(libc::SYS_unshare, [kind as usize, 0, 0, 0, 0]))
+    }),
     ("clone into namespaces", || first_that_works(&NAMESPACES[..7], clone_into)),
     ("clone3", || call(libc::SYS_clone3, [0, 0, 0, 0, 0])),
     ("enter a namespace", || {
@@ -85,14 +101,20 @@ pub(super) const CALLS: &[Attempt] = &[
     }),
     ("load a module", || {
         let file = std::fs::File::open("/proc/self/exe")?;
-        call(libc::SYS_finit_module, [std::os::fd::AsRawFd::as_raw_fd(&file) as usize, text(c""), 0, 0, 0])
+        call(
+            libc::SYS_finit_module,
+            [std::os::fd::AsRawFd::as_raw_fd(&file) as usize, text(c""), 0, 0, 0],
+        )
     }),
     ("load a module from memory", || call(libc::SYS_init_module, [text(c""), 0, text(c""), 0, 0])),
     ("unload a module", || call(libc::SYS_delete_module, [text(c"none"), 0, 0, 0, 0])),
     ("bpf", || call(libc::SYS_bpf, [0, 0, 0, 0, 0])),
     ("watch events", || {
         let attributes = [1_u32, 120, 0, 0];
-        call(libc::SYS_perf_event_open, [attributes.as_ptr().addr_exposed(), 0, usize::MAX, usize::MAX, 0])
+        call(
+            libc::SYS_perf_event_open,
+            [attributes.as_ptr().addr_exposed(), 0, usize::MAX, usize::MAX, 0],
+        )
     }),
     ("userfaultfd", || call(libc::SYS_userfaultfd, [1, 0, 0, 0, 0])),
     ("io_uring", || {
@@ -100,7 +122,9 @@ pub(super) const CALLS: &[Attempt] = &[
         call(libc::SYS_io_uring_setup, [4, parameters.as_ptr().addr_exposed(), 0, 0, 0])
     }),
     ("keyctl", || call(libc::SYS_keyctl, [0, -4_isize as usize, 1, 0, 0])),
-    ("add a key", || call(libc::SYS_add_key, [text(c"user"), text(c"x"), text(c"x"), 1, -3_isize as usize])),
+    ("add a key", || {
+        call(libc::SYS_add_key, [text(c"user"), text(c"x"), text(c"x"), 1, -3_isize as usize])
+    }),
     ("request a key", || call(libc::SYS_request_key, [text(c"user"), text(c"x"), 0, 0, 0])),
     ("open by handle", || {
         let handle = [8_u32, 1, 2, 0];
@@ -124,7 +148,10 @@ pub(super) const CALLS: &[Attempt] = &[
     }),
     ("more files", || {
         let limit = [1_u64 << 30; 2];
-        call(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, limit.as_ptr().addr_exposed(), 0, 0])
+        call(
+            libc::SYS_prlimit64,
+            [0, libc::RLIMIT_NOFILE as usize, limit.as_ptr().addr_exposed(), 0, 0],
+        )
     }),
     ("type into a terminal", || {
         let terminal = std::fs::File::options().read(true).write(true).open("/dev/ptmx")?;
@@ -132,9 +159,13 @@ pub(super) const CALLS: &[Attempt] = &[
         call(libc::SYS_ioctl, [number, libc::TIOCSTI as usize, text(c"x"), 0, 0])
     }),
     ("make a disk", || call(libc::SYS_mknodat, [HERE, text(c"/tmp/disk"), 0o60_666, 0x800, 0])),
-    ("make the kernel's memory", || call(libc::SYS_mknodat, [HERE, text(c"/tmp/mem"), 0o20_666, 0x101, 0])),
+    ("make the kernel's memory", || {
+        call(libc::SYS_mknodat, [HERE, text(c"/tmp/mem"), 0o20_666, 0x101, 0])
+    }),
     ("find others", find_others),
-    ("trace others", || first_that_works(&[10, 11, 100, 1000], |pid| call(libc::SYS_ptrace, [16, pid, 0, 0, 0]))),
+    ("trace others", || {
+        first_that_works(&[10, 11, 100, 1000], |pid| call(libc::SYS_ptrace, [16, pid, 0, 0, 0]))
+    }),
     ("the older calls", || call(0x4000_0000 | libc::SYS_getpid, [0; 5])),
 ];
 
@@ -144,7 +175,8 @@ fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
 
 /// Asks a part of the kernel over netlink and says whether it answered anything but an error.
 fn ask(protocol: i32, kind: u16, flags: u16, body: &[u8]) -> Outcome {
-    let number: usize = socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?.parse().map_err(io::Error::other)?;
+    let number: usize =
+        socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?.parse().map_err(io::Error::other)?;
     let mut message = Vec::new();
     message.extend((16 + body.len() as u32).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
@@ -153,11 +185,18 @@ fn ask(protocol: i32, kind: u16, flags: u16, body: &[u8]) -> Outcome {
     message.extend(body);
     call(libc::SYS_sendto, [number, message.as_ptr().addr_exposed(), message.len(), 0, 0])?;
     let mut answer = [0_u8; 4096];
-    call(libc::SYS_recvfrom, [number, (&raw mut answer).cast_const().addr_exposed(), answer.len(), 0, 0])?;
+    call(
+        libc::SYS_recvfrom,
+        [number, (&raw mut answer).cast_const().addr_exposed(), answer.len(), 0, 0],
+    )?;
     let [_, _, _, _, kind_low, kind_high, ..] = answer;
     let code = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
     let is_error = u16::from_ne_bytes([kind_low, kind_high]) == 2;
-    if is_error && code != 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok("an answer".into()) }
+    if is_error && code != 0 {
+        Err(io::Error::from_raw_os_error(-code))
+    } else {
+        Ok("an answer".into())
+    }
 }
 
 pub(super) const SOCKETS: &[Attempt] = &[
@@ -187,9 +226,17 @@ pub(super) const SOCKETS: &[Attempt] = &[
         // Rules for devices react to messages that claim to come from the kernel.
         let message = b"add@/x\0ACTION=add\0";
         let address = [libc::AF_NETLINK as u32, 0, 1];
-        // SAFETY: the message and the address live through the call, and have the sizes that are passed.
+        // SAFETY: the message and the address live through the call, and have the sizes that are
+        // passed.
         let sent = unsafe {
-            libc::sendto(number as i32, message.as_ptr().cast(), message.len(), 0, address.as_ptr().cast(), 12)
+            libc::sendto(
+                number as i32,
+                message.as_ptr().cast(),
+                message.len(),
+                0,
+                address.as_ptr().cast(),
+                12,
+            )
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok("sent an event".into()) }
     }),
@@ -206,6 +253,10 @@ pub(super) fn watch() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: a call without memory; the descriptor is new and ours.
     unsafe {
         let number = libc::inotify_init1(0);
-        if number < 0 { Err(io::Error::last_os_error()) } else { Ok(std::os::fd::FromRawFd::from_raw_fd(number)) }
+        if number < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(std::os::fd::FromRawFd::from_raw_fd(number))
+        }
     }
 }

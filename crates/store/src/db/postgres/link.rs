@@ -13,7 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Statements kept prepared on a connection. Only lists make texts at run time, far fewer than this.
+/// Statements kept prepared on a connection. Only lists make texts at run time, far fewer than
+/// this.
 const STATEMENTS_MAX: usize = 1000;
 
 /// How to connect.
@@ -26,12 +27,18 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(url: &str, settings: &Settings) -> Result<Self, Error> {
-        // We check certificates and names whenever we use TLS, so the strictest words mean the same to us.
-        let url = url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
+        // We check certificates and names whenever we use TLS, so the strictest words mean the same
+        // to us.
+        let url = url
+            .replace("sslmode=verify-full", "sslmode=require")
+            .replace("sslmode=verify-ca", "sslmode=require");
         let mut config: Config = url.parse().map_err(|error: postgres::Error| {
             // The text of the error may repeat parts of the address, and with them a password.
             drop(error);
-            Error::Unusable("the address of the database is not like `postgres://user:password@host/name`".into())
+            Error::Unusable(
+                "the address of the database is not like `postgres://user:password@host/name`"
+                    .into(),
+            )
         })?;
         config.application_name("holm");
         let tls = match config.get_ssl_mode() {
@@ -64,13 +71,18 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
     match root_certificates {
         Some(file) => {
             let unusable = |error: rustls::pki_types::pem::Error| {
-                Error::Unusable(format!("the certificates in {} cannot be read: {error}", file.display()))
+                Error::Unusable(format!(
+                    "the certificates in {} cannot be read: {error}",
+                    file.display()
+                ))
             };
             for certificate in CertificateDer::pem_file_iter(file).map_err(unusable)? {
                 roots.add(certificate.map_err(unusable)?).map_err(Error::database)?;
             }
         }
-        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+        None => {
+            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+        }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider);
@@ -123,12 +135,21 @@ impl Link {
     }
 
     pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, Error> {
-        let result = self.prepared(sql).and_then(|statement| self.client.execute(&statement, &references(params)));
+        let result = self
+            .prepared(sql)
+            .and_then(|statement| self.client.execute(&statement, &references(params)));
         result.map_err(|error| self.failed(error))
     }
 
-    pub(in crate::db) fn query(&mut self, table: &'static str, sql: &str, params: &[Value]) -> Result<Vec<Row>, Error> {
-        let result = self.prepared(sql).and_then(|statement| self.client.query(&statement, &references(params)));
+    pub(in crate::db) fn query(
+        &mut self,
+        table: &'static str,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<Vec<Row>, Error> {
+        let result = self
+            .prepared(sql)
+            .and_then(|statement| self.client.query(&statement, &references(params)));
         let rows = result.map_err(|error| self.failed(error))?;
         rows.iter().map(|row| Ok(Row { table, values: values(table, row)? })).collect()
     }
@@ -165,9 +186,15 @@ fn values(table: &'static str, row: &postgres::Row) -> Result<Vec<Value>, Error>
     let value = |(index, column): (usize, &postgres::Column)| {
         let value = match *column.type_() {
             Type::INT8 => row.try_get::<_, Option<i64>>(index).map(Value::from),
-            Type::INT4 => row.try_get::<_, Option<i32>>(index).map(|value| value.map(i64::from).into()),
-            Type::TEXT | Type::NAME | Type::VARCHAR => row.try_get::<_, Option<String>>(index).map(Value::from),
-            ref other => return Err(Error::corrupt(table, "?", format!("a value of type {other}"))),
+            Type::INT4 => {
+                row.try_get::<_, Option<i32>>(index).map(|value| value.map(i64::from).into())
+            }
+            Type::TEXT | Type::NAME | Type::VARCHAR => {
+                row.try_get::<_, Option<String>>(index).map(Value::from)
+            }
+            ref other => {
+                return Err(Error::corrupt(table, "?", format!("a value of type {other}")));
+            }
         };
         value.map_err(Error::database)
     };
@@ -185,7 +212,9 @@ impl ToSql for Value {
             Self::Int(value) if *ty == Type::INT4 => i32::try_from(*value)?.to_sql(ty, out),
             Self::Int(value) => value.to_sql_checked(ty, out),
             // PostgreSQL has no NUL in texts. Nothing of ours needs it, but callers may send it.
-            Self::Text(value) if value.contains('\0') => value.replace('\0', "\u{fffd}").to_sql_checked(ty, out),
+            Self::Text(value) if value.contains('\0') => {
+                value.replace('\0', "\u{fffd}").to_sql_checked(ty, out)
+            }
             Self::Text(value) => value.to_sql_checked(ty, out),
         }
     }

@@ -17,12 +17,15 @@ pub enum Replication {
     IsStandby,
 }
 
-/// Looks at the server of the database; `None` where there is none. Changes nothing, and needs no schema of ours.
+/// Looks at the server of the database; `None` where there is none. Changes nothing, and needs no
+/// schema of ours.
 pub async fn replication(settings: Settings) -> Result<Option<Replication>, Error> {
     let Target::Postgres { url } = settings.target.clone() else { return Ok(None) };
     // The blocking client refuses to run on a thread that serves futures.
     let looked = tokio::task::spawn_blocking(move || look(&url, &settings)).await;
-    looked.map_err(|error| Error::Unusable(format!("looking at the database ended early: {error}")))?.map(Some)
+    looked
+        .map_err(|error| Error::Unusable(format!("looking at the database ended early: {error}")))?
+        .map(Some)
 }
 
 fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
