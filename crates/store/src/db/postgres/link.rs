@@ -81,7 +81,8 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
             }
         }
         None => {
-            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+            let system = rustls_native_certs::load_native_certs().certs;
+            let _counts = roots.add_parsable_certificates(system);
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
