@@ -1,10 +1,91 @@
-//! The setting of a measurement, so that its numbers can be compared.
+//! The setting of a measurement, so that its numbers can be compared: what the machine is, whether
+//! anything else runs on it, and what its own processes and disk cost.
 
-use std::fs;
+use crate::report::Report;
+use crate::samples::Samples;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Programs that want to run, over the last minute, below which a machine counts as quiet.
+const QUIET: f64 = 0.3;
+const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Sets another limit than that, in seconds.
+const WAIT_SETTING: &str = "HOLM_BENCH_WAIT_S";
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+const EXECS: usize = 200;
+const FSYNCS: usize = 100;
+const FSYNC_BYTES: usize = 4096;
+
+/// Waits until nothing else runs, for a limited time, and begins a report with what the machine
+/// costs: goals are ratios within one run, because machines and hours differ.
+pub(crate) async fn begin(folder: &Path) -> anyhow::Result<Report> {
+    wait_until_quiet().await?;
+    describe(folder);
+    let mut report = Report::default();
+    let load = load_of_a_minute()?;
+    if load >= QUIET {
+        report.note(format!(
+            "The load was {load} when this began: other work ran too, so these are no measurements."
+        ));
+    }
+    report.add("host_exec_p50_ms", execs()?.percentile_ms(50)?, "ms");
+    report.add("host_fsync_p50_ms", fsyncs(folder)?.percentile_ms(50)?, "ms");
+    Ok(report)
+}
+
+async fn wait_until_quiet() -> anyhow::Result<()> {
+    let most = match std::env::var(WAIT_SETTING) {
+        Ok(seconds) => Duration::from_secs(seconds.parse()?),
+        Err(_) => WAIT_MAX,
+    };
+    let deadline = Instant::now() + most;
+    let mut told = false;
+    while load_of_a_minute()? >= QUIET && Instant::now() < deadline {
+        if !told {
+            eprintln!("waiting for a load below {QUIET}, at most {} s", most.as_secs());
+            told = true;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Fork and exec of the smallest program, waited for.
+fn execs() -> anyhow::Result<Samples> {
+    let mut times = Samples::default();
+    for _ in 0..EXECS {
+        let begun = Instant::now();
+        Command::new("/bin/true").status()?;
+        times.since(begun);
+    }
+    Ok(times)
+}
+
+/// A page added to a file and made durable.
+fn fsyncs(folder: &Path) -> anyhow::Result<Samples> {
+    let at = folder.join("holm-bench-fsync");
+    let mut file = File::create(&at)?;
+    let mut times = Samples::default();
+    for _ in 0..FSYNCS {
+        let begun = Instant::now();
+        file.write_all(&[0; FSYNC_BYTES])?;
+        file.sync_data()?;
+        times.since(begun);
+    }
+    fs::remove_file(at)?;
+    Ok(times)
+}
+
+fn load_of_a_minute() -> anyhow::Result<f64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    Ok(text.split(' ').next().unwrap_or_default().parse()?)
+}
 
 /// Prints what the numbers depend on beside the programs.
-pub(crate) fn describe(folder: &std::path::Path) {
+fn describe(folder: &Path) {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?");
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -16,6 +16,12 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
     Ok(beside()?.join("holm"))
 }
 
+/// Builds Holm and makes an image and the program inside, so that nothing is built while the
+/// machine has to be quiet.
+pub(crate) fn prepare(image: &str) -> anyhow::Result<()> {
+    Parts::find(&build()?, image).map(drop)
+}
+
 /// Builds the server that runs inside of a sandbox to be reached. It must need nothing of the
 /// image.
 pub(crate) fn build_workload() -> anyhow::Result<PathBuf> {

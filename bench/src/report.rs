@@ -60,6 +60,39 @@ impl Report {
         Ok(())
     }
 
+    /// Adds how many times as much as a peer's our value is, which has a goal.
+    pub(crate) fn add_ratio(
+        &mut self,
+        metric: impl Into<String>,
+        ours: f64,
+        peer: f64,
+        goal: Goal,
+    ) {
+        let metric = metric.into();
+        self.add(metric.clone(), ours / peer, "x");
+        self.set_goal(&metric, goal);
+    }
+
+    pub(crate) fn value(&self, metric: &str) -> Option<f64> {
+        self.lines.iter().find(|line| line.metric == metric).map(|line| line.value)
+    }
+
+    /// The value of a metric, and that of a peer of it.
+    pub(crate) fn values(&self, metric: &str, peer: &str) -> Option<(f64, f64)> {
+        let mut lines = self.lines.iter().filter(|line| line.metric == metric);
+        lines
+            .find(|line| line.peer.as_deref() == Some(peer))
+            .and_then(|line| Some((line.value, line.peer_value?)))
+    }
+
+    /// Adds the ratio of a metric to what a peer reached at it, if that could run.
+    pub(crate) fn add_ratio_to(&mut self, name: &str, metric: &str, peer: &str, goal: Goal) {
+        match self.values(metric, peer) {
+            Some((ours, theirs)) => self.add_ratio(name, ours, theirs, goal),
+            None => self.note(format!("{name} is not known: {peer} was not measured")),
+        }
+    }
+
     /// Says something that belongs to the numbers, below the table.
     pub(crate) fn note(&mut self, text: String) {
         eprintln!("{text}");
@@ -140,14 +173,15 @@ impl Goal {
     }
 }
 
-/// Two digits behind the point below 10, so that fast things can be told apart.
+/// Three digits behind the point below 10, so that fast things and ratios can be told apart.
 fn rounded(value: f64) -> f64 {
-    let scale = if value < 10.0 { 100.0 } else { 10.0 };
+    let scale = if value < 10.0 { 1000.0 } else { 10.0 };
     (value * scale).round() / scale
 }
 
 fn shown(value: f64) -> String {
     match value {
+        ..1.0 => format!("{value:.3}"),
         ..10.0 => format!("{value:.2}"),
         ..100.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),

@@ -3,6 +3,7 @@
 
 use crate::cloud::{Client, Cloud, IMAGE, with_cloud};
 use crate::machine;
+use crate::program;
 use crate::report::{Goal, Report};
 use crate::samples::Samples;
 use futures_util::future::join_all;
@@ -25,8 +26,9 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         "{SANDBOXES} sandboxes of {IMAGE} that sleep after {} ms, {CALLERS} callers for each, at random moments.",
         STANDBY.as_millis()
     );
-    machine::describe(&std::env::temp_dir());
-    let mut report = with_cloud(STANDBY, measure).await?;
+    program::prepare(IMAGE)?;
+    let report = machine::begin(&std::env::temp_dir()).await?;
+    let mut report = with_cloud(STANDBY, async |cloud| measure(report, cloud).await).await?;
     report.set_goal("wakes", Goal::AtLeast(WAKES));
     report.set_goal("failures", Goal::AtMost(0.0));
     report.finish("wakes")
@@ -40,7 +42,7 @@ struct Tally {
     failures: RefCell<Vec<String>>,
 }
 
-async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
+async fn measure(mut report: Report, cloud: &Cloud) -> anyhow::Result<Report> {
     let mut counter = cloud.client().await?;
     for number in 0..SANDBOXES {
         counter.make(&name(number)).await?;
@@ -58,7 +60,6 @@ async fn measure(cloud: &Cloud) -> anyhow::Result<Report> {
         wakes
     };
     let (wakes, _) = tokio::join!(counted, join_all(all));
-    let mut report = Report::default();
     report.add("wakes", wakes?, "");
     report.add("requests", tally.times.borrow().count() as f64, "");
     report.add("failures", tally.failures.borrow().len() as f64, "");

@@ -53,8 +53,9 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         PAUSE.as_millis()
     );
     let place = tempfile::Builder::new().prefix("holm-bench-jobs-").tempdir()?;
-    machine::describe(place.path());
-    let mut report = Report::default();
+    program::build()?;
+    program::find_guest()?;
+    let mut report = machine::begin(place.path()).await?;
     if chosen("sqlite") {
         let setting = setting(place.path(), None)?;
         with_setting(setting, async |cloud| on_sqlite(cloud, &mut report).await).await?;
@@ -70,9 +71,21 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
         idle(place.path(), &mut report)?;
     }
     report.set_goal("tasks_per_s", Goal::AtLeast(TASKS_GOAL));
+    beside_parallel(&mut report);
     report.set_goal("dispatch_p50_ms", Goal::AtMost(DISPATCH_GOAL_MS));
     report.set_goal("noop_per_s", Goal::AtLeast(NOOP_GOAL));
     report.finish("jobs")
+}
+
+/// What is compared with commands that `parallel` starts in `bwrap` and nobody records. It runs
+/// beside SQLite, on the same machine and in the same run.
+fn beside_parallel(report: &mut Report) {
+    let Some((_, theirs)) = report.values("tasks_per_s", Rival::Parallel.name()) else { return };
+    for metric in ["tasks_per_s", "tasks_per_s_postgres"] {
+        if let Some(ours) = report.value(metric) {
+            report.add_ratio(format!("{metric}_per_parallel"), ours, theirs, Goal::AtLeast(1.5));
+        }
+    }
 }
 
 /// A server with an image of its own, whose command is the task.

@@ -37,13 +37,12 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     let place = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
     crate::api::open_to_the_database_user(place.path())?;
     let town = Town::new();
-    machine::describe(place.path());
+    let mut report = machine::begin(place.path()).await?;
     println!(
         "hours      {} of {} resources in 4 workspaces, a year",
         town.count(),
         hours::RESOURCES
     );
-    let mut report = Report::default();
     let cluster = if chosen("postgres") || chosen("rows") {
         Some(Cluster::start(place.path())?)
     } else {

@@ -1,7 +1,7 @@
 //! The questions.
 
 use super::hours::{self, HOUR_MS};
-use crate::report::Report;
+use crate::report::{Goal, Report};
 use crate::samples::Samples;
 use anyhow::ensure;
 use meter::{Filter, PriceBook, Question, Window};
@@ -144,6 +144,10 @@ impl Times {
                         if let Some(times) = self.0.get(&(peer, name)) {
                             report.set_peer(&metric, peer, times.percentile_ms(percent)?);
                         }
+                    }
+                    if percent == 50 && name != "query" {
+                        let ratio = format!("{name}_per_duckdb_{ours}");
+                        report.add_ratio_to(&ratio, &metric, "duckdb", Goal::AtMost(0.7));
                     }
                 }
             }

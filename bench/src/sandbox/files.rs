@@ -1,7 +1,7 @@
 //! Files in and out of a sandbox, beside the same bytes written and read on the machine.
 
 use crate::cloud::{Client, Form};
-use crate::report::Report;
+use crate::report::{Goal, Report};
 use crate::samples::Samples;
 use anyhow::ensure;
 use std::fs;
@@ -49,6 +49,7 @@ pub(crate) async fn measure(
             report.set_peer(&metric, PEER, theirs.percentile_ms(50)?);
         }
     }
+    report.add_ratio_to("write100mib_per_host", "mk2_write_100mib_p50_ms", PEER, Goal::AtMost(1.3));
     Ok(())
 }
 
