@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) const IMAGE: &str = "holm/base";
 const MEMORY_MB: u32 = 2048;
-const WORKSPACE: &str = "main";
+pub(crate) const WORKSPACE: &str = "main";
 /// Apart from those of a server that may run on the same machine.
 const SUBNET: &str = "10.97.0.0/16";
 const FIRST_UID: &str = "1700000000";
@@ -26,6 +26,9 @@ const BOUNDARY: &str = "holm-bench-7f3a91";
 
 pub(crate) struct Cloud {
     process: Holm,
+    program: PathBuf,
+    database: Option<String>,
+    settings: Vec<(&'static str, String)>,
     data: TempDir,
     images: PathBuf,
     origin: Rc<Origin>,
@@ -43,7 +46,7 @@ pub(crate) struct Setting {
 /// Starts a Holm as users run it, but for the time until sandboxes sleep, and works with it.
 pub(crate) async fn with_cloud<T>(
     standby: Duration,
-    work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(&mut Cloud) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let program = program::build()?;
     let parts = Parts::find(&program, IMAGE)?;
@@ -54,18 +57,28 @@ pub(crate) async fn with_cloud<T>(
 /// Starts a Holm, works with it, and leaves nothing of it behind, however the work ended.
 pub(crate) async fn with_setting<T>(
     setting: Setting,
-    work: impl AsyncFnOnce(&Cloud) -> anyhow::Result<T>,
+    work: impl AsyncFnOnce(&mut Cloud) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let cloud = Cloud::start(setting)?;
+    let mut cloud = Cloud::start(setting)?;
     let mut asked_to_end = signal(SignalKind::terminate())?;
     let done = tokio::select! {
-        done = work(&cloud) => done,
+        done = work(&mut cloud) => done,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
         _ = asked_to_end.recv() => Err(anyhow!("asked to end")),
     };
     let ended = cloud.end().await;
     let done = done?;
     ended.map(|()| done)
+}
+
+fn start(
+    program: &Path,
+    data: &Path,
+    database: Option<&str>,
+    settings: &[(&str, String)],
+) -> anyhow::Result<Holm> {
+    let (program, database) = (program.to_owned(), database.map(str::to_owned));
+    Ok(Start { program, data, database, settings: settings.to_vec() }.run()?)
 }
 
 impl Cloud {
@@ -81,11 +94,25 @@ impl Cloud {
             ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
         ];
         settings.extend(more);
-        let process = Start { program, data: data.path(), database, settings }.run()?;
+        let process = start(&program, data.path(), database.as_deref(), &settings)?;
         let key = process.key.as_deref().context("the first start shows a key")?;
         let headers = format!("authorization: Bearer {key}\r\nservice-version: 2026-04-28\r\n");
         let origin = Rc::new(Origin { address: process.address.clone(), headers });
-        Ok(Self { process, data, images, origin })
+        Ok(Self { process, program, database, settings, data, images, origin })
+    }
+
+    /// Kills the server. Its sandboxes live on.
+    pub(crate) fn stop(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts the server once more on what there is.
+    pub(crate) fn start_again(&mut self) -> anyhow::Result<()> {
+        let database = self.database.as_deref();
+        self.process = start(&self.program, self.data.path(), database, &self.settings)?;
+        let address = self.process.address.clone();
+        self.origin = Rc::new(Origin { address, ..(*self.origin).clone() });
+        Ok(())
     }
 
     pub(crate) fn origin(&self) -> &Rc<Origin> {
