@@ -19,6 +19,7 @@ const PARTS: [&str; 3] = ["sqlite", "postgres", "etcd"];
 const OBJECTS: usize = 100_000;
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 const REPETITIONS: usize = 3;
+const PGBENCH_SECONDS: u64 = 5;
 const CONNECTIONS_MAX: usize = 64;
 const MIXES: [(Mix, &str); 2] = [(Mix::Put, "put"), (Mix::Get, "get")];
 /// The largest page, and how many of them lead to the middle of all objects.
@@ -45,14 +46,13 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let place = tempfile::Builder::new().prefix("holm-bench-").tempdir()?;
     open_to_the_database_user(place.path())?;
     let program = program::build()?;
-    let mut report = Report::default();
     println!(
         "Closed loop: each connection sends its next request when the last one is answered. 1 s to warm up,"
     );
     println!(
         "then 4 s; all in turns, {REPETITIONS} times, and the median of each, over {OBJECTS} objects. Server and callers share the machine."
     );
-    machine::describe(place.path());
+    let mut report = machine::begin(place.path()).await?;
     println!(
         "etcd       {}",
         machine::said("etcd", &["--version"]).lines().next().unwrap_or_default()
@@ -72,6 +72,14 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         etcd.iter().map(|etcd| Contender { name: "etcd", way: Way::Etcd(etcd.address.clone()) });
     let contenders: Vec<_> = servers.iter().map(Server::contender).chain(etcd_contender).collect();
     race(&mut report, &contenders).await?;
+    for (connections, least) in CONNECTIONS.into_iter().zip([0.8, 1.0, 1.0]) {
+        let metric = format!("put_rps_sqlite_c{connections}");
+        let ratio = format!("put_per_etcd_c{connections}");
+        report.add_ratio_to(&ratio, &metric, "etcd", Goal::AtLeast(least));
+    }
+    if let Some(cluster) = &cluster {
+        beside_pgbench(&mut report, cluster)?;
+    }
     for server in servers {
         server.finish(&mut report).await?;
     }
@@ -89,6 +97,21 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     report.set_goal("rss_idle_mib", Goal::AtMost(150.0));
     report.set_goal("start_ms", Goal::AtMost(1000.0));
     report.finish("api")
+}
+
+/// What PostgreSQL's own benchmark reaches on the server that has just taken the puts.
+fn beside_pgbench(report: &mut Report, cluster: &Cluster) -> anyhow::Result<()> {
+    let mut rates = Vec::new();
+    for _ in 0..REPETITIONS {
+        rates.push(cluster.pgbench(CONNECTIONS_MAX, PGBENCH_SECONDS)?);
+    }
+    rates.sort_by(f64::total_cmp);
+    let metric = format!("put_rps_postgres_c{CONNECTIONS_MAX}");
+    let ours = report.value(&metric).context("no puts were measured")?;
+    report.add("pgbench_tps", rates[REPETITIONS / 2], "1/s");
+    let rate = rates[REPETITIONS / 2];
+    report.add_ratio("put_pg_per_pgbench", ours, rate, Goal::AtLeast(0.5));
+    Ok(())
 }
 
 /// PostgreSQL runs as another user than root and must reach its folder.

@@ -81,6 +81,30 @@ impl Cluster {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
+    /// Transactions per second of PostgreSQL's own benchmark, of the kind that takes no lock that
+    /// all want (`-N`), on tables of its own in a database of its own.
+    pub fn pgbench(&self, clients: usize, seconds: u64) -> io::Result<f64> {
+        const DATABASE: &str = "pgbench";
+        // Fails when it is there already.
+        if run(self.tool("createdb").arg(DATABASE)).is_ok() {
+            run(self.tool("pgbench").args(["-i", "-q", "-s", "10", DATABASE]))?;
+        }
+        let mut load = self.tool("pgbench");
+        load.args(["-N", "-j2", "-c", &clients.to_string(), "-T", &seconds.to_string(), DATABASE]);
+        let output = load.output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rate = text.lines().find_map(|line| line.strip_prefix("tps = "));
+        rate.and_then(|rest| rest.split(' ').next()?.parse().ok())
+            .ok_or_else(|| io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+
+    /// One of its programs, which asks this server.
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        command.arg("-h").arg(self.socket()).args(["-U", USER]);
+        command
+    }
+
     /// Ends the server as a crash would, if it runs.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
