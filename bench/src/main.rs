@@ -10,6 +10,7 @@
 
 mod acts;
 mod api;
+mod build;
 mod cloud;
 mod density;
 mod etcd;
@@ -43,10 +44,11 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("density", [])) => density::run().await,
         Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
+        Some(("build", [])) => build::run().await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
             "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
-             metrics [PART ...]"
+             metrics [PART ...], build"
         ),
     }
 }
