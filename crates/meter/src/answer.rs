@@ -158,6 +158,16 @@ struct Stretch {
     whole: bool,
 }
 
+/// Where an hour of a day counts.
+struct Place {
+    /// 0 to 23.
+    of_day: usize,
+    step: usize,
+    tariff: Tariff,
+    /// What of it lies in the window, unless it is all.
+    cut: Option<(i64, i64)>,
+}
+
 /// What is not packed of a class, by day.
 type Unpacked = BTreeMap<i64, Vec<Added>>;
 
@@ -293,25 +303,61 @@ impl Reading<'_> {
         hours: &str,
         added: &[Added],
     ) -> Result<(), Error> {
+        let window = self.first..self.end;
+        let places: Vec<Place> = (0..24)
+            .zip(day * 24..)
+            .filter(|(_, hour)| window.contains(hour))
+            .map(|(of_day, hour)| self.place(resources.class, of_day, hour))
+            .collect();
+        if !resources.told_apart() && places.iter().all(|place| place.cut.is_none()) {
+            return self.hours_of_all(tx, resources, (day, hours), &places, added);
+        }
         let mut content = Content::read(hours, day)?;
-        added
-            .iter()
-            .for_each(|added| content.add(added.series, added.hour - day * 24, added.amount));
-        for hour in (day * 24).max(self.first)..((day + 1) * 24).min(self.end) {
-            let (place, cut) =
-                ((self.step(hour), self.tariff(resources.class, hour)), self.cut(hour));
-            for (series, amount) in content.hour(hour - day * 24) {
-                let amount = match cut {
-                    None => amount.into(),
+        content.add(added.iter().map(|one| (one.series, one.hour - day * 24, one.amount)));
+        for (series, amounts) in content.series() {
+            for place in places.iter().filter(|place| amounts[place.of_day] != 0) {
+                let amount = match place.cut {
+                    None => amounts[place.of_day].into(),
                     Some((from, to)) if resources.knows(tx, series)? => {
                         exactly(tx, resources.class, series, from, to)?
                     }
                     Some(_) => 0,
                 };
-                self.tell(tx, resources, series, place, amount)?;
+                self.tell(tx, resources, series, (place.step, place.tariff), amount)?;
             }
         }
         Ok(())
+    }
+
+    /// The hours of a day for a question that does not tell resources apart.
+    fn hours_of_all(
+        &mut self,
+        tx: &mut Tx<'_>,
+        resources: &mut Resources<'_>,
+        (day, hours): (i64, &str),
+        places: &[Place],
+        added: &[Added],
+    ) -> Result<(), Error> {
+        let mut sums = [0_i128; 24];
+        packed::each_series(hours, day, |_, amounts| {
+            sums.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += i128::from(*amount));
+        })?;
+        for one in added {
+            let hour = usize::try_from(one.hour - day * 24).ok();
+            if let Some(sum) = hour.and_then(|hour| sums.get_mut(hour)) {
+                *sum += i128::from(one.amount);
+            }
+        }
+        for place in places {
+            let sum = sums[place.of_day];
+            self.tell(tx, resources, 0, (place.step, place.tariff), sum)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, class: &Class, of_day: usize, hour: i64) -> Place {
+        let (step, tariff) = (self.step(hour), self.tariff(class, hour));
+        Place { of_day, step, tariff, cut: self.cut(hour) }
     }
 
     /// What of an hour lies in the window, unless it is all that there can be of it.

@@ -119,9 +119,7 @@ fn pack_some(tx: &mut Tx<'_>, end: i64) -> Result<u64, Error> {
             Some(known) => packed::Content::read(&known.hours, *day)?,
             None => packed::Content::default(),
         };
-        for one in added {
-            content.add(one.series, one.hour - day * 24, one.amount);
-        }
+        content.add(added.iter().map(|one| (one.series, one.hour - day * 24, one.amount)));
         usage::put_day(tx, &content.write(*class, *day))?;
     }
     Ok(days.len() as u64)

@@ -16,33 +16,46 @@ use store::usage::Day;
 
 const HOURS: usize = 24;
 
-/// All hours of all series of a day.
+/// What is used in each hour of a day.
+pub(crate) type Amounts = [i64; HOURS];
+
+/// All hours of all series of a day, in the order of the series, of which each is there once.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Content(BTreeMap<i64, [i64; HOURS]>);
+pub(crate) struct Content(Vec<(i64, Amounts)>);
 
 impl Content {
     pub(crate) fn read(hours: &str, day: i64) -> Result<Self, Error> {
-        let mut content = Self::default();
-        each_hour(hours, day, |series, hour, amount| content.add(series, hour, amount))?;
-        Ok(content)
-    }
-
-    /// Adds to an hour of the day, 0 to 23.
-    pub(crate) fn add(&mut self, series: i64, hour: i64, amount: i64) {
-        let hours = self.0.entry(series).or_insert([0; HOURS]);
-        if let Some(sum) = usize::try_from(hour).ok().and_then(|hour| hours.get_mut(hour)) {
-            *sum = sum.saturating_add(amount);
+        let mut content = Vec::new();
+        each_series(hours, day, |series, amounts| content.push((series, *amounts)))?;
+        if content.is_sorted_by(|(one, _), (next, _)| one < next) {
+            Ok(Self(content))
+        } else {
+            Err(corrupt(day))
         }
     }
 
-    /// What the series have in an hour of the day, 0 to 23.
-    pub(crate) fn hour(&self, hour: i64) -> impl Iterator<Item = (i64, i64)> {
-        let place = usize::try_from(hour).unwrap_or(HOURS);
-        let amount = move |amounts: &[i64; HOURS]| amounts.get(place).copied().unwrap_or(0);
-        self.0
-            .iter()
-            .map(move |(series, amounts)| (*series, amount(amounts)))
-            .filter(|(_, amount)| *amount != 0)
+    /// Adds what is not packed: series, hour of the day, amount.
+    pub(crate) fn add(&mut self, added: impl IntoIterator<Item = (i64, i64, i64)>) {
+        let mut more: BTreeMap<i64, Amounts> = BTreeMap::new();
+        for (series, hour, amount) in added {
+            let hours = more.entry(series).or_insert([0; HOURS]);
+            if let Some(sum) = usize::try_from(hour).ok().and_then(|hour| hours.get_mut(hour)) {
+                *sum = sum.saturating_add(amount);
+            }
+        }
+        for (series, amounts) in &mut self.0 {
+            for (sum, amount) in amounts.iter_mut().zip(more.remove(series).unwrap_or_default()) {
+                *sum = sum.saturating_add(amount);
+            }
+        }
+        if !more.is_empty() {
+            self.0.extend(more);
+            self.0.sort_unstable_by_key(|(series, _)| *series);
+        }
+    }
+
+    pub(crate) fn series(&self) -> impl Iterator<Item = (i64, &Amounts)> {
+        self.0.iter().map(|(series, amounts)| (*series, amounts))
     }
 
     pub(crate) fn write(&self, class: i64, day: i64) -> Day {
@@ -72,23 +85,26 @@ pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> 
     Ok(())
 }
 
-/// Reads each hour that has an amount, as series, hour of the day and amount.
-pub(crate) fn each_hour(
+/// Reads the hours of each series.
+pub(crate) fn each_series(
     hours: &str,
     day: i64,
-    mut tell: impl FnMut(i64, i64, i64),
+    mut tell: impl FnMut(i64, &Amounts),
 ) -> Result<(), Error> {
     let bytes = decoded(hours, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
     while !reader.0.is_empty() {
         series = reader.series(series).ok_or_else(|| corrupt(day))?;
         let mask = reader.unsigned().ok_or_else(|| corrupt(day))?;
-        let mut before = 0;
-        for hour in (0..HOURS as i64).filter(|hour| mask >> hour & 1 == 1) {
-            let written = reader.signed().ok_or_else(|| corrupt(day))?;
-            before = if written == 0 { before } else { written };
-            tell(series, hour, before);
+        let (mut before, mut amounts) = (0, [0; HOURS]);
+        for (hour, amount) in amounts.iter_mut().enumerate() {
+            if mask >> hour & 1 == 1 {
+                let written = reader.signed().ok_or_else(|| corrupt(day))?;
+                before = if written == 0 { before } else { written };
+                *amount = before;
+            }
         }
+        tell(series, &amounts);
     }
     Ok(())
 }
@@ -188,13 +204,16 @@ mod tests {
             amounts in proptest::collection::vec((1_i64..1 << 40, 0_i64..24, -9_i64..1 << 50), 0..200)
         ) {
             let mut content = Content::default();
-            amounts.iter().for_each(|(series, hour, amount)| content.add(*series, *hour, *amount));
+            content.add(amounts);
             let day = content.write(1, 7);
-            content.0.retain(|_, amounts| amounts.iter().any(|amount| *amount != 0));
+            content.0.retain(|(_, amounts)| amounts.iter().any(|amount| *amount != 0));
             prop_assert_eq!(Content::read(&day.hours, 7).unwrap(), content);
             let (mut total, mut by_hour) = (0, 0);
             each_sum(&day.sums, 7, |_, sum| total += i128::from(sum)).unwrap();
-            each_hour(&day.hours, 7, |_, _, amount| by_hour += i128::from(amount)).unwrap();
+            each_series(&day.hours, 7, |_, amounts| {
+                by_hour += amounts.iter().map(|amount| i128::from(*amount)).sum::<i128>();
+            })
+            .unwrap();
             prop_assert_eq!(total, day.total);
             prop_assert_eq!(by_hour, day.total);
         }
@@ -202,16 +221,15 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "[A-Za-z0-9+/]{0,60}") {
             let _ = each_sum(&text, 1, |_, _| {});
-            let _ = each_hour(&text, 1, |_, _, _| {});
+            let _ = Content::read(&text, 1);
         }
     }
 
     #[test]
     fn what_runs_throughout_is_small() {
         let mut content = Content::default();
-        (1..=1000).for_each(|series| {
-            (0..24).for_each(|hour| content.add(series, hour, 2048 * 3_600_000))
-        });
+        let of = |series| (0..24).map(move |hour| (series, hour, 2048 * 3_600_000));
+        content.add((1..=1000).flat_map(of));
         let day = content.write(1, 1);
         assert!(
             day.sums.len() < 10_000 && day.hours.len() < 47_000,

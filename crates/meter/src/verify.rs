@@ -124,11 +124,10 @@ fn by_hours(
     let mut amounts = BTreeMap::new();
     let (from, to) = (first.div_euclid(24), (end - 1).div_euclid(24) + 1);
     for day in usage::read_days(tx, class, from, to, usage::Packed::Hours)? {
-        let content = Content::read(&day.hours, day.day)?;
-        for hour in (day.day * 24).max(first)..((day.day + 1) * 24).min(end) {
-            amounts.extend(
-                content.hour(hour - day.day * 24).map(|(series, amount)| ((series, hour), amount)),
-            );
+        for (series, packed) in Content::read(&day.hours, day.day)?.series() {
+            let hours = (day.day * 24..).zip(packed);
+            let known = hours.filter(|(hour, amount)| (first..end).contains(hour) && **amount != 0);
+            amounts.extend(known.map(|(hour, amount)| ((series, hour), *amount)));
         }
     }
     for added in usage::read_hours(tx, class, first, end)? {
