@@ -17,6 +17,7 @@ macro_rules! on_both {
     )+};
 }
 
+mod devices;
 mod identify;
 mod manage;
 mod oauth;

@@ -1,0 +1,106 @@
+//! Sandboxes and applications.
+
+use super::*;
+
+#[test]
+fn sandboxes_get_defaults_and_declare_any_port() {
+    let sandbox: Sandbox = made(json!({"runtime": {"ttl": ""}, "triggers": null}));
+    let runtime = sandbox.spec.runtime.unwrap();
+    assert_eq!(
+        (runtime.image.as_deref(), runtime.memory),
+        (Some("blaxel/base-image:latest"), Some(4096))
+    );
+    assert_eq!(runtime.ttl, None);
+    for port in [80, 443, 8080] {
+        check_spec::<Sandbox>(json!({"runtime": {"ports": [{"target": port}]}}), &[]);
+    }
+    check_spec::<Sandbox>(json!({"runtime": {"extraArgs": {"tun": "enabled"}}}), &[]);
+    check_spec::<Sandbox>(
+        json!({"runtime": {"extraArgs": {"tun": "yes"}}}),
+        &["spec.runtime.extraArgs.tun"],
+    );
+    check_spec::<Sandbox>(json!({"runtime": {"ttl": "soon"}}), &["spec.runtime.ttl"]);
+    check_spec::<Sandbox>(json!({"runtime": {"expires": "soon"}}), &["spec.runtime.expires"]);
+}
+
+#[test]
+fn sandbox_lifecycles_are_lengths_or_dates() {
+    let policy = |kind: &str, value: &str| json!({"lifecycle": {"expirationPolicies": [{"type": kind, "value": value}]}});
+    let field = ["spec.lifecycle.expirationPolicies[0].value"];
+    check_spec::<Sandbox>(policy("ttl-idle", "30m"), &[]);
+    check_spec::<Sandbox>(policy("ttl-max-age", "2026-04-16T09:30:00Z"), &field);
+    check_spec::<Sandbox>(policy("date", "2026-04-16T09:30:00Z"), &[]);
+    check_spec::<Sandbox>(policy("date", "30m"), &field);
+    check_spec::<Sandbox>(
+        json!({"lifecycle": {"terminatedRetention": "x"}}),
+        &["spec.lifecycle.terminatedRetention"],
+    );
+}
+
+#[test]
+fn the_first_condition_ends_a_sandbox() {
+    let sandbox: Sandbox = made(json!({
+        "runtime": {"ttl": "2h"},
+        "lifecycle": {"expirationPolicies": [{"type": "ttl-idle", "value": "30m"}, {"type": "ttl-max-age", "value": "1h"}]},
+    }));
+    assert_eq!(sandbox.expires_at(NOW, None), Some(NOW.plus_s(1800)));
+    assert_eq!(sandbox.expires_at(NOW, Some(NOW.plus_s(3000))), Some(NOW.plus_s(3600)));
+    assert_eq!(made::<Sandbox>(json!({})).expires_at(NOW, None), None);
+}
+
+#[test]
+fn sandbox_volumes_are_fixed_and_at_most_one_persists() {
+    let volume = |name: &str| json!({"name": name, "mountPath": format!("/{name}")});
+    check_spec::<Sandbox>(json!({"volumes": [volume("a")]}), &[]);
+    check_spec::<Sandbox>(json!({"volumes": [volume("a"), volume("b")]}), &["spec.volumes"]);
+    let unsized_volume = json!({"name": "a", "mountPath": "/a", "type": "ephemeral"});
+    check_spec::<Sandbox>(json!({"volumes": [unsized_volume]}), &["spec.volumes[0].sizeMb"]);
+    let at_root =
+        json!({"volumes": [{"name": "a", "mountPath": "/"}], "runtime": {"storageMb": 5}});
+    check_spec::<Sandbox>(at_root, &["spec.runtime.storageMb"]);
+    check_change::<Sandbox>(
+        json!({"volumes": [volume("a")]}),
+        json!({"volumes": []}),
+        &["spec.volumes"],
+    );
+    check_change::<Sandbox>(json!({"volumes": [volume("a")]}), json!({}), &[]);
+}
+
+#[test]
+fn a_proxy_is_turned_on_and_off_in_place() {
+    let proxy = json!({"network": {"proxy": {}}});
+    check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &[]);
+    check_change::<Sandbox>(json!({}), proxy, &[]);
+    let routing = |headers: Value| json!({"network": {"proxy": {"routing": [{"destinations": ["*"], "headers": headers}]}}});
+    check_spec::<Sandbox>(routing(json!({"X-A": "{{SECRET:a}}"})), &[]);
+    check_spec::<Sandbox>(
+        routing(json!({"X-A": "a\r\nb"})),
+        &["spec.network.proxy.routing[0].headers.X-A"],
+    );
+    check_spec::<Sandbox>(
+        json!({"network": {"firewall": {"rulesets": ["odd"]}}}),
+        &["spec.network.firewall.rulesets[0]"],
+    );
+    check_spec::<Sandbox>(
+        json!({"network": {"egress": {"mode": "dedicated"}}}),
+        &["spec.network.egress.gateway"],
+    );
+}
+
+#[test]
+fn applications_take_what_the_command_line_puts_into_revisions() {
+    let application: Application =
+        made(json!({"revisions": [{"image": "app/a:1", "envs": [{"name": "A"}]}]}));
+    let spec = application.spec;
+    assert_eq!(
+        (spec.image.as_deref(), spec.memory, spec.port),
+        (Some("app/a:1"), Some(2048), Some(8080))
+    );
+    assert_eq!((spec.envs.map(|envs| envs.len()), spec.revisions), (Some(1), None));
+    check_spec::<Application>(json!({"urls": [{"domain": "A"}]}), &["spec.urls[0].domain"]);
+    check_spec::<Application>(
+        json!({"urls": [{"domain": "a.example", "subdomain": "a.b"}]}),
+        &["spec.urls[0].subdomain"],
+    );
+    check_spec::<Application>(json!({"port": 0}), &["spec.port"]);
+}
