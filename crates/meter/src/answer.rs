@@ -250,7 +250,7 @@ impl Reading<'_> {
         added: &[Added],
     ) -> Result<(), Error> {
         let sum = total + added.iter().map(|added| i128::from(added.amount)).sum::<i128>();
-        self.tell(
+        self.add(
             tx,
             resources,
             0,
@@ -280,7 +280,7 @@ impl Reading<'_> {
         }
         let place = (self.step(day * 24), self.tariff(resources.class, day * 24));
         for (series, sum) in series {
-            self.tell(tx, resources, series, place, sum.into())?;
+            self.add(tx, resources, series, place, sum.into())?;
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Reading<'_> {
                     }
                     Some(_) => 0,
                 };
-                self.tell(tx, resources, series, place, amount)?;
+                self.add(tx, resources, series, place, amount)?;
             }
         }
         Ok(())
@@ -339,12 +339,12 @@ impl Reading<'_> {
         }
         for (hour, amount) in parts {
             let place = (self.step(hour), self.tariff(resources.class, hour));
-            self.tell(tx, resources, live.series, place, amount.into())?;
+            self.add(tx, resources, live.series, place, amount.into())?;
         }
         Ok(())
     }
 
-    fn tell(
+    fn add(
         &mut self,
         tx: &mut Tx<'_>,
         resources: &mut Resources<'_>,

@@ -62,12 +62,12 @@ impl Content {
 }
 
 /// Reads the sum of each series.
-pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> Result<(), Error> {
+pub(crate) fn each_sum(sums: &str, day: i64, mut visit: impl FnMut(i64, i64)) -> Result<(), Error> {
     let bytes = decoded(sums, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
     while !reader.0.is_empty() {
         series = reader.series(series).ok_or_else(|| corrupt(day))?;
-        tell(series, reader.signed().ok_or_else(|| corrupt(day))?);
+        visit(series, reader.signed().ok_or_else(|| corrupt(day))?);
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> 
 pub(crate) fn each_hour(
     hours: &str,
     day: i64,
-    mut tell: impl FnMut(i64, i64, i64),
+    mut visit: impl FnMut(i64, i64, i64),
 ) -> Result<(), Error> {
     let bytes = decoded(hours, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
@@ -87,7 +87,7 @@ pub(crate) fn each_hour(
         for hour in (0..HOURS as i64).filter(|hour| mask >> hour & 1 == 1) {
             let written = reader.signed().ok_or_else(|| corrupt(day))?;
             before = if written == 0 { before } else { written };
-            tell(series, hour, before);
+            visit(series, hour, before);
         }
     }
     Ok(())
