@@ -35,8 +35,10 @@
 //! recovery from an archive: its history has the same name.
 
 mod follower;
+mod recent;
 
 pub use follower::Follower;
+pub(crate) use recent::Recent;
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -127,6 +129,18 @@ pub(crate) fn record_at(
             now
         ],
     )?;
+    tx.note_change(|| Change {
+        revision,
+        workspace: change.workspace.clone(),
+        kind: change.kind.to_owned(),
+        resource_id: change.resource_id.to_owned(),
+        parent: change.parent.to_owned(),
+        name: change.name.to_owned(),
+        act: change.act,
+        version: change.version,
+        actor: change.actor.to_owned(),
+        at: now,
+    });
     Ok(())
 }
 
@@ -267,6 +281,7 @@ pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
         "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1",
         params![moved_to],
     )?;
+    tx.revisions_leapt();
     tx.move_revisions_above(moved_to)
 }
 

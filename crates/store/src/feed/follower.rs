@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use types::ids::WorkspaceId;
 
 /// Changes that are read at once at most.
-const AT_ONCE_MAX: i64 = 1000;
+const AT_ONCE_MAX: u16 = 1000;
 
 /// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of
 /// others.
@@ -59,11 +59,18 @@ impl Follower {
     }
 
     async fn read(&mut self) -> Result<Vec<Change>, Error> {
+        let recent = self.store.recent();
+        if let Some((changes, upto)) =
+            recent.since(self.workspace.as_ref(), self.after, AT_ONCE_MAX.into())
+        {
+            self.after = upto;
+            return Ok(changes);
+        }
         let (workspace, after) = (self.workspace.clone(), self.after);
         let (changes, upto) = self
             .store
             .read(move |tx| {
-                let changes = since(tx, workspace.as_ref(), after, AT_ONCE_MAX)?;
+                let changes = since(tx, workspace.as_ref(), after, AT_ONCE_MAX.into())?;
                 // A quiet workspace must not fall behind what is kept.
                 let upto = match changes.last() {
                     Some(last) => last.revision,
