@@ -160,6 +160,11 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// Some steps of the schema are about how SQLite stores tables.
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self.conn, Conn::Sqlite(_))
+    }
+
     /// PostgreSQL is a way to a server and back for each statement, which costs more than the
     /// statement; SQLite is in this process, and several simple statements are the faster ones.
     pub(crate) fn prefers_one_statement(&self) -> bool {
