@@ -29,6 +29,8 @@ pub(super) struct Recorded {
     /// The newest revision before it, where that is known.
     pub(super) newest: Option<i64>,
     pub(super) changes: Vec<Change>,
+    /// Changes up to here were forgotten.
+    pub(super) trimmed_to: Option<i64>,
     /// Revisions went on elsewhere than they were before.
     pub(super) leapt: bool,
 }
@@ -72,6 +74,10 @@ impl<'c> Tx<'c> {
         if matches!(self.conn, Conn::Sqlite(_)) {
             self.recorded.changes.push(change());
         }
+    }
+
+    pub(crate) fn note_trim(&mut self, upto: i64) {
+        self.recorded.trimmed_to = Some(upto);
     }
 
     pub(crate) fn revisions_leapt(&mut self) {
@@ -218,15 +224,21 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// Changes below it are all that will ever be there; see the module `feed`.
-    pub(crate) fn horizon(&mut self) -> Result<i64, Error> {
-        match self.conn {
-            Conn::Sqlite(_) => Ok(i64::MAX),
-            Conn::Postgres(_) => self.number(
-                "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
-                 FROM feed_origin WHERE id = 1",
-            ),
-        }
+    /// The revision up to which changes are no longer kept, and the horizon: changes below it are
+    /// all that will ever be there. See the module `feed`.
+    pub(crate) fn feed_bounds(&mut self) -> Result<(i64, i64), Error> {
+        let sql = match self.conn {
+            Conn::Sqlite(_) => {
+                "SELECT trimmed_to, 9223372036854775807 FROM feed_origin WHERE id = 1"
+            }
+            Conn::Postgres(_) => {
+                "SELECT trimmed_to, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
+                 FROM feed_origin WHERE id = 1"
+            }
+        };
+        let row = self.find("feed_origin", sql, &[])?;
+        let row = row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?;
+        Ok((row.int(0)?, row.int(1)?))
     }
 
     /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by

@@ -1,6 +1,6 @@
 //! Waiting for changes.
 
-use super::{Change, latest, since};
+use super::Change;
 use crate::{Error, Store};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -69,15 +69,7 @@ impl Follower {
         let (workspace, after) = (self.workspace.clone(), self.after);
         let (changes, upto) = self
             .store
-            .read(move |tx| {
-                let changes = since(tx, workspace.as_ref(), after, AT_ONCE_MAX.into())?;
-                // A quiet workspace must not fall behind what is kept.
-                let upto = match changes.last() {
-                    Some(last) => last.revision,
-                    None => latest(tx)?.max(after),
-                };
-                Ok::<_, Error>((changes, upto))
-            })
+            .read(move |tx| super::read(tx, workspace.as_ref(), after, AT_ONCE_MAX.into()))
             .await?;
         self.after = upto;
         Ok(changes)

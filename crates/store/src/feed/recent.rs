@@ -51,6 +51,15 @@ impl Recent {
         }
     }
 
+    /// Lets go of changes that are no longer kept: who follows from before them is to hear so.
+    pub(crate) fn trim(&self, upto: i64) {
+        let mut kept = self.kept.lock();
+        while kept.changes.front().is_some_and(|change| change.revision <= upto) {
+            kept.changes.pop_front();
+        }
+        kept.floor = kept.floor.map(|floor| floor.max(upto));
+    }
+
     /// Changes after a revision, of one workspace or of all; `None` when the database must be
     /// asked.
     pub(crate) fn since(
@@ -114,6 +123,9 @@ mod tests {
         assert_eq!(revisions(recent.since(None, 11, 10)), Some((vec![12, 13, 14], 14)));
         assert_eq!(revisions(recent.since(None, 11, 2)), Some((vec![12, 13], 13)));
         assert_eq!(revisions(recent.since(None, 14, 2)), Some((vec![], 14)));
+        recent.trim(12);
+        assert_eq!(recent.since(None, 11, 10), None);
+        assert_eq!(revisions(recent.since(None, 12, 10)), Some((vec![13, 14], 14)));
         recent.forget();
         assert_eq!(recent.since(None, 14, 2), None);
     }

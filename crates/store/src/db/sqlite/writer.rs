@@ -72,6 +72,7 @@ impl Writer {
                     all.newest = recorded.newest;
                     all.changes.extend(recorded.changes);
                     all.leapt |= recorded.leapt;
+                    all.trimmed_to = all.trimmed_to.max(recorded.trimmed_to);
                 }
                 None => run(&self.conn, "ROLLBACK TO job")?,
             }
@@ -112,6 +113,9 @@ impl Writer {
             self.shared.recent.forget();
         } else {
             self.shared.recent.publish(recorded.changes);
+            if let Some(upto) = recorded.trimmed_to {
+                self.shared.recent.trim(upto);
+            }
         }
     }
 }
