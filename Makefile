@@ -66,6 +66,8 @@ test:
 	@cargo fmt --all --check
 	$(call section,Licences and advisories)
 	@tools/check-dependencies
+	$(call section,Unused dependencies)
+	@cargo xtask unused
 	$(call section,Lints)
 	@cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(call section,Tests)

@@ -10,7 +10,7 @@ const MEMORY_MB: u32 = 128;
 /// Tasks that run at once, if the machine has that many slots.
 const PARALLEL: u32 = 100;
 /// Far more than ten thousand tasks take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 pub(crate) struct Job {
     path: String,
@@ -72,7 +72,7 @@ impl Job {
     async fn ended(&self, client: &mut Client, id: &str) -> anyhow::Result<Value> {
         let mut last = Value::Null;
         let path = format!("{}/{id}", self.path);
-        wait_for(PATIENCE, "the execution goes on", async || {
+        wait_for(TIMEOUT, "the execution goes on", async || {
             last = client.ask("GET", &path, &Value::Null).await?;
             Ok(["succeeded", "failed", "cancelled"].iter().any(|over| last["status"] == *over))
         })

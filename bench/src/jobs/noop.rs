@@ -16,7 +16,7 @@ const TASKS: usize = 100_000;
 const WARM_UP: usize = 10_000;
 /// Tasks at once: nothing of the machine is needed for them.
 const SLOTS: u32 = 512;
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Tasks per second, from the first request to the recorded end of the last.
 pub(crate) fn rate(target: Target, keys: &Path) -> anyhow::Result<f64> {
@@ -67,7 +67,7 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
     let (queue, keyring) = (queue.clone(), store.keyring());
     store.write(move |tx| queue.start(tx, &keyring.read(), &new)).await?;
     let mut commits = store.commits();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let of = id.clone();
         let found = store
@@ -79,7 +79,7 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
             return Ok(());
         }
         ensure!(Instant::now() < deadline, "the execution goes on: {:?}", found.counts);
-        tokio::time::timeout(PATIENCE, commits.changed()).await??;
+        tokio::time::timeout(TIMEOUT, commits.changed()).await??;
         // Whoever looks at each commit would take a part of the machine.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

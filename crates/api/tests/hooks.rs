@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jobs::callbacks::Callbacks;
 use jobs::deliveries::{self, Sender};
-use jobs::{Assignment, AttemptId, Crew, Failure, Outcome, Queue, Running};
+use jobs::{Assignment, AttemptId, Failure, Outcome, Queue, Running, TaskRunner};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use std::io;
@@ -28,7 +28,7 @@ use types::World;
 /// A machine whose tasks fail when they are asked to.
 struct Workers(World);
 
-impl Crew<Assignment> for Workers {
+impl TaskRunner<Assignment> for Workers {
     fn name(&self) -> &str {
         "here"
     }

@@ -158,13 +158,12 @@ fn membership(
     workspace: workspaces::Workspace,
     role: Role,
 ) -> Result<Membership, store::Error> {
-    let plan =
-        accounts::find(tx, &workspace.account)?.map(|account| account.plan).unwrap_or_default();
+    let account = accounts::get(tx, &workspace.account)?;
     Ok(Membership {
         workspace: workspace.id,
         workspace_name: workspace.name,
         account: workspace.account,
-        plan,
+        plan: account.plan,
         role,
     })
 }

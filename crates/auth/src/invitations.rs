@@ -31,8 +31,7 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
 
 fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>, Error> {
     let Some(workspace) = workspaces::find(tx, &invitation.workspace)? else { return Ok(None) };
-    let account_name =
-        accounts::find(tx, &workspace.account)?.map(|account| account.name).unwrap_or_default();
+    let account_name = accounts::get(tx, &workspace.account)?.name;
     let members =
         members::list(tx, &workspace.id)?.into_iter().map(|member| member.user.email).collect();
     Ok(Some(Received { invitation, workspace, account_name, members }))

@@ -3,25 +3,16 @@
 
 use crate::ScopeSet;
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use jose::{BASE64, Ed25519, Token};
 use serde::{Deserialize, Serialize};
 use store::identity::Subject;
 use types::Timestamp;
 use types::ids::{ClientId, GrantId, ServiceAccountId, UserId};
 
-const ALGORITHM: &str = "EdDSA";
 /// So that no other kind of token can be taken for an access token (RFC 9068).
 const TYPE: &str = "at+jwt";
 /// How far the clocks of servers may be apart.
 const SKEW_S: i64 = 60;
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    alg: String,
-    typ: String,
-    kid: String,
-}
 
 /// What an access token says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +70,7 @@ pub(crate) enum BadToken {
 /// A key with which tokens are signed or verified.
 pub(crate) struct Key {
     pub(crate) id: String,
-    pair: Ed25519KeyPair,
+    pub(crate) pair: Ed25519,
     pub(crate) retires_at: Option<Timestamp>,
 }
 
@@ -87,30 +78,19 @@ impl Key {
     /// `seed`: 32 bytes in base64url; `None` when it is anything else.
     pub(crate) fn new(id: &str, seed: &str, retires_at: Option<Timestamp>) -> Option<Self> {
         let seed = BASE64.decode(seed).ok()?;
-        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
+        let pair = Ed25519::from_seed(&seed).ok()?;
         Some(Self { id: id.to_owned(), pair, retires_at })
     }
 
-    /// The `x` member of its JSON Web Key.
-    pub(crate) fn public(&self) -> String {
-        BASE64.encode(self.pair.public_key())
-    }
-
     pub(crate) fn sign(&self, claims: &Claims) -> Result<String, serde_json::Error> {
-        let header = Header { alg: ALGORITHM.into(), typ: TYPE.into(), kid: self.id.clone() };
-        let header = BASE64.encode(serde_json::to_vec(&header)?);
-        let claims = BASE64.encode(serde_json::to_vec(claims)?);
-        let signed = format!("{header}.{claims}");
-        let signature = BASE64.encode(self.pair.sign(signed.as_bytes()));
-        Ok(format!("{signed}.{signature}"))
+        self.pair.sign(TYPE, &self.id, claims)
     }
 }
 
 /// The `kid` of what looks like a token of ours.
 pub(crate) fn key_id(token: &str) -> Option<String> {
-    let (header, _) = token.split_once('.')?;
-    let header: Header = serde_json::from_slice(&BASE64.decode(header).ok()?).ok()?;
-    (header.alg == ALGORITHM && header.typ == TYPE).then_some(header.kid)
+    let header = Token::parse(token)?.header;
+    header.kid.filter(|_| header.typ.as_deref() == Some(TYPE))
 }
 
 /// Checks everything about a token that needs no store. `key` must be the one that its header
@@ -135,13 +115,8 @@ fn signed_claims(token: &str, key: &Key) -> Option<Claims> {
     if key_id(token)? != key.id {
         return None;
     }
-    let (signed, signature) = token.rsplit_once('.')?;
-    let (_, claims) = signed.split_once('.')?;
-    let signature = BASE64.decode(signature).ok()?;
-    UnparsedPublicKey::new(&ED25519, key.pair.public_key())
-        .verify(signed.as_bytes(), &signature)
-        .ok()?;
-    serde_json::from_slice(&BASE64.decode(claims).ok()?).ok()
+    let token = Token::parse(token)?;
+    key.pair.verifies(&token).then(|| token.claims())?
 }
 
 #[cfg(test)]

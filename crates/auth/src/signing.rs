@@ -2,7 +2,7 @@
 
 use crate::jwt::Key;
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use jose::BASE64;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use store::Tx;
@@ -29,9 +29,7 @@ impl KeySet {
 
     /// The JSON Web Key Set of RFC 7517.
     pub(crate) fn public(&self) -> Value {
-        let keys = self.0.iter().map(|key| {
-            json!({"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "use": "sig", "kid": key.id, "x": key.public()})
-        });
+        let keys = self.0.iter().map(|key| key.pair.jwk(&key.id));
         json!({"keys": keys.collect::<Vec<_>>()})
     }
 }

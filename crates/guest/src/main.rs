@@ -75,6 +75,9 @@ fn run() -> Result<(), Error> {
     // Whoever started this program may keep its own files private; what is made in here follows the
     // usual custom.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // The server refuses huge pages for itself, and whoever it starts inherits that. What runs in
+    // here decides for itself, as on any machine.
+    let _ = rustix::thread::disable_transparent_huge_pages(false);
     let state = State::take().transpose().map_err(Error::Start)?;
     let handed_over = match &state {
         Some(state) => Some(state.listener().map_err(Error::Listen)?),

@@ -25,6 +25,7 @@ use term::Style;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    keep_pages_small();
     let cli = cli::Cli::parse();
     // Fails only when a provider is there already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -34,6 +35,14 @@ fn main() -> ExitCode {
         Err(source) => Err(Error::Io { act: "start the threads of the program".into(), source }),
     };
     result.unwrap_or_else(|error| explain(&error)).into()
+}
+
+/// The allocator asks for huge pages, of which one small object keeps 2 MiB: after a burst most of
+/// the memory would stay. Programs that this one starts inherit this; in instances the guest takes
+/// it back.
+fn keep_pages_small() {
+    // A kernel that does not know the question has no huge pages to refuse, or keeps them.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
 fn explain(error: &Error) -> Exit {

@@ -12,8 +12,10 @@ pub(crate) fn system() -> World {
     reason = "this is where the time that is passed in comes from"
 )]
 fn now() -> Timestamp {
+    // A clock before 1970 was never set. It is taken for the beginning, where every certificate and
+    // token is refused, until somebody sets it.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp::from_ms(0).plus(since)
 }
 
 /// Goes on while the machine sleeps, as the time does.

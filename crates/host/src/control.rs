@@ -3,7 +3,6 @@
 use crate::Host;
 use crate::Interrupted;
 use crate::instances::{fact, machine_id, runs, seen};
-use crate::launching::chain;
 use crate::leases::Purpose;
 use api::fleet::{
     Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage,
@@ -15,6 +14,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use types::chain;
 
 /// Facts that are written down at once.
 const FACTS_AT_ONCE: usize = 500;

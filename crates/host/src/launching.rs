@@ -10,6 +10,7 @@ use node::{CreateError, FirstProcess, Medium, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use types::chain;
 use types::work::{DATA_BYTES_MAX, Orders};
 
 /// The port of the sandbox API.
@@ -270,16 +271,4 @@ fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials
     read.map_err(|_| {
         LaunchFault::Pull("the credentials in `dockerConfig` cannot be read".to_owned())
     })
-}
-
-/// An error with all its causes, for whoever has to mend it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }

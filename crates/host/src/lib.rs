@@ -76,7 +76,7 @@ impl Host {
             node,
             images,
             leases,
-            puller: Puller::new(http, images::Patience::default()),
+            puller: Puller::new(http, images::RetryPolicy::default()),
             pulled,
             registries,
             guest,

@@ -5,10 +5,10 @@
 //! next run of this program knows it again.
 
 use crate::instances::{how_it_ended, machine_id};
-use crate::launching::chain;
 use crate::{Host, Interrupted};
 use api::fleet::{How, MachineFault, Printed, Stream, WorkEnd};
 use bytes::Bytes;
+use files::Readers;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
@@ -16,15 +16,14 @@ use hyper::body::Incoming;
 use node::{Error, Exit, Id, State};
 use sha2::Sha256;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use types::work::{self, Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
-use types::{Timestamp, World};
+use types::{Timestamp, World, chain};
 
 const KEY_FILE: &str = "work-key";
 const KEY_BYTES: usize = 32;
@@ -50,16 +49,7 @@ impl Key {
             Ok(bytes) => bytes.try_into().map(Self).map_err(|_| io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = world.random_bytes();
-                let fresh = path.with_extension("new");
-                let mut file = File::options()
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .mode(0o600)
-                    .open(&fresh)?;
-                file.write_all(&key)?;
-                file.sync_all()?;
-                fs::rename(fresh, path)?;
+                files::replace(&path, Readers::Owner, &key)?;
                 Ok(Self(key))
             }
             Err(error) => Err(error),

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
+use crate::builder::{Builder, RecipeError, Tool, run};
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
-use crate::kitchen::{Kitchen, RecipeError, Tool, run};
 use crate::leases::Lease;
 use crate::manifest::Config;
 use crate::recipe::Recipe;
@@ -25,17 +25,17 @@ impl Store {
     pub(crate) fn bootstrap(
         &self,
         recipe: &Recipe,
-        kitchen: &Kitchen,
+        builder: &Builder,
         progress: &mut dyn FnMut(&str),
         lease: &Lease,
     ) -> Result<Digest, RecipeError> {
         let options = self.0.scratch();
         std::fs::write(&options, download_options()).map_err(Error::io("write", &options))?;
-        let mut tool = tool(recipe, kitchen);
+        let mut tool = tool(recipe, builder);
         tool.command.arg(format!("--aptopt={}", options.display()));
-        tool.command.args([&kitchen.suite, "-"]).args(&kitchen.mirror);
+        tool.command.args([&builder.suite, "-"]).args(&builder.mirror);
         let config = recipe.config.over(&Config::default());
-        let made = run(recipe, kitchen, tool, progress, |archive| {
+        let made = run(recipe, builder, tool, progress, |archive| {
             self.0.store_rootfs(archive, &config, lease)
         });
         disk::remove_file(&options)?;
@@ -43,8 +43,8 @@ impl Store {
     }
 }
 
-fn tool(recipe: &Recipe, kitchen: &Kitchen) -> Tool {
-    let mut tool = kitchen.tool(&kitchen.mmdebstrap, "mmdebstrap");
+fn tool(recipe: &Recipe, builder: &Builder) -> Tool {
+    let mut tool = builder.tool(&builder.mmdebstrap, "mmdebstrap");
     let command = &mut tool.command;
     command.args(["--mode=auto", "--variant=minbase", "--format=tar"]);
     command.arg(format!("--include={}", recipe.packages.join(",")));

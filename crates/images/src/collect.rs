@@ -31,7 +31,7 @@ impl Store {
         let mut retired = Vec::new();
         let mut collected = Collected::default();
         {
-            let _closed = parts.workshop.close()?;
+            let _closed = parts.work.close()?;
             let leases = parts.leases.freeze();
             let needed = parts.needed(&leases)?;
             for blob in parts.blobs.list()?.iter().filter(|blob| !needed.blobs.contains(blob)) {

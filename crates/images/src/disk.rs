@@ -1,10 +1,9 @@
 //! What must be true on disk before it is true for anyone: written, flushed, then named.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::Path;
-
 use crate::error::Error;
+use files::Readers;
+use std::fs::{self, File};
+use std::path::Path;
 
 pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(Error::io("make the folder", path))
@@ -12,16 +11,12 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
 
 /// Replaces a small file as a whole.
 pub(crate) fn write(path: &Path, scratch: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut file = File::create(scratch).map_err(Error::io("write", scratch))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io("write", scratch))?;
-    rename(scratch, path)
+    files::replace_by(scratch, path, Readers::Anyone, bytes).map_err(Error::io("write", path))
 }
 
 /// Gives something that is flushed its final name.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
-    fs::rename(from, to).map_err(Error::io("rename", from))?;
-    let Some(folder) = to.parent() else { return Ok(()) };
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("flush", folder))
+    files::rename(from, to).map_err(Error::io("rename", from))
 }
 
 /// Flushes a tree of many files at once, and with it the file system that it is on.
@@ -31,12 +26,7 @@ pub(crate) fn flush_tree(folder: &Path) -> Result<(), Error> {
 }
 
 pub(crate) fn remove_file(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path)(error))
-        }
-        _ => Ok(()),
-    }
+    files::remove(path).map_err(Error::io("remove", path))
 }
 
 pub(crate) fn remove_tree(path: &Path) -> Result<(), Error> {

@@ -28,7 +28,8 @@ impl Store {
             let to = blobs.join(blob.hex());
             fs::copy(self.0.blobs.path(&blob), &to).map_err(Error::io("write", &to))?;
         }
-        let size = self.0.blobs.size(&image.digest).unwrap_or_default();
+        let stored = self.0.blobs.path(&image.digest);
+        let size = fs::metadata(&stored).map_err(Error::io("read", &stored))?.len();
         let mut entry = Descriptor::new(OCI_MANIFEST, image.digest, size);
         entry.annotations.insert(FULL_NAME_ANNOTATION.into(), name.to_string());
         entry.annotations.extend(name.tag().map(|tag| (NAME_ANNOTATION.into(), tag.into())));

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::bootstrap::download_options;
+use crate::builder::{Builder, RecipeError, pass_over, run};
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
-use crate::kitchen::{Kitchen, RecipeError, pass_over, run};
 use crate::leases::Lease;
 use crate::manifest::Config;
 use crate::recipe::Recipe;
@@ -51,7 +51,7 @@ const CERTIFICATES_INSIDE: &str = "/run/certificates";
 /// neither.
 const WHILE_MADE: [(&str, &str); 7] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
-    ("APT_CONFIG", "/run/kitchen/apt.conf"),
+    ("APT_CONFIG", "/run/build/apt.conf"),
     ("PIP_NO_CACHE_DIR", "1"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("npm_config_cache", "/tmp/npm"),
@@ -67,7 +67,7 @@ pub(crate) fn steps(recipe: &Recipe) -> usize {
 /// A recipe that goes on from an image.
 pub(crate) struct Extension<'a> {
     pub(crate) recipe: &'a Recipe,
-    pub(crate) kitchen: &'a Kitchen,
+    pub(crate) builder: &'a Builder,
     pub(crate) parent: &'a Image,
 }
 
@@ -98,16 +98,16 @@ impl Extension<'_> {
         folder: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), RecipeError> {
-        for name in ["upper", "work", "root", "kitchen/files"] {
+        for name in ["upper", "work", "root", "build/files"] {
             disk::make_folder(&folder.join(name))?;
         }
-        let kitchen = folder.join("kitchen");
-        write(&kitchen.join("inside"), self.inside()?.as_bytes())?;
-        write(&kitchen.join("apt.conf"), &apt_options())?;
+        let inputs = folder.join("build");
+        write(&inputs.join("inside"), self.inside()?.as_bytes())?;
+        write(&inputs.join("apt.conf"), &apt_options())?;
         for (number, content) in self.recipe.files.values().enumerate() {
-            write(&kitchen.join("files").join(number.to_string()), &content.0)?;
+            write(&inputs.join("files").join(number.to_string()), &content.0)?;
         }
-        let mut tool = self.kitchen.tool(Path::new("unshare"), "util-linux");
+        let mut tool = self.builder.tool(Path::new("unshare"), "util-linux");
         let command = &mut tool.command;
         command.args([
             "--mount",
@@ -124,9 +124,9 @@ impl Extension<'_> {
         command
             .arg(overlay_options(store, self.parent, folder)?)
             .arg(folder.join("root"))
-            .arg(&kitchen);
+            .arg(&inputs);
         command.current_dir(&store.0.folder).env_clear().envs(Self::environment());
-        run(self.recipe, self.kitchen, tool, progress, pass_over)
+        run(self.recipe, self.builder, tool, progress, pass_over)
     }
 
     /// The script that runs in the image. What its commands write is what the tool says.
@@ -140,7 +140,7 @@ impl Extension<'_> {
             let path = quoted(path);
             let _ = writeln!(
                 script,
-                "mkdir -p \"$(dirname {path})\"\ncp /run/kitchen/files/{number} {path}"
+                "mkdir -p \"$(dirname {path})\"\ncp /run/build/files/{number} {path}"
             );
         }
         if !self.recipe.packages.is_empty() {

@@ -20,8 +20,8 @@ done
 ln -s /proc/self/fd "$root/dev/fd"
 mkdir -m 1777 "$root/dev/shm"
 
-mkdir "$root/run/kitchen"
-mount --bind "$3" "$root/run/kitchen"
+mkdir "$root/run/build"
+mount --bind "$3" "$root/run/build"
 if [ -n "${HOLM_CERTIFICATES:-}" ]; then
     : >"$root/run/certificates"
     mount --bind "$HOLM_CERTIFICATES" "$root/run/certificates"
@@ -30,4 +30,4 @@ fi
 [ -e "$root/etc/resolv.conf" ] || : >"$root/etc/resolv.conf"
 [ ! -e /etc/resolv.conf ] || mount --bind /etc/resolv.conf "$root/etc/resolv.conf"
 
-exec chroot "$root" /bin/sh /run/kitchen/inside
+exec chroot "$root" /bin/sh /run/build/inside

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::blobs::Blobs;
+use crate::builder;
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
-use crate::kitchen;
 use crate::layers::Layers;
 use crate::leases::{Held, Lease, Leases};
 use crate::manifest::{self, Config, Manifest, Platform, Setup};
@@ -18,8 +18,8 @@ use crate::names::{Audience, Named, Names};
 use crate::pull::Downloads;
 use crate::reference::Reference;
 use crate::reuse::Reuse;
+use crate::scratch::ScratchFolder;
 use crate::settings::Settings;
-use crate::workshop::Workshop;
 
 /// All images of this machine. Clones are the same store, and other processes may have it open too.
 /// All of it blocks: call it from threads that may.
@@ -33,7 +33,7 @@ pub(crate) struct Parts {
     pub(crate) names: Names,
     pub(crate) leases: Leases,
     pub(crate) downloads: Downloads,
-    pub(crate) workshop: Workshop,
+    pub(crate) work: ScratchFolder,
     pub(crate) folder: PathBuf,
 }
 
@@ -74,7 +74,7 @@ impl Store {
             names: Names::open(folder)?,
             leases: Leases::default(),
             downloads: Downloads::default(),
-            workshop: Workshop::open(folder)?,
+            work: ScratchFolder::open(folder)?,
             folder: folder.to_owned(),
             settings,
         })))
@@ -114,7 +114,7 @@ impl Store {
     /// The names of the images that are for everybody, in their order.
     pub fn public_names(&self) -> Result<Vec<Reference>, Error> {
         let names = self.0.names.list()?.into_iter().filter(Named::is_public);
-        Ok(names.map(|named| named.name).filter(|name| !kitchen::is_key(name)).collect())
+        Ok(names.map(|named| named.name).filter(|name| !builder::is_key(name)).collect())
     }
 
     /// Whether an image is here, for those who were granted it by its digest.
@@ -142,7 +142,7 @@ impl Store {
         let mut names: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
         for named in self.0.names.list()? {
             let names = names.entry(named.image).or_default();
-            names.extend(Some(named.name).filter(|name| !kitchen::is_key(name)));
+            names.extend(Some(named.name).filter(|name| !builder::is_key(name)));
         }
         names
             .into_iter()
@@ -165,7 +165,7 @@ impl Store {
         let mut removed = Vec::new();
         for named in self.0.names.list()?.into_iter().filter(|named| named.image == *digest) {
             self.0.names.remove(&named.name)?;
-            removed.extend(Some(named.name).filter(|name| !kitchen::is_key(name)));
+            removed.extend(Some(named.name).filter(|name| !builder::is_key(name)));
         }
         Ok(removed)
     }
@@ -227,7 +227,7 @@ impl Parts {
 
     /// A name for work in progress that nobody else uses.
     pub(crate) fn scratch(&self) -> PathBuf {
-        self.workshop.place()
+        self.work.next_path()
     }
 
     /// Names an image for everybody.

@@ -1,7 +1,7 @@
 //! The one loop in which a machine takes tasks and tells what came of them.
 //!
 //! ```text
-//! crew ──outcomes──▶ ┌───────────────── round: ONE transaction ─────────────────┐ ──claims──▶ crew
+//! runner ─outcomes─▶ ┌───────────────── round: ONE transaction ─────────────────┐ ──claims──▶ runner
 //! commits, clock ──▶ │ renew lease · take tasks of the lost · record · claim     │ ──recorded──▶ removal
 //!                    └────────────────────────────────────────────────────────┘
 //! ```
@@ -26,10 +26,10 @@ mod lease;
 mod orders;
 mod round;
 
-use crate::crew::{AttemptId, Crew, Failure, Outcome};
 use crate::plan::Assignment;
 use crate::queue::Queue;
 use crate::share::Room;
+use crate::task_runner::{AttemptId, Failure, Outcome, TaskRunner};
 use lease::Lease;
 use orders::Orders;
 use round::{Done, Ended, Round};
@@ -53,13 +53,13 @@ const HELD_MAX: i64 = 1_000_000;
 
 /// Takes and runs tasks until the end begins. What runs then is left to go on, and found again at
 /// the next start.
-pub async fn run<C: Crew<Assignment>>(
+pub async fn run<C: TaskRunner<Assignment>>(
     store: Store,
     queue: Queue,
-    crew: Arc<C>,
+    runner: Arc<C>,
     ending: CancellationToken,
 ) {
-    let mut dispatcher = Dispatcher::new(store, queue, crew);
+    let mut dispatcher = Dispatcher::new(store, queue, runner);
     ending.run_until_cancelled(dispatcher.begin()).await;
     while ending.run_until_cancelled(dispatcher.wait()).await.is_some() {
         dispatcher.work(true).await;
@@ -70,7 +70,7 @@ pub async fn run<C: Crew<Assignment>>(
 struct Dispatcher<C> {
     store: Store,
     queue: Queue,
-    crew: Arc<C>,
+    runner: Arc<C>,
     /// What has a slot of this machine.
     mine: HashMap<AttemptId, Mine>,
     /// What was not recorded yet.
@@ -110,8 +110,8 @@ enum Event {
     Removed(AttemptId),
 }
 
-impl<C: Crew<Assignment>> Dispatcher<C> {
-    fn new(store: Store, queue: Queue, crew: Arc<C>) -> Self {
+impl<C: TaskRunner<Assignment>> Dispatcher<C> {
+    fn new(store: Store, queue: Queue, runner: Arc<C>) -> Self {
         let now = Instant::now();
         Self {
             lease: Lease::new(queue.settings()),
@@ -119,7 +119,7 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             commits: store.commits(),
             store,
             queue,
-            crew,
+            runner,
             mine: HashMap::new(),
             outcomes: Vec::new(),
             running: JoinSet::new(),
@@ -143,7 +143,7 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             }
             tokio::time::sleep(RETRY_AFTER).await;
         };
-        let present = self.crew.present();
+        let present = self.runner.present();
         for id in present.iter().filter(|id| !held.contains_key(id)) {
             self.remove(id.clone());
         }
@@ -157,7 +157,7 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
 
     /// What this machine holds, as others see it.
     async fn held(&self) -> Result<HashMap<AttemptId, Task>, Error> {
-        let holder = self.crew.name().to_owned();
+        let holder = self.runner.name().to_owned();
         let held = self.store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await?;
         Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
     }
@@ -313,7 +313,7 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         let renews = claims && (self.lease.renew_at(now) <= now || !self.lease.is_safe(now));
         Round {
             queue: self.queue.clone(),
-            holder: self.crew.name().to_owned(),
+            holder: self.runner.name().to_owned(),
             renews,
             run_out: if renews { self.lease.run_out(now) } else { Vec::new() },
             ended: Arc::new(self.outcomes.iter().filter_map(ended).collect()),
@@ -367,7 +367,7 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Hands an attempt to the crew.
+    /// Hands an attempt to the runner.
     async fn assign(&mut self, id: AttemptId, task: Task) {
         let order = match self.orders.get(&id.execution).await {
             Ok(Some(order)) => order,
@@ -378,10 +378,10 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             }
         };
         let memory_mb = order.execution.memory_mb;
-        let (crew, attempt, assignment) =
-            (self.crew.clone(), id.clone(), Assignment { order, index: id.task });
+        let (runner, attempt, assignment) =
+            (self.runner.clone(), id.clone(), Assignment { order, index: id.task });
         let run = self.running.spawn(async move {
-            let outcome = crew.run(&attempt, assignment).await;
+            let outcome = runner.run(&attempt, assignment).await;
             Event::Ended(attempt, outcome)
         });
         self.of_running.insert(run.id(), id.clone());
@@ -390,9 +390,9 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
 
     /// Has what is left of an attempt removed.
     fn remove(&mut self, id: AttemptId) {
-        let (crew, attempt) = (self.crew.clone(), id.clone());
+        let (runner, attempt) = (self.runner.clone(), id.clone());
         let removal = self.running.spawn(async move {
-            crew.abandon(&attempt).await;
+            runner.abandon(&attempt).await;
             Event::Removed(attempt)
         });
         self.of_running.insert(removal.id(), id);
@@ -405,9 +405,9 @@ impl<C: Crew<Assignment>> Dispatcher<C> {
             let Stage::Running(run) = &mine.stage else { continue };
             run.abort();
             mine.stage = Stage::Gone;
-            let (crew, attempt) = (self.crew.clone(), id.clone());
+            let (runner, attempt) = (self.runner.clone(), id.clone());
             ends.spawn(async move {
-                crew.abandon(&attempt).await;
+                runner.abandon(&attempt).await;
                 attempt
             });
         }

@@ -1,11 +1,10 @@
 //! The durable queue: executions of jobs and their tasks, what fires them, and what they call back.
 //!
 //! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt;
-//! what came of it is accepted once, from that attempt. Running itself is left to a [`Crew`], so
+//! what came of it is accepted once, from that attempt. Running itself is left to a [`TaskRunner`], so
 //! nothing here knows of containers.
 
 pub mod callbacks;
-mod crew;
 pub mod cron;
 pub mod deliveries;
 mod dispatch;
@@ -16,10 +15,11 @@ mod rules;
 pub mod runners;
 mod settings;
 mod share;
+mod task_runner;
 
-pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
 pub use dispatch::run;
 pub use plan::{Assignment, Order, Plan, Scratch, plan};
 pub use queue::{Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
 pub use settings::Settings;
+pub use task_runner::{AttemptId, BadAttemptId, Failure, Outcome, Running, TaskRunner};

@@ -95,8 +95,8 @@ pub(crate) fn stored(
     plan: &Plan,
     tasks: &[String],
 ) -> Result<executions::Order, Error> {
-    // Our types have text keys only; this cannot fail.
-    let text = serde_json::to_string(plan).unwrap_or_default();
+    #[expect(clippy::expect_used, reason = "its maps have text keys only")]
+    let text = serde_json::to_string(plan).expect("a plan is JSON");
     Ok(executions::Order {
         plan: keyring.seal(&executions::context(id), &text)?,
         arguments: tasks.join("\n"),

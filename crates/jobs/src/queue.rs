@@ -1,10 +1,10 @@
 //! The queue as those see it who start and cancel executions, inside whatever transaction they
 //! have.
 
-use crate::crew::{AttemptId, Outcome};
 use crate::plan::{self, Plan};
 use crate::rules;
 use crate::settings::Settings;
+use crate::task_runner::{AttemptId, Outcome};
 use std::fmt;
 use std::sync::Arc;
 use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
@@ -122,10 +122,11 @@ impl Queue {
         new: &NewExecution,
     ) -> Result<Execution, StartError> {
         let max = self.0.settings.tasks_max;
-        let total = i64::try_from(new.tasks.len()).unwrap_or(i64::MAX);
-        if total == 0 || total > i64::from(max) {
-            return Err(StartError::Tasks { count: new.tasks.len(), max });
-        }
+        let count = new.tasks.len();
+        let total = match u32::try_from(count) {
+            Ok(total) if total > 0 && total <= max => i64::from(total),
+            _ => return Err(StartError::Tasks { count, max }),
+        };
         let now = tx.world().now();
         let execution = Execution {
             id: new.id.clone(),
@@ -214,8 +215,7 @@ impl Queue {
 
     /// Forgets executions that ended long ago. Says how many rows that were.
     pub async fn tidy(&self, store: &Store) -> Result<u64, Error> {
-        let kept_ms = i64::try_from(self.0.settings.retention.as_millis()).unwrap_or(i64::MAX);
-        let ended_before = store.world().now().plus_ms(-kept_ms);
+        let ended_before = store.world().now().minus(self.0.settings.retention);
         let mut forgotten = 0;
         loop {
             match store.write(move |tx| executions::trim(tx, ended_before, TRIM_BATCH)).await? {

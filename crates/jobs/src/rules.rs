@@ -1,4 +1,4 @@
-//! What happens to an execution and its tasks: pure, without a clock, a database or luck.
+//! What happens to an execution and its tasks: pure, without a clock, a database or randomness.
 //!
 //! ```text
 //! task       (never claimed) ──claim──▶ running ──success──▶ succeeded
@@ -13,8 +13,8 @@
 //!
 //! Always: never claimed + running + waiting + succeeded + failed + cancelled = total.
 
-use crate::crew::{Failure, Outcome};
 use crate::settings::Settings;
+use crate::task_runner::{Failure, Outcome};
 use std::time::Duration;
 use store::executions::tasks::{State, Task};
 use store::executions::{Execution, Phase};
@@ -26,14 +26,14 @@ pub(crate) const AT_ONCE: Timestamp = Timestamp::from_ms(0);
 
 /// How often a task is tried, and after which pauses.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct RetryPolicy {
     pub retries_max: i64,
     pub losses_max: i64,
     pub first: Duration,
     pub longest: Duration,
 }
 
-impl Patience {
+impl RetryPolicy {
     pub(crate) fn new(settings: &Settings, retries_max: i64) -> Self {
         Self {
             retries_max,
@@ -43,14 +43,14 @@ impl Patience {
         }
     }
 
-    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is luck, so
+    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is jitter, so
     /// that tasks that failed together do not come back together.
-    fn pause_ms(self, count: i64, luck: u16) -> i64 {
+    fn pause_ms(self, count: i64, jitter: u16) -> i64 {
         let doublings = u32::try_from(count.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let pause = self.first.saturating_mul(factor).min(self.longest);
         let half = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX) / 2;
-        half.saturating_add(half.saturating_mul(i64::from(luck)) / i64::from(u16::MAX))
+        half.saturating_add(half.saturating_mul(i64::from(jitter)) / i64::from(u16::MAX))
     }
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn after(
     task: &Task,
     outcome: &Outcome,
     phase: Phase,
-    patience: Patience,
-    luck: u16,
+    policy: RetryPolicy,
+    jitter: u16,
 ) -> Task {
     let mut task = task.clone();
     (task.started_at, task.ended_at) = (outcome.started_at, Some(outcome.ended_at));
@@ -100,15 +100,15 @@ pub(crate) fn after(
         return task;
     };
     let (count, max) = match failure.is_the_tasks_own() {
-        true => (&mut task.failures, patience.retries_max),
-        false => (&mut task.losses, patience.losses_max),
+        true => (&mut task.failures, policy.retries_max),
+        false => (&mut task.losses, policy.losses_max),
     };
     *count += 1;
     let (count, retries_left) =
         (*count, *count <= max && !matches!(failure, Failure::NotStarted(_)));
     task.state = match phase {
         Phase::Open if retries_left => {
-            State::Waiting(outcome.ended_at.plus_ms(patience.pause_ms(count, luck)))
+            State::Waiting(outcome.ended_at.plus_ms(policy.pause_ms(count, jitter)))
         }
         Phase::Cancelling if !failure.is_the_tasks_own() => State::Cancelled,
         _ => State::Failed,

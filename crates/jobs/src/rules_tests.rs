@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use store::executions::Counts;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 
-const PATIENCE: Patience = Patience {
+const POLICY: RetryPolicy = RetryPolicy {
     retries_max: 2,
     losses_max: 1,
     first: Duration::from_secs(1),
@@ -28,7 +28,7 @@ fn execution(total: i64, parallelism: i64) -> Execution {
         next: 0,
         parallelism,
         memory_mb: 1,
-        retries_max: PATIENCE.retries_max,
+        retries_max: POLICY.retries_max,
         counts: Counts::default(),
         ready_at: Some(AT_ONCE),
         turn: 0,
@@ -145,7 +145,7 @@ impl Case {
             (0..self.rows.len()).filter(|at| self.rows[*at].state == State::Running).collect();
         let Some(index) = running.get(index % running.len().max(1)).copied() else { return };
         let outcome = Outcome { started_at: None, ended_at: now, result: result.clone() };
-        self.rows[index] = after(&self.rows[index], &outcome, self.execution.phase, PATIENCE, 0);
+        self.rows[index] = after(&self.rows[index], &outcome, self.execution.phase, POLICY, 0);
         ended(&mut self.execution, self.rows[index].state, now);
     }
 
@@ -166,8 +166,8 @@ impl Case {
         let open = counts.running + counts.waiting + if self.cancelled { 0 } else { unclaimed };
         prop_assert_eq!(execution.phase.has_ended(), open == 0);
         prop_assert_eq!(execution.ready_at.is_some(), claimable(execution) > 0);
-        prop_assert!(self.rows.iter().all(|task| task.failures <= PATIENCE.retries_max + 1));
-        prop_assert!(self.rows.iter().all(|task| task.losses <= PATIENCE.losses_max + 1));
+        prop_assert!(self.rows.iter().all(|task| task.failures <= POLICY.retries_max + 1));
+        prop_assert!(self.rows.iter().all(|task| task.losses <= POLICY.losses_max + 1));
         if let Some(wanted) = execution.ended_at.map(|_| self.wanted_end()) {
             prop_assert_eq!(execution.phase, wanted);
         }
@@ -209,8 +209,8 @@ proptest! {
 }
 
 #[test]
-fn pauses_double_up_to_the_longest_and_half_of_each_is_luck() {
-    let pauses = |luck| [1, 2, 3, 4, 5, 60, i64::MAX].map(|count| PATIENCE.pause_ms(count, luck));
+fn pauses_double_up_to_the_longest_and_half_of_each_is_jitter() {
+    let pauses = |jitter| [1, 2, 3, 4, 5, 60, i64::MAX].map(|count| POLICY.pause_ms(count, jitter));
     assert_eq!(pauses(0), [500, 1000, 2000, 4000, 4000, 4000, 4000]);
     assert_eq!(pauses(u16::MAX), [1000, 2000, 4000, 8000, 8000, 8000, 8000]);
 }
@@ -219,7 +219,7 @@ fn pauses_double_up_to_the_longest_and_half_of_each_is_luck() {
 fn a_failure_uses_up_retries_and_a_loss_does_not() {
     let one = task(&execution(1, 1), 0);
     let end = |task: &Task, failure: Failure| {
-        after(task, &outcome(5, Err(failure)), Phase::Open, PATIENCE, 0)
+        after(task, &outcome(5, Err(failure)), Phase::Open, POLICY, 0)
     };
     let lost = end(&one, Failure::Lost("gone".into()));
     assert_eq!(
@@ -237,7 +237,7 @@ fn a_failure_uses_up_retries_and_a_loss_does_not() {
 #[test]
 fn while_cancelling_a_failure_stays_one_and_a_loss_is_a_cancellation() {
     let one = task(&execution(1, 1), 0);
-    let end = |result| after(&one, &outcome(5, result), Phase::Cancelling, PATIENCE, 0).state;
+    let end = |result| after(&one, &outcome(5, result), Phase::Cancelling, POLICY, 0).state;
     assert_eq!(end(Ok(())), State::Succeeded);
     assert_eq!(end(Err(Failure::Exited(1))), State::Failed);
     assert_eq!(end(Err(Failure::Lost("gone".into()))), State::Cancelled);

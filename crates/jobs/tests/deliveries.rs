@@ -177,10 +177,10 @@ async fn a_call_is_signed_and_dated_anew_at_each_attempt() {
     let store = place.open().await;
     receiver.answer([code(503)]);
     enqueue(&store, &receiver.url("/hook?key=1")).await;
-    sender(&store).settle().await.unwrap();
+    sender(&store).run_until_idle().await.unwrap();
     assert_eq!((told(&store).await.state, receiver.count()), (Is::Pending, 1));
     place.pass_s(10);
-    sender(&store).settle().await.unwrap();
+    sender(&store).run_until_idle().await.unwrap();
     let told = told(&store).await;
     assert_eq!(
         (told.state, told.attempts, told.last_status, told.last_error),
@@ -207,7 +207,7 @@ async fn a_refusal_is_final_and_a_failure_is_tried_so_often() {
     let store = place.open().await;
     receiver.answer([code(410)]);
     enqueue(&store, &receiver.url("/")).await;
-    sender(&store).settle().await.unwrap();
+    sender(&store).run_until_idle().await.unwrap();
     assert_eq!((told(&store).await.state, told(&store).await.last_status), (Is::Failed, Some(410)));
 
     let place = Place::sqlite();
@@ -215,7 +215,7 @@ async fn a_refusal_is_final_and_a_failure_is_tried_so_often() {
     receiver.answer([500, 408, 429, 502].map(code));
     enqueue(&store, &receiver.url("/")).await;
     for _ in 0..10 {
-        sender(&store).settle().await.unwrap();
+        sender(&store).run_until_idle().await.unwrap();
         place.pass_s(60);
     }
     assert_eq!(
@@ -230,7 +230,7 @@ async fn nobody_listens_then_somebody_does() {
     let store = place.open().await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     enqueue(&store, &format!("http://{free}/hook?key=hunter2")).await;
-    sender(&store).settle().await.unwrap();
+    sender(&store).run_until_idle().await.unwrap();
     let failed = told(&store).await;
     assert_eq!((failed.state, failed.last_status), (Is::Pending, None));
     let why = failed.last_error.unwrap();
@@ -253,10 +253,10 @@ async fn what_a_killed_server_was_sending_is_sent_again() {
         killed.abort();
         assert!(killed.await.unwrap_err().is_cancelled());
         receiver.passes.add_permits(1000);
-        sender(&store).settle().await.unwrap();
+        sender(&store).run_until_idle().await.unwrap();
         assert_eq!((receiver.count(), told(&store).await.state), (1, Is::Pending));
         place.pass_s(36);
-        sender(&store).settle().await.unwrap();
+        sender(&store).run_until_idle().await.unwrap();
         assert_eq!((receiver.count(), told(&store).await.state), (2, Is::Delivered));
         assert_eq!(
             receiver.header(0, "x-service-delivery-id"),
@@ -280,7 +280,7 @@ async fn what_leads_inside_is_refused_for_good_and_never_called() {
     ] {
         let store = Place::sqlite().open().await;
         enqueue(&store, &url).await;
-        sender(&store).settle().await.unwrap();
+        sender(&store).run_until_idle().await.unwrap();
         let told = told(&store).await;
         assert_eq!(
             (told.state, told.last_status, receiver.count()),
@@ -315,7 +315,7 @@ async fn a_redirect_is_looked_at_like_an_address() {
         let (before, store) = (receiver.count(), Place::sqlite().open().await);
         receiver.answer(answers);
         enqueue(&store, &receiver.url("/")).await;
-        sender(&store).settle().await.unwrap();
+        sender(&store).run_until_idle().await.unwrap();
         assert_eq!(
             (told(&store).await.state, receiver.count() - before),
             (state, calls),
@@ -341,7 +341,7 @@ async fn a_name_is_looked_up_once_for_each_connection() {
     let store = Place::sqlite().open().await;
     enqueue(&store, &format!("http://rebinding.example:{}/", receiver.address.port())).await;
     let settings = Settings { inside: vec!["rebinding.example".into()], ..settings() };
-    Sender::looking_up(store.clone(), settings, lookup).unwrap().settle().await.unwrap();
+    Sender::looking_up(store.clone(), settings, lookup).unwrap().run_until_idle().await.unwrap();
     assert_eq!((told(&store).await.state, looks.load(Ordering::SeqCst)), (Is::Delivered, 1));
 }
 
@@ -354,7 +354,7 @@ async fn a_slow_receiver_holds_only_its_share_and_is_given_up() {
         enqueue(&store, &receiver.url("/")).await;
     }
     let settings = Settings { timeout: Duration::from_millis(300), attempts_max: 1, ..settings() };
-    Sender::new(store.clone(), settings).unwrap().settle().await.unwrap();
+    Sender::new(store.clone(), settings).unwrap().run_until_idle().await.unwrap();
     let all =
         store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 10)).await.unwrap();
     assert!(all.iter().all(|one| one.state == Is::Failed
@@ -372,7 +372,7 @@ async fn several_servers_send_each_once() {
         enqueue(&stores[0], &receiver.url("/")).await;
     }
     let (first, second) = (sender(&stores[0]), sender(&stores[1]));
-    let (first, second) = tokio::join!(first.settle(), second.settle());
+    let (first, second) = tokio::join!(first.run_until_idle(), second.run_until_idle());
     first.and(second).unwrap();
     let all = stores[0]
         .read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 100))

@@ -260,7 +260,7 @@ impl Reading<'_> {
         added: &[Added],
     ) -> Result<(), Error> {
         let sum = total + added.iter().map(|added| i128::from(added.amount)).sum::<i128>();
-        self.tell(
+        self.add(
             tx,
             resources,
             0,
@@ -290,7 +290,7 @@ impl Reading<'_> {
         }
         let place = (self.step(day * 24), self.tariff(resources.class, day * 24));
         for (series, sum) in series {
-            self.tell(tx, resources, series, place, sum.into())?;
+            self.add(tx, resources, series, place, sum.into())?;
         }
         Ok(())
     }
@@ -323,7 +323,7 @@ impl Reading<'_> {
                     }
                     Some(_) => 0,
                 };
-                self.tell(tx, resources, series, (place.step, place.tariff), amount)?;
+                self.add(tx, resources, series, (place.step, place.tariff), amount)?;
             }
         }
         Ok(())
@@ -350,7 +350,7 @@ impl Reading<'_> {
         }
         for place in places {
             let sum = sums[place.of_day];
-            self.tell(tx, resources, 0, (place.step, place.tariff), sum)?;
+            self.add(tx, resources, 0, (place.step, place.tariff), sum)?;
         }
         Ok(())
     }
@@ -385,12 +385,12 @@ impl Reading<'_> {
         }
         for (hour, amount) in parts {
             let place = (self.step(hour), self.tariff(resources.class, hour));
-            self.tell(tx, resources, live.series, place, amount.into())?;
+            self.add(tx, resources, live.series, place, amount.into())?;
         }
         Ok(())
     }
 
-    fn tell(
+    fn add(
         &mut self,
         tx: &mut Tx<'_>,
         resources: &mut Resources<'_>,

@@ -25,7 +25,7 @@
 
 use crate::facts::{Happened, LEVEL_MAX};
 use std::collections::{BTreeMap, BTreeSet};
-use store::usage::{Anchor, Fact, Life, Phase, Place, Proof, Stamp};
+use store::usage::{Anchor, Fact, FactPosition, Life, Phase, Proof, Stamp};
 use types::usage::Measure;
 
 /// Something used. `from` after `to` takes back.
@@ -109,12 +109,12 @@ pub(crate) fn begin_again<E>(
     proof_of: impl FnOnce(i64) -> Result<Option<Proof>, E>,
 ) -> Result<Vec<Use>, E> {
     let old = all.iter().filter(|fact| !fresh.contains(fact.id.as_str()));
-    let mut uses: Vec<Use> = told(life, measure, old).1.into_iter().map(Use::back).collect();
+    let mut uses: Vec<Use> = replayed(life, measure, old).1.into_iter().map(Use::back).collect();
     let anchors = anchors(all.iter());
     if anchors.len() > 1 && life.cut.is_none() {
         life.cut = cut(all, &anchors, proof_of)?;
     }
-    let (course, anew) = told(life, measure, all.iter());
+    let (course, anew) = replayed(life, measure, all.iter());
     uses.extend(anew);
     let facts = ordered(all.iter(), &anchors);
     let last_boot = facts.iter().rev().find_map(|(_, fact)| fact.stamp).map(|stamp| stamp.boot);
@@ -126,12 +126,12 @@ pub(crate) fn begin_again<E>(
 
 /// What a life has used, by all of its facts, up to where it was told.
 pub(crate) fn whole(life: &Life, measure: Measure, all: &[Fact]) -> Vec<Use> {
-    told(life, measure, all.iter()).1
+    replayed(life, measure, all.iter()).1
 }
 
 /// The course by some of the facts, and what was told of it: a life that is on was told up to
 /// `through`.
-fn told<'f>(
+fn replayed<'f>(
     life: &Life,
     measure: Measure,
     facts: impl Iterator<Item = &'f Fact> + Clone,
@@ -191,12 +191,15 @@ fn anchors<'f>(facts: impl Iterator<Item = &'f Fact>) -> Anchors {
 }
 
 /// Facts with their places, in order.
-fn ordered<'f>(facts: impl Iterator<Item = &'f Fact>, anchors: &Anchors) -> Vec<(Place, &'f Fact)> {
+fn ordered<'f>(
+    facts: impl Iterator<Item = &'f Fact>,
+    anchors: &Anchors,
+) -> Vec<(FactPosition, &'f Fact)> {
     let place = |fact: &'f Fact| {
         let anchored =
             fact.stamp.and_then(|stamp| Some(moment(anchors.get(&stamp.boot)?, stamp.mono_ms)));
         let at = anchored.unwrap_or(fact.at).max(0);
-        (Place { at, number: fact.number, kind: fact.kind, id: fact.id.clone() }, fact)
+        (FactPosition { at, number: fact.number, kind: fact.kind, id: fact.id.clone() }, fact)
     };
     let mut facts: Vec<_> = facts.map(place).collect();
     facts.sort_by(|a, b| a.0.cmp(&b.0));
@@ -204,7 +207,7 @@ fn ordered<'f>(facts: impl Iterator<Item = &'f Fact>, anchors: &Anchors) -> Vec<
 }
 
 impl Course {
-    fn run(&mut self, facts: &[(Place, &Fact)]) -> Vec<Use> {
+    fn run(&mut self, facts: &[(FactPosition, &Fact)]) -> Vec<Use> {
         let mut uses = Vec::new();
         for (place, fact) in facts {
             let happened = Happened::read(fact.kind, fact.amount)

@@ -34,22 +34,22 @@ impl Hours {
 }
 
 /// Splits a use at the borders of hours.
-pub(crate) fn each_hour(one: Use, mut tell: impl FnMut(i64, i64)) {
+pub(crate) fn each_hour(one: Use, mut visit: impl FnMut(i64, i64)) {
     match one {
-        Use::Point { at, count } => tell(at.div_euclid(HOUR_MS), count),
+        Use::Point { at, count } => visit(at.div_euclid(HOUR_MS), count),
         Use::Span { from, to, level } if to < from => {
-            each_hour_up(to, from, |hour, ms| tell(hour, -ms * level))
+            each_hour_up(to, from, |hour, ms| visit(hour, -ms * level))
         }
-        Use::Span { from, to, level } => each_hour_up(from, to, |hour, ms| tell(hour, ms * level)),
+        Use::Span { from, to, level } => each_hour_up(from, to, |hour, ms| visit(hour, ms * level)),
     }
 }
 
-fn each_hour_up(from: i64, to: i64, mut tell: impl FnMut(i64, i64)) {
+fn each_hour_up(from: i64, to: i64, mut visit: impl FnMut(i64, i64)) {
     let mut at = from;
     while at < to {
         let hour = at.div_euclid(HOUR_MS);
         let end = to.min((hour + 1).saturating_mul(HOUR_MS));
-        tell(hour, end - at);
+        visit(hour, end - at);
         at = end;
     }
 }

@@ -75,12 +75,12 @@ impl Content {
 }
 
 /// Reads the sum of each series.
-pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> Result<(), Error> {
+pub(crate) fn each_sum(sums: &str, day: i64, mut visit: impl FnMut(i64, i64)) -> Result<(), Error> {
     let bytes = decoded(sums, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
     while !reader.0.is_empty() {
         series = reader.series(series).ok_or_else(|| corrupt(day))?;
-        tell(series, reader.signed().ok_or_else(|| corrupt(day))?);
+        visit(series, reader.signed().ok_or_else(|| corrupt(day))?);
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ pub(crate) fn each_sum(sums: &str, day: i64, mut tell: impl FnMut(i64, i64)) -> 
 pub(crate) fn each_series(
     hours: &str,
     day: i64,
-    mut tell: impl FnMut(i64, &Amounts),
+    mut visit: impl FnMut(i64, &Amounts),
 ) -> Result<(), Error> {
     let bytes = decoded(hours, day)?;
     let (mut reader, mut series) = (Reader(&bytes), 0_i64);
@@ -104,7 +104,7 @@ pub(crate) fn each_series(
                 *amount = before;
             }
         }
-        tell(series, &amounts);
+        visit(series, &amounts);
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ fn verify_hours(tx: &mut Tx<'_>, hours: (i64, i64)) -> Result<Verified, Error> {
     for class in usage::classes(tx, None)? {
         let mut by_hours = by_hours(tx, class.id, hours)?;
         let mine = by_facts.range((class.id, i64::MIN, i64::MIN)..=(class.id, i64::MAX, i64::MAX));
-        let mut tell = |series, hour: i64, by_facts, by_hours| {
+        let mut note = |series, hour: i64, by_facts, by_hours| {
             verified.hours += 1;
             if by_facts != by_hours {
                 verified.differ += 1;
@@ -77,10 +77,10 @@ fn verify_hours(tx: &mut Tx<'_>, hours: (i64, i64)) -> Result<Verified, Error> {
             }
         };
         for ((_, series, hour), expected) in mine.filter(|(_, expected)| **expected != 0) {
-            tell(*series, *hour, *expected, by_hours.remove(&(*series, *hour)).unwrap_or(0));
+            note(*series, *hour, *expected, by_hours.remove(&(*series, *hour)).unwrap_or(0));
         }
         for ((series, hour), found) in by_hours.into_iter().filter(|(_, found)| *found != 0) {
-            tell(series, hour, 0, found);
+            note(series, hour, 0, found);
         }
     }
     Ok(verified)

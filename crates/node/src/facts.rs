@@ -7,10 +7,11 @@
 
 use crate::spec::Id;
 use crate::state::Exit;
+use files::Readers;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -157,14 +158,12 @@ fn read(path: &Path) -> io::Result<VecDeque<Fact>> {
 }
 
 fn rewrite(path: &Path, facts: &VecDeque<Fact>) -> io::Result<File> {
-    let fresh = path.with_extension("new");
     let mut text = Vec::new();
     for fact in facts {
         serde_json::to_writer(&mut text, fact)?;
         text.push(b'\n');
     }
-    fs::write(&fresh, text)?;
-    fs::rename(&fresh, path)?;
+    files::replace(path, Readers::Anyone, &text)?;
     OpenOptions::new().append(true).open(path)
 }
 

@@ -9,6 +9,7 @@
 use crate::process::Identity;
 use crate::spec::{Id, Owner};
 use crate::state::Exit;
+use files::Readers;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -63,10 +64,9 @@ impl Records {
 
     /// Makes the file.
     pub(crate) fn put(&self, id: &Id, record: &Record) -> io::Result<()> {
-        // No id has a dot, so this is no instance's file.
-        let fresh = self.folder.join(format!("{id}.new"));
-        fs::write(&fresh, serde_json::to_vec(record)?)?;
-        fs::rename(fresh, self.path(id))
+        // No id has a dot, so the file beside it is no instance's. An instance ends with the
+        // machine, so its record need not outlive a power cut.
+        files::replace_unflushed(&self.path(id), Readers::Anyone, &serde_json::to_vec(record)?)
     }
 
     /// Says what has become of an instance that has a file.

@@ -35,10 +35,13 @@
 //! recovery from an archive: its history has the same name.
 
 mod follower;
+mod recent;
 
 pub use follower::Follower;
+pub(crate) use recent::Recent;
 
 use crate::{Error, Row, Tx, params};
+use recent::Seen;
 use types::Timestamp;
 use types::ids::WorkspaceId;
 
@@ -127,6 +130,18 @@ pub(crate) fn record_at(
             now
         ],
     )?;
+    tx.note_change(|| Change {
+        revision,
+        workspace: change.workspace.clone(),
+        kind: change.kind.to_owned(),
+        resource_id: change.resource_id.to_owned(),
+        parent: change.parent.to_owned(),
+        name: change.name.to_owned(),
+        act: change.act,
+        version: change.version,
+        actor: change.actor.to_owned(),
+        at: now,
+    });
     Ok(())
 }
 
@@ -137,11 +152,20 @@ pub fn since(
     after: i64,
     limit: i64,
 ) -> Result<Vec<Change>, Error> {
-    let oldest = trimmed_to(tx)?;
+    Ok(read(tx, workspace, after, limit)?.0)
+}
+
+/// Changes after a revision, and the revision up to which that is everything.
+fn read(
+    tx: &mut Tx<'_>,
+    workspace: Option<&WorkspaceId>,
+    after: i64,
+    limit: i64,
+) -> Result<Seen, Error> {
+    let (oldest, horizon) = tx.feed_bounds()?;
     if after < oldest {
         return Err(Error::Gone { oldest });
     }
-    let horizon = tx.horizon()?;
     let rows = match workspace {
         None => tx.query(
             "changes",
@@ -156,20 +180,31 @@ pub fn since(
             params![after, horizon, limit, workspace],
         )?,
     };
-    rows.into_iter().map(change).collect()
+    let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, _>>()?;
+    let upto = match (changes.last(), workspace) {
+        (Some(last), _) => last.revision,
+        (None, None) => after,
+        // A quiet workspace must not fall behind what is kept.
+        (None, Some(_)) => newest_below(tx, horizon)?.max(after),
+    };
+    Ok((changes, upto))
 }
 
 /// The newest revision that followers can see. What is read in the same transaction includes all up
 /// to it.
 pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    let horizon = tx.horizon()?;
+    let (trimmed_to, horizon) = tx.feed_bounds()?;
+    Ok(newest_below(tx, horizon)?.max(trimmed_to))
+}
+
+/// Revisions begin above 0.
+fn newest_below(tx: &mut Tx<'_>, horizon: i64) -> Result<i64, Error> {
     let row = tx.find(
         "changes",
         "SELECT revision FROM changes WHERE revision < $1 ORDER BY revision DESC LIMIT 1",
         params![horizon],
     )?;
-    let kept = row.map(|row| row.int(0)).transpose()?.unwrap_or(0);
-    Ok(kept.max(trimmed_to(tx)?))
+    row.map_or(Ok(0), |row| row.int(0))
 }
 
 /// Forgets at most `limit` changes made before `older_than`, but keeps the newest `keep_min`. Says
@@ -208,6 +243,7 @@ pub fn trim(
         "UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1",
         params![upto],
     )?;
+    tx.note_trim(upto);
     tx.execute("changes", "DELETE FROM changes WHERE revision <= $1", params![upto])
 }
 
@@ -267,6 +303,7 @@ pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
         "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1",
         params![moved_to],
     )?;
+    tx.revisions_leapt();
     tx.move_revisions_above(moved_to)
 }
 

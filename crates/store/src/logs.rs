@@ -46,7 +46,7 @@ pub struct Mark {
 
 /// Where a chunk stands in the order in which [`page`] gives chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ChunkPosition {
     last_ns: i64,
     execution: String,
     task: i64,
@@ -70,8 +70,8 @@ pub struct Window {
 
 /// A chunk as it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    pub place: Place,
+pub struct FoundChunk {
+    pub place: ChunkPosition,
     pub text: String,
 }
 
@@ -129,9 +129,9 @@ pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>
 pub fn page(
     tx: &mut Tx<'_>,
     window: &Window,
-    after: Option<&Place>,
+    after: Option<&ChunkPosition>,
     limit: i64,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FoundChunk>, Error> {
     chunks(tx, window, after, "", limit)
 }
 
@@ -140,14 +140,14 @@ pub fn page(
 pub fn early(
     tx: &mut Tx<'_>,
     window: &Window,
-    after: Option<&Place>,
+    after: Option<&ChunkPosition>,
     limit: i64,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FoundChunk>, Error> {
     chunks(tx, window, after, "AND first_ns < $5", limit)
 }
 
 /// The lines in chunks after a place that lie in the window as a whole.
-pub fn count(tx: &mut Tx<'_>, window: &Window, after: &Place) -> Result<i64, Error> {
+pub fn count(tx: &mut Tx<'_>, window: &Window, after: &ChunkPosition) -> Result<i64, Error> {
     let wanted = window.wanted();
     let sql = format!(
         "SELECT CAST(COALESCE(SUM(lines), 0) AS BIGINT) FROM log_chunks
@@ -160,10 +160,10 @@ pub fn count(tx: &mut Tx<'_>, window: &Window, after: &Place) -> Result<i64, Err
 fn chunks(
     tx: &mut Tx<'_>,
     window: &Window,
-    after: Option<&Place>,
+    after: Option<&ChunkPosition>,
     more: &'static str,
     limit: i64,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FoundChunk>, Error> {
     let wanted = window.wanted();
     let sql = format!(
         "SELECT execution_id, task, attempt, number, last_ns, text FROM log_chunks
@@ -191,11 +191,16 @@ impl Window {
         }
     }
 
-    fn values(&self, after: Option<&Place>, limit: i64) -> Vec<Value> {
+    fn values(&self, after: Option<&ChunkPosition>, limit: i64) -> Vec<Value> {
         let (first, last) =
             self.task.map_or((0, i64::from(u32::MAX)), |task| (task.into(), task.into()));
-        let before_all =
-            Place { last_ns: i64::MAX, execution: String::new(), task: 0, attempt: 0, number: 0 };
+        let before_all = ChunkPosition {
+            last_ns: i64::MAX,
+            execution: String::new(),
+            task: 0,
+            attempt: 0,
+            number: 0,
+        };
         let after = after.unwrap_or(&before_all);
         let mut values = params![
             &self.workspace,
@@ -218,18 +223,18 @@ impl Window {
     }
 }
 
-fn found(mut row: Row) -> Result<Found, Error> {
-    let place = Place {
+fn found(mut row: Row) -> Result<FoundChunk, Error> {
+    let place = ChunkPosition {
         execution: row.text(0)?,
         task: row.int(1)?,
         attempt: row.int(2)?,
         number: row.int(3)?,
         last_ns: row.int(4)?,
     };
-    Ok(Found { place, text: row.take_text(5)? })
+    Ok(FoundChunk { place, text: row.take_text(5)? })
 }
 
-impl Place {
+impl ChunkPosition {
     /// Of the last line of the chunk.
     pub fn last_ns(&self) -> i64 {
         self.last_ns

@@ -8,6 +8,9 @@ struct Migration {
     sql: &'static str,
 }
 
+/// Steps that only SQLite needs; PostgreSQL passes over their statements.
+const ONLY_SQLITE: [i64; 1] = [14];
+
 const ALL: &[Migration] = &[
     Migration {
         number: 1,
@@ -42,6 +45,11 @@ const ALL: &[Migration] = &[
         name: "image rights",
         sql: include_str!("../migrations/0013_image_rights.sql"),
     },
+    Migration {
+        number: 14,
+        name: "changes by number",
+        sql: include_str!("../migrations/0014_changes_by_number.sql"),
+    },
 ];
 
 /// The number of the newest step.
@@ -62,7 +70,9 @@ pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
         )));
     }
     for migration in ALL.iter().filter(|migration| migration.number > applied) {
-        tx.batch(migration.sql)?;
+        if tx.is_sqlite() || !ONLY_SQLITE.contains(&migration.number) {
+            tx.batch(migration.sql)?;
+        }
         let now = tx.world().now();
         tx.execute(
             "migrations",

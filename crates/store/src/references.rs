@@ -1,9 +1,9 @@
 //! Who names whom: so that a connection in use is not deleted, and a policy knows its users.
 
 use crate::resources::Stored;
-use crate::{Error, Tx, params};
+use crate::{Error, Row, Tx, params};
 use std::collections::BTreeSet;
-use types::ids::WorkspaceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::{KindName, Reference};
 
 const TABLE: &str = "resource_references";
@@ -13,15 +13,10 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
     // Objects that name nothing are the rule, and most writes change none of their references.
     let wanted: BTreeSet<(KindName, &str)> =
         wanted.iter().map(|to| (to.kind, to.name.as_str())).collect();
-    let rows = tx.query(
-        TABLE,
-        "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1",
-        params![&from.id],
-    )?;
-    let mut stored = BTreeSet::new();
-    for row in &rows {
-        stored.insert((kind(&row.text(0)?)?, row.text(1)?));
-    }
+    let stored = match tx.remembered(&from.id) {
+        Some(references) => references,
+        None => read(tx, &from.id)?,
+    };
     for (to_kind, to_name) in
         stored.iter().filter(|(kind, name)| !wanted.contains(&(*kind, name.as_str())))
     {
@@ -40,6 +35,23 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
         )?;
     }
     Ok(())
+}
+
+/// What an object names, by kind and name.
+pub(crate) type Named = BTreeSet<(KindName, String)>;
+
+fn read(tx: &mut Tx<'_>, from: &ResourceId) -> Result<Named, Error> {
+    let sql = "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1";
+    let rows = tx.query(TABLE, sql, params![from])?;
+    rows.iter().map(|row| Ok((kind(&row.text(0)?)?, row.text(1)?))).collect()
+}
+
+/// The same as a column of JSON has it; null when there is nothing.
+pub(crate) fn read_all(row: &Row, column: usize) -> Result<Named, Error> {
+    let Some(text) = row.opt_text(column)? else { return Ok(Named::new()) };
+    let pairs: Vec<(String, String)> =
+        serde_json::from_str(&text).map_err(|error| Error::corrupt(TABLE, &text, error))?;
+    pairs.into_iter().map(|(of, name)| Ok((kind(&of)?, name))).collect()
 }
 
 /// The objects that name `to`, by kind and name.

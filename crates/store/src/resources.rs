@@ -2,10 +2,12 @@
 
 mod counts;
 mod list;
+mod update;
 
 pub use counts::{count, counts};
 pub(crate) use list::containing;
 pub use list::{Order, Position, Query, list, position, total};
+pub use update::update;
 
 use crate::feed::{self, Act, NewChange};
 use crate::value::Row;
@@ -152,48 +154,6 @@ pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     }
     counts::add(tx, &stored, stored.status_name(), 1)?;
     feed::record_at(tx, revision, stored.change(Act::Created, &stored.created_by))?;
-    Ok(stored)
-}
-
-/// Saves an object unless its row has moved on since it was read. Its place (workspace, kind,
-/// parent, name) stays.
-pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
-    let Some(before) = tx.find(
-        TABLE,
-        "SELECT status FROM resources WHERE id = $1 AND version = $2",
-        params![&stored.id, stored.version],
-    )?
-    else {
-        return Err(stored.stale());
-    };
-    let revision = tx.next_revision()?;
-    let row = tx.find(
-        TABLE,
-        "UPDATE resources SET external_id = $3, status = $4, search = $5, wish = $6, state = $7, seal_key = $8,
-             version = version + 1, revision = CASE WHEN revision < $9 THEN $9 ELSE -1 END, updated_at = $10,
-             updated_by = $11
-         WHERE id = $1 AND version = $2 RETURNING revision",
-        params![
-            &stored.id,
-            stored.version,
-            stored.external_id.as_deref(),
-            stored.status_name(),
-            stored.search.as_str(),
-            stored.wish.as_str(),
-            stored.state.as_str(),
-            stored.seal_key.as_deref(),
-            revision,
-            stored.updated_at,
-            stored.updated_by.as_str()
-        ],
-    )?;
-    let written = row.ok_or_else(|| stored.stale())?;
-    if written.int(0)? != revision {
-        return Err(tx.ask_for_repetition());
-    }
-    let stored = Stored { version: stored.version + 1, ..stored };
-    counts::moved(tx, &stored, &before.text(0)?)?;
-    feed::record_at(tx, revision, stored.change(Act::Updated, &stored.updated_by))?;
     Ok(stored)
 }
 

@@ -7,6 +7,7 @@
 //! callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
 
 pub mod browser;
+mod causes;
 pub mod edge;
 pub mod error;
 pub mod guest;
@@ -27,6 +28,7 @@ pub mod wire;
 pub mod work;
 pub mod world;
 
+pub use causes::chain;
 pub use error::ErrorBody;
 pub use kind::{Kind, KindName, Naming, Reference, Stamp};
 pub use problems::Problems;

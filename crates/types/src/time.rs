@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -31,6 +32,17 @@ impl Timestamp {
 
     pub const fn plus_s(self, seconds: i64) -> Self {
         self.plus_ms(seconds.saturating_mul(1000))
+    }
+
+    /// So much later. A span that no time can hold leads to the last time there is: such a span is
+    /// how settings say `never`.
+    pub fn plus(self, span: Duration) -> Self {
+        i64::try_from(span.as_millis()).map_or(Self(i64::MAX), |ms| self.plus_ms(ms))
+    }
+
+    /// So much earlier; at the beginning of time at the earliest, as with [`Timestamp::plus`].
+    pub fn minus(self, span: Duration) -> Self {
+        i64::try_from(span.as_millis()).map_or(Self(i64::MIN), |ms| self.plus_ms(-ms))
     }
 
     /// Milliseconds from `earlier` to here; negative when `earlier` is later.

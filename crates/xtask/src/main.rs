@@ -6,19 +6,22 @@
 )]
 
 mod policy;
+mod unused;
 
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "cargo xtask openapi    writes docs/openapi.json from the code
-cargo xtask policy     holds the dependencies against deny.toml";
+cargo xtask policy     holds the dependencies against deny.toml
+cargo xtask unused     finds dependencies that no source names";
 
 fn main() -> ExitCode {
     let verb = std::env::args().nth(1).unwrap_or_default();
     let done = match verb.as_str() {
         "openapi" => openapi(),
         "policy" => policy::check(&root()),
+        "unused" => unused::check(&root()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -4,8 +4,8 @@ use super::images;
 use super::machine::{
     How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd,
 };
-use jobs::logs::{Logs, Tape};
-use jobs::{Assignment, AttemptId, Crew, Failure, Order, Outcome, Running};
+use jobs::logs::{LogWriter, Logs};
+use jobs::{Assignment, AttemptId, Failure, Order, Outcome, Running, TaskRunner};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -87,7 +87,7 @@ impl Instances {
     }
 
     /// Where the output of an attempt goes, after what an earlier run of this program kept of it.
-    async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> Tape {
+    async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
         let execution = &attempt.order.execution;
         let source = Source {
             workspace: execution.workspace.clone(),
@@ -119,7 +119,7 @@ impl Instances {
     }
 }
 
-impl Crew<Assignment> for Instances {
+impl TaskRunner<Assignment> for Instances {
     fn name(&self) -> &str {
         self.machine.name()
     }

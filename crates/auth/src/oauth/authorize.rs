@@ -67,8 +67,8 @@ impl Auth {
             Err(Fault::Store(error)) => Err(Wrong::Store(error)),
             Err(Fault::Throttled(throttled)) => Err(Wrong::Show(throttled.to_string())),
             Err(Fault::Refused { code, description }) => {
-                let told = [("error", code.name()), ("error_description", description.as_str())];
-                Err(Wrong::Redirect(self.answer(redirect_uri, state.as_deref(), &told)))
+                let fields = [("error", code.name()), ("error_description", description.as_str())];
+                Err(Wrong::Redirect(self.answer(redirect_uri, state.as_deref(), &fields)))
             }
         }
     }
@@ -123,11 +123,11 @@ impl Auth {
 
     /// The person does not agree. Answers where the browser goes.
     pub fn refuse(&self, request: &Request) -> String {
-        let told = [
+        let fields = [
             ("error", Code::AccessDenied.name()),
             ("error_description", "the person did not agree"),
         ];
-        self.answer(&request.redirect_uri, request.state.as_deref(), &told)
+        self.answer(&request.redirect_uri, request.state.as_deref(), &fields)
     }
 
     /// Names the issuer too, so that a client of several servers cannot mix up their answers (RFC

@@ -3,6 +3,7 @@
 use super::{OutsideError, Provider};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use jose::PublicKey;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Client, RequestBuilder};
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::time::Duration;
 use url::form_urlencoded;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Wire(Client);
@@ -28,18 +29,6 @@ struct TokenAnswer {
     id_token: String,
 }
 
-/// A JSON Web Key; members by their type.
-#[derive(Deserialize)]
-pub(super) struct PublicKey {
-    pub(super) kty: String,
-    pub(super) kid: Option<String>,
-    pub(super) n: Option<String>,
-    pub(super) e: Option<String>,
-    pub(super) x: Option<String>,
-    pub(super) y: Option<String>,
-    pub(super) crv: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct KeyAnswer {
     keys: Vec<PublicKey>,
@@ -49,7 +38,7 @@ impl Wire {
     pub(super) fn new() -> Result<Self, OutsideError> {
         // Redirects would let the provider send our secret elsewhere.
         let client =
-            Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+            Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none()).build();
         client.map(Self).map_err(|error| failed("no connection can be made", &error))
     }
 

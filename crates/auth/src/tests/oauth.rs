@@ -10,6 +10,13 @@ use store::identity::users::User;
 use types::Remote;
 use url::Url;
 
+/// Published clients configure themselves with it.
+#[tokio::test]
+async fn the_discovery_document_is_as_clients_know_it() {
+    let town = Town::on_sqlite().await;
+    insta::assert_json_snapshot!(town.auth.metadata());
+}
+
 on_both!(
     client_credentials_come_by_header_form_or_json,
     a_bad_request_names_the_parameter,

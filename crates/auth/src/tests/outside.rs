@@ -5,10 +5,8 @@ use crate::sessions::SignInError;
 use crate::{Auth, Denied, Limits, Role, Settings, people};
 use axum::Router;
 use axum::routing::{get, post};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use jose::Ed25519;
 use parking_lot::Mutex;
-use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,15 +34,12 @@ impl Drop for Peer {
     }
 }
 
-fn key() -> Ed25519KeyPair {
-    Ed25519KeyPair::from_seed_unchecked(&[9; 32]).unwrap()
+fn key() -> Ed25519 {
+    Ed25519::from_seed(&[9; 32]).unwrap()
 }
 
 fn sign(claims: &Value) -> String {
-    let header = BASE64.encode(r#"{"alg":"EdDSA","kid":"p"}"#);
-    let signed = format!("{header}.{}", BASE64.encode(claims.to_string()));
-    let signature = BASE64.encode(key().sign(signed.as_bytes()));
-    format!("{signed}.{signature}")
+    key().sign("JWT", "p", claims).unwrap()
 }
 
 impl Peer {
@@ -56,9 +51,7 @@ impl Peer {
             "issuer": issuer, "authorization_endpoint": format!("{issuer}/authorize"),
             "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
         });
-        let keys = json!({"keys": [
-            {"kty": "OKP", "crv": "Ed25519", "kid": "p", "x": BASE64.encode(key().public_key())},
-        ]});
+        let keys = json!({"keys": [key().jwk("p")]});
         let told = claims.clone();
         let router = Router::new()
             .route(

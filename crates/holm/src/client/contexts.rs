@@ -1,11 +1,11 @@
 //! Where the command line keeps the servers and credentials it knows: `~/.config/holm/config.yaml`.
 
 use crate::error::Error;
+use files::Readers;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -107,18 +107,7 @@ impl Contexts {
                 .map_err(Error::io(act()))?;
         }
         let new = file.with_extension(format!("yaml.{}", std::process::id()));
-        let write = || {
-            let mut out = fs::OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&new)?;
-            out.write_all(text.as_bytes())?;
-            out.sync_all()?;
-            fs::rename(&new, &file)
-        };
-        write().map_err(Error::io(act()))
+        files::replace_by(&new, &file, Readers::Owner, text.as_bytes()).map_err(Error::io(act()))
     }
 
     pub(crate) fn current(&self) -> Option<&Context> {

@@ -53,10 +53,13 @@ async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error
         Err(locked @ Error::Store { source: store::Error::Unusable(_), .. }) => {
             let mut client = Client::choose(choice).map_err(|_| locked)?;
             let answer = client.call(Method::POST, "/v0/seal_keys/rotate", &[], None).await?;
-            Ok((
-                answer["key"].as_str().unwrap_or_default().to_owned(),
-                answer["rows"].as_u64().unwrap_or_default(),
-            ))
+            match (answer["key"].as_str(), answer["rows"].as_u64()) {
+                (Some(key), Some(rows)) => Ok((key.to_owned(), rows)),
+                _ => Err(Error::Start {
+                    act: "rotate the keys".into(),
+                    message: "the server's answer does not name the new key".into(),
+                }),
+            }
         }
         Err(other) => Err(other),
     }

@@ -7,6 +7,7 @@
 use super::serve::Listener;
 use crate::config::{Config, Role};
 use crate::error::Error;
+use files::Readers;
 use std::fs;
 use std::net::SocketAddr;
 use types::hosts;
@@ -100,10 +101,8 @@ fn content_listen(config: &Config) -> Result<SocketAddr, Error> {
 
 fn write(config: &Config, name: &str, address: SocketAddr) -> Result<(), Error> {
     let file = config.data.folder.join(name);
-    let new = file.with_extension("new");
-    // Renamed, so that a reader never sees half an address.
-    let written = fs::write(&new, format!("{address}\n")).and_then(|()| fs::rename(&new, &file));
-    written.map_err(Error::io(format!("write {}", file.display())))
+    files::replace_unflushed(&file, Readers::Anyone, format!("{address}\n").as_bytes())
+        .map_err(Error::io(format!("write {}", file.display())))
 }
 
 pub(super) fn forget(config: &Config) {

@@ -12,11 +12,10 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::term::{self, Style};
 use auth::setup::{self, FirstStart, Wishes};
+use files::Readers;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use store::Store;
 use types::World;
@@ -127,16 +126,10 @@ impl Kept {
     }
 
     fn prepare(&self, made: &Made) -> Result<(), Error> {
-        let write = || -> io::Result<()> {
-            // Another start's may be there, with rights of its own.
-            self.remove()?;
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.new)?;
-            serde_json::to_writer_pretty(&mut file, made)?;
-            file.write_all(b"\n")?;
-            file.sync_all()
-        };
-        write().map_err(Error::io(format!("write {}", self.new.display())))
+        let failed = || Error::io(format!("write {}", self.new.display()));
+        let mut text = serde_json::to_vec_pretty(made).map_err(|error| failed()(error.into()))?;
+        text.push(b'\n');
+        files::write_new(&self.new, Readers::Owner, &text).map_err(failed())
     }
 
     fn prepared(&self) -> Option<Made> {
@@ -144,22 +137,13 @@ impl Kept {
     }
 
     fn confirm(&self) -> Result<(), Error> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let renamed =
-            fs::rename(&self.new, &self.path).and_then(|()| File::open(folder)?.sync_all());
-        renamed.map_err(Error::io(format!("write {}", self.path.display())))
+        files::rename(&self.new, &self.path)
+            .map_err(Error::io(format!("write {}", self.path.display())))
     }
 
     fn discard(&self) {
-        if let Err(error) = self.remove() {
+        if let Err(error) = files::remove(&self.new) {
             tracing::warn!(%error, file = %self.new.display(), "a file without use could not be removed");
-        }
-    }
-
-    fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(&self.new) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
         }
     }
 }

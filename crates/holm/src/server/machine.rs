@@ -7,6 +7,7 @@ use crate::config::{self, Config, Role};
 use crate::error::Error;
 use api::fleet::{Fleet, Machine};
 use auth::Auth;
+use files::Readers;
 use gateway::Gateway;
 use host::{Control, Host};
 use std::net::IpAddr;
@@ -92,13 +93,7 @@ async fn tidy(host: Host) {
 
 /// An error with its causes, and the way out.
 fn cannot(act: &str, error: &dyn std::error::Error) -> Error {
-    let mut message = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        next = cause.source();
-    }
+    let message = types::chain(error);
     let hint =
         "`holm doctor` says what this machine lacks; `holm up --role api` serves without sandboxes";
     Error::Start { act: act.to_owned(), message: format!("{message}\n  {hint}") }
@@ -165,7 +160,11 @@ fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
     if !wishes.nameservers.is_empty() {
         return wishes.nameservers.clone();
     }
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let read = std::fs::read_to_string("/etc/resolv.conf");
+    let text = read.unwrap_or_else(|error| {
+        tracing::warn!(%error, "sandboxes get no name servers: /etc/resolv.conf cannot be read");
+        String::new()
+    });
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
     lines
         .filter_map(|address| address.trim().parse().ok())
@@ -184,9 +183,8 @@ fn name(data: &Path, world: &World) -> Result<String, Error> {
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let name = world.random_text(NAME_CHARACTERS);
-            let fresh = file.with_extension("new");
-            std::fs::write(&fresh, &name)
-                .and_then(|()| std::fs::rename(&fresh, &file))
+            // On disk before anything is named after it: what an earlier run left is found by it.
+            files::replace(&file, Readers::Anyone, name.as_bytes())
                 .map_err(Error::io(format!("write {}", file.display())))?;
             Ok(name)
         }

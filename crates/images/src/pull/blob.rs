@@ -84,7 +84,7 @@ pub(super) async fn fetch(
             }
         };
         attempt += 1;
-        if attempt >= registry.patience.attempts_max || !problem.may_pass() {
+        if attempt >= registry.retries.attempts_max || !problem.may_pass() {
             return Err(problem);
         }
         registry.pause(attempt, None).await;
@@ -110,7 +110,7 @@ async fn show(registry: &Registry<'_>, blob: &Descriptor) -> Result<(), PullErro
             Err(problem) => problem,
         };
         attempt += 1;
-        if attempt >= registry.patience.attempts_max || !problem.may_pass() {
+        if attempt >= registry.retries.attempts_max || !problem.may_pass() {
             return Err(problem);
         }
         registry.pause(attempt, None).await;

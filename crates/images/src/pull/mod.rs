@@ -67,7 +67,7 @@ impl PullError {
 
 /// How long and how often a registry is asked.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     pub layers_at_once: usize,
     pub attempts_max: u32,
     /// Doubled with each attempt.
@@ -77,7 +77,7 @@ pub struct Patience {
     pub stall: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             layers_at_once: 4,
@@ -124,12 +124,12 @@ struct Brought {
 #[derive(Clone, Debug)]
 pub struct Puller {
     http: reqwest::Client,
-    patience: Patience,
+    retries: RetryPolicy,
 }
 
 impl Puller {
-    pub fn new(http: reqwest::Client, patience: Patience) -> Self {
-        Self { http, patience }
+    pub fn new(http: reqwest::Client, retries: RetryPolicy) -> Self {
+        Self { http, retries }
     }
 
     /// Pulls the image for this machine and gives it its name here, for everybody. What is stored
@@ -175,7 +175,7 @@ impl Puller {
         progress: impl Fn(Progress) + Sync,
     ) -> Result<Brought, PullError> {
         let Wanted { image, credentials, reuse, bytes_max } = wanted;
-        let registry = Registry::new(&self.http, image, credentials, &self.patience)?;
+        let registry = Registry::new(&self.http, image, credentials, &self.retries)?;
         let lease = Arc::new(store.0.leases.take());
         let (digest, manifest) = find(&registry, store, image, &lease).await?;
         for Descriptor { digest, size, .. } in &manifest.layers {
@@ -194,7 +194,7 @@ impl Puller {
         let (held, told) = (&lease, &progress);
         futures_util::stream::iter(manifest.layers.clone())
             .map(|layer| async move { blob::fetch(from, store, &layer, held, told).await })
-            .buffer_unordered(self.patience.layers_at_once.max(1))
+            .buffer_unordered(self.retries.layers_at_once.max(1))
             .try_collect::<()>()
             .await?;
         progress(Progress::Unpacking);

@@ -1,4 +1,4 @@
-//! Requests to one registry for one repository: authentication, patience and repetition.
+//! Requests to one registry for one repository: authentication and retries.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::challenge::Challenge;
-use super::{Credentials, Patience, PullError};
+use super::{Credentials, PullError, RetryPolicy};
 use crate::reference::{DEFAULT_HOST, Reference};
 
 const DEFAULT_REGISTRY: &str = "registry-1.docker.io";
@@ -21,7 +21,7 @@ pub(super) struct Registry<'a> {
     base: Url,
     scope: String,
     credentials: &'a Credentials,
-    pub(super) patience: &'a Patience,
+    pub(super) retries: &'a RetryPolicy,
     granted: Mutex<Option<Grant>>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Registry<'a> {
         http: &'a Client,
         image: &Reference,
         credentials: &'a Credentials,
-        patience: &'a Patience,
+        retries: &'a RetryPolicy,
     ) -> Result<Self, PullError> {
         let host = image.host().filter(|host| *host != DEFAULT_HOST);
         let path = match (host, image.path()) {
@@ -59,7 +59,7 @@ impl<'a> Registry<'a> {
             Credentials::None | Credentials::Basic { .. } => None,
         };
         let scope = format!("repository:{path}:pull");
-        Ok(Self { http, base, scope, credentials, patience, granted: Mutex::new(granted) })
+        Ok(Self { http, base, scope, credentials, retries, granted: Mutex::new(granted) })
     }
 
     /// Asks until there is an answer that repeating would not change.
@@ -91,7 +91,7 @@ impl<'a> Registry<'a> {
                 },
                 Err(error) => (error, None),
             };
-            if attempt >= self.patience.attempts_max {
+            if attempt >= self.retries.attempts_max {
                 return Err(problem);
             }
             self.pause(attempt, wait).await;
@@ -100,12 +100,12 @@ impl<'a> Registry<'a> {
 
     /// Longer each time, or as long as the registry says, within our own limit.
     pub(super) async fn pause(&self, attempt: u32, wait: Option<Duration>) {
-        let backoff = self.patience.pause.saturating_mul(1 << attempt.min(10));
-        tokio::time::sleep(wait.unwrap_or(backoff).min(self.patience.pause_max)).await;
+        let backoff = self.retries.pause.saturating_mul(1 << attempt.min(10));
+        tokio::time::sleep(wait.unwrap_or(backoff).min(self.retries.pause_max)).await;
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, PullError> {
-        let answer = tokio::time::timeout(self.patience.stall, request.send()).await;
+        let answer = tokio::time::timeout(self.retries.stall, request.send()).await;
         answer.map_err(|_| PullError::Stalled)?.map_err(PullError::network)
     }
 
@@ -189,7 +189,7 @@ impl<'a> Registry<'a> {
         &self,
         answer: &mut Response,
     ) -> Result<Option<bytes::Bytes>, PullError> {
-        let chunk = tokio::time::timeout(self.patience.stall, answer.chunk()).await;
+        let chunk = tokio::time::timeout(self.retries.stall, answer.chunk()).await;
         chunk.map_err(|_| PullError::Stalled)?.map_err(PullError::network)
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use images::{Config, Image, Kitchen, Naming, Recipe, RecipeError, Settings, Store};
+use images::{Builder, Config, Image, Naming, Recipe, RecipeError, Settings, Store};
 
 use crate::archive::{Archive, Header};
 use crate::{Fixture, reference};
@@ -42,7 +42,7 @@ fn recipe(rest: &str) -> Recipe {
 }
 
 fn make(store: &Store, rest: &str) -> Result<Image, RecipeError> {
-    store.make(&recipe(rest), &Kitchen::new("none"), |_| {})?;
+    store.make(&recipe(rest), &Builder::new("none"), |_| {})?;
     Ok(store.resolve(&reference("bigger")).unwrap().unwrap())
 }
 
@@ -154,7 +154,7 @@ fn a_file_need_not_be_text() {
     let text = "name = \"bigger\"\nfrom = \"tiny\"\nfiles = { \"/logo.png\" = \"logo.png\" }";
     let bytes = b"\x89PNG\r\n\x1a\n\0\xff";
     let recipe = Recipe::read(text, |_| Ok(bytes.to_vec())).unwrap();
-    fixture.store.make(&recipe, &Kitchen::new("none"), |_| {}).unwrap();
+    fixture.store.make(&recipe, &Builder::new("none"), |_| {}).unwrap();
     let image = fixture.store.resolve(&reference("bigger")).unwrap().unwrap();
     assert_eq!(fs::read(image.layers[1].join("logo.png")).unwrap(), bytes);
 }
@@ -166,7 +166,7 @@ fn what_the_image_below_starts_can_be_taken_away() {
     let above = |rest: &str| {
         let text = format!("name = \"above\"\nfrom = \"bigger\"\nconfig = {{ {rest} }}");
         let recipe = Recipe::read(&text, |_| Ok(Vec::new())).unwrap();
-        fixture.store.make(&recipe, &Kitchen::new("none"), |_| {}).unwrap();
+        fixture.store.make(&recipe, &Builder::new("none"), |_| {}).unwrap();
         let config = fixture.store.resolve(&reference("above")).unwrap().unwrap().config;
         (config.entrypoint, config.cmd)
     };
@@ -179,7 +179,7 @@ fn it_is_made_again_only_when_something_changed() {
     let fixture = fixture();
     let count = |rest: &str| {
         let mut steps = 0;
-        fixture.store.make(&recipe(rest), &Kitchen::new("none"), |_| steps += 1).unwrap();
+        fixture.store.make(&recipe(rest), &Builder::new("none"), |_| steps += 1).unwrap();
         steps
     };
     assert_eq!((count("run = ['true']"), count("run = ['true']")), (2, 0));
@@ -199,7 +199,7 @@ fn it_is_made_again_only_when_something_changed() {
     assert!(
         fixture
             .store
-            .make(&recipe("run = ['true', 'true']"), &Kitchen::new("none"), |_| {})
+            .make(&recipe("run = ['true', 'true']"), &Builder::new("none"), |_| {})
             .is_err()
     );
 }
@@ -213,7 +213,7 @@ fn what_fails_says_why_and_leaves_nothing() {
     assert_eq!((fixture.store.list().unwrap().len(), fixture.parts().len()), (1, 0));
     let text = "name = \"x\"\nfrom = \"missing\"";
     let missing = Recipe::read(text, |_| Ok(Vec::new())).unwrap();
-    let error = fixture.store.make(&missing, &Kitchen::new("none"), |_| {}).unwrap_err();
+    let error = fixture.store.make(&missing, &Builder::new("none"), |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::NoParent(_)), "{error:?}");
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use images::{Kitchen, Recipe};
+use images::{Builder, Recipe};
 
 use crate::Fixture;
 
@@ -64,7 +64,7 @@ const CHECKS: [(&str, &str); 8] = [
 #[test]
 #[ignore = "takes minutes, and needs the servers of Debian, PyPI and npm"]
 fn every_image_of_the_project_can_be_made_and_used() {
-    let (fixture, kitchen) = (Fixture::new(), Kitchen::new("bookworm"));
+    let (fixture, builder) = (Fixture::new(), Builder::new("bookworm"));
     let recipes = Recipe::all().unwrap();
     assert_eq!(recipes.len(), CHECKS.len());
     for recipe in &recipes {
@@ -72,7 +72,7 @@ fn every_image_of_the_project_can_be_made_and_used() {
         let step = |step: images::Step<'_>| {
             println!("{:6.1} s  {} {}", start.elapsed().as_secs_f64(), step.image, step.what)
         };
-        fixture.store.make(recipe, &kitchen, step).unwrap();
+        fixture.store.make(recipe, &builder, step).unwrap();
         let image = fixture.store.resolve(&recipe.name).unwrap().unwrap();
         println!(
             "{:6.1} s  {} has {} MB",
@@ -83,6 +83,6 @@ fn every_image_of_the_project_can_be_made_and_used() {
         let (_, check) = CHECKS.iter().find(|(name, _)| *name == recipe.name.path()).unwrap();
         let text = format!("name = \"check\"\nfrom = \"{}\"\nrun = ['''{check}''']", recipe.name);
         let check = Recipe::read(&text, |_| Ok(Vec::new())).unwrap();
-        fixture.store.make(&check, &kitchen, |_| {}).unwrap_or_else(|error| panic!("{error}"));
+        fixture.store.make(&check, &builder, |_| {}).unwrap_or_else(|error| panic!("{error}"));
     }
 }

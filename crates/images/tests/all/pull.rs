@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use images::{
-    Credentials, Digest, Error, Patience, Platform, Progress, PullError, Puller, Reference,
+    Credentials, Digest, Error, Platform, Progress, PullError, Puller, Reference, RetryPolicy,
 };
 use serde_json::{Value, json};
 
@@ -244,12 +244,12 @@ fn cut(part: &[u8], promised: usize, from: usize, all: usize) -> Response {
 
 fn puller() -> Puller {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let patience = Patience {
+    let retries = RetryPolicy {
         pause: Duration::from_millis(1),
         pause_max: Duration::from_millis(5),
-        ..Patience::default()
+        ..RetryPolicy::default()
     };
-    Puller::new(reqwest::Client::builder().no_proxy().build().unwrap(), patience)
+    Puller::new(reqwest::Client::builder().no_proxy().build().unwrap(), retries)
 }
 
 fn password() -> Credentials {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use images::{Kitchen, Recipe, RecipeError};
+use images::{Builder, Recipe, RecipeError};
 
 use crate::{Fixture, reference};
 
@@ -21,11 +21,11 @@ fn recipe() -> Recipe {
     )
 }
 
-fn kitchen(folder: &Path, script: &str) -> Kitchen {
+fn builder(folder: &Path, script: &str) -> Builder {
     let program = folder.join("tool");
     fs::write(&program, format!("#!/bin/sh\n{script}")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    Kitchen { mmdebstrap: program, ..Kitchen::new("bookworm") }
+    Builder { mmdebstrap: program, ..Builder::new("bookworm") }
 }
 
 const WORKING: &str = r#"
@@ -38,12 +38,12 @@ tar -C / -ch -f - bin/busybox
 #[test]
 fn a_recipe_becomes_an_image_once() {
     let folder = tempfile::tempdir().unwrap();
-    let kitchen = kitchen(folder.path(), WORKING);
+    let builder = builder(folder.path(), WORKING);
     let fixture = Fixture::new();
     let mut steps = Vec::new();
     let digest = fixture
         .store
-        .make(&recipe(), &kitchen, |step| steps.push((step.number, step.what.to_owned())))
+        .make(&recipe(), &builder, |step| steps.push((step.number, step.what.to_owned())))
         .unwrap();
     assert_eq!(steps, [(1, "working".to_owned())]);
     let image = fixture.store.resolve(&reference("holm/tiny")).unwrap().unwrap();
@@ -55,10 +55,10 @@ fn a_recipe_becomes_an_image_once() {
         "{arguments}"
     );
 
-    assert_eq!(fixture.store.make(&recipe(), &kitchen, |_| {}).unwrap(), digest);
+    assert_eq!(fixture.store.make(&recipe(), &builder, |_| {}).unwrap(), digest);
     assert_eq!(fs::read_to_string(folder.path().join("tool.runs")).unwrap(), "run\n");
     let changed = Recipe { packages: vec!["busybox".into()], ..recipe() };
-    fixture.store.make(&changed, &kitchen, |_| {}).unwrap();
+    fixture.store.make(&changed, &builder, |_| {}).unwrap();
     assert_eq!(fs::read_to_string(folder.path().join("tool.runs")).unwrap(), "run\nrun\n");
 }
 
@@ -68,7 +68,7 @@ fn a_tool_that_fails_leaves_no_image() {
         let folder = tempfile::tempdir().unwrap();
         let fixture = Fixture::new();
         let error =
-            fixture.store.make(&recipe(), &kitchen(folder.path(), script), |_| {}).unwrap_err();
+            fixture.store.make(&recipe(), &builder(folder.path(), script), |_| {}).unwrap_err();
         assert!(
             matches!(&error, RecipeError::Failed { last_words, .. } if last_words == &["why"]),
             "{error:?}"
@@ -82,16 +82,16 @@ fn a_tool_that_fails_leaves_no_image() {
 #[test]
 fn a_tool_that_hangs_is_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let kitchen =
-        Kitchen { time_max: Duration::from_secs(1), ..kitchen(folder.path(), "exec sleep 600") };
-    let error = Fixture::new().store.make(&recipe(), &kitchen, |_| {}).unwrap_err();
+    let builder =
+        Builder { time_max: Duration::from_secs(1), ..builder(folder.path(), "exec sleep 600") };
+    let error = Fixture::new().store.make(&recipe(), &builder, |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::TooSlow(_)), "{error:?}");
 }
 
 #[test]
 fn a_tool_that_is_not_there_is_an_error() {
-    let kitchen = Kitchen { mmdebstrap: "/missing".into(), ..Kitchen::new("bookworm") };
-    let error = Fixture::new().store.make(&recipe(), &kitchen, |_| {}).unwrap_err();
+    let builder = Builder { mmdebstrap: "/missing".into(), ..Builder::new("bookworm") };
+    let error = Fixture::new().store.make(&recipe(), &builder, |_| {}).unwrap_err();
     assert!(matches!(error, RecipeError::Start { .. }), "{error:?}");
 }
 

@@ -16,15 +16,15 @@ use url::{Host, Url};
 /// Addresses of one name that are looked at.
 const ADDRESSES_MAX: usize = 32;
 
-type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Finds the addresses of a name.
-pub trait Lookup: Fn(String) -> Found + Send + Sync + 'static {}
+pub trait Lookup: Fn(String) -> Addresses + Send + Sync + 'static {}
 
-impl<F: Fn(String) -> Found + Send + Sync + 'static> Lookup for F {}
+impl<F: Fn(String) -> Addresses + Send + Sync + 'static> Lookup for F {}
 
 /// As this machine does.
-pub fn system_lookup(name: String) -> Found {
+pub fn system_lookup(name: String) -> Addresses {
     Box::pin(async move {
         let found = tokio::net::lookup_host((name, 0)).await?;
         Ok(found.map(|address| address.ip()).take(ADDRESSES_MAX).collect())
@@ -45,7 +45,7 @@ pub(super) enum Closed {
 #[derive(Clone)]
 pub(super) struct Gate {
     inside: Arc<Vec<String>>,
-    lookup: Arc<dyn Lookup<Output = Found>>,
+    lookup: Arc<dyn Lookup<Output = Addresses>>,
 }
 
 impl Gate {

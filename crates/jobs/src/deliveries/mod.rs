@@ -123,7 +123,7 @@ impl Sender {
     }
 
     /// Sends all that is due now, and what becomes due meanwhile.
-    pub async fn settle(&self) -> Result<(), store::Error> {
+    pub async fn run_until_idle(&self) -> Result<(), store::Error> {
         let mut flights = Flights::default();
         loop {
             self.take_off(&mut flights).await?;
@@ -182,5 +182,5 @@ async fn deliver(
 }
 
 fn later(time: Timestamp, span: Duration) -> Timestamp {
-    time.plus_ms(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
+    time.plus(span)
 }

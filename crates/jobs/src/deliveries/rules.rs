@@ -7,7 +7,7 @@ use types::{Timestamp, World};
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Outcome {
     Status {
         code: u16,
         retry_after: Option<Duration>,
@@ -18,7 +18,7 @@ pub(super) enum Answer {
     Refused(String),
 }
 
-impl Answer {
+impl Outcome {
     pub(super) fn status(&self) -> Option<i64> {
         match self {
             Self::Status { code, .. } => Some(i64::from(*code)),
@@ -45,13 +45,13 @@ impl Answer {
 }
 
 pub(super) fn next(
-    answer: &Answer,
+    answer: &Outcome,
     of: &Claimed,
     settings: &Settings,
     now: Timestamp,
     world: &World,
 ) -> Next {
-    if let Answer::Status { code: 200..300, .. } = answer {
+    if let Outcome::Status { code: 200..300, .. } = answer {
         return Next::Delivered;
     }
     let attempts = of.attempts + 1;
@@ -59,8 +59,8 @@ pub(super) fn next(
         return Next::Failed;
     }
     let asked = match answer {
-        Answer::Status { retry_after, .. } => retry_after.unwrap_or_default(),
-        Answer::None(_) | Answer::Refused(_) => Duration::ZERO,
+        Outcome::Status { retry_after, .. } => retry_after.unwrap_or_default(),
+        Outcome::None(_) | Outcome::Refused(_) => Duration::ZERO,
     };
     let pause =
         pause(of.attempts, settings, world.random_bytes()).max(asked.min(settings.pause_max));
@@ -107,13 +107,13 @@ mod tests {
         }
     }
 
-    fn decide(answer: &Answer, attempts: i64, attempts_max: Option<i64>) -> Next {
+    fn decide(answer: &Outcome, attempts: i64, attempts_max: Option<i64>) -> Next {
         let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(0xff));
         next(answer, &claimed(attempts, attempts_max), &settings(), Timestamp::from_ms(0), &world)
     }
 
-    fn status(code: u16) -> Answer {
-        Answer::Status { code, retry_after: None }
+    fn status(code: u16) -> Outcome {
+        Outcome::Status { code, retry_after: None }
     }
 
     #[test]
@@ -127,8 +127,8 @@ mod tests {
         for code in [300, 302, 400, 401, 404, 410, 413] {
             assert_eq!(decide(&status(code), 0, None), Next::Failed, "{code}");
         }
-        assert_eq!(decide(&Answer::None("down".into()), 3, None), after(40));
-        assert_eq!(decide(&Answer::Refused("inside".into()), 0, None), Next::Failed);
+        assert_eq!(decide(&Outcome::None("down".into()), 3, None), after(40));
+        assert_eq!(decide(&Outcome::Refused("inside".into()), 0, None), Next::Failed);
         assert_eq!(decide(&status(500), 9, None), Next::Failed);
         assert_eq!(decide(&status(500), 0, Some(1)), Next::Failed);
         assert_eq!(decide(&status(500), 50, Some(101)), after(3600));
@@ -136,8 +136,10 @@ mod tests {
 
     #[test]
     fn a_receiver_may_ask_for_a_longer_pause_but_not_for_ever() {
-        let asks =
-            |seconds| Answer::Status { code: 429, retry_after: Some(Duration::from_secs(seconds)) };
+        let asks = |seconds| Outcome::Status {
+            code: 429,
+            retry_after: Some(Duration::from_secs(seconds)),
+        };
         let after = |seconds: i64| Next::Retry(Timestamp::from_ms(seconds * 1000));
         assert_eq!(decide(&asks(60), 0, None), after(60));
         assert_eq!(decide(&asks(1), 0, None), after(5));

@@ -2,7 +2,7 @@
 
 use super::NoClient;
 use super::gate::{Closed, Gate};
-use super::rules::Answer;
+use super::rules::Outcome;
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::header::{
     CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
@@ -51,20 +51,20 @@ impl Client {
         Ok(Self { http, gate, timeout })
     }
 
-    pub(super) async fn send(&self, delivery: &Claimed, now: Timestamp) -> Answer {
-        let late = |_| Answer::None(format!("no answer within {} s", self.timeout.as_secs_f32()));
+    pub(super) async fn send(&self, delivery: &Claimed, now: Timestamp) -> Outcome {
+        let late = |_| Outcome::None(format!("no answer within {} s", self.timeout.as_secs_f32()));
         tokio::time::timeout(self.timeout, self.follow(delivery, now)).await.unwrap_or_else(late)
     }
 
     /// The body of an answer is never read: what a receiver says is its own, and may be endless.
-    async fn follow(&self, delivery: &Claimed, now: Timestamp) -> Answer {
+    async fn follow(&self, delivery: &Claimed, now: Timestamp) -> Outcome {
         let headers = headers(delivery, now);
         let Ok(mut url) = Url::parse(&delivery.url) else {
-            return Answer::Refused("it is no address".into());
+            return Outcome::Refused("it is no address".into());
         };
         for _ in 0..=REDIRECTS_MAX {
             if let Err(closed) = self.gate.admit(&url) {
-                return Answer::Refused(closed.to_string());
+                return Outcome::Refused(closed.to_string());
             }
             let request =
                 self.http.post(url.clone()).headers(headers.clone()).body(delivery.body.clone());
@@ -77,7 +77,7 @@ impl Client {
                 None => return answered(&response),
             }
         }
-        Answer::Refused(format!("it leads on more than {REDIRECTS_MAX} times"))
+        Outcome::Refused(format!("it leads on more than {REDIRECTS_MAX} times"))
     }
 }
 
@@ -101,12 +101,11 @@ fn headers(delivery: &Claimed, now: Timestamp) -> HeaderMap {
 
 /// `sha256=` and the HMAC of the raw body, as the published clients verify it.
 fn signature(Sensitive(secret): &Sensitive<String>, body: &[u8]) -> String {
+    #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
+    mac.update(body);
     let mut text = String::from("sha256=");
-    // A key of any length will do, so this does not fail.
-    if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) {
-        mac.update(body);
-        text.extend(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")));
-    }
+    text.extend(mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")));
     text
 }
 
@@ -121,27 +120,30 @@ fn redirect(from: &Url, response: &Response) -> Option<Url> {
     (from.scheme() == target.scheme() || target.scheme() != "http").then_some(target)
 }
 
-fn answered(response: &Response) -> Answer {
+fn answered(response: &Response) -> Outcome {
     let asked =
         response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    Answer::Status { code: response.status().as_u16(), retry_after: asked.map(Duration::from_secs) }
+    Outcome::Status {
+        code: response.status().as_u16(),
+        retry_after: asked.map(Duration::from_secs),
+    }
 }
 
 /// The words of the innermost cause: the outer ones repeat the address, which may hold a secret of
 /// the receiver.
-fn unanswered(error: reqwest::Error) -> Answer {
+fn unanswered(error: reqwest::Error) -> Outcome {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
     if cause.is::<Closed>() {
-        return Answer::Refused(cause.to_string());
+        return Outcome::Refused(cause.to_string());
     }
     let act = if error.is_connect() { "could not be reached" } else { "did not answer properly" };
     let words: String =
         cause.to_string().chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
-    Answer::None(format!("the receiver {act}: {words}"))
+    Outcome::None(format!("the receiver {act}: {words}"))
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 //! but rows.
 
 use super::attempt_of;
-use crate::crew::{Failure, Outcome};
 use crate::queue::Queue;
-use crate::rules::{self, Patience};
+use crate::rules::{self, RetryPolicy};
 use crate::share::{Room, share};
+use crate::task_runner::{Failure, Outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::tasks::{self, State, Task};
@@ -106,10 +106,10 @@ impl Round {
         ended: &[Ended],
         now: Timestamp,
     ) -> Result<bool, Error> {
-        let patience = Patience::new(self.queue.settings(), execution.retries_max);
+        let policy = RetryPolicy::new(self.queue.settings(), execution.retries_max);
         let after = |one: &Ended| {
-            let luck = u16::from_le_bytes(tx.world().random_bytes());
-            rules::after(&one.task, &one.outcome, execution.phase, patience, luck)
+            let jitter = u16::from_le_bytes(tx.world().random_bytes());
+            rules::after(&one.task, &one.outcome, execution.phase, policy, jitter)
         };
         let after: Vec<Task> = ended.iter().map(after).collect();
         let accepted = tasks::record(tx, &after)?;

@@ -7,7 +7,7 @@
 use super::line::{self, Line, Severity};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use store::logs::{self, Place, Window};
+use store::logs::{self, ChunkPosition, Window};
 use store::{Error, Store};
 use types::Timestamp;
 use types::ids::WorkspaceId;
@@ -59,7 +59,7 @@ pub(super) async fn find_in_steps(
     let mut step = first;
     let window = question.window();
     let mut search = Search::new(question, &window);
-    let mut after: Option<Place> = None;
+    let mut after: Option<ChunkPosition> = None;
     loop {
         let rest = search.rest(after.as_ref());
         let (asked, place) = (window.clone(), after.clone());
@@ -144,7 +144,7 @@ impl<'q> Search<'q> {
         }
     }
 
-    fn rest(&self, after: Option<&Place>) -> Rest {
+    fn rest(&self, after: Option<&ChunkPosition>) -> Rest {
         let question = self.question;
         let every_line_counts = self.needle.is_none()
             && question.trace.is_none()
@@ -154,7 +154,7 @@ impl<'q> Search<'q> {
         if every_line_counts && page_is_full && past_the_end { Rest::Early } else { Rest::All }
     }
 
-    fn take(&mut self, chunk: &logs::Found) {
+    fn take(&mut self, chunk: &logs::FoundChunk) {
         self.scanned_bytes += chunk.text.len();
         self.place_newer_than(chunk.place.last_ns());
         for line in line::read_all(&chunk.text) {

@@ -203,8 +203,8 @@ pub(crate) fn write(line: &Line) -> String {
     let trace = line.trace.as_deref().map(Cow::Borrowed);
     let kept =
         Kept(line.at_ns, line.severity.number(), stream, Cow::Borrowed(&line.message), trace);
-    // Numbers and texts can always be written.
-    let mut text = serde_json::to_string(&kept).unwrap_or_default();
+    #[expect(clippy::expect_used, reason = "numbers and texts can always be written")]
+    let mut text = serde_json::to_string(&kept).expect("a line of numbers and texts");
     text.push('\n');
     text
 }

@@ -18,7 +18,7 @@ pub use find::{Found, Question, SCAN_BYTES_MAX, find};
 pub use line::{Line, Severity, Stream};
 pub use recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Piece, Recorder};
 pub use store::logs::Source;
-pub use writer::{Logs, Lost, Settings, Tape};
+pub use writer::{LogWriter, Logs, Lost, Settings};
 
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ const FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// Attempts whose chunks one transaction takes at most.
 const BATCH_MAX: usize = 64;
 /// How long a database that cannot be reached is tried again, and how often.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Chunks that one transaction of [`Logs::tidy`] forgets.
 const TRIM_BATCH: i64 = 1000;
@@ -42,13 +42,13 @@ pub struct Logs {
 
 /// The output of one attempt, on its way into the store.
 #[derive(Debug)]
-pub struct Tape {
+pub struct LogWriter {
     source: Source,
     recorder: Recorder,
     from: u64,
 }
 
-impl Tape {
+impl LogWriter {
     /// The position from which output is wanted.
     pub fn from(&self) -> u64 {
         self.from
@@ -78,12 +78,12 @@ impl Logs {
     }
 
     /// For an attempt that has printed nothing that could be kept.
-    pub fn begin(&self, source: Source) -> Tape {
-        Tape { source, recorder: Recorder::new(self.settings.task_bytes_max), from: 0 }
+    pub fn begin(&self, source: Source) -> LogWriter {
+        LogWriter { source, recorder: Recorder::new(self.settings.task_bytes_max), from: 0 }
     }
 
     /// For an attempt that an earlier run of this program may have recorded.
-    pub async fn resume(&self, source: Source) -> Result<Tape, Error> {
+    pub async fn resume(&self, source: Source) -> Result<LogWriter, Error> {
         let asked = source.clone();
         let Some((number, last_ns, mark)) =
             self.store.read(move |tx| logs::last(tx, &asked)).await?
@@ -92,13 +92,13 @@ impl Logs {
         };
         let from = mark.read_to;
         let recorder = Recorder::resume(self.settings.task_bytes_max, number, last_ns, mark);
-        Ok(Tape { source, recorder, from })
+        Ok(LogWriter { source, recorder, from })
     }
 
     /// Keeps all that comes until the other end closes. When this answers, all of it is durable.
     pub async fn record<P: Into<Piece>>(
         &self,
-        mut tape: Tape,
+        mut writer: LogWriter,
         mut pieces: mpsc::Receiver<P>,
     ) -> Result<(), Lost> {
         let mut lost = 0;
@@ -108,33 +108,32 @@ impl Logs {
             let piece = tokio::select! {
                 piece = pieces.recv() => piece.map(Into::into),
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    lost += self.flush(&mut tape).await;
+                    lost += self.flush(&mut writer).await;
                     due = None;
                     continue;
                 }
             };
             let Some(piece) = piece else { break };
             last_at = piece.at;
-            tape.recorder.take(&piece);
-            due = match tape.recorder.waiting_bytes() {
+            writer.recorder.take(&piece);
+            due = match writer.recorder.waiting_bytes() {
                 0 => None,
                 CHUNK_BYTES_MAX.. => {
-                    lost += self.flush(&mut tape).await;
+                    lost += self.flush(&mut writer).await;
                     None
                 }
                 _ => due.or_else(|| Some(Instant::now() + FLUSH_AFTER)),
             };
         }
-        tape.recorder.end(last_at);
-        lost += self.flush(&mut tape).await;
+        writer.recorder.end(last_at);
+        lost += self.flush(&mut writer).await;
         if lost == 0 { Ok(()) } else { Err(Lost { chunks: lost }) }
     }
 
     /// Forgets lines that are too old. Called about once an hour; several servers may do it at
     /// once.
     pub async fn tidy(&self, now: Timestamp) -> Result<u64, Error> {
-        let kept_ms = i64::try_from(self.settings.keep.as_millis()).unwrap_or(i64::MAX);
-        let before_ns = now.plus_ms(-kept_ms).ms().saturating_mul(1_000_000);
+        let before_ns = now.minus(self.settings.keep).ms().saturating_mul(1_000_000);
         let mut forgotten = 0;
         loop {
             match self.store.write(move |tx| logs::trim(tx, before_ns, TRIM_BATCH)).await? {
@@ -145,14 +144,14 @@ impl Logs {
     }
 
     /// Writes what waits. Says how many chunks were lost.
-    async fn flush(&self, tape: &mut Tape) -> usize {
-        let chunks = tape.recorder.drain();
+    async fn flush(&self, writer: &mut LogWriter) -> usize {
+        let chunks = writer.recorder.drain();
         if chunks.is_empty() {
             return 0;
         }
         let count = chunks.len();
         let (written, answer) = oneshot::channel();
-        let parcel = Parcel { source: tape.source.clone(), chunks, written };
+        let parcel = Parcel { source: writer.source.clone(), chunks, written };
         let sent = self.parcels.send(parcel).await.is_ok();
         if sent && answer.await.unwrap_or(false) { 0 } else { count }
     }
@@ -165,7 +164,7 @@ async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
             .drain(..)
             .map(|parcel| ((parcel.source, parcel.chunks), parcel.written))
             .unzip();
-        let written = write_patiently(&store, rows.into()).await;
+        let written = write_with_retries(&store, rows.into()).await;
         for whoever in waiting {
             // An attempt that nobody follows any more is no reason to stop.
             let _ = whoever.send(written);
@@ -173,8 +172,8 @@ async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
     }
 }
 
-async fn write_patiently(store: &Store, rows: std::sync::Arc<[(Source, Vec<Chunk>)]>) -> bool {
-    let until = Instant::now() + PATIENCE;
+async fn write_with_retries(store: &Store, rows: std::sync::Arc<[(Source, Vec<Chunk>)]>) -> bool {
+    let until = Instant::now() + RETRY_FOR;
     loop {
         let batch = rows.clone();
         let work = move |tx: &mut store::Tx<'_>| {

@@ -17,7 +17,7 @@ crate::on_both!(
 );
 
 async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
-    let (one, two) = (Machine::new("one", luck), Machine::new("two", luck));
+    let (one, two) = (Machine::new("one", jitter), Machine::new("two", jitter));
     let _programs =
         [Program::start(&stage, &one, settings()), Program::start(&stage, &two, settings())];
     let mut ids = Vec::new();
@@ -42,12 +42,12 @@ async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
 }
 
 /// Fails now and then, always the same attempts.
-fn luck(id: &jobs::AttemptId) -> Result<(), Failure> {
+fn jitter(id: &jobs::AttemptId) -> Result<(), Failure> {
     if (id.task * 7 + id.number * 3).is_multiple_of(5) { Err(Failure::Exited(1)) } else { Ok(()) }
 }
 
 async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) {
-    let machine = Machine::new("here", luck);
+    let machine = Machine::new("here", jitter);
     let mut execution = new("long", 120);
     execution.retries_max = 3;
     let id = stage.start(execution).await;
@@ -56,9 +56,9 @@ async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) 
     for round in 1.. {
         let program = Program::start(&stage, &machine, settings());
         let begun = machine.begun.borrow().len();
-        let luck: u8 = stage.store.world().random_bytes::<1>()[0] % 9;
+        let jitter: u8 = stage.store.world().random_bytes::<1>()[0] % 9;
         tokio::select! {
-            () = machine.has_begun(begun + usize::from(luck)) => {}
+            () = machine.has_begun(begun + usize::from(jitter)) => {}
             _ = stage.end(&id) => {}
         }
         drop(program);

@@ -3,7 +3,7 @@
 //! speed`
 
 use super::stage::{Stage, new, settings, world};
-use jobs::{Assignment, AttemptId, Crew, Outcome, Running, Settings};
+use jobs::{Assignment, AttemptId, Outcome, Running, Settings, TaskRunner};
 use std::sync::Arc;
 use std::time::Duration;
 use store::executions::Phase;
@@ -13,7 +13,7 @@ use types::ids::WorkspaceId;
 
 struct Nothing(World);
 
-impl Crew<Assignment> for Nothing {
+impl TaskRunner<Assignment> for Nothing {
     fn name(&self) -> &str {
         "here"
     }

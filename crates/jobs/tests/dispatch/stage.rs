@@ -2,8 +2,8 @@
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
 use jobs::{
-    Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running,
-    Settings,
+    Assignment, AttemptId, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running, Settings,
+    TaskRunner,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -256,7 +256,7 @@ impl Machine {
     }
 }
 
-impl Crew<Assignment> for Machine {
+impl TaskRunner<Assignment> for Machine {
     fn name(&self) -> &str {
         &self.name
     }

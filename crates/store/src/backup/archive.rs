@@ -2,12 +2,12 @@
 
 use super::Table;
 use crate::{Error, Value};
+use files::Readers;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Grows with changes that older programs cannot read.
@@ -66,8 +66,7 @@ impl Writer {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");
         let beside = PathBuf::from(beside);
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside);
+        let file = files::create(&beside, Readers::Owner);
         let file = BufWriter::new(file.map_err(|error| unusable(path, &error))?);
         let mut writer =
             Self { file, path: path.to_owned(), beside, digest: Sha256::new(), rows: 0 };
@@ -95,7 +94,7 @@ impl Writer {
         let digest = hex(self.digest.clone());
         self.line(&Mark::Sha256(digest))?;
         let flushed = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        let named = flushed.and_then(|()| fs::rename(&self.beside, &self.path));
+        let named = flushed.and_then(|()| files::rename(&self.beside, &self.path));
         named.map_err(|error| unusable(&self.path, &error))?;
         Ok(self.rows)
     }

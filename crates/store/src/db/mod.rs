@@ -10,6 +10,7 @@ pub use postgres::{Replication, replication};
 pub use settings::{Settings, Target};
 pub use tx::Tx;
 
+use crate::feed::Recent;
 use crate::{Error, Keyring};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub struct Store {
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) keyring: Arc<RwLock<Keyring>>,
+    pub(crate) recent: Arc<Recent>,
     committed: watch::Sender<i64>,
 }
 
@@ -60,6 +62,7 @@ impl Store {
         let shared = Shared {
             world,
             keyring: Arc::new(RwLock::new(keyring)),
+            recent: Arc::new(Recent::new(settings.recent_changes_max)),
             committed: watch::Sender::new(0),
         };
         let engine = match &settings.target {
@@ -80,6 +83,10 @@ impl Store {
     /// The keys that seal secrets.
     pub fn keyring(&self) -> Arc<RwLock<Keyring>> {
         self.shared.keyring.clone()
+    }
+
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.shared.recent
     }
 
     /// Runs `work` in a transaction and answers when it is durable. An error of `work` undoes all

@@ -66,7 +66,7 @@ impl Engine {
 /// `feed`.
 fn follow_history(link: &mut Link, shared: &Shared) -> Result<(), Error> {
     // A transaction that writes: a standby refuses it, and is left until it is promoted.
-    link.begin(Access::Write)?;
+    link.begin(Access::Write);
     let anchored = feed::is_anchored(&mut Tx::new(Conn::Postgres(link), shared));
     link.rollback()?;
     if anchored? { Ok(()) } else { alone(link, shared, feed::anchor) }
@@ -78,7 +78,7 @@ fn alone(
     shared: &Shared,
     step: fn(&mut Tx<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    link.begin(Access::Write)?;
+    link.begin(Access::Write);
     let mut tx = Tx::new(Conn::Postgres(link), shared);
     tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
     step(&mut tx)?;
@@ -96,58 +96,78 @@ struct Thread {
 impl Thread {
     fn serve(&mut self, access: Access, mut job: Box<dyn Job>) {
         match self.run(access, job.as_mut()) {
-            Ok(written) => {
-                if written {
-                    self.shared.committed.send_modify(|count| *count += 1);
-                }
+            Ok(Done::Written) => {
                 job.answer();
+                self.shared.committed.send_modify(|count| *count += 1);
+            }
+            Ok(Done::Unchanged) => {
+                // Nobody has to wait for the end of a transaction that changes nothing.
+                job.answer();
+                if let Some(Err(error)) = self.link.as_mut().map(Link::rollback) {
+                    tracing::debug!(%error, "a transaction could not be ended");
+                }
             }
             Err(error) => job.fail(error),
         }
         self.link = self.link.take().filter(Link::is_alive);
     }
 
-    /// Runs a job to its end; says whether it changed anything. The job holds its own answer then.
-    fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<bool, Error> {
+    /// Runs a job to its end, which holds its own answer then.
+    fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<Done, Error> {
         let mut attempt = 1;
+        let mut link = self.connected()?;
         loop {
-            self.begin(access)?;
-            let Some(link) = self.link.as_mut() else {
-                return Err(Error::Unreachable(None));
-            };
-            let mut tx = Tx::new(Conn::Postgres(link), &self.shared);
+            link.begin(access);
+            let mut tx = Tx::new(Conn::Postgres(&mut link), &self.shared);
             let keep = job.run(&mut tx) && access == Access::Write;
             let repeat = tx.repeat;
-            let ended = if keep && !repeat { link.commit() } else { link.rollback() };
-            let again = repeat || link.asks_for_repetition();
-            match ended {
-                _ if again && link.is_alive() && attempt < ATTEMPTS_MAX => {
-                    thread::sleep(pause(&self.shared, attempt));
-                    attempt += 1;
-                }
-                Err(error) if keep => return Err(error),
-                // The job has an error of its own, or has read all that it wanted.
-                _ => return Ok(keep && !repeat),
+            if link.was_gone() && attempt == 1 {
+                link = self.reconnected()?;
+                attempt += 1;
+                continue;
             }
+            let committed = if keep && !repeat { link.commit() } else { Ok(()) };
+            let again = repeat || link.asks_for_repetition();
+            if again && link.is_alive() && attempt < ATTEMPTS_MAX {
+                // Ignored: a transaction that cannot be undone is found so by the next attempt.
+                let _ = link.rollback();
+                thread::sleep(pause(&self.shared, attempt));
+                attempt += 1;
+                continue;
+            }
+            self.link = Some(link);
+            return match committed {
+                Ok(()) if keep && !repeat => Ok(Done::Written),
+                // The job has an error of its own, or has read all that it wanted.
+                Ok(()) => Ok(Done::Unchanged),
+                Err(error) => Err(error),
+            };
         }
     }
 
-    /// Begins a transaction, on a new connection when the old one turns out to be gone: nothing was
-    /// done on it yet.
-    fn begin(&mut self, access: Access) -> Result<(), Error> {
-        if let Some(link) = &mut self.link {
-            match link.begin(access) {
-                Err(_) if !link.is_alive() => self.link = None,
-                begun => return begun,
-            }
+    /// The connection of this thread, or a new one.
+    fn connected(&mut self) -> Result<Link, Error> {
+        match self.link.take() {
+            Some(link) => Ok(link),
+            None => self.reconnected(),
         }
-        let opened = self.outage.connect(|| {
+    }
+
+    fn reconnected(&self) -> Result<Link, Error> {
+        self.outage.connect(|| {
             let mut link = self.connector.connect()?;
             follow_history(&mut link, &self.shared)?;
             Ok(link)
-        })?;
-        self.link.insert(opened).begin(access)
+        })
     }
+}
+
+/// What became of a job.
+enum Done {
+    /// What it changed is durable.
+    Written,
+    /// It changed nothing; its transaction may still be open.
+    Unchanged,
 }
 
 /// What the threads know of a database that cannot be reached: when to try again, and the pause

@@ -34,6 +34,13 @@ pub struct Settings {
     pub waiting_max: usize,
     /// Writes that SQLite commits together at most.
     pub batch_max: usize,
+    /// Pages of SQLite's log after which they are moved into the database, beside the writer.
+    pub log_pages: u32,
+    /// Pages of SQLite's log at which the writer waits until they are moved. A start after a crash
+    /// reads as many.
+    pub log_pages_max: u32,
+    /// Changes that are kept in memory for who follows them, where this process makes all of them.
+    pub recent_changes_max: usize,
     /// How long PostgreSQL works on one statement at most. The change feed lags by as much.
     pub statement_timeout_ms: u64,
     /// How long a statement waits for a row that another transaction holds at most.
@@ -56,6 +63,9 @@ impl Settings {
             connections: 8,
             waiting_max: 4096,
             batch_max: 256,
+            log_pages: 8_000,
+            log_pages_max: 24_000,
+            recent_changes_max: 4096,
             statement_timeout_ms: 30_000,
             lock_timeout_ms: 10_000,
             root_certificates: None,

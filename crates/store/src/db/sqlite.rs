@@ -1,9 +1,13 @@
 //! SQLite: one writer thread that commits waiting writes together, and a few readers.
 
+mod checkpoint;
+mod writer;
+
 use super::tx::Conn;
 use super::work::Job;
 use super::{Access, Settings, Shared, Tx};
 use crate::{Error, Row, Value, migrations};
+use checkpoint::Checkpoints;
 use crossbeam_channel::TrySendError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
@@ -11,15 +15,12 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
+use writer::Writer;
 
 /// Pages of the database that a connection keeps in memory. Readers find most in the kernel's cache
 /// anyway, and there are several of them.
 const WRITER_CACHE_KIB: u32 = 16_384;
 const READER_CACHE_KIB: u32 = 2_048;
-
-/// Pages of the log after which they are moved into the database. Objects that change often are
-/// then moved once for many changes; a start after a crash reads 32 MiB at most.
-const LOG_PAGES: u32 = 8_000;
 
 type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
 type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
@@ -41,10 +42,11 @@ impl Engine {
             None
         } else {
             let lock = lock(file)?;
-            let writer = connect(file, WRITER_CACHE_KIB)?;
+            let mut writer = connect(file, WRITER_CACHE_KIB)?;
             migrate(&writer, shared)?;
-            let (to_writer, batch_max) = (shared.clone(), settings.batch_max);
-            spawn("store-writer", move || write_loop(&writer, &to_writer, &inbox, batch_max))?;
+            let checkpoints = Checkpoints::start(&mut writer, file, settings)?;
+            let mut writer = Writer::new(writer, shared.clone(), checkpoints, settings.batch_max);
+            spawn("store-writer", move || writer.serve(&inbox))?;
             Some(lock)
         };
         let (reads, inbox) = crossbeam_channel::bounded(settings.waiting_max);
@@ -121,50 +123,13 @@ fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> {
     let conn = Connection::open(file)?;
     conn.busy_timeout(Duration::from_secs(10))?;
     conn.set_prepared_statement_cache_capacity(256);
-    // FULL: a commit in WAL mode has reached the disk before it is answered.
+    // FULL: a commit in WAL mode has reached the disk before it is answered. The log is moved into
+    // the database by `checkpoint`.
     conn.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-         PRAGMA cache_size = -{cache_kib}; PRAGMA wal_autocheckpoint = {LOG_PAGES}; PRAGMA temp_store = MEMORY;",
+         PRAGMA cache_size = -{cache_kib}; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY;",
     ))?;
     Ok(conn)
-}
-
-/// Takes what waits, runs each in a savepoint of one transaction, commits once, then answers all.
-fn write_loop(conn: &Connection, shared: &Shared, inbox: &Inbox, batch_max: usize) {
-    while let Ok(first) = inbox.recv() {
-        let mut batch = vec![first];
-        batch.extend(inbox.try_iter().take(batch_max.saturating_sub(1)));
-        match write_batch(conn, shared, &mut batch) {
-            Ok(()) => {
-                shared.committed.send_modify(|count| *count += 1);
-                batch.into_iter().for_each(Job::answer);
-            }
-            Err(error) => {
-                // Ignored: without a transaction open there is nothing to undo.
-                let _ = conn.execute_batch("ROLLBACK");
-                tracing::error!(%error, writes = batch.len(), "a commit failed");
-                batch.into_iter().for_each(|job| {
-                    job.fail(Error::Unusable(format!("the commit failed: {error}")))
-                });
-            }
-        }
-    }
-}
-
-fn write_batch(
-    conn: &Connection,
-    shared: &Shared,
-    batch: &mut [Box<dyn Job>],
-) -> Result<(), Error> {
-    run(conn, "BEGIN IMMEDIATE")?;
-    for job in batch {
-        run(conn, "SAVEPOINT job")?;
-        if !job.run(&mut Tx::new(Conn::Sqlite(conn), shared)) {
-            run(conn, "ROLLBACK TO job")?;
-        }
-        run(conn, "RELEASE job")?;
-    }
-    run(conn, "COMMIT")
 }
 
 fn read_loop(conn: &Connection, shared: &Shared, inbox: &Inbox) {

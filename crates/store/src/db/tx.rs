@@ -1,9 +1,11 @@
 //! Transactions, and every difference between the two databases that store functions must know of.
 
 use super::{Shared, postgres, sqlite};
-use crate::{Error, Row, Value, feed};
+use crate::feed::Change;
+use crate::{Error, Row, Value, feed, references};
 use std::borrow::Cow;
 use types::World;
+use types::ids::ResourceId;
 
 /// A transaction: what store functions work on.
 ///
@@ -13,9 +15,24 @@ pub struct Tx<'c> {
     pub(super) shared: &'c Shared,
     /// The revision of the next change, once one was recorded.
     next_revision: Option<i64>,
+    recorded: Recorded,
+    /// What an object names, when a statement has brought it along.
+    references: Option<(ResourceId, references::Named)>,
     pub(super) broken: bool,
     /// The database, or [`Tx::ask_for_repetition`], wants this transaction to be done again.
     pub(super) repeat: bool,
+}
+
+/// What a transaction on SQLite did to the feed, for those who are told when it is durable.
+#[derive(Default)]
+pub(super) struct Recorded {
+    /// The newest revision before it, where that is known.
+    pub(super) newest: Option<i64>,
+    pub(super) changes: Vec<Change>,
+    /// Changes up to here were forgotten.
+    pub(super) trimmed_to: Option<i64>,
+    /// Revisions went on elsewhere than they were before.
+    pub(super) leapt: bool,
 }
 
 pub(super) enum Conn<'c> {
@@ -29,7 +46,42 @@ const CHANGES_MAX: i64 = 1 << CHANGE_BITS;
 
 impl<'c> Tx<'c> {
     pub(super) fn new(conn: Conn<'c>, shared: &'c Shared) -> Self {
-        Self { conn, shared, next_revision: None, broken: false, repeat: false }
+        Self {
+            conn,
+            shared,
+            next_revision: None,
+            recorded: Recorded::default(),
+            references: None,
+            broken: false,
+            repeat: false,
+        }
+    }
+
+    /// A transaction that follows on one whose newest revision is known.
+    pub(super) fn after(conn: Conn<'c>, shared: &'c Shared, newest: Option<i64>) -> Self {
+        let recorded = Recorded { newest, ..Recorded::default() };
+        Self { recorded, ..Self::new(conn, shared) }
+    }
+
+    /// What this transaction did to the feed, with the newest revision after it.
+    pub(super) fn into_recorded(self) -> Recorded {
+        let newest = self.next_revision.map(|next| next - 1).or(self.recorded.newest);
+        Recorded { newest: newest.filter(|_| !self.recorded.leapt), ..self.recorded }
+    }
+
+    /// Keeps a change for followers, where they are told from memory.
+    pub(crate) fn note_change(&mut self, change: impl FnOnce() -> Change) {
+        if matches!(self.conn, Conn::Sqlite(_)) {
+            self.recorded.changes.push(change());
+        }
+    }
+
+    pub(crate) fn note_trim(&mut self, upto: i64) {
+        self.recorded.trimmed_to = Some(upto);
+    }
+
+    pub(crate) fn revisions_leapt(&mut self) {
+        self.recorded.leapt = true;
     }
 
     pub fn world(&self) -> &World {
@@ -114,6 +166,37 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// Some steps of the schema are about how SQLite stores tables.
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self.conn, Conn::Sqlite(_))
+    }
+
+    /// PostgreSQL is a way to a server and back for each statement, which costs more than the
+    /// statement; SQLite is in this process, and several simple statements are the faster ones.
+    pub(crate) fn prefers_one_statement(&self) -> bool {
+        matches!(self.conn, Conn::Postgres(_))
+    }
+
+    /// The revision for the next change, if the transaction has one already.
+    pub(crate) fn given_revision(&self) -> Option<i64> {
+        self.next_revision
+    }
+
+    /// Notes that a statement has given the next change this revision.
+    pub(crate) fn take_revision(&mut self, revision: i64) -> Result<(), Error> {
+        self.next_revision = Some(revision);
+        self.next_revision().map(drop)
+    }
+
+    /// Keeps what an object names until somebody asks.
+    pub(crate) fn remember(&mut self, of: &ResourceId, named: references::Named) {
+        self.references = Some((of.clone(), named));
+    }
+
+    pub(crate) fn remembered(&mut self, of: &ResourceId) -> Option<references::Named> {
+        self.references.take().filter(|(id, _)| id == of).map(|(_, named)| named)
+    }
+
     /// The revision for the next change of this transaction; see the module `feed`.
     pub(crate) fn next_revision(&mut self) -> Result<i64, Error> {
         let revision = match self.next_revision {
@@ -132,21 +215,30 @@ impl<'c> Tx<'c> {
     /// PostgreSQL gives a transaction its number when it is asked for it, so this is asked late.
     fn first_revision(&mut self) -> Result<i64, Error> {
         match self.conn {
-            Conn::Sqlite(_) => Ok(feed::highest(self)? + 1),
+            Conn::Sqlite(_) => match self.recorded.newest {
+                Some(newest) => Ok(newest + 1),
+                None => Ok(feed::highest(self)? + 1),
+            },
             Conn::Postgres(_) => self
                 .number("SELECT (pg_current_xact_id()::text::bigint + xid_offset) << 20 FROM feed_origin WHERE id = 1"),
         }
     }
 
-    /// Changes below it are all that will ever be there; see the module `feed`.
-    pub(crate) fn horizon(&mut self) -> Result<i64, Error> {
-        match self.conn {
-            Conn::Sqlite(_) => Ok(i64::MAX),
-            Conn::Postgres(_) => self.number(
-                "SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
-                 FROM feed_origin WHERE id = 1",
-            ),
-        }
+    /// The revision up to which changes are no longer kept, and the horizon: changes below it are
+    /// all that will ever be there. See the module `feed`.
+    pub(crate) fn feed_bounds(&mut self) -> Result<(i64, i64), Error> {
+        let sql = match self.conn {
+            Conn::Sqlite(_) => {
+                "SELECT trimmed_to, 9223372036854775807 FROM feed_origin WHERE id = 1"
+            }
+            Conn::Postgres(_) => {
+                "SELECT trimmed_to, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + xid_offset) << 20
+                 FROM feed_origin WHERE id = 1"
+            }
+        };
+        let row = self.find("feed_origin", sql, &[])?;
+        let row = row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?;
+        Ok((row.int(0)?, row.int(1)?))
     }
 
     /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by
@@ -199,8 +291,9 @@ impl<'c> Tx<'c> {
             Conn::Postgres(_) => "SELECT pg_database_size(current_database())",
         };
         let row = self.find("the database", sql, &[])?;
-        let bytes = row.map_or(Ok(0), |row| row.int(0))?;
-        Ok(u64::try_from(bytes).unwrap_or(0))
+        let missing = || Error::corrupt("the database", "its size", "no row");
+        let bytes = row.ok_or_else(missing)?.int(0)?;
+        u64::try_from(bytes).map_err(|error| Error::corrupt("the database", "its size", error))
     }
 
     /// Every column of every table in order, with its place in the primary key or 0.

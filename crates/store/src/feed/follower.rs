@@ -1,13 +1,13 @@
 //! Waiting for changes.
 
-use super::{Change, latest, since};
+use super::Change;
 use crate::{Error, Store};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::ids::WorkspaceId;
 
 /// Changes that are read at once at most.
-const AT_ONCE_MAX: i64 = 1000;
+const AT_ONCE_MAX: u16 = 1000;
 
 /// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of
 /// others.
@@ -59,18 +59,17 @@ impl Follower {
     }
 
     async fn read(&mut self) -> Result<Vec<Change>, Error> {
+        let recent = self.store.recent();
+        if let Some((changes, upto)) =
+            recent.since(self.workspace.as_ref(), self.after, AT_ONCE_MAX.into())
+        {
+            self.after = upto;
+            return Ok(changes);
+        }
         let (workspace, after) = (self.workspace.clone(), self.after);
         let (changes, upto) = self
             .store
-            .read(move |tx| {
-                let changes = since(tx, workspace.as_ref(), after, AT_ONCE_MAX)?;
-                // A quiet workspace must not fall behind what is kept.
-                let upto = match changes.last() {
-                    Some(last) => last.revision,
-                    None => latest(tx)?.max(after),
-                };
-                Ok::<_, Error>((changes, upto))
-            })
+            .read(move |tx| super::read(tx, workspace.as_ref(), after, AT_ONCE_MAX.into()))
             .await?;
         self.after = upto;
         Ok(changes)

@@ -38,6 +38,11 @@ pub fn find(tx: &mut Tx<'_>, id: &AccountId) -> Result<Option<Account>, Error> {
     tx.find("accounts", sql, params![id])?.as_ref().map(read).transpose()
 }
 
+/// The account of something that is stored, such as a workspace: it cannot be missing.
+pub fn get(tx: &mut Tx<'_>, id: &AccountId) -> Result<Account, Error> {
+    find(tx, id)?.ok_or_else(|| Error::corrupt("accounts", id.as_str(), "the row is missing"))
+}
+
 /// Holds the account until the transaction ends, so that two servers cannot both decide on its
 /// admins.
 pub fn lock(tx: &mut Tx<'_>, id: &AccountId) -> Result<(), Error> {

@@ -9,10 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use files::Readers;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use types::{Timestamp, World};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -163,14 +164,8 @@ impl Keyring {
         self.save().inspect_err(|_| self.keys = before)
     }
 
-    /// Writes the file beside itself and renames it, so that a crash leaves the old one or the new
-    /// one.
     fn save(&self) -> Result<(), Error> {
-        let beside = self.file.with_extension("new");
-        let saved =
-            write_new(&beside, &render(&self.keys)).and_then(|()| fs::rename(&beside, &self.file));
-        saved
-            .and_then(|()| sync_folder(&self.file))
+        files::replace(&self.file, Readers::Owner, render(&self.keys).as_bytes())
             .map_err(|error| unusable(&self.file, "written", &error))
     }
 
@@ -178,13 +173,13 @@ impl Keyring {
     fn save_new(&self) -> Result<(), Error> {
         let beside = self.file.with_extension(self.world.random_text(ID_LENGTH));
         let saved = make_folder(&self.file)
-            .and_then(|()| write_new(&beside, &render(&self.keys)))
+            .and_then(|()| files::write_new(&beside, Readers::Owner, render(&self.keys).as_bytes()))
             .and_then(|()| {
                 let linked = fs::hard_link(&beside, &self.file);
                 fs::remove_file(&beside)?;
                 match linked {
                     Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                    _ => sync_folder(&self.file),
+                    _ => files::sync_folder_of(&self.file),
                 }
             });
         saved.map_err(|error| unusable(&self.file, "made", &error))
@@ -264,24 +259,8 @@ fn read(file: &Path) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
 fn make_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)
-}
-
-fn sync_folder(file: &Path) -> io::Result<()> {
-    let folder =
-        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }
 
 fn unusable(file: &Path, act: &str, error: &io::Error) -> Error {

@@ -36,7 +36,7 @@ pub enum Phase {
 
 /// The place of a fact in the order of facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct FactPosition {
     pub at: i64,
     pub number: i64,
     pub kind: i64,
@@ -62,7 +62,7 @@ pub struct Life {
     pub began_at: Option<i64>,
     /// While it is on, usage up to here is in the hours; else when it last was on.
     pub through: i64,
-    pub last: Option<Place>,
+    pub last: Option<FactPosition>,
     pub anchor: Option<Anchor>,
     pub cut: Option<i64>,
 }
@@ -298,9 +298,9 @@ fn owner(row: &Row) -> Result<Option<Owner>, Error> {
     }))
 }
 
-fn place(row: &Row) -> Result<Option<Place>, Error> {
+fn place(row: &Row) -> Result<Option<FactPosition>, Error> {
     let Some(at) = row.opt_int(14)? else { return Ok(None) };
-    Ok(Some(Place { at, number: row.int(15)?, kind: row.int(16)?, id: row.text(17)? }))
+    Ok(Some(FactPosition { at, number: row.int(15)?, kind: row.int(16)?, id: row.text(17)? }))
 }
 
 /// From the columns boot, time and steady time that begin at `first`.

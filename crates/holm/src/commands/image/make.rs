@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::output;
 use crate::term;
-use images::{Kitchen, Recipe, Store};
+use images::{Builder, Recipe, Store};
 use std::path::Path;
 use std::time::Instant;
 
@@ -28,9 +28,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
-    let kitchen = Kitchen { mirror: args.mirror, ..Kitchen::new(SUITE) };
+    let builder = Builder { mirror: args.mirror, ..Builder::new(SUITE) };
     for recipe in recipes(args.names, args.all)? {
-        make(&recipe, &kitchen, store)?;
+        make(&recipe, &builder, store)?;
     }
     Ok(Exit::Success)
 }
@@ -63,10 +63,10 @@ fn unknown(name: &str) -> Error {
     ))
 }
 
-fn make(recipe: &Recipe, kitchen: &Kitchen, store: &Store) -> Result<(), Error> {
+fn make(recipe: &Recipe, builder: &Builder, store: &Store) -> Result<(), Error> {
     let start = Instant::now();
     let bar = progress::Steps::new();
-    let made = store.make(recipe, kitchen, |step| bar.show(&step));
+    let made = store.make(recipe, builder, |step| bar.show(&step));
     let steps = bar.finish();
     made.map_err(|error| failed(&format!("make {}", recipe.name), &error))?;
     let resolved = store.resolve(&recipe.name).map_err(|error| failed("read the image", &error))?;

@@ -63,7 +63,5 @@ fn name(text: &str) -> Result<Reference, Error> {
 
 /// An error with its causes.
 fn failed(act: &str, error: &dyn std::error::Error) -> Error {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let message = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-    Error::Start { act: act.to_owned(), message }
+    Error::Start { act: act.to_owned(), message: types::chain(error) }
 }

@@ -1,18 +1,28 @@
 //! Rows as comma-separated values, as RFC 4180 has them.
 
 use super::export::Row;
+use csv::{Terminator, Writer, WriterBuilder};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
-const HEADING: &str = "start,workspace,resource_type,resource_name,resource_uuid,billing_dimension,usage,cost_usd\r\n";
+const HEADING: [&str; 8] = [
+    "start",
+    "workspace",
+    "resource_type",
+    "resource_name",
+    "resource_uuid",
+    "billing_dimension",
+    "usage",
+    "cost_usd",
+];
 
-pub(super) struct Csv<W> {
-    file: W,
-}
+pub(super) struct Csv<W: Write>(Writer<W>);
 
 impl<W: Write> Csv<W> {
-    pub(super) fn begin(mut file: W) -> io::Result<Self> {
-        file.write_all(HEADING.as_bytes())?;
-        Ok(Self { file })
+    pub(super) fn begin(file: W) -> io::Result<Self> {
+        let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(file);
+        writer.write_record(HEADING)?;
+        Ok(Self(writer))
     }
 
     pub(super) fn row(&mut self, row: &Row<'_>) -> io::Result<()> {
@@ -23,22 +33,25 @@ impl<W: Write> Csv<W> {
             row.resource_uuid,
             row.billing_dimension,
         ];
-        let texts = texts.map(quoted).join(",");
-        write!(self.file, "{},{texts},{},{}\r\n", row.start, row.usage, row.cost)
+        self.0.write_field(row.start.to_string())?;
+        for text in texts {
+            self.0.write_field(guarded(text).as_bytes())?;
+        }
+        self.0.write_field(row.usage.to_string())?;
+        self.0.write_field(row.cost.to_string())?;
+        Ok(self.0.write_record(None::<&[u8]>)?)
     }
 
     pub(super) fn finish(self) -> io::Result<W> {
-        Ok(self.file)
+        self.0.into_inner().map_err(csv::IntoInnerError::into_error)
     }
 }
 
-/// In quotes where the text would end its cell, or where a spreadsheet would take it for a formula.
-fn quoted(text: &str) -> String {
-    let formula = text.starts_with(['=', '+', '-', '@', '\t']);
-    let guard = if formula { "'" } else { "" };
-    match text.contains([',', '"', '\r', '\n']) || formula {
-        true => format!("\"{guard}{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+/// What a spreadsheet would take for a formula is shown as a text.
+fn guarded(text: &str) -> Cow<'_, str> {
+    match text.starts_with(['=', '+', '-', '@', '\t']) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -67,25 +80,11 @@ mod tests {
         String::from_utf8(csv.finish().unwrap()).unwrap()
     }
 
-    /// Cells of a text, read as the standard says.
+    /// The cells of all lines, read as the standard says.
     fn cells(text: &str) -> Vec<Vec<String>> {
-        let (mut lines, mut line, mut cell, mut inside) =
-            (Vec::new(), Vec::new(), String::new(), false);
-        let mut letters = text.chars().peekable();
-        while let Some(letter) = letters.next() {
-            match letter {
-                '"' if inside && letters.peek() == Some(&'"') => cell.extend(letters.next()),
-                '"' => inside = !inside,
-                ',' if !inside => line.push(std::mem::take(&mut cell)),
-                '\r' if !inside && letters.peek() == Some(&'\n') => {
-                    letters.next();
-                    line.push(std::mem::take(&mut cell));
-                    lines.push(std::mem::take(&mut line));
-                }
-                other => cell.push(other),
-            }
-        }
-        lines
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        let record = |record: csv::StringRecord| record.iter().map(str::to_owned).collect();
+        reader.records().map(|found| record(found.unwrap())).collect()
     }
 
     #[test]
@@ -96,7 +95,12 @@ mod tests {
             line,
             "2026-04-16T00:40:00.000Z,main,sandbox,box,,sandbox_compute_runtime_gbs,1.5,0.00001725"
         );
-        assert_eq!(quoted("=cmd()"), "\"'=cmd()\"");
+        assert!(text.ends_with("\r\n"));
+    }
+
+    #[test]
+    fn a_formula_is_shown_as_a_text() {
+        assert_eq!(cells(&text(&row("=cmd()", 1.5, 2.0)))[1][3], "'=cmd()");
     }
 
     proptest! {

@@ -78,7 +78,8 @@ pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         // What cannot be removed is named after what it is.
         let _ = fs::remove_file(&part);
     })?;
-    fs::rename(&part, &args.file).map_err(Error::io(format!("write {}", args.file.display())))?;
+    files::rename(&part, &args.file)
+        .map_err(Error::io(format!("write {}", args.file.display())))?;
     term::say(format!("{rows} rows in {}", args.file.display()));
     Ok(Exit::Success)
 }

@@ -2,11 +2,12 @@
 //! data only.
 
 use crate::server::tls::Pair;
+use files::Readers;
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const ACCOUNT_FILE: &str = "account.json";
@@ -39,7 +40,8 @@ impl Shelf {
     }
 
     pub(super) fn keep(&self, name: &str, chain: &str, key: &str) -> io::Result<()> {
-        write_private(&self.file(name), format!("{}\n{key}", chain.trim_end()).as_bytes())
+        let text = format!("{}\n{key}", chain.trim_end());
+        files::replace(&self.file(name), Readers::Owner, text.as_bytes())
     }
 
     /// The account at this authority; that at another is of no use.
@@ -55,18 +57,6 @@ impl Shelf {
         credentials: &AccountCredentials,
     ) -> io::Result<()> {
         let text = serde_json::to_vec(&Known { directory: directory.to_owned(), credentials })?;
-        write_private(&self.0.join(ACCOUNT_FILE), &text)
+        files::replace(&self.0.join(ACCOUNT_FILE), Readers::Owner, &text)
     }
-}
-
-/// Renamed when it is whole, so that a reader never sees half of it.
-fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let fresh = file.with_extension("new");
-    let mut to =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    to.write_all(bytes)?;
-    to.sync_all()?;
-    std::fs::rename(&fresh, file)?;
-    let folder = file.parent().unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
 }

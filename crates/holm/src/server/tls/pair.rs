@@ -48,7 +48,7 @@ impl Pair {
 }
 
 fn timestamp(time: x509_cert::time::Time) -> Timestamp {
-    Timestamp::from_ms(i64::try_from(time.to_unix_duration().as_millis()).unwrap_or(i64::MAX))
+    Timestamp::from_ms(0).plus(time.to_unix_duration())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {

@@ -71,12 +71,12 @@ async fn a_recording_goes_on_where_an_earlier_one_was_killed() {
     drop(printed);
 
     let second = Logs::start(store.clone(), settings);
-    let tape = second.resume(source(0)).await.unwrap();
-    assert_eq!(tape.from(), 7);
+    let writer = second.resume(source(0)).await.unwrap();
+    assert_eq!(writer.from(), 7);
     let (printed, pieces) = mpsc::channel(1);
     printed.send(piece(9, 2, Stream::Output, b"c\n")).await.unwrap();
     drop(printed);
-    assert_eq!(second.record(tape, pieces).await, Ok(()));
+    assert_eq!(second.record(writer, pieces).await, Ok(()));
     assert_eq!(messages(&store, &all()).await, ["a", "bc"]);
     assert_eq!(second.resume(source(1)).await.unwrap().from(), 0);
 }

@@ -2,14 +2,9 @@
 
 use super::super::connections::{Connection, Credentials};
 use super::{CodeHost, Fault, accepted, read};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use jose::Rsa;
 use parking_lot::Mutex;
 use reqwest::Method;
-use ring::rand::SystemRandom;
-use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
@@ -104,19 +99,8 @@ fn sign(app: &str, key: &str, now: Timestamp) -> Result<Sensitive<String>, Fault
     const BAD: Fault = Fault::Credentials("the connection's `privateKey` is not an RSA key in PEM");
     // Keys are often carried in one line, with the line ends written out.
     let key = key.replace("\\n", "\n");
-    let pair = match PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| BAD)? {
-        PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
-        PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
-        _ => return Err(BAD),
-    };
-    let pair = pair.map_err(|_| BAD)?;
-    let header = BASE64.encode(json!({"alg": "RS256", "typ": "JWT"}).to_string());
     let from = now.plus_s(-SKEW_S).seconds();
-    let claims = BASE64
-        .encode(json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app}).to_string());
-    let signed = format!("{header}.{claims}");
-    let mut signature = vec![0; pair.public().modulus_len()];
-    pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed.as_bytes(), &mut signature)
-        .map_err(|_| BAD)?;
-    Ok(Sensitive(format!("{signed}.{}", BASE64.encode(signature))))
+    let claims = json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app});
+    let token = Rsa::from_pem(&key).and_then(|key| key.sign(&claims)).map_err(|_| BAD)?;
+    Ok(Sensitive(token))
 }

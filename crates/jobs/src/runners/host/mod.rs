@@ -103,7 +103,7 @@ pub(super) struct CodeHost {
     remembered: Mutex<HashMap<(ResourceId, String), (HeaderValue, Bytes)>>,
 }
 
-struct Answer {
+struct Response {
     status: StatusCode,
     body: Bytes,
 }
@@ -260,7 +260,7 @@ impl CodeHost {
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Response, Fault> {
         self.paces.check(&connection.id, pace, self.world.now())?;
         let token = self.tokens.get(self, connection).await?;
         let key = (connection.id.clone(), path.to_owned());
@@ -274,7 +274,7 @@ impl CodeHost {
         }
         match (known, headers.get(ETAG)) {
             (Some((_, kept)), _) if answer.status == StatusCode::NOT_MODIFIED => {
-                answer = Answer { status: StatusCode::OK, body: kept };
+                answer = Response { status: StatusCode::OK, body: kept };
             }
             (_, Some(tag)) if method == Method::GET && answer.status == StatusCode::OK => {
                 self.remember(key, tag.clone(), answer.body.clone());
@@ -299,7 +299,7 @@ impl CodeHost {
         path: &str,
         tag: Option<HeaderValue>,
         body: Option<Value>,
-    ) -> Result<(Answer, HeaderMap), Fault> {
+    ) -> Result<(Response, HeaderMap), Fault> {
         let _place = self
             .places
             .acquire()
@@ -330,7 +330,7 @@ impl CodeHost {
                 )));
             }
         }
-        Ok((Answer { status, body: body.into() }, headers))
+        Ok((Response { status, body: body.into() }, headers))
     }
 }
 
@@ -349,7 +349,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
 }
 
 /// The body of an answer that is no refusal.
-fn accepted(answer: Answer) -> Result<Bytes, Fault> {
+fn accepted(answer: Response) -> Result<Bytes, Fault> {
     let status = answer.status;
     if status.is_success() {
         return Ok(answer.body);

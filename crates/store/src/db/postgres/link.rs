@@ -1,16 +1,22 @@
 //! One connection, with its prepared statements.
+//!
+//! A way to the server and back costs more than most statements do, so a transaction begins with its
+//! first statement: both are sent at once and answered together. A transaction without statements
+//! is never sent at all.
 
 use crate::db::{Access, Settings};
 use crate::{Error, Row, Value};
-use postgres::error::SqlState;
-use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, Config, NoTls, Statement};
+use futures_util::future::join;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::runtime::{self, Runtime};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Statements kept prepared on a connection. Only lists make texts at run time, far fewer than
@@ -32,7 +38,7 @@ impl Connector {
         let url = url
             .replace("sslmode=verify-full", "sslmode=require")
             .replace("sslmode=verify-ca", "sslmode=require");
-        let mut config: Config = url.parse().map_err(|error: postgres::Error| {
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             // The text of the error may repeat parts of the address, and with them a password.
             drop(error);
             Error::Unusable(
@@ -42,7 +48,9 @@ impl Connector {
         })?;
         config.application_name("holm");
         let tls = match config.get_ssl_mode() {
-            postgres::config::SslMode::Require => Some(tls(settings.root_certificates.as_deref())?),
+            tokio_postgres::config::SslMode::Require => {
+                Some(tls(settings.root_certificates.as_deref())?)
+            }
             _ => None,
         };
         let setup = format!(
@@ -56,14 +64,36 @@ impl Connector {
     }
 
     pub(super) fn connect(&self) -> Result<Link, Error> {
-        let client = match &self.tls {
-            Some(tls) => self.config.connect(tls.clone()),
-            None => self.config.connect(NoTls),
-        };
-        let mut client = client.map_err(Error::database)?;
-        client.batch_execute(&self.setup).map_err(Error::database)?;
-        Ok(Link { client, statements: HashMap::new(), asks_for_repetition: false })
+        // It serves this connection whenever somebody waits for an answer, and only then.
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(Error::database)?;
+        let client = runtime.block_on(async {
+            let client = match &self.tls {
+                Some(tls) => spawned(self.config.connect(tls.clone()).await?),
+                None => spawned(self.config.connect(NoTls).await?),
+            };
+            client.batch_execute(&self.setup).await?;
+            Ok(client)
+        });
+        Ok(Link {
+            client: client.map_err(|error: tokio_postgres::Error| Error::database(error))?,
+            runtime,
+            statements: HashMap::new(),
+            transaction: Transaction::None,
+            asks_for_repetition: false,
+        })
     }
+}
+
+/// Has the runtime serve a connection, until it breaks or its client is gone.
+fn spawned<S, T>((client, connection): (Client, tokio_postgres::Connection<S, T>)) -> Client
+where
+    tokio_postgres::Connection<S, T>:
+        Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+{
+    // Whoever asks it then is told that it is closed.
+    tokio::spawn(async move { drop(connection.await) });
+    client
 }
 
 fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
@@ -81,8 +111,8 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
             }
         }
         None => {
-            let system = rustls_native_certs::load_native_certs().certs;
-            let _counts = roots.add_parsable_certificates(system);
+            // Those that cannot be read are passed over.
+            let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -91,34 +121,56 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
     Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    None,
+    /// It is to begin, so, with its first statement.
+    Wanted(&'static str),
+    Open,
+}
+
 pub(in crate::db) struct Link {
     client: Client,
+    runtime: Runtime,
     statements: HashMap<String, Statement>,
+    transaction: Transaction,
     /// The last transaction lost against another one and may succeed when it is done again.
     asks_for_repetition: bool,
 }
 
 impl Link {
-    pub(super) fn begin(&mut self, access: Access) -> Result<(), Error> {
+    pub(super) fn begin(&mut self, access: Access) {
         self.asks_for_repetition = false;
-        self.batch(match access {
+        self.transaction = Transaction::Wanted(match access {
             // One view for all statements of a reader.
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             // Writers check versions and lock rows, so each statement may see the latest.
             Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-        })
+        });
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Error> {
-        self.batch("COMMIT")
+        self.end("COMMIT")
     }
 
     pub(super) fn rollback(&mut self) -> Result<(), Error> {
-        self.batch("ROLLBACK")
+        self.end("ROLLBACK")
+    }
+
+    fn end(&mut self, sql: &str) -> Result<(), Error> {
+        match std::mem::replace(&mut self.transaction, Transaction::None) {
+            Transaction::Open => self.batch(sql),
+            Transaction::None | Transaction::Wanted(_) => Ok(()),
+        }
     }
 
     pub(super) fn is_alive(&self) -> bool {
         !self.client.is_closed()
+    }
+
+    /// The connection was gone before the first statement: nothing of the transaction was done.
+    pub(super) fn was_gone(&self) -> bool {
+        !self.is_alive() && matches!(self.transaction, Transaction::Wanted(_))
     }
 
     pub(super) fn asks_for_repetition(&self) -> bool {
@@ -126,8 +178,21 @@ impl Link {
     }
 
     pub(in crate::db) fn batch(&mut self, sql: &str) -> Result<(), Error> {
-        let result = self.client.batch_execute(sql);
+        let result = self.begun().and_then(|()| self.plain(sql));
         result.map_err(|error| self.failed(error))
+    }
+
+    /// Begins a transaction that is wanted, by itself.
+    fn begun(&mut self) -> Result<(), tokio_postgres::Error> {
+        if let Transaction::Wanted(begin) = self.transaction {
+            self.plain(begin)?;
+            self.transaction = Transaction::Open;
+        }
+        Ok(())
+    }
+
+    fn plain(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.runtime.block_on(self.client.batch_execute(sql))
     }
 
     /// Creates tables. Texts are compared byte by byte, as SQLite does, so that both sort alike.
@@ -136,9 +201,10 @@ impl Link {
     }
 
     pub(in crate::db) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, Error> {
-        let result = self
-            .prepared(sql)
-            .and_then(|statement| self.client.execute(&statement, &references(params)));
+        let result = self.begun().and_then(|()| {
+            let statement = self.prepared(sql)?;
+            self.runtime.block_on(self.client.execute(&statement, &references(params)))
+        });
         result.map_err(|error| self.failed(error))
     }
 
@@ -148,18 +214,39 @@ impl Link {
         sql: &str,
         params: &[Value],
     ) -> Result<Vec<Row>, Error> {
-        let result = self
-            .prepared(sql)
-            .and_then(|statement| self.client.query(&statement, &references(params)));
+        let result = match self.transaction {
+            Transaction::Wanted(begin) if only_reads(sql) => self.begin_with(begin, sql, params),
+            _ => self.begun().and_then(|()| {
+                let statement = self.prepared(sql)?;
+                self.runtime.block_on(self.client.query(&statement, &references(params)))
+            }),
+        };
         let rows = result.map_err(|error| self.failed(error))?;
         rows.iter().map(|row| Ok(Row { table, values: values(table, row)? })).collect()
     }
 
-    fn prepared(&mut self, sql: &str) -> Result<Statement, postgres::Error> {
+    /// Begins a transaction and asks its first question, in one go.
+    fn begin_with(
+        &mut self,
+        begin: &str,
+        sql: &str,
+        params: &[Value],
+    ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
+        let statement = self.prepared(sql)?;
+        let params = references(params);
+        // Requests go out in the order in which they are first polled.
+        let both = join(self.client.batch_execute(begin), self.client.query(&statement, &params));
+        let (begun, rows) = self.runtime.block_on(both);
+        begun?;
+        self.transaction = Transaction::Open;
+        rows
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql)?;
+        let statement = self.runtime.block_on(self.client.prepare(sql))?;
         if self.statements.len() >= STATEMENTS_MAX {
             self.statements.clear();
         }
@@ -167,7 +254,7 @@ impl Link {
         Ok(statement)
     }
 
-    fn failed(&mut self, error: postgres::Error) -> Error {
+    fn failed(&mut self, error: tokio_postgres::Error) -> Error {
         let repeat = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         self.asks_for_repetition |= error.code().is_some_and(|code| repeat.contains(code));
         match error.as_db_error() {
@@ -179,12 +266,18 @@ impl Link {
     }
 }
 
+/// If a transaction cannot begin, what was sent along with it runs by itself. That must not change
+/// anything.
+fn only_reads(sql: &str) -> bool {
+    sql.starts_with("SELECT ")
+}
+
 fn references(params: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     params.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-fn values(table: &'static str, row: &postgres::Row) -> Result<Vec<Value>, Error> {
-    let value = |(index, column): (usize, &postgres::Column)| {
+fn values(table: &'static str, row: &tokio_postgres::Row) -> Result<Vec<Value>, Error> {
+    let value = |(index, column): (usize, &tokio_postgres::Column)| {
         let value = match *column.type_() {
             Type::INT8 => row.try_get::<_, Option<i64>>(index).map(Value::from),
             Type::INT4 => {
@@ -206,7 +299,7 @@ impl ToSql for Value {
     fn to_sql(
         &self,
         ty: &Type,
-        out: &mut postgres::types::private::BytesMut,
+        out: &mut tokio_postgres::types::private::BytesMut,
     ) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
         match self {
             Self::Null => Ok(IsNull::Yes),

@@ -29,7 +29,7 @@ const FORM: u32 = 1;
 
 /// What recipes are made with.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kitchen {
+pub struct Builder {
     #[serde(skip)]
     pub mmdebstrap: PathBuf,
     /// Debian's name of its release, such as `bookworm`.
@@ -41,7 +41,7 @@ pub struct Kitchen {
     pub time_max: Duration,
 }
 
-impl Kitchen {
+impl Builder {
     pub fn new(suite: &str) -> Self {
         let time_max = Duration::from_secs(60 * 60);
         Self { mmdebstrap: "mmdebstrap".into(), suite: suite.into(), mirror: None, time_max }
@@ -101,31 +101,31 @@ impl Store {
     pub fn make(
         &self,
         recipe: &Recipe,
-        kitchen: &Kitchen,
+        builder: &Builder,
         mut progress: impl FnMut(Step<'_>),
     ) -> Result<Digest, RecipeError> {
-        self.make_deep(recipe, kitchen, &mut progress, DEPTH_MAX)
+        self.make_deep(recipe, builder, &mut progress, DEPTH_MAX)
     }
 
     fn make_deep(
         &self,
         recipe: &Recipe,
-        kitchen: &Kitchen,
+        builder: &Builder,
         progress: &mut dyn FnMut(Step<'_>),
         depth: usize,
     ) -> Result<Digest, RecipeError> {
         let parent = recipe
             .from
             .as_ref()
-            .map(|from| self.parent(from, kitchen, progress, depth))
+            .map(|from| self.parent(from, builder, progress, depth))
             .transpose()?;
         let (parent, _lease) = parent.unzip();
-        let made = made(recipe, kitchen, parent.as_ref())?;
+        let made = made(recipe, builder, parent.as_ref())?;
         let digest = match self.resolve(&made)? {
             Some(image) => image.digest,
             None => {
                 let lease = self.0.leases.take();
-                let digest = self.cook(recipe, kitchen, parent.as_ref(), progress, &lease)?;
+                let digest = self.build(recipe, builder, parent.as_ref(), progress, &lease)?;
                 self.0.name(&made, digest)?;
                 self.forget_others(&made)?;
                 digest
@@ -141,7 +141,7 @@ impl Store {
     fn parent(
         &self,
         from: &Reference,
-        kitchen: &Kitchen,
+        builder: &Builder,
         progress: &mut dyn FnMut(Step<'_>),
         depth: usize,
     ) -> Result<(Image, Lease), RecipeError> {
@@ -149,7 +149,7 @@ impl Store {
         let depth =
             depth.checked_sub(1).ok_or(Error::Limit { what: "images in each other", max })?;
         let digest = match Recipe::of(from)? {
-            Some(recipe) => Some(self.make_deep(&recipe, kitchen, progress, depth)?),
+            Some(recipe) => Some(self.make_deep(&recipe, builder, progress, depth)?),
             None => self.resolve(from)?.map(|image| image.digest),
         };
         let pinned = digest.map(|digest| self.pin(&digest)).transpose()?;
@@ -169,10 +169,10 @@ impl Store {
         Ok(())
     }
 
-    fn cook(
+    fn build(
         &self,
         recipe: &Recipe,
-        kitchen: &Kitchen,
+        builder: &Builder,
         parent: Option<&Image>,
         progress: &mut dyn FnMut(Step<'_>),
         lease: &Lease,
@@ -184,18 +184,18 @@ impl Store {
             progress(Step { image: &recipe.name, number, of, what });
         };
         match parent {
-            None => self.bootstrap(recipe, kitchen, &mut progress, lease),
-            Some(parent) => Extension { recipe, kitchen, parent }.make(self, &mut progress, lease),
+            None => self.bootstrap(recipe, builder, &mut progress, lease),
+            Some(parent) => Extension { recipe, builder, parent }.make(self, &mut progress, lease),
         }
     }
 }
 
 /// The name under which the image of exactly this recipe is kept.
-fn made(recipe: &Recipe, kitchen: &Kitchen, parent: Option<&Image>) -> Result<Reference, Error> {
+fn made(recipe: &Recipe, builder: &Builder, parent: Option<&Image>) -> Result<Reference, Error> {
     let parent = parent.map(|image| image.digest.to_string());
     let key = Digest::of(&manifest::write(
         "recipe",
-        &(FORM, recipe, kitchen, bootstrap::LEFT_OUT, parent),
+        &(FORM, recipe, builder, bootstrap::LEFT_OUT, parent),
     )?);
     let tag = format!("{KEY_TAG}{}", &key.hex()[..16]);
     recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
@@ -242,7 +242,7 @@ pub(crate) fn listen<T: Send>(
 /// Starts a program, hears it to its end, and answers what it wrote.
 pub(crate) fn run<T: Send>(
     recipe: &Recipe,
-    kitchen: &Kitchen,
+    builder: &Builder,
     tool: Tool,
     progress: &mut dyn FnMut(&str),
     take: impl FnOnce(ChildStdout) -> Result<T, Error> + Send,
@@ -254,7 +254,7 @@ pub(crate) fn run<T: Send>(
     let Listened { result, last_words } = listen(&mut child, progress, take);
     match child.wait().map_err(start)?.code() {
         // What `timeout` answers for itself, the second one when it had to kill.
-        Some(124 | 137) => Err(RecipeError::TooSlow(kitchen.time_max)),
+        Some(124 | 137) => Err(RecipeError::TooSlow(builder.time_max)),
         Some(127) => Err(start(io::ErrorKind::NotFound.into())),
         Some(0) => Ok(result?),
         _ => Err(RecipeError::Failed { image: recipe.name.to_string(), last_words }),

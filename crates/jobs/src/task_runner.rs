@@ -23,7 +23,7 @@ pub struct AttemptId {
 }
 
 /// Runs attempts on this machine. `A` is all that is needed to start one.
-pub trait Crew<A>: Send + Sync + 'static {
+pub trait TaskRunner<A>: Send + Sync + 'static {
     /// The same at every start of this program on this machine, and no other machine's.
     fn name(&self) -> &str;
 
@@ -83,15 +83,17 @@ impl Failure {
 
     /// The failure that a task's row tells of.
     pub fn of_row(row: &tasks::Failure) -> Self {
-        let code = row.code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
+        let code = row.code.and_then(|code| i32::try_from(code).ok());
         let text = row.text.clone().unwrap_or_default();
-        match row.name.as_str() {
-            EXITED => Self::Exited(code),
-            KILLED => Self::Killed(code),
-            OUT_OF_MEMORY => Self::OutOfMemory,
-            TIMED_OUT => Self::TimedOut,
-            NOT_STARTED => Self::NotStarted(text),
-            _ => Self::Lost(text),
+        match (row.name.as_str(), code) {
+            (EXITED, Some(code)) => Self::Exited(code),
+            (KILLED, Some(code)) => Self::Killed(code),
+            (OUT_OF_MEMORY, _) => Self::OutOfMemory,
+            (TIMED_OUT, _) => Self::TimedOut,
+            (NOT_STARTED, _) => Self::NotStarted(text),
+            (LOST, _) => Self::Lost(text),
+            // A newer release wrote it, or nobody: that it was a success must not be the answer.
+            (name, _) => Self::Lost(format!("the stored failure `{name}` is not known: {text}")),
         }
     }
 }

@@ -21,11 +21,11 @@ use rustix::io::Errno;
 use crate::disk;
 use crate::error::Error;
 
-pub(crate) struct Workshop {
+pub(crate) struct ScratchFolder {
     folder: PathBuf,
     count: AtomicU64,
     gate: PathBuf,
-    /// All workshops of the store.
+    /// All scratch folders of the store.
     all: PathBuf,
     _lock: File,
 }
@@ -35,8 +35,8 @@ pub(crate) struct Closed {
     _gate: File,
 }
 
-impl Workshop {
-    /// Makes a workshop, and clears away those whose users are gone.
+impl ScratchFolder {
+    /// Makes a scratch folder, and clears away those whose users are gone.
     pub(crate) fn open(store: &Path) -> Result<Self, Error> {
         let (gate, all) = (store.join("lock"), store.join("scratch"));
         disk::make_folder(&all)?;
@@ -56,7 +56,7 @@ impl Workshop {
     }
 
     /// A name for work in progress that nobody else uses.
-    pub(crate) fn place(&self) -> PathBuf {
+    pub(crate) fn next_path(&self) -> PathBuf {
         self.folder.join(format!("{}.part", self.count.fetch_add(1, Ordering::Relaxed)))
     }
 
@@ -72,7 +72,7 @@ impl Workshop {
     }
 }
 
-impl Drop for Workshop {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // The next one who opens the store removes what this cannot.
         let _ = fs::remove_dir_all(&self.folder);
@@ -84,9 +84,9 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     list().map_err(Error::io("list", folder))
 }
 
-/// Only to be asked by who holds the gate: a workshop is made and locked behind it.
-fn is_in_use(workshop: &Path) -> Result<bool, Error> {
-    let path = workshop.join("lock");
+/// Only to be asked by who holds the gate: a scratch folder is made and locked behind it.
+fn is_in_use(folder: &Path) -> Result<bool, Error> {
+    let path = folder.join("lock");
     let file = match File::open(&path) {
         Ok(file) => file,
         Err(error)

@@ -1,0 +1,142 @@
+//! Writing small files so that a reader, a crash or a power cut finds the old content or the new,
+//! never half of it.
+//!
+//! A file is written beside its place, flushed, renamed, and then its folder is flushed: without
+//! that last step a power cut can take the new name away again.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Who may read a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Only its owner: it holds a secret.
+    Owner,
+    /// Whoever the process's umask allows.
+    Anyone,
+}
+
+impl Readers {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::Owner => 0o600,
+            Self::Anyone => 0o666,
+        }
+    }
+}
+
+/// Makes an empty file. One that is in the way goes first: it may have rights of its own, or be a
+/// link to somewhere else.
+pub fn create(path: &Path, readers: Readers) -> io::Result<File> {
+    remove(path)?;
+    OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
+}
+
+/// Makes a file whose content is on disk when this returns. Its name is not yet: see [`rename`].
+pub fn write_new(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
+    let mut file = create(path, readers)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// Gives a flushed file or folder its final name; the name is on disk when this returns.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync_folder_of(to)
+}
+
+/// Replaces a file; the new content is on disk when this returns.
+///
+/// Writers of the same file must not run at once: they would share the file that is written beside
+/// it. [`replace_by`] takes another name for that.
+pub fn replace(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
+    replace_by(&beside(path), path, readers, content)
+}
+
+/// As [`replace`], with `scratch`, on the same file system, as the file that is written first.
+pub fn replace_by(scratch: &Path, path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
+    write_new(scratch, readers, content).and_then(|()| rename(scratch, path))
+}
+
+/// Replaces a file for those who read it now, without waiting for the disk. For what may be lost
+/// with the machine, because what it is about is lost then too.
+pub fn replace_unflushed(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
+    let scratch = beside(path);
+    create(&scratch, readers)?.write_all(content)?;
+    fs::rename(&scratch, path)
+}
+
+/// Removes a file that may be gone already.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the names in the folder of `path` durable.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+/// A path of one word lies in the current folder.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("name");
+        replace(&path, Readers::Anyone, b"a longer first content").unwrap();
+        replace(&path, Readers::Anyone, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        replace_unflushed(&path, Readers::Anyone, b"third").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_secret_does_not_inherit_the_rights_of_what_lay_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        for left in [&path, &path.with_extension("new")] {
+            fs::write(left, "open to all").unwrap();
+            fs::set_permissions(left, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        replace(&path, Readers::Owner, b"secret").unwrap();
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("file"), folder.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, path.with_extension("new")).unwrap();
+        replace(&path, Readers::Anyone, b"new").unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"kept");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_path_of_one_word_lies_in_the_current_folder() {
+        assert_eq!(folder_of(Path::new("name")), Path::new("."));
+        assert_eq!(folder_of(Path::new("/data/name")), Path::new("/data"));
+    }
+}

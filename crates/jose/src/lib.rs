@@ -1,0 +1,19 @@
+//! Signed tokens: JSON Web Signatures in compact form (RFC 7515) and the keys that make and check
+//! them (RFC 7517, RFC 8037). What a token must say is its reader's business.
+
+mod sign;
+mod token;
+mod verify;
+
+pub use sign::{BadKey, Ed25519, Rsa};
+pub use token::{Header, Token};
+pub use verify::PublicKey;
+
+use base64::engine::general_purpose::{GeneralPurpose, URL_SAFE_NO_PAD as BASE64URL};
+
+/// How every part of a token and of a key is written.
+pub const BASE64: GeneralPurpose = BASE64URL;
+
+const EDDSA: &str = "EdDSA";
+const RS256: &str = "RS256";
+const ES256: &str = "ES256";

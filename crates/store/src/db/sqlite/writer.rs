@@ -1,0 +1,121 @@
+//! The one thread that writes: it takes what waits, commits once, then answers all.
+
+use super::checkpoint::Checkpoints;
+use super::{Inbox, run};
+use crate::db::tx::{Conn, Recorded};
+use crate::db::work::Job;
+use crate::db::{Shared, Tx};
+use crate::{Error, feed};
+use rusqlite::Connection;
+
+pub(super) struct Writer {
+    pub(super) conn: Connection,
+    pub(super) shared: Shared,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) batch_max: usize,
+    /// The newest revision that was committed, where it is known.
+    newest: Option<i64>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        conn: Connection,
+        shared: Shared,
+        checkpoints: Checkpoints,
+        batch_max: usize,
+    ) -> Self {
+        Self { conn, shared, checkpoints, batch_max, newest: None }
+    }
+
+    pub(super) fn serve(&mut self, inbox: &Inbox) {
+        self.begin_feed();
+        while let Ok(first) = inbox.recv() {
+            let mut batch = vec![first];
+            batch.extend(inbox.try_iter().take(self.batch_max.saturating_sub(1)));
+            match self.write(&mut batch) {
+                Ok(recorded) => {
+                    self.publish(recorded);
+                    batch.into_iter().for_each(Job::answer);
+                    self.shared.committed.send_modify(|count| *count += 1);
+                    self.checkpoints.after_commit(&self.conn);
+                }
+                Err(error) => self.undo(batch, &error),
+            }
+        }
+    }
+
+    /// Runs all jobs in one transaction.
+    fn write(&self, batch: &mut [Box<dyn Job>]) -> Result<Recorded, Error> {
+        run(&self.conn, "BEGIN IMMEDIATE")?;
+        let recorded = match batch {
+            [job] => match self.act(job.as_mut(), self.newest) {
+                Some(recorded) => recorded,
+                // Nothing else is in the transaction, so that all of it goes.
+                None => {
+                    run(&self.conn, "ROLLBACK")?;
+                    return Ok(Recorded { newest: self.newest, ..Recorded::default() });
+                }
+            },
+            several => self.act_in_turn(several)?,
+        };
+        run(&self.conn, "COMMIT")?;
+        Ok(recorded)
+    }
+
+    /// Each job in a savepoint, so that one that fails takes no other with it.
+    fn act_in_turn(&self, batch: &mut [Box<dyn Job>]) -> Result<Recorded, Error> {
+        let mut all = Recorded { newest: self.newest, ..Recorded::default() };
+        for job in batch {
+            run(&self.conn, "SAVEPOINT job")?;
+            match self.act(job.as_mut(), all.newest) {
+                Some(recorded) => {
+                    all.newest = recorded.newest;
+                    all.changes.extend(recorded.changes);
+                    all.leapt |= recorded.leapt;
+                    all.trimmed_to = all.trimmed_to.max(recorded.trimmed_to);
+                }
+                None => run(&self.conn, "ROLLBACK TO job")?,
+            }
+            run(&self.conn, "RELEASE job")?;
+        }
+        Ok(all)
+    }
+
+    /// What a job recorded; `None` when it is to be undone.
+    fn act(&self, job: &mut dyn Job, newest: Option<i64>) -> Option<Recorded> {
+        let mut tx = Tx::after(Conn::Sqlite(&self.conn), &self.shared, newest);
+        job.run(&mut tx).then(|| tx.into_recorded())
+    }
+
+    fn undo(&mut self, batch: Vec<Box<dyn Job>>, error: &Error) {
+        // Ignored: without a transaction open there is nothing to undo.
+        let _ = self.conn.execute_batch("ROLLBACK");
+        tracing::error!(%error, writes = batch.len(), "a commit failed");
+        batch
+            .into_iter()
+            .for_each(|job| job.fail(Error::Unusable(format!("the commit failed: {error}"))));
+    }
+
+    /// Followers are told from memory from here on.
+    fn begin_feed(&mut self) {
+        match feed::highest(&mut Tx::new(Conn::Sqlite(&self.conn), &self.shared)) {
+            Ok(newest) => {
+                self.newest = Some(newest);
+                self.shared.recent.begin(newest);
+            }
+            Err(error) => tracing::error!(%error, "the newest change cannot be read"),
+        }
+    }
+
+    fn publish(&mut self, recorded: Recorded) {
+        self.newest = recorded.newest;
+        if recorded.leapt {
+            self.shared.recent.forget();
+        } else {
+            self.shared.recent.publish(recorded.changes);
+            if let Some(upto) = recorded.trimmed_to {
+                self.shared.recent.trim(upto);
+            }
+        }
+    }
+}
