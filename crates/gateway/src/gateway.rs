@@ -12,11 +12,11 @@ use crate::machine::Machine;
 use crate::origin::{self, Site};
 use crate::preview;
 use crate::problem::Problem;
-use crate::rooms::{Limit, Turned};
 use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::socket;
 use crate::timing::Timing;
+use crate::wait_queue::{Limit, WaitError};
 use crate::way::{Decided, Way, decide};
 use crate::wire::Pulse;
 use admission::{Connection, Pool, Recheck};
@@ -268,11 +268,11 @@ impl Inner {
         if let Some(answer) = look() {
             return answer;
         }
-        let limit = Limit { seats: self.settings.waiting_max, until };
-        self.routes.rooms.wait(id.as_str(), limit, look).await.unwrap_or_else(|turned| {
-            Err(Problem::NotReady(match turned {
-                Turned::Full => EnterError::Crowded,
-                Turned::TimedOut => EnterError::TimedOut,
+        let limit = Limit { waiting: self.settings.waiting_max, until };
+        self.routes.waiting.wait(id.as_str(), limit, look).await.unwrap_or_else(|error| {
+            Err(Problem::NotReady(match error {
+                WaitError::Full => EnterError::Crowded,
+                WaitError::TimedOut => EnterError::TimedOut,
             }))
         })
     }

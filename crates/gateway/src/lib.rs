@@ -34,12 +34,12 @@ mod origin;
 mod preview;
 mod problem;
 mod query;
-mod rooms;
 mod routes;
 mod settings;
 mod socket;
 mod spares;
 mod timing;
+mod wait_queue;
 mod way;
 mod wire;
 

@@ -1,7 +1,7 @@
 //! What the data plane was told: which workload answers where. Memory only.
 
 use crate::headers;
-use crate::rooms::Rooms;
+use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use types::ids::ResourceId;
 pub struct Routes {
     table: RwLock<Table>,
     /// Requests for sandboxes that have no instance yet, by id.
-    pub(crate) rooms: Rooms,
+    pub(crate) waiting: WaitQueues,
     /// Told when a preview or a domain is another than before, or something is gone.
     doors: watch::Sender<()>,
 }
@@ -64,7 +64,7 @@ impl Routes {
             self.doors.send_replace(());
         }
         if let Some(id) = called {
-            self.rooms.call(id.as_str());
+            self.waiting.notify(id.as_str());
         }
     }
 

@@ -11,9 +11,9 @@ pub use phase::Phase;
 pub use rest::RestError;
 
 use crate::machine::{Machine, MachineError};
-use crate::rooms::{Limit, Rooms, Turned};
 use crate::settings::Settings;
 use crate::spares::Spares;
+use crate::wait_queue::{Limit, WaitError, WaitQueues};
 use agenda::Agenda;
 use parking_lot::{Mutex, RwLock};
 use phase::{Knock, Memory, Stage, State};
@@ -32,7 +32,7 @@ pub(crate) struct Inner {
     pub(crate) settings: Arc<Settings>,
     pub(crate) machine: Arc<dyn Machine>,
     instances: RwLock<HashMap<String, Arc<Instance>>>,
-    rooms: Rooms,
+    waiting: WaitQueues,
     agenda: Arc<Agenda>,
     resting: Arc<Semaphore>,
     /// Looks after those whose time has come. Holds no keeper while it waits, so that the last one
@@ -92,7 +92,7 @@ impl Keeper {
                 settings,
                 machine,
                 instances: RwLock::default(),
-                rooms: Rooms::default(),
+                waiting: WaitQueues::default(),
                 agenda,
                 resting,
                 _timer: AbortOnDropHandle::new(timer),
@@ -123,7 +123,7 @@ impl Keeper {
         }
         drop(state);
         self.0.list(&kept, now);
-        self.0.rooms.call(instance);
+        self.0.waiting.notify(instance);
     }
 
     /// The instance is no more: who waits for it learns so, who visits it is left to its
@@ -133,7 +133,7 @@ impl Keeper {
         if let Some(kept) = kept {
             kept.state.lock().stage = Stage::Gone;
             kept.spares.clear();
-            self.0.rooms.call(instance);
+            self.0.waiting.notify(instance);
         }
     }
 
@@ -150,7 +150,7 @@ impl Keeper {
 
     /// How many requests wait for an instance.
     pub fn waiting(&self, instance: &str) -> usize {
-        self.0.rooms.seats_taken(instance)
+        self.0.waiting.waiting(instance)
     }
 
     /// Waits until the instance is awake, and keeps it so until the visit is dropped.
@@ -167,11 +167,11 @@ impl Keeper {
         if let Some(answer) = self.ask(instance, &mut met) {
             return answer;
         }
-        let limit = Limit { seats: self.0.settings.waiting_max, until };
-        match self.0.rooms.wait(instance, limit, || self.ask(instance, &mut met)).await {
+        let limit = Limit { waiting: self.0.settings.waiting_max, until };
+        match self.0.waiting.wait(instance, limit, || self.ask(instance, &mut met)).await {
             Ok(answer) => answer,
-            Err(Turned::Full) => Err(EnterError::Crowded),
-            Err(Turned::TimedOut) => Err(EnterError::TimedOut),
+            Err(WaitError::Full) => Err(EnterError::Crowded),
+            Err(WaitError::TimedOut) => Err(EnterError::TimedOut),
         }
     }
 
@@ -214,7 +214,7 @@ impl Inner {
 
 async fn wake(keeper: Keeper, instance: Arc<Instance>) {
     let began = Instant::now();
-    let Inner { machine, settings, rooms, .. } = &*keeper.0;
+    let Inner { machine, settings, waiting, .. } = &*keeper.0;
     let mut attempts_left = settings.wake_attempts;
     let woken = loop {
         attempts_left = attempts_left.saturating_sub(1);
@@ -231,7 +231,7 @@ async fn wake(keeper: Keeper, instance: Arc<Instance>) {
         Ok(()) => {
             instance.state.lock().end(Stage::Awake { visits: 0, idle_since: now });
             metrics::histogram!("holm_gateway_wake_seconds").record((now - began).as_secs_f64());
-            rooms.call(&instance.name);
+            waiting.notify(&instance.name);
             keeper.0.list(&instance, now);
         }
         Err(MachineError::Gone) => keeper.forget(&instance.name),
@@ -241,7 +241,7 @@ async fn wake(keeper: Keeper, instance: Arc<Instance>) {
             state.failures += 1;
             state.end(Stage::Asleep { since: now, memory: Memory::Held });
             drop(state);
-            rooms.call(&instance.name);
+            waiting.notify(&instance.name);
         }
     }
 }

@@ -100,7 +100,7 @@ async fn rest(keeper: Keeper, instance: Arc<Instance>, idle_since: Instant) {
 
 /// The stage is `Pausing`. Says whether it became `Asleep`.
 async fn pause(keeper: Keeper, instance: Arc<Instance>) -> bool {
-    let Inner { machine, settings, rooms, .. } = &*keeper.0;
+    let Inner { machine, settings, waiting, .. } = &*keeper.0;
     // A connection from before a pause is never used after it: either side may have given it up
     // meanwhile.
     instance.spares.clear();
@@ -118,7 +118,7 @@ async fn pause(keeper: Keeper, instance: Arc<Instance>) -> bool {
         }
     };
     instance.state.lock().end(stage);
-    rooms.call(&instance.name);
+    waiting.notify(&instance.name);
     if let Some(delay) = again {
         keeper.0.list(&instance, now + delay);
     }
