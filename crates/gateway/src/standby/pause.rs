@@ -1,21 +1,16 @@
-//! Standby: what happens to an instance that nobody visits.
+//! Pausing, by hand and when nobody has visited an instance for a while.
 
-use super::agenda::Agenda;
-use super::phase::{Delays, Due, Memory, Stage};
-use super::{Inner, Instance, Keeper, Phase};
-use crate::exchange;
+use super::health;
+use super::instance::Instance;
+use super::instances::{Inner, Standby};
+use super::phase::{Delays, Due, Memory, Phase, Stage};
+use super::timers::Timers;
 use crate::machine::MachineError;
-use http_body_util::BodyExt;
-use serde::Deserialize;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes of the guest's answer that are read to learn whether it must stay awake.
-const HEALTH_BYTES_MAX: usize = 64 << 10;
-
 #[derive(Debug, thiserror::Error)]
-pub enum RestError {
+pub enum PauseError {
     #[error("there is no such instance")]
     Missing,
     #[error("the instance is in use")]
@@ -24,144 +19,112 @@ pub enum RestError {
     Failed,
 }
 
-impl Keeper {
-    /// Pauses an instance now, unless somebody visits it. What keeps it awake otherwise is not
-    /// asked; a question that is on its way ends before, by its answer or by `health_timeout`.
-    pub async fn rest(&self, instance: &str) -> Result<(), RestError> {
-        let kept = self.0.find(instance).ok_or(RestError::Missing)?;
-        let _resting = kept.rest.lock().await;
-        match kept.state.lock().begin_rest_now() {
-            Some(Phase::Asleep) => return Ok(()),
+impl Standby {
+    /// Pauses an instance now, unless somebody visits it. It is not asked whether it must stay
+    /// awake; a question that is on its way is waited for, at most for `health_timeout`.
+    pub async fn pause(&self, instance: &str) -> Result<(), PauseError> {
+        let instance = self.0.find(instance).ok_or(PauseError::Missing)?;
+        let _pausing = instance.pause.lock().await;
+        match instance.state.lock().begin_pause_now() {
+            Some(Phase::Paused) => return Ok(()),
             Some(_) => {}
-            None => return Err(RestError::Busy),
+            None => return Err(PauseError::Busy),
         }
-        // A task of its own: a pause that was begun must end, also when the caller goes away.
-        let paused = tokio::spawn(pause(self.clone(), Arc::clone(&kept)));
-        paused.await.unwrap_or(false).then_some(()).ok_or(RestError::Failed)
+        // In a task of its own: a pause that was begun must end, also when the caller goes away.
+        let paused = tokio::spawn(pause(self.clone(), Arc::clone(&instance)));
+        match paused.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PauseError::Failed),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime ends.
+            Err(_) => Err(PauseError::Failed),
+        }
     }
 }
 
 impl Inner {
-    /// How long after a visit an instance is looked at: its spare connections end before its rest
-    /// begins.
-    pub(super) fn first_look(&self) -> Duration {
-        let life = self.settings.spare_life;
-        self.settings.standby_delay.map_or(life, |delay| delay.min(life))
-    }
-
     fn delays(&self) -> Delays {
         Delays { standby: self.settings.standby_delay, reclaim: self.settings.reclaim_delay }
     }
 }
 
-pub(super) async fn look_after_all(keeper: Weak<Inner>, agenda: Arc<Agenda>) {
+pub(super) async fn check_when_due(standby: Weak<Inner>, timers: Arc<Timers>) {
     loop {
-        let instance = agenda.next().await;
-        let Some(keeper) = keeper.upgrade() else { return };
-        look_after(Keeper(keeper), instance).await;
+        let instance = timers.next().await;
+        let Some(standby) = standby.upgrade() else { return };
+        check(Standby(standby), instance).await;
     }
 }
 
-/// The instance's entry was just taken off the agenda.
-async fn look_after(keeper: Keeper, instance: Arc<Instance>) {
+/// The timer of the instance has just fired.
+async fn check(standby: Standby, instance: Arc<Instance>) {
     let now = Instant::now();
-    let sweep = instance.spares.sweep(now, keeper.0.settings.spare_life);
-    let due = instance.state.lock().due(now, keeper.0.delays(), sweep);
+    let sweep = instance.spares.sweep(now, standby.0.settings.spare_life);
+    let due = instance.state.lock().due(now, standby.0.delays(), sweep);
     match due {
         Due::Nothing => return,
-        Due::Later(at) => return keeper.0.agenda.add(at, instance),
-        Due::Rest { .. } | Due::Reclaim => {}
+        Due::Later(at) => return standby.0.timers.add(at, instance),
+        Due::Pause { .. } | Due::Reclaim => {}
     }
-    // Waits here when many rest at once: those on the agenda can wait, the machine must not be
-    // flooded.
-    let Ok(place) = Arc::clone(&keeper.0.resting).acquire_owned().await else { return };
+    // When many pause at once, the others wait here: the machine must not be flooded. The semaphore
+    // is never closed.
+    let Ok(permit) = Arc::clone(&standby.0.pausing).acquire_owned().await else { return };
     tokio::spawn(async move {
         match due {
-            Due::Rest { idle_since } => rest(keeper, instance, idle_since).await,
-            _ => reclaim(keeper, instance).await,
+            Due::Pause { idle_since } => pause_if_idle(standby, instance, idle_since).await,
+            _ => reclaim(&standby, &instance).await,
         }
-        drop(place);
+        drop(permit);
     });
 }
 
-async fn rest(keeper: Keeper, instance: Arc<Instance>, idle_since: Instant) {
-    let _resting = instance.rest.lock().await;
-    // Another pause may have come first: one that is not awake is not asked.
+async fn pause_if_idle(standby: Standby, instance: Arc<Instance>, idle_since: Instant) {
+    let _pausing = instance.pause.lock().await;
+    // A pause by hand may have come first: only an instance that is awake is asked.
     let idle = instance.state.lock().is_idle_since(idle_since);
     let begun = idle
-        && !stays_awake(&keeper, &instance).await
-        && instance.state.lock().begin_rest(idle_since);
+        && !health::stays_awake(&standby.0, &instance).await
+        && instance.state.lock().begin_pause(idle_since);
     if begun {
-        pause(keeper, Arc::clone(&instance)).await;
-    } else if let Some(delay) = keeper.0.settings.standby_delay {
-        keeper.0.list(&instance, Instant::now() + delay);
+        pause(standby, Arc::clone(&instance)).await;
+    } else if let Some(delay) = standby.0.settings.standby_delay {
+        standby.0.schedule(&instance, Instant::now() + delay);
     }
 }
 
-/// The stage is `Pausing`. Says whether it became `Asleep`.
-async fn pause(keeper: Keeper, instance: Arc<Instance>) -> bool {
-    let Inner { machine, settings, waiting, .. } = &*keeper.0;
+/// The stage is `Pausing`. Returns whether it became `Paused`.
+async fn pause(standby: Standby, instance: Arc<Instance>) -> bool {
+    let Inner { machine, settings, waiting, .. } = &*standby.0;
     // A connection from before a pause is never used after it: either side may have given it up
     // meanwhile.
     instance.spares.clear();
     let paused = machine.pause(&instance.name).await;
     let now = Instant::now();
-    let (stage, again) = match &paused {
-        Ok(()) => (Stage::Asleep { since: now, memory: Memory::Held }, settings.reclaim_delay),
+    let (stage, check_after) = match &paused {
+        Ok(()) => (Stage::Paused { since: now, memory: Memory::Held }, settings.reclaim_delay),
         Err(MachineError::Gone) => {
-            keeper.forget(&instance.name);
+            standby.forget(&instance.name);
             return false;
         }
         Err(MachineError::Failed(error)) => {
-            tracing::error!(instance = instance.name, %error, "pausing failed");
+            tracing::error!(instance = &*instance.name, %error, "pausing failed");
             (Stage::Awake { visits: 0, idle_since: now }, settings.standby_delay)
         }
     };
     instance.state.lock().end(stage);
     waiting.notify(&instance.name);
-    if let Some(delay) = again {
-        keeper.0.list(&instance, now + delay);
+    if let Some(delay) = check_after {
+        standby.0.schedule(&instance, now + delay);
     }
     paused.is_ok()
 }
 
-async fn reclaim(keeper: Keeper, instance: Arc<Instance>) {
-    if let Err(error) = keeper.0.machine.reclaim(&instance.name).await {
-        tracing::warn!(instance = instance.name, %error, "memory of a sleeping instance was not reclaimed");
-    }
-}
-
-#[derive(Deserialize)]
-struct Health {
-    #[serde(default, rename = "keepAliveProcesses")]
-    keep_alive_processes: u64,
-}
-
-/// Whether the guest has processes that must not be paused. A guest that does not answer is
-/// believed to, for a while.
-async fn stays_awake(keeper: &Keeper, instance: &Instance) -> bool {
-    let Inner { machine, settings, .. } = &*keeper.0;
-    let asked = exchange::ask_health(&**machine, settings, &instance.name);
-    let answer = tokio::time::timeout(settings.health_timeout, async {
-        let body =
-            http_body_util::Limited::new(asked.await?, HEALTH_BYTES_MAX).collect().await.ok()?;
-        serde_json::from_slice::<Health>(&body.to_bytes()).ok()
-    });
-    let answer = answer.await;
-    let mut state = instance.state.lock();
-    match answer {
-        Ok(health) => {
-            state.misses = 0;
-            // Whoever has no such count keeps nothing awake.
-            health.is_some_and(|health| health.keep_alive_processes > 0)
-        }
-        Err(_) => {
-            state.misses += 1;
-            if state.misses > settings.health_misses_max {
-                state.misses = 0;
-                return false;
-            }
-            true
-        }
+async fn reclaim(standby: &Standby, instance: &Instance) {
+    if let Err(error) = standby.0.machine.reclaim(&instance.name).await {
+        tracing::warn!(
+            instance = &*instance.name,
+            %error,
+            "the memory of a paused instance was not reclaimed"
+        );
     }
 }
