@@ -1,4 +1,4 @@
-//! The one parser of where a request wants to go.
+//! The only parser of where a request wants to go.
 //!
 //! Paths are taken as they were sent: nothing is decoded, joined or tidied, so that what is checked
 //! here and what the workload reads are the same bytes. What is not written exactly as it should be
@@ -7,6 +7,8 @@
 use http::header::HOST;
 use http::{HeaderMap, Uri};
 use std::borrow::Cow;
+use types::KindName;
+use types::edge::WORKLOADS;
 
 /// First parts of paths of the management interface; no workspace has such a name.
 const MANAGEMENT: [&str; 2] = ["v0", "api"];
@@ -14,27 +16,29 @@ const MANAGEMENT: [&str; 2] = ["v0", "api"];
 const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Address<'r> {
-    pub(crate) place: Place<'r>,
-    /// The path behind what names the place, as it was sent: empty or beginning with `/`.
-    pub(crate) rest: &'r str,
+/// What the host and the path of a request say. Made once for a request: whoever checks it, routes
+/// it or judges its origin reads this value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    pub(crate) endpoint: Endpoint,
+    /// How long the part of the path is that names the endpoint.
+    prefix: usize,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place<'r> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Endpoint {
     /// `/{workspace}/sandboxes/{name}`
-    Sandbox { workspace: &'r str, name: &'r str },
-    /// `sbx-{name}-{workspace}`: whose it is, the routes know.
-    Label(Cow<'r, str>),
-    /// A preview by its label. `root` is the path under which it answers.
-    Preview { label: Cow<'r, str>, root: &'r str },
+    Workload { kind: KindName, workspace: String, name: String },
+    /// `sbx-{name}-{workspace}`: the routes know whose it is.
+    Label { kind: KindName, label: String },
+    /// A preview by its label, at a host of its own or by path.
+    Preview { label: String, by_path: bool },
     /// A host of somebody's own domain.
-    Host(Cow<'r, str>),
+    Host(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadAddress {
+pub enum BadAddress {
     #[error("the request must name one host, as `name` or `name:port`")]
     Host,
     #[error("the path must begin with `/`")]
@@ -43,37 +47,36 @@ pub(crate) enum BadAddress {
     Port,
 }
 
-impl<'r> Address<'r> {
+impl Address {
     /// `None`: the request is not for the data plane. `is_known` tells hosts of previews and custom
     /// domains.
     pub(crate) fn parse(
-        uri: &'r Uri,
-        headers: &'r HeaderMap,
+        uri: &Uri,
+        headers: &HeaderMap,
         domains: &[String],
         is_known: impl Fn(&str) -> bool,
     ) -> Result<Option<Self>, BadAddress> {
-        let host = host(uri, headers)?;
-        let path = uri.path();
-        let place = match host {
-            None => None,
-            Some(host) => match domains.iter().find_map(|domain| below(&host, domain)) {
-                Some(front) => by_host(host, front),
-                None => is_known(&host).then_some(Place::Host(host)),
-            },
+        let Some(host) = host(uri, headers)? else { return Ok(by_path(uri.path())) };
+        let endpoint = match domains.iter().find_map(|domain| below(&host, domain)) {
+            Some(labels) => by_host(labels),
+            None => is_known(&host).then(|| Endpoint::Host(host.clone().into_owned())),
         };
-        match place {
-            Some(_) if !path.starts_with('/') => Err(BadAddress::Path),
-            Some(place) => Ok(Some(Self { place, rest: path })),
-            None => Ok(by_path(path)),
+        match endpoint {
+            Some(_) if !uri.path().starts_with('/') => Err(BadAddress::Path),
+            Some(endpoint) => Ok(Some(Self { endpoint, prefix: 0 })),
+            None => Ok(by_path(uri.path())),
         }
+    }
+
+    /// The path as it was sent, in two parts: what names the endpoint, and the rest, which is empty
+    /// or begins with `/`. `uri` is the one that was parsed.
+    pub(crate) fn split<'u>(&self, uri: &'u Uri) -> (&'u str, &'u str) {
+        uri.path().split_at(self.prefix)
     }
 }
 
 /// The host in lower case, without port. HTTP/2 and absolute forms name it in the URI.
-pub(crate) fn host<'r>(
-    uri: &'r Uri,
-    headers: &'r HeaderMap,
-) -> Result<Option<Cow<'r, str>>, BadAddress> {
+fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<Option<Cow<'r, str>>, BadAddress> {
     let mut all = headers.get_all(HOST).iter();
     let header = match (all.next(), all.next()) {
         (None, _) => None,
@@ -81,7 +84,7 @@ pub(crate) fn host<'r>(
         (Some(_), Some(_)) => return Err(BadAddress::Host),
     };
     let named = match (uri.authority(), header) {
-        // Two different hosts are two different readers' truths.
+        // One reader would believe the one, another the other.
         (Some(authority), Some(header)) if !header.eq_ignore_ascii_case(authority.as_str()) => {
             return Err(BadAddress::Host);
         }
@@ -108,55 +111,58 @@ fn without_port(host: &str) -> Option<&str> {
 }
 
 /// The labels in front of the domain: `a.b` of `a.b.holm.example`.
-fn below(host: &str, domain: &str) -> Option<usize> {
+fn below<'h>(host: &'h str, domain: &str) -> Option<&'h str> {
     let front = host.strip_suffix(domain)?;
-    (front.is_empty() || front.ends_with('.')).then(|| front.len().saturating_sub(1))
+    if front.is_empty() { Some(front) } else { front.strip_suffix('.') }
 }
 
-/// `front` is the length of the labels in front of the server's own name.
-fn by_host(host: Cow<'_, str>, front: usize) -> Option<Place<'_>> {
-    let labels = &host[..front];
+/// `labels` stand in front of the server's own name.
+fn by_host(labels: &str) -> Option<Endpoint> {
     if let Some(label) = labels.strip_suffix(PREVIEW).filter(|label| !label.contains('.')) {
-        let length = label.len();
-        return Some(Place::Preview { label: cut(host, 0, length), root: "/" });
+        return Some(Endpoint::Preview { label: label.to_owned(), by_path: false });
     }
     // `sbx-name-workspace.region`, where the region says nothing that the routes do not know.
-    let label = labels.split_once('.').map_or(labels, |(label, _)| label);
-    let regions = labels.len() - label.len();
-    let one_region = regions == 0 || !labels[label.len() + 1..].contains('.');
-    let named = label.strip_prefix("sbx-").filter(|_| one_region)?.len();
-    let end = label.len();
-    Some(Place::Label(cut(host, end - named, end)))
-}
-
-fn cut(text: Cow<'_, str>, from: usize, to: usize) -> Cow<'_, str> {
-    match text {
-        Cow::Borrowed(text) => Cow::Borrowed(&text[from..to]),
-        Cow::Owned(text) => Cow::Owned(text[from..to].to_owned()),
+    let (label, region) = labels.split_once('.').unwrap_or((labels, ""));
+    if region.contains('.') {
+        return None;
     }
+    WORKLOADS.iter().find_map(|workload| {
+        let label = label.strip_prefix(workload.host_prefix)?.to_owned();
+        Some(Endpoint::Label { kind: workload.kind, label })
+    })
 }
 
-fn by_path(path: &str) -> Option<Address<'_>> {
-    if let Some(behind) = path.strip_prefix(BY_PATH) {
-        let (segment, rest) = segment(behind);
-        let label = segment.strip_suffix(PREVIEW).filter(|label| is_label(label))?;
-        let root = &path[..path.len() - rest.len()];
-        return Some(Address { place: Place::Preview { label: label.into(), root }, rest });
-    }
-    sandbox_path(path).or_else(|| sandbox_path(path.strip_prefix("/run")?))
+fn by_path(path: &str) -> Option<Address> {
+    let (endpoint, rest) = match path.strip_prefix(BY_PATH) {
+        Some(behind) => preview_path(behind)?,
+        None => workload_path(path).or_else(|| workload_path(path.strip_prefix("/run")?))?,
+    };
+    Some(Address { endpoint, prefix: path.len() - rest.len() })
 }
 
-/// What could be in front of a host name, to which such a path may be sent on.
+/// `{label}.preview` and what follows.
+fn preview_path(path: &str) -> Option<(Endpoint, &str)> {
+    let (segment, rest) = segment(path);
+    let label = segment.strip_suffix(PREVIEW).filter(|label| is_label(label))?;
+    Some((Endpoint::Preview { label: label.to_owned(), by_path: true }, rest))
+}
+
+/// Whether it could be in front of a host name, to which such a path may be redirected.
 fn is_label(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// `/{workspace}/sandboxes/{name}` and what follows.
-fn sandbox_path(path: &str) -> Option<Address<'_>> {
+fn workload_path(path: &str) -> Option<(Endpoint, &str)> {
     let (workspace, behind) = segment(path.strip_prefix('/')?);
-    let (name, rest) = segment(behind.strip_prefix("/sandboxes/")?);
-    let named = !workspace.is_empty() && !name.is_empty() && !MANAGEMENT.contains(&workspace);
-    named.then_some(Address { place: Place::Sandbox { workspace, name }, rest })
+    let (kind, behind) = segment(behind.strip_prefix('/')?);
+    let kind = WORKLOADS.iter().map(|workload| workload.kind).find(|is| is.plural() == kind)?;
+    let (name, rest) = segment(behind.strip_prefix('/')?);
+    if workspace.is_empty() || name.is_empty() || MANAGEMENT.contains(&workspace) {
+        return None;
+    }
+    let (workspace, name) = (workspace.to_owned(), name.to_owned());
+    Some((Endpoint::Workload { kind, workspace, name }, rest))
 }
 
 /// Up to the next slash, and the rest with it.
@@ -164,8 +170,7 @@ fn segment(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-/// Which port the rest of a path below a sandbox leads to, and what the workload there is asked
-/// for.
+/// Which port the rest of a path below a workload leads to, and what is asked of it there.
 pub(crate) fn port_of(rest: &str, guest: u16) -> Result<(u16, &str), BadAddress> {
     let Some(behind) = rest.strip_prefix("/port/") else { return Ok((guest, rest)) };
     let (digits, rest) = segment(behind);

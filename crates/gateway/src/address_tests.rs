@@ -13,16 +13,25 @@ fn hosted(host: &str) -> HeaderMap {
 }
 
 #[track_caller]
-fn check(host: &str, target: &str, wanted: Result<Option<(Place<'_>, &str)>, BadAddress>) {
+fn check(host: &str, target: &str, wanted: Result<Option<(Endpoint, &str)>, BadAddress>) {
     let (uri, headers) = (target.parse().unwrap(), hosted(host));
-    let wanted = wanted.map(|wanted| wanted.map(|(place, rest)| Address { place, rest }));
-    assert_eq!(Address::parse(&uri, &headers, &domains(), |host| host == "own.example"), wanted);
+    let parsed = Address::parse(&uri, &headers, &domains(), |host| host == "own.example");
+    let rest = |address: Address| {
+        let rest = address.split(&uri).1;
+        (address.endpoint, rest)
+    };
+    assert_eq!(parsed.map(|address| address.map(rest)), wanted);
+}
+
+fn sandbox(workspace: &str, name: &str) -> Endpoint {
+    let kind = KindName::Sandbox;
+    Endpoint::Workload { kind, workspace: workspace.into(), name: name.into() }
 }
 
 #[test]
-fn places_are_read_from_hosts_and_paths() {
-    let sandbox = |workspace, name| Place::Sandbox { workspace, name };
-    let preview = |label: &'static str, root| Place::Preview { label: label.into(), root };
+fn endpoints_are_read_from_hosts_and_paths() {
+    let label = |label: &str| Endpoint::Label { kind: KindName::Sandbox, label: label.into() };
+    let preview = |label: &str, by_path| Endpoint::Preview { label: label.into(), by_path };
     check("h", "/w/sandboxes/n//a%2Fb", Ok(Some((sandbox("w", "n"), "//a%2Fb"))));
     check("h", "/run/w/sandboxes/n", Ok(Some((sandbox("w", "n"), ""))));
     check("h", "/run/sandboxes/n/x", Ok(Some((sandbox("run", "n"), "/x"))));
@@ -32,22 +41,22 @@ fn places_are_read_from_hosts_and_paths() {
     check("h", "/w/%73andboxes/n", Ok(None));
     check("h", "/w/sandboxes//n", Ok(None));
     check("h", "/w/sandboxes/../x", Ok(Some((sandbox("w", ".."), "/x"))));
-    check("h", "/-/a.preview/x", Ok(Some((preview("a", "/-/a.preview"), "/x"))));
+    check("h", "/-/a.preview/x", Ok(Some((preview("a", true), "/x"))));
     check("h", "/-/.preview/x", Ok(None));
     check("h", "/-/evil.example\\.preview/x", Ok(None));
     check("h", "/-/x@evil.example:80.preview/x", Ok(None));
     check(
         "A.Preview.Localhost:80",
         "/-/b.preview/x",
-        Ok(Some((preview("a", "/"), "/-/b.preview/x"))),
+        Ok(Some((preview("a", false), "/-/b.preview/x"))),
     );
     check("a.b.preview.holm.test", "/", Ok(None));
-    check("sbx-a-b.r.holm.test", "/x", Ok(Some((Place::Label("a-b".into()), "/x"))));
+    check("sbx-a-b.r.holm.test", "/x", Ok(Some((label("a-b"), "/x"))));
     check("sbx-a-b.r.s.holm.test", "/x", Ok(None));
     check(
         "own.example",
         "/w/sandboxes/n",
-        Ok(Some((Place::Host("own.example".into()), "/w/sandboxes/n"))),
+        Ok(Some((Endpoint::Host("own.example".into()), "/w/sandboxes/n"))),
     );
     check("sbx-a-b.holm.test", "*", Err(BadAddress::Path));
     check("sbx-a-b.holm.test@evil.example", "/", Err(BadAddress::Host));
@@ -84,8 +93,9 @@ proptest! {
             let headers = HeaderMap::from_iter([(HOST, host)]);
             if let Ok(Some(address)) = Address::parse(&uri, &headers, &domains(), |_| true) {
                 // What is handed on is an end of what was sent, byte for byte.
-                prop_assert!(uri.path().ends_with(address.rest));
-                prop_assert!(address.rest.is_empty() || address.rest.starts_with('/'));
+                let (prefix, rest) = address.split(&uri);
+                prop_assert_eq!(format!("{prefix}{rest}"), uri.path());
+                prop_assert!(rest.is_empty() || rest.starts_with('/'));
             }
         }
     }
@@ -96,9 +106,9 @@ proptest! {
         let path = format!("/{workspace}/sandboxes/{name}{rest}");
         prop_assume!(workspace != "api" && path.parse::<Uri>().is_ok_and(|uri| uri.path() == path));
         let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
-        let address = Address::parse(&uri, &headers, &domains(), |_| false);
-        let place = Place::Sandbox { workspace: &workspace, name: &name };
-        prop_assert_eq!(address, Ok(Some(Address { place, rest: &rest })));
+        let address = Address::parse(&uri, &headers, &domains(), |_| false).unwrap().unwrap();
+        prop_assert_eq!(address.split(&uri).1, &rest);
+        prop_assert_eq!(address.endpoint, sandbox(&workspace, &name));
     }
 
     #[test]

@@ -1,25 +1,19 @@
-//! Bodies on their way through: nothing is gathered, each frame is handed on as it comes.
+//! The bodies of answers: nothing is gathered, each frame is handed on as it comes.
 
-use crate::headers;
-use crate::keeper::Visit;
-use crate::lasting::Hold;
-use crate::wire::{Pulse, Wire};
+use crate::hold::Hold;
+use crate::standby::Visit;
+use crate::wire::{ReadError, Wire};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 /// The body of an answer of the data plane.
-pub struct Body(Answer);
+pub struct Body(Source);
 
-enum Answer {
+enum Source {
     Own(Full<Bytes>),
     Relayed(Box<Relay>),
 }
@@ -35,25 +29,35 @@ pub enum BodyError {
     Revoked,
 }
 
+impl From<ReadError> for BodyError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Broken(source) => Self::Broken(source),
+            ReadError::Silent => Self::Silent,
+        }
+    }
+}
+
 impl Body {
     pub(crate) fn own(bytes: impl Into<Bytes>) -> Self {
-        Self(Answer::Own(Full::new(bytes.into())))
+        Self(Source::Own(Full::new(bytes.into())))
     }
 
-    /// Lets the answer end with the right to it. What is over already has no need of it.
-    pub(crate) fn rest_on(&mut self, hold: Hold) {
-        if let Answer::Relayed(relay) = &mut self.0 {
+    /// Keeps `hold` until the answer is over, and ends the answer with the right to it. An answer
+    /// that is over already needs neither.
+    pub(crate) fn keep(&mut self, hold: Hold) {
+        if let Source::Relayed(relay) = &mut self.0 {
             relay.hold = Some(hold);
         }
     }
 
-    pub(crate) fn relayed(relay: Relay) -> Self {
-        // What is over before it begins gives back its connection and its visit now.
+    pub(crate) fn relayed(mut relay: Relay) -> Self {
+        // An answer without a body gives back its connection and its visit now.
         if relay.incoming.is_end_stream() {
-            drop(relay.finished());
+            relay.give_back();
             return Self::own(Bytes::new());
         }
-        Self(Answer::Relayed(Box::new(relay)))
+        Self(Source::Relayed(Box::new(relay)))
     }
 }
 
@@ -72,22 +76,22 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Answer::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            Answer::Relayed(relay) => relay.poll_frame(cx),
+            Source::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Source::Relayed(relay) => relay.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Answer::Own(body) => body.is_end_stream(),
-            Answer::Relayed(relay) => relay.incoming.is_end_stream(),
+            Source::Own(body) => body.is_end_stream(),
+            Source::Relayed(relay) => relay.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Answer::Own(body) => body.size_hint(),
-            Answer::Relayed(relay) => relay.incoming.size_hint(),
+            Source::Own(body) => body.size_hint(),
+            Source::Relayed(relay) => relay.incoming.size_hint(),
         }
     }
 }
@@ -98,9 +102,9 @@ pub(crate) struct Relay {
     /// Taken when the answer is over.
     pub(crate) wire: Option<Box<Wire>>,
     pub(crate) port: u16,
-    /// Behind the connection, so that it ends after it. The health question has none.
+    /// Declared after the connection, so that it ends after it.
     pub(crate) visit: Option<Visit>,
-    /// Last of all: the exchange is over when it is dropped. The health question has none.
+    /// Last of all: the exchange is over when it is dropped. Calls of the server itself have none.
     pub(crate) hold: Option<Hold>,
 }
 
@@ -110,25 +114,11 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
-        if self.hold.as_mut().is_some_and(|hold| hold.lasting.is_over(cx)) {
+        if self.hold.as_mut().is_some_and(|hold| hold.right.is_over(cx)) {
             self.end();
             return Poll::Ready(Some(Err(BodyError::Revoked)));
         }
-        // Asking the body lets the connection read more, so it is driven once before and once
-        // after.
-        wire.drive(cx);
-        let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
-        if next.is_pending() {
-            wire.drive(cx);
-            next = Pin::new(&mut self.incoming).poll_frame(cx);
-        }
-        if next.is_pending() && wire.is_silent(cx) {
-            self.end();
-            return Poll::Ready(Some(Err(BodyError::Silent)));
-        }
-        let frame = ready!(next);
-        wire.heard();
-        match frame {
+        match ready!(wire.poll_frame(&mut self.incoming, cx)) {
             Some(Ok(frame)) => {
                 if self.incoming.is_end_stream() {
                     self.give_back();
@@ -137,7 +127,7 @@ impl Relay {
             }
             Some(Err(error)) => {
                 self.end();
-                Poll::Ready(Some(Err(BodyError::Broken(error))))
+                Poll::Ready(Some(Err(error.into())))
             }
             None => {
                 self.give_back();
@@ -153,7 +143,7 @@ impl Relay {
     }
 
     /// Keeps the connection for the next request before the visit ends: a pause that follows must
-    /// meet it there.
+    /// find it among the spare ones.
     fn give_back(&mut self) {
         if let (Some(mut wire), Some(visit)) = (self.wire.take(), &self.visit)
             && wire.is_free()
@@ -161,98 +151,5 @@ impl Relay {
             visit.spares().put(self.port, wire, visit.inner().settings.spare_max);
         }
         self.end();
-    }
-
-    fn finished(mut self) -> Self {
-        self.give_back();
-        self
-    }
-}
-
-/// The body of a request to a workload.
-pub(crate) enum Outgoing {
-    Whole(Full<Bytes>),
-    Streamed(Streamed),
-}
-
-pub(crate) struct Streamed {
-    body: UnsyncBoxBody<Bytes, BoxError>,
-    pulse: Pulse,
-    /// Bytes that may still come, and where to say that more did.
-    left: Option<(u64, Arc<AtomicBool>)>,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("the body of the request is too large")]
-struct TooLarge;
-
-impl Outgoing {
-    pub(crate) fn empty() -> Self {
-        Self::Whole(Full::default())
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.is_end_stream()
-    }
-
-    pub(crate) fn streamed<B>(body: B, pulse: Pulse, left: Option<(u64, Arc<AtomicBool>)>) -> Self
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let body = UnsyncBoxBody::new(body.map_err(Into::into));
-        Self::Streamed(Streamed { body, pulse, left })
-    }
-}
-
-impl HttpBody for Outgoing {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut *self {
-            Self::Whole(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            Self::Streamed(body) => body.poll_frame(cx),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Whole(body) => body.is_end_stream(),
-            Self::Streamed(streamed) => streamed.body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Whole(body) => body.size_hint(),
-            Self::Streamed(streamed) => streamed.body.size_hint(),
-        }
-    }
-}
-
-impl Streamed {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.pulse.beat();
-        // Some servers put trailers among the headers.
-        if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut())
-        {
-            headers::remove_ours(trailers, None);
-        }
-        if let (Some((left, over)), Some(Ok(frame))) = (&mut self.left, &frame) {
-            let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-            match left.checked_sub(bytes) {
-                Some(rest) => *left = rest,
-                None => {
-                    over.store(true, Ordering::Relaxed);
-                    return Poll::Ready(Some(Err(TooLarge.into())));
-                }
-            }
-        }
-        Poll::Ready(frame)
     }
 }

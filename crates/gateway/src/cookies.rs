@@ -1,11 +1,11 @@
-//! Cookies on their way through: none of the server's own reaches a workload or comes from one, and
-//! what a workload sets is for the place where it answers.
+//! Cookies on their way through. The server's own never reach a workload and are never set by one,
+//! and what a workload sets applies only where it answers.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use types::browser::{COOKIE_PREFIX, is_own_cookie};
 
-/// Joins what HTTP/2 may send in parts and HTTP/1.1 must not, without the server's own.
+/// Removes the server's own cookies, and joins fields that HTTP/2 may split but HTTP/1.1 must not.
 pub(crate) fn to_workload(headers: &mut HeaderMap) {
     let all: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     let may_hold_own = |value: &&[u8]| {
@@ -44,13 +44,13 @@ pub(crate) fn from_workload(headers: &mut HeaderMap, root: Option<&str>) {
     }
 }
 
-/// The cookie for its own host alone, and where that is shared, for its own path. `None`: it cannot
-/// be set.
+/// Restricts a cookie to its own host, and on a shared host to its own path. `None`: it must not be
+/// set.
 fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     let mut parts = set.as_bytes().split(|byte| *byte == b';');
     let pair = parts.next()?;
     let name = if pair.contains(&b'=') { name(pair) } else { b"" };
-    // Browsers send the value of a cookie without name as it is, so that it could spell any cookie.
+    // Browsers send a cookie without a name as its bare value, which could look like any cookie.
     if name.is_empty() || is_own_cookie(name) {
         return None;
     }
@@ -74,7 +74,7 @@ fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&text).ok()
 }
 
-/// The path that the workload means, as the browser knows it.
+/// The path that the workload means, as the browser sees it.
 fn below(root: &[u8], path: &[u8]) -> Vec<u8> {
     let is_below =
         path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));

@@ -1,4 +1,4 @@
-//! The credentials of members and accounts, as requests show them.
+//! The credentials of members and accounts in requests.
 
 use crate::{headers, query};
 use http::header::AUTHORIZATION;
@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use std::borrow::Cow;
 
-/// In a query only because browsers cannot set headers on a handshake.
+/// Accepted in the query of a WebSocket handshake, on which browsers cannot set headers.
 pub(crate) const TOKEN_PARAMETER: &str = "token";
 
 /// The `X-` forms win: provider libraries leave a dummy value in `Authorization`.
@@ -15,12 +15,12 @@ const NAMES: [HeaderName; 3] =
 
 pub(crate) struct Shown<'r> {
     pub(crate) token: Cow<'r, str>,
-    /// `Authorization` holds it, and not something that the workload is to read.
+    /// `Authorization` holds it, and not something for the workload.
     pub(crate) in_authorization: bool,
     pub(crate) in_query: bool,
 }
 
-/// What the request shows, if anything.
+/// The credentials that the request shows, if any.
 pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
     let by_header =
         NAMES.iter().find_map(|name| bearer(head.headers.get(name)?)).map(Cow::Borrowed);

@@ -1,37 +1,16 @@
 //! One request to a workload and its answer.
 
-use crate::body::{Body, Outgoing, Relay};
-use crate::keeper::Visit;
-use crate::machine::Machine;
-use crate::settings::Settings;
+use crate::body::{Body, Relay};
+use crate::standby::Visit;
 use crate::timing::Timing;
-use crate::wire::{NoAnswer, Pulse, Wire};
-use http::{Method, Request, Response, StatusCode, Uri};
+use crate::wire::{self, LastSent, NoAnswer, RequestBody, Unanswered, Wire};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Where the guest answers, in every sandbox.
-pub const GUEST_PORT: u16 = 8080;
-
-/// Between two looks whether a port is served by now.
+/// Between two attempts to connect to a port that is not served yet.
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
-
-/// Why a workload did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
-    #[error("nothing listens on 127.0.0.1:{0} in the sandbox")]
-    NotListening(u16),
-    #[error("port {port} of the sandbox could not be reached")]
-    Unreachable { port: u16, source: io::Error },
-    #[error("port {0} of the sandbox did not accept a connection in time")]
-    ConnectTimedOut(u16),
-    #[error("port {0} of the sandbox was silent for too long")]
-    Silent(u16),
-    #[error("port {port} of the sandbox closed the connection before it answered")]
-    Broken { port: u16, source: hyper::Error },
-}
 
 pub(crate) enum Answer {
     Whole(Response<Body>),
@@ -48,32 +27,44 @@ pub(crate) enum Answer {
 pub(crate) async fn exchange(
     visit: Visit,
     port: u16,
-    request: Request<Outgoing>,
-    pulse: Option<Pulse>,
+    request: Request<RequestBody>,
+    last_sent: Option<LastSent>,
     timing: &mut Timing,
 ) -> Result<Answer, Unanswered> {
-    let inner = visit.inner();
-    let spare = visit.spares().take(port, inner.settings.spare_life);
-    let (request, pulse) = match spare {
-        None => (request, pulse),
+    let spare = visit.spares().take(port, visit.inner().settings.spare_life);
+    let (request, last_sent) = match spare {
+        None => (request, last_sent),
         Some(mut wire) => {
             let again = repeatable(&request);
             let began = Instant::now();
-            match (wire.send(request, pulse.clone()).await, again) {
+            match (wire.send(request, last_sent.clone()).await, again) {
                 (Ok(response), _) => {
                     timing.workload = began.elapsed();
                     return Ok(answer(response, wire, port, visit));
                 }
-                (Err(NoAnswer::Unsent(request, _)), _) => (*request, pulse),
-                (Err(NoAnswer::Broken(_)), Some(request)) => (request, pulse),
-                (Err(failed), _) => return Err(failed.at(port)),
+                (Err(NoAnswer::Unsent(request, _)), _) => (*request, last_sent),
+                (Err(NoAnswer::Broken(_)), Some(request)) => (request, last_sent),
+                (Err(failed), _) => return Err(Unanswered::at(port, failed)),
             }
         }
     };
+    // Boxed: connecting is rare, and requests over spare connections need not carry its state.
+    Box::pin(exchange_anew(visit, port, request, last_sent, timing)).await
+}
+
+/// Sends the request over a new connection.
+async fn exchange_anew(
+    visit: Visit,
+    port: u16,
+    request: Request<RequestBody>,
+    last_sent: Option<LastSent>,
+    timing: &mut Timing,
+) -> Result<Answer, Unanswered> {
     let began = Instant::now();
     let mut wire = connect_when_started(&visit, port).await?;
     let connected = Instant::now();
-    let response = wire.send(request, pulse).await.map_err(|failed| failed.at(port))?;
+    let response = wire.send(request, last_sent).await;
+    let response = response.map_err(|failed| Unanswered::at(port, failed))?;
     timing.connect = connected - began;
     timing.workload = connected.elapsed();
     Ok(answer(response, wire, port, visit))
@@ -94,79 +85,27 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
 }
 
 /// The same request once more, if sending it twice does what sending it once does.
-fn repeatable(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     if !request.method().is_idempotent() || !request.body().is_empty() {
         return None;
     }
-    let mut again = Request::new(Outgoing::empty());
+    let mut again = Request::new(RequestBody::empty());
     again.method_mut().clone_from(request.method());
     again.uri_mut().clone_from(request.uri());
     again.headers_mut().clone_from(request.headers());
     Some(again)
 }
 
-/// As `connect`, but the programs of a young instance may still be on their way to serving the
-/// port.
+/// As `connect`, but the programs of a young instance may not serve the port yet.
 async fn connect_when_started(visit: &Visit, port: u16) -> Result<Box<Wire>, Unanswered> {
     let inner = visit.inner();
     let until = visit.since() + inner.settings.launch_grace;
     loop {
-        match connect(&*inner.machine, &inner.settings, visit.instance(), port).await {
+        match wire::connect(&*inner.machine, &inner.settings, visit.instance(), port).await {
             Err(Unanswered::NotListening(_)) if Instant::now() < until => {
                 tokio::time::sleep(LISTEN_PAUSE).await
             }
             end => return end,
         }
     }
-}
-
-async fn connect(
-    machine: &dyn Machine,
-    settings: &Settings,
-    instance: &str,
-    port: u16,
-) -> Result<Box<Wire>, Unanswered> {
-    let unreachable = |source| Unanswered::Unreachable { port, source };
-    let connected =
-        tokio::time::timeout(settings.connect_timeout, machine.connect(instance, port)).await;
-    let stream = match connected.map_err(|_| Unanswered::ConnectTimedOut(port))? {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(Unanswered::NotListening(port));
-        }
-        Err(error) => return Err(unreachable(error)),
-    };
-    stream.set_nodelay(true).map_err(unreachable)?;
-    Wire::open(stream, settings).await.map_err(|source| Unanswered::Broken { port, source })
-}
-
-impl NoAnswer {
-    fn at(self, port: u16) -> Unanswered {
-        match self {
-            Self::Broken(source) | Self::Unsent(_, source) => Unanswered::Broken { port, source },
-            Self::Silent => Unanswered::Silent(port),
-        }
-    }
-}
-
-/// Asks the guest how it is, without being a visit.
-pub(crate) async fn ask_health(
-    machine: &dyn Machine,
-    settings: &Settings,
-    instance: &str,
-) -> Option<Body> {
-    let mut wire = connect(machine, settings, instance, GUEST_PORT).await.ok()?;
-    let mut request = Request::new(Outgoing::empty());
-    *request.method_mut() = Method::GET;
-    *request.uri_mut() = Uri::from_static("/health");
-    request.headers_mut().insert(http::header::HOST, http::HeaderValue::from_static("localhost"));
-    let response = wire.send(request, None).await.ok()?;
-    let (_, incoming) = response.into_parts();
-    Some(Body::relayed(Relay {
-        incoming,
-        wire: Some(wire),
-        port: GUEST_PORT,
-        visit: None,
-        hold: None,
-    }))
 }

@@ -1,44 +1,37 @@
-//! The way of a request through the data plane.
+//! How a request passes through the data plane.
 
-use crate::address::Address;
-use crate::body::{Body, BoxError, Outgoing};
-use crate::cookies;
-use crate::exchange::{Answer, GUEST_PORT, exchange};
+use crate::address::{Address, BadAddress};
+use crate::body::Body;
+use crate::context::Context;
+use crate::destination::{Decision, Destination, decide};
+use crate::exchange::{Answer, exchange};
 use crate::guard::{Guard, Refused};
-use crate::headers;
-use crate::keeper::{EnterError, Keeper, Visit};
-use crate::lasting::{Hold, Lasting};
+use crate::hold::Hold;
 use crate::machine::Machine;
-use crate::origin::{self, Site};
-use crate::preview;
+use crate::peer::Peer;
 use crate::problem::Problem;
-use crate::rooms::{Limit, Turned};
 use crate::routes::Routes;
 use crate::settings::Settings;
-use crate::socket;
+use crate::standby::{EnterError, Standby, Visit};
 use crate::timing::Timing;
-use crate::way::{Decided, Way, decide};
-use crate::wire::Pulse;
+use crate::wait_queue::Limit;
+use crate::wire::{BodyLimit, BoxError, GUEST_PORT, LastSent, RequestBody, Wire};
+use crate::{headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck};
 use bytes::Bytes;
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, REFERRER_POLICY, SET_COOKIE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts as Head;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body as HttpBody;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 use types::World;
-use types::edge::{SandboxRoute, Serving};
-use types::ids::ResourceId;
+use types::edge::{Serving, WorkloadRoute};
 
-/// The data plane for sandboxes. Cheap to clone.
+/// The data plane. Cheap to clone.
 #[derive(Clone)]
 pub struct Gateway(Arc<Inner>);
 
@@ -50,79 +43,70 @@ pub struct Parts {
     pub world: World,
 }
 
-pub(crate) struct Inner {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) guard: Arc<dyn Guard>,
-    pub(crate) world: World,
-    pub(crate) routes: Routes,
-    pub(crate) recheck: Recheck,
+struct Inner {
+    context: Arc<Context>,
     open: Pool<String>,
-    keeper: Keeper,
+    standby: Standby,
     machine_name: String,
 }
 
-/// Who sent a request. Whoever accepts connections puts it into the extensions of each request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    pub address: IpAddr,
-    /// It came over TLS.
-    pub secure: bool,
-    pub site: Site,
-}
-
 impl Gateway {
-    /// Must be called within a runtime: it begins to look after instances.
+    /// Must be called within a runtime: it begins to check on instances.
     pub fn new(parts: Parts) -> Self {
-        let settings = Arc::new(parts.settings);
-        let machine_name = parts.machine.name().to_owned();
-        let keeper = Keeper::new(Arc::clone(&settings), parts.machine);
-        let (guard, world, routes) = (parts.guard, parts.world, Routes::default());
-        let (recheck, open) =
-            (Recheck::default(), Pool::new("open requests to sandboxes", settings.open));
-        Self(Arc::new(Inner {
-            settings,
-            guard,
-            world,
-            routes,
-            recheck,
-            open,
-            keeper,
-            machine_name,
-        }))
+        let Parts { settings, guard, machine, world } = parts;
+        let settings = Arc::new(settings);
+        let machine_name = machine.name().to_owned();
+        let open = Pool::new("open requests to sandboxes", settings.open);
+        let standby = Standby::new(Arc::clone(&settings), machine);
+        let (routes, recheck) = (Routes::default(), Recheck::default());
+        let context = Arc::new(Context { settings, guard, world, routes, recheck });
+        Self(Arc::new(Inner { context, open, standby, machine_name }))
     }
 
     pub fn routes(&self) -> &Routes {
-        &self.0.routes
+        &self.0.context.routes
     }
 
-    pub fn keeper(&self) -> &Keeper {
-        &self.0.keeper
+    pub fn standby(&self) -> &Standby {
+        &self.0.standby
     }
 
-    /// Whether the request is for the data plane: by its host, or by its path.
-    pub fn takes<B>(&self, request: &Request<B>) -> bool {
-        let known = |host: &str| self.0.routes.serves_host(host);
-        let address =
-            Address::parse(request.uri(), request.headers(), &self.0.settings.domains, known);
-        // A malformed address is for nobody; here it gets its answer.
-        !matches!(address, Ok(None))
+    /// Where the request wants to go, by its host or its path. `None`: it is not for the data
+    /// plane. A malformed address is for nobody, and is answered here.
+    pub fn address_of<B>(&self, request: &Request<B>) -> Option<Result<Address, BadAddress>> {
+        let Context { routes, settings, .. } = &*self.0.context;
+        let known = |host: &str| routes.serves_host(host);
+        let address = Address::parse(request.uri(), request.headers(), &settings.domains, known);
+        address.transpose()
     }
 
-    /// Answers the request: what goes wrong is an answer too.
-    pub async fn serve<B>(&self, request: Request<B>) -> Response<Body>
+    /// Answers the request, whose [`address_of`](Self::address_of) is `address`. What goes wrong is
+    /// an answer too.
+    pub async fn serve<B>(
+        &self,
+        request: Request<B>,
+        address: Option<Result<Address, BadAddress>>,
+    ) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        match self.0.answer(request).await {
+        match self.0.answer(request, address).await {
             Ok(response) => response,
-            Err(problem) => problem.response(self.0.world.now(), &self.0.settings.docs_url),
+            Err(problem) => {
+                let Context { world, settings, .. } = &*self.0.context;
+                problem.response(world.now(), &settings.docs_url)
+            }
         }
     }
 }
 
 impl Inner {
-    async fn answer<B>(self: &Arc<Self>, request: Request<B>) -> Result<Response<Body>, Problem>
+    async fn answer<B>(
+        &self,
+        request: Request<B>,
+        address: Option<Result<Address, BadAddress>>,
+    ) -> Result<Response<Body>, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -130,164 +114,77 @@ impl Inner {
         let began = Instant::now();
         let (mut head, body) = request.into_parts();
         check_message(&head)?;
+        let address = address.ok_or(Problem::NoRoute)??;
         let peer = self.peer(&head);
         let from = peer.unwrap_or(Peer::UNKNOWN);
-        let way = match decide(self, &head, from).await? {
-            Decided::Way(way) => way,
-            Decided::Answer(response) => return Ok(response),
+        let to = match decide(&self.context, &head, &address, from).await? {
+            Decision::Forward(to) => to,
+            Decision::Respond(response) => return Ok(response),
         };
-        let mut hold = self.hold(&mut head, from, &way)?;
-        let upgrade = upgrade(&mut head);
-        let over = Arc::new(AtomicBool::new(false));
-        let (body, pulse) = self.outgoing(&head, body, &over)?;
-        self.rewrite_headers(&mut head, &way, peer);
-        if let Some((_, protocol)) = &upgrade {
-            head.headers.insert(UPGRADE, protocol.clone());
-            head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        }
-        let request = outgoing_request(head, &way, body);
+        let mut hold = self.hold(&mut head, address, from, &to)?;
+        let (client, protocol) = upgrade(&mut head).unzip();
+        let exceeded = Arc::new(AtomicBool::new(false));
+        let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
+        let request = rewrite::request(&self.context, head, &to, peer, protocol, body);
 
         let mut timing = Timing::default();
-        let upgrades = is_guest_upgrade(&request, way.port);
         let answered = async {
-            let visit = self.visit(&way.sandbox, began, &mut timing).await?;
-            let instance = upgrades.then(|| visit.instance().to_owned());
-            let answer = exchange(visit, way.port, request, pulse, &mut timing).await;
-            let mut answer = answer.map_err(|unanswered| {
-                if over.load(Ordering::Relaxed) {
-                    Problem::TooLarge(self.settings.body_max)
-                } else {
-                    unanswered.into()
-                }
-            })?;
-            if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
-                self.keeper.give_what_it_wants(&instance, response.headers_mut()).await;
-            }
-            Ok::<_, Problem>(answer)
+            let visit = self.visit(&to.workload, began, &mut timing).await?;
+            let forwarded = self.forward(visit, &to, request, last_sent, &mut timing).await;
+            forwarded.map_err(|problem| match exceeded.load(Ordering::Relaxed) {
+                true => Problem::TooLarge(self.context.settings.body_max),
+                false => problem,
+            })
         };
         let answer = tokio::select! {
             biased;
             answer = answered => answer?,
-            () = hold.lasting.outlived() => return Err(Refused::Unknown.into()),
+            () = hold.right.ends() => return Err(Refused::Unknown.into()),
         };
-        let mut response = self.response(answer, upgrade.map(|(client, _)| client), hold)?;
-        decorate(response.headers_mut(), way, timing);
+        let mut response = self.response(answer, client, hold)?;
+        rewrite::response_headers(response.headers_mut(), to, timing);
         Ok(response)
     }
 
-    /// Takes the place of a request that was let in, for as long as it goes on.
-    fn hold(self: &Arc<Self>, head: &mut Head, peer: Peer, way: &Way) -> Result<Hold, Problem> {
-        let place = self.open.take(&way.sandbox.workspace_name, 1).map_err(Problem::Crowded)?;
+    /// Takes what a request that was let in holds for as long as it goes on.
+    fn hold(
+        &self,
+        head: &mut Head,
+        address: Address,
+        peer: Peer,
+        to: &Destination,
+    ) -> Result<Hold, Problem> {
+        let permit = self.open.take(&to.workload.workspace_name, 1).map_err(Problem::Crowded)?;
         let connection = head.extensions.remove::<Connection>();
-        if let (Some(connection), Some(caller)) = (&connection, &way.pass.caller) {
+        if let (Some(connection), Some(caller)) = (&connection, &to.pass.caller) {
             connection.signed_in(&caller.holder);
         }
         let busy = connection.map(|connection| connection.begin());
-        Ok(Hold { lasting: Lasting::new(self, head, peer, way), busy, _place: place })
-    }
-
-    fn response(
-        &self,
-        answer: Answer,
-        upgrade: Option<OnUpgrade>,
-        hold: Hold,
-    ) -> Result<Response<Body>, Problem> {
-        match (answer, upgrade) {
-            (Answer::Whole(mut response), _) => {
-                headers::remove_hop(response.headers_mut());
-                // How the workload speaks to us is not how we speak to the caller.
-                *response.version_mut() = Version::default();
-                response.body_mut().rest_on(hold);
-                Ok(response)
-            }
-            (Answer::Switched { response, wire, visit }, Some(client)) => {
-                self.switch(client, wire, visit, hold);
-                Ok(switched(response))
-            }
-            (Answer::Switched { .. }, None) => Err(Problem::Unasked),
-        }
+        let right = revocation::right(&self.context, head, address, peer, to);
+        Ok(Hold { right, busy, _permit: permit })
     }
 
     fn peer(&self, head: &Head) -> Option<Peer> {
         let mut peer = *head.extensions.get::<Peer>()?;
-        if self.settings.trust_forwarded {
+        if self.context.settings.trust_forwarded {
             let proto = head.headers.get(headers::FORWARDED_PROTO).map(HeaderValue::as_bytes);
             peer.secure = proto.map_or(peer.secure, |proto| proto.eq_ignore_ascii_case(b"https"));
         }
         Some(peer)
     }
 
-    /// Waits until the sandbox has an instance, and until that is awake.
-    async fn visit(
-        &self,
-        sandbox: &SandboxRoute,
-        began: Instant,
-        timing: &mut Timing,
-    ) -> Result<Visit, Problem> {
-        let until = began + self.settings.wait_timeout;
-        let mut left = None;
-        loop {
-            let instance = self.instance(&sandbox.id, until, left.as_deref()).await?;
-            let found = Instant::now();
-            timing.queue = found - began;
-            match self.keeper.enter_until(&instance, until).await {
-                Ok(visit) => {
-                    timing.wake = found.elapsed();
-                    return Ok(visit);
-                }
-                // Another may have taken its place.
-                Err(EnterError::Gone) if left.as_ref() != Some(&instance) => left = Some(instance),
-                Err(error) => return Err(Problem::NotReady(error)),
-            }
-        }
-    }
-
-    /// The instance of a sandbox, once there is one other than the one that has `left`.
-    async fn instance(
-        &self,
-        id: &ResourceId,
-        until: Instant,
-        left: Option<&str>,
-    ) -> Result<String, Problem> {
-        let look = || match self.routes.sandbox_by_id(id) {
-            None => Some(Err(Problem::NoWorkload)),
-            Some(route) => match &route.serving {
-                Serving::Starting => None,
-                Serving::Off { why } => Some(Err(Problem::Unavailable(why.clone()))),
-                Serving::By { machine, .. } if *machine != self.machine_name => {
-                    Some(Err(Problem::Unavailable(
-                        "runs on a machine that this server does not reach".into(),
-                    )))
-                }
-                Serving::By { instance, .. } if left == Some(instance) => {
-                    Some(Err(Problem::NotReady(EnterError::Gone)))
-                }
-                Serving::By { instance, .. } => Some(Ok(instance.clone())),
-            },
-        };
-        if let Some(answer) = look() {
-            return answer;
-        }
-        let limit = Limit { seats: self.settings.waiting_max, until };
-        self.routes.rooms.wait(id.as_str(), limit, look).await.unwrap_or_else(|turned| {
-            Err(Problem::NotReady(match turned {
-                Turned::Full => EnterError::Crowded,
-                Turned::TimedOut => EnterError::TimedOut,
-            }))
-        })
-    }
-
-    fn outgoing<B>(
+    /// The body as it is sent on. `exceeded` is set when it turns out to be too large.
+    fn request_body<B>(
         &self,
         head: &Head,
         body: B,
-        over: &Arc<AtomicBool>,
-    ) -> Result<(Outgoing, Option<Pulse>), Problem>
+        exceeded: &Arc<AtomicBool>,
+    ) -> Result<(RequestBody, Option<LastSent>), Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let max = self.settings.body_max;
+        let max = self.context.settings.body_max;
         let length = head
             .headers
             .get(CONTENT_LENGTH)
@@ -296,81 +193,155 @@ impl Inner {
             return Err(Problem::TooLarge(max));
         }
         if body.is_end_stream() {
-            return Ok((Outgoing::empty(), None));
+            return Ok((RequestBody::empty(), None));
         }
-        let pulse = Pulse::new();
-        let left = (max > 0).then(|| (max, Arc::clone(over)));
-        Ok((Outgoing::streamed(body, pulse.clone(), left), Some(pulse)))
+        let last_sent = LastSent::now();
+        let limit = (max > 0).then(|| BodyLimit::new(max, exceeded));
+        Ok((RequestBody::streamed(body, last_sent.clone(), limit), Some(last_sent)))
     }
 
-    fn rewrite_headers(&self, head: &mut Head, way: &Way, peer: Option<Peer>) {
-        let all = &mut head.headers;
-        if let Some(host) =
-            head.uri.authority().and_then(|host| HeaderValue::try_from(host.as_str()).ok())
-        {
-            all.insert(HOST, host);
-        }
-        headers::remove_hop(all);
-        headers::remove_ours(all, way.preview.as_ref().map(|preview| &preview.request_headers));
-        // Answered here, by beginning to read the body.
-        all.remove(EXPECT);
-        if way.pass.strips_authorization {
-            all.remove(AUTHORIZATION);
-        }
-        cookies::to_workload(all);
-        preview::clean_referer(all);
-        headers::forwarded(all, peer, self.settings.trust_forwarded);
-        if !all.contains_key(headers::REQUEST_ID)
-            && let Ok(id) = HeaderValue::try_from(self.world.random_text(20))
-        {
-            all.insert(headers::REQUEST_ID, id);
-        }
-        headers::introduce(all, way);
-    }
-
-    fn switch(
+    /// Waits until the workload has an instance, and until that is awake.
+    async fn visit(
         &self,
-        client: OnUpgrade,
-        wire: Box<crate::wire::Wire>,
+        workload: &WorkloadRoute,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<Visit, Problem> {
+        let until = began + self.context.settings.wait_timeout;
+        let mut gone = None;
+        loop {
+            let instance = self.instance(workload, until, gone.as_deref()).await?;
+            let found = Instant::now();
+            timing.queue = found - began;
+            match self.standby.enter_until(&instance, until).await {
+                Ok(visit) => {
+                    timing.wake = found.elapsed();
+                    return Ok(visit);
+                }
+                // Another instance may have taken its place.
+                Err(EnterError::Gone) if gone.as_ref() != Some(&instance) => gone = Some(instance),
+                Err(error) => return Err(Problem::NotReady(error)),
+            }
+        }
+    }
+
+    /// The instance of a workload, once there is one other than `gone`.
+    async fn instance(
+        &self,
+        workload: &WorkloadRoute,
+        until: Instant,
+        gone: Option<&str>,
+    ) -> Result<String, Problem> {
+        let Context { routes, settings, .. } = &*self.context;
+        let look = || match routes.workload_by_id(&workload.id) {
+            None => Some(Err(Problem::NoWorkload)),
+            Some(route) => self.instance_of(&route, gone),
+        };
+        if let Some(answer) = look() {
+            return answer;
+        }
+        let limit = Limit { waiting: settings.waiting_max, until };
+        // Boxed, so that requests that need not wait carry no queue with them.
+        let answer = Box::pin(routes.waiting.wait(workload.id.as_str(), limit, look)).await;
+        answer.unwrap_or_else(|error| Err(Problem::NotReady(error.into())))
+    }
+
+    /// `None`: there will be one.
+    fn instance_of(
+        &self,
+        route: &WorkloadRoute,
+        gone: Option<&str>,
+    ) -> Option<Result<String, Problem>> {
+        let unavailable = |why: &str| Problem::Unavailable { kind: route.kind, why: why.into() };
+        match &route.serving {
+            Serving::Starting => None,
+            Serving::Off { why } => Some(Err(unavailable(why))),
+            Serving::By { machine, .. } if *machine != self.machine_name => {
+                Some(Err(unavailable("runs on a machine that this server does not reach")))
+            }
+            Serving::By { instance, .. } if gone == Some(instance) => {
+                Some(Err(Problem::NotReady(EnterError::Gone)))
+            }
+            Serving::By { instance, .. } => Some(Ok(instance.clone())),
+        }
+    }
+
+    /// Sends the request to the visited instance, and waits for the head of the answer.
+    async fn forward(
+        &self,
         visit: Visit,
-        mut hold: Hold,
-    ) {
-        let (keeper, settings) = (self.keeper.clone(), Arc::clone(&self.settings));
+        to: &Destination,
+        request: Request<RequestBody>,
+        last_sent: Option<LastSent>,
+        timing: &mut Timing,
+    ) -> Result<Answer, Problem> {
+        let upgrades = is_guest_upgrade(&request, to.port);
+        let instance = upgrades.then(|| Arc::clone(visit.instance()));
+        let answer = exchange(visit, to.port, request, last_sent, timing).await;
+        let kind = to.workload.kind;
+        let mut answer = answer.map_err(|why| Problem::Unanswered { kind, why })?;
+        if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
+            let given = self.standby.give_wanted_program(&instance, response.headers_mut());
+            Box::pin(given).await;
+        }
+        Ok(answer)
+    }
+
+    fn response(
+        &self,
+        answer: Answer,
+        client: Option<OnUpgrade>,
+        hold: Hold,
+    ) -> Result<Response<Body>, Problem> {
+        match (answer, client) {
+            (Answer::Whole(mut response), _) => {
+                headers::remove_hop(response.headers_mut());
+                // How the workload speaks to us is not how we speak to the caller.
+                *response.version_mut() = Version::default();
+                response.body_mut().keep(hold);
+                Ok(response)
+            }
+            (Answer::Switched { response, wire, visit }, Some(client)) => {
+                self.switch(client, wire, visit, hold);
+                Ok(rewrite::switched(response))
+            }
+            (Answer::Switched { .. }, None) => Err(Problem::Unasked),
+        }
+    }
+
+    /// Relays bytes from here on, as soon as the client has got the answer that says so.
+    fn switch(&self, client: OnUpgrade, wire: Box<Wire>, visit: Visit, mut hold: Hold) {
+        let (standby, settings) = (self.standby.clone(), Arc::clone(&self.context.settings));
         tokio::spawn(async move {
             match (client.await, wire.into_stream().await) {
-                (Ok(client), Ok(workload)) => tokio::select! {
-                    () = socket::relay(keeper, visit, &settings, TokioIo::new(client), workload) => {}
-                    () = hold.ends() => {}
-                },
+                (Ok(client), Ok(workload)) => {
+                    let client = TokioIo::new(client);
+                    tokio::select! {
+                        () = socket::relay(standby, visit, &settings, client, workload) => {}
+                        () = hold.ends() => {}
+                    }
+                }
                 (Err(error), _) | (_, Err(error)) => {
-                    tracing::debug!(%error, "a change of protocols failed")
+                    tracing::debug!(%error, "a switch of protocols failed")
                 }
             }
         });
     }
 }
 
-impl Peer {
-    const UNKNOWN: Self = Self {
-        address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-        secure: false,
-        site: Site::Management,
-    };
-}
-
 /// Whether the guest is asked to put a newer program in its place.
-fn is_guest_upgrade(request: &Request<Outgoing>, port: u16) -> bool {
+fn is_guest_upgrade(request: &Request<RequestBody>, port: u16) -> bool {
     let path = request.uri().path();
     port == GUEST_PORT
         && request.method() == Method::POST
         && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
 }
 
-/// What this edge and a workload could read in two ways is read by neither.
+/// Refuses what this edge and a workload could read in two ways.
 fn check_message(head: &Head) -> Result<(), Problem> {
     if head.method == Method::CONNECT {
         return Err(Problem::BadRequest(
-            "`CONNECT` leads nowhere here: send requests to the address of the sandbox",
+            "`CONNECT` leads nowhere here: send requests to the address of the workload",
         ));
     }
     if head.headers.contains_key(CONTENT_LENGTH) && head.headers.contains_key(TRANSFER_ENCODING) {
@@ -381,49 +352,8 @@ fn check_message(head: &Head) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The connection of a client that wants to change its protocol, and to which.
+/// The connection of a client that wants to switch its protocol, and to which.
 fn upgrade(head: &mut Head) -> Option<(OnUpgrade, HeaderValue)> {
     let client = head.extensions.remove::<OnUpgrade>()?;
     Some((client, headers::upgrade(&head.headers, head.version)?))
-}
-
-fn outgoing_request(head: Head, way: &Way, body: Outgoing) -> Request<Outgoing> {
-    let sized = body.is_empty() || head.headers.contains_key(CONTENT_LENGTH);
-    let mut request = Request::new(body);
-    *request.method_mut() = head.method;
-    *request.uri_mut() = Uri::from(way.target.clone());
-    *request.headers_mut() = head.headers;
-    if !sized {
-        // Said outright, as for methods that rarely have a body none would be sent.
-        request.headers_mut().insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    request
-}
-
-fn switched(mut response: Response<Body>) -> Response<Body> {
-    let protocol = response.headers_mut().remove(UPGRADE);
-    headers::remove_hop(response.headers_mut());
-    if let Some(protocol) = protocol {
-        response.headers_mut().insert(UPGRADE, protocol);
-    }
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    response
-}
-
-fn decorate(all: &mut HeaderMap, way: Way, timing: Timing) {
-    // Only what the edge itself says is from the platform.
-    all.remove(headers::SOURCE);
-    if let Some(preview) = &way.preview {
-        headers::set_all(all, &preview.response_headers);
-    }
-    cookies::from_workload(all, way.root.as_deref());
-    origin::confine(all, way.root.is_some());
-    if let Some(cookie) = way.pass.cookie {
-        all.append(SET_COOKIE, cookie);
-        // The address of this answer holds a token.
-        all.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    }
-    if let Some(timing) = timing.header() {
-        all.append(headers::SERVER_TIMING, timing);
-    }
 }

@@ -1,4 +1,4 @@
-//! Who may come in: asked of whoever knows the credentials.
+//! Who may come in. The one who knows the credentials implements this.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ pub trait Guard: Send + Sync + 'static {
         token: &'a str,
         workspace: &'a str,
     ) -> BoxFuture<'a, Result<Caller, Refused>>;
-    /// Tells of each change after which somebody may be refused who was admitted before.
+    /// Notified of each change after which a caller may be refused who was admitted before.
     fn changes(&self) -> watch::Receiver<()>;
 }
 
-/// What is known of a caller. The workload is told all but the holder.
+/// What is known of a caller. The workload is told everything but the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Whose connections count together: the key, or the person behind a token.
+    /// Whose connections are counted together: the key, or the person behind a token.
     pub holder: String,
     pub subject_id: String,
     pub subject_type: &'static str,
@@ -39,7 +39,7 @@ pub enum Refused {
     Forbidden { why: String },
     #[error("too many requests")]
     TooMany { retry_after_s: u64 },
-    /// Whoever knows could not be asked.
+    /// The credentials could not be looked up.
     #[error("the credentials could not be checked")]
     Broken,
 }

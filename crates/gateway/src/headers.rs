@@ -1,7 +1,6 @@
-//! Header fields that the data plane reads, sets or takes away.
+//! Header fields that the data plane reads, sets or removes.
 
-use crate::gateway::Peer;
-use crate::way::Way;
+use crate::peer::Peer;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Version};
 use types::parts::TextMap;
@@ -33,7 +32,7 @@ names! {
     PROXY_CONNECTION = "proxy-connection";
 }
 
-/// What only this edge may say to a workload.
+/// Only this edge may send these to a workload.
 const OURS: [HeaderName; 9] = [
     SUBJECT_ID,
     SUBJECT_TYPE,
@@ -46,11 +45,11 @@ const OURS: [HeaderName; 9] = [
     FALLBACK_DOMAIN,
 ];
 
-/// What this edge says of the caller, unless a proxy in front of it has said so.
+/// What this edge tells of the caller, unless a trusted proxy has done so.
 const FORWARDED: [HeaderName; 4] =
     [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
-/// What holds for one connection only.
+/// Headers of a single connection.
 const HOP: [HeaderName; 8] = [
     header::CONNECTION,
     KEEP_ALIVE,
@@ -62,7 +61,7 @@ const HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// The headers of a preview, without those that would change how long a message is or whose it is.
+/// The headers of a preview, without those that would change where a message ends or who sent it.
 pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in wanted {
@@ -77,23 +76,23 @@ pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
     headers
 }
 
-/// Sets each field in place of what was there.
+/// Sets each field, replacing what was there.
 pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
     for (name, value) in wanted {
         headers.insert(name, value.clone());
     }
 }
 
-/// Whether many servers hand both to what runs on them under one name: `a_b` and `a-b` are one
-/// variable there.
+/// Whether servers that pass headers on as variables give both the same name, as CGI does with `a_b`
+/// and `a-b`.
 fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     a.as_str().len() == b.as_str().len()
         && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
 }
 
-/// Takes away what only this edge says, and what a workload could take for it. `preview` is what is
-/// set later on.
+/// Removes what only this edge may send, and what a workload could mistake for it. `preview` is what
+/// will be set later.
 pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
     for name in OURS {
         headers.remove(name);
@@ -120,8 +119,8 @@ fn is_reserved(name: &HeaderName) -> bool {
         .any(|reserved| are_one(name, reserved))
 }
 
-/// The protocol that a client wants to change to. `h2c` would let later requests on the connection
-/// pass unseen.
+/// The protocol that a client wants to switch to. `h2c` would let later requests on the connection
+/// pass unchecked.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version) -> Option<HeaderValue> {
     let asked = version == Version::HTTP_11 && lists(headers, &header::CONNECTION, "upgrade");
     let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
@@ -142,8 +141,8 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|item| item.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// Takes away what holds for one connection only, and what `Connection` names besides. `TE:
-/// trailers` is said anew, as trailers do pass.
+/// Removes the headers of a single connection, and those that `Connection` names. `TE: trailers` is
+/// kept, as trailers do pass.
 pub(crate) fn remove_hop(headers: &mut HeaderMap) {
     let trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
     if headers.contains_key(header::CONNECTION) {
@@ -164,14 +163,14 @@ fn remove_named(headers: &mut HeaderMap) {
         .filter_map(|name| HeaderName::try_from(name.trim()).ok())
         .collect();
     for name in named {
-        // A client must not take away what tells the length or the target of its own message.
+        // A client must not remove the length or the target of its own message.
         if name != header::HOST && name != header::CONTENT_LENGTH {
             headers.remove(name);
         }
     }
 }
 
-/// Says whom the request came from and what it asked for.
+/// Tells the workload who sent the request and which host it asked for.
 pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bool) {
     if !trusted {
         for name in FORWARDED {
@@ -187,33 +186,12 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bo
         FORWARDED_PROTO,
         HeaderValue::from_static(if peer.secure { "https" } else { "http" }),
     );
-    if let Ok(address) = HeaderValue::try_from(peer.address.to_string()) {
-        // A list over several fields reads like one list.
-        headers.append(FORWARDED_FOR, address);
-    }
+    // Several fields are read as one list.
+    headers.append(FORWARDED_FOR, ascii(&peer.address.to_string()));
 }
 
-/// Says who the caller is, and sets what the preview wants set.
-pub(crate) fn introduce(headers: &mut HeaderMap, way: &Way) {
-    if let Some(caller) = &way.pass.caller {
-        if let Ok(id) = HeaderValue::try_from(caller.subject_id.as_str()) {
-            headers.insert(SUBJECT_ID, id);
-        }
-        headers.insert(SUBJECT_TYPE, HeaderValue::from_static(caller.subject_type));
-    }
-    if let Some(method) = way.pass.auth_method {
-        headers.insert(AUTH_METHOD, HeaderValue::from_static(method));
-    }
-    let Some(preview) = &way.preview else { return };
-    set_all(headers, &preview.request_headers);
-    if let Some(domain) = &way.fallback {
-        headers.insert(FALLBACK, HeaderValue::from_static("true"));
-        // Previews are known to their users by name: it is what `fallbackPreviewId` was given.
-        let names = (preview.route.name.as_str(), domain.name.as_str());
-        for (header, text) in [(FALLBACK_PREVIEW, names.0), (FALLBACK_DOMAIN, names.1)] {
-            if let Ok(value) = HeaderValue::try_from(text) {
-                headers.insert(header, value);
-            }
-        }
-    }
+/// The value of a text of the server's own making.
+#[expect(clippy::expect_used, reason = "such texts are printable ASCII")]
+pub(crate) fn ascii(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("printable ASCII is a header value")
 }

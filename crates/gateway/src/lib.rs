@@ -1,54 +1,63 @@
-//! The data plane for sandboxes: finds out where a request wants to go, whether it may, wakes what
-//! sleeps, and hands the request on.
+//! The data plane for workloads: finds out where a request wants to go, whether it may, wakes what
+//! is paused, and hands the request on.
 //!
 //! It owns no database and no kernel: it is told of routes ([`Routes::apply`]) and instances
-//! ([`Keeper::start`]), asks about credentials ([`Guard`]), and reaches instances through
+//! ([`Standby::track`]), asks about credentials ([`Guard`]), and reaches instances through
 //! [`Machine`].
 //!
 //! ```text
-//! Gateway::serve ── address    where to: one parser for the check and for the way
-//!                ├─ way        whether it may, and what is asked of whom
-//!                │  origin   whose origin a browser takes the answer for
-//!                ├─ keeper     held until the instance is awake, which the visit keeps so
-//!                ├─ exchange   sent over a wire; spare wires are kept while the instance is awake
-//!                ├─ body       the answer as it comes; at its end the wire is spare again and the visit over
-//!                └─ lasting    what goes on for long ends when the request would not be let in any more
+//! Gateway::serve ── address       where to: parsed once, for every decision that follows
+//!                ├─ destination   whether it may, and what is asked of which workload
+//!                │  origin        whose origin a browser takes the answer for
+//!                ├─ rewrite       what changes in the messages
+//!                ├─ standby       waits until the instance is awake; a visit keeps it awake
+//!                ├─ exchange      one request and its answer over a wire
+//!                │  wire          connections to workloads; spare ones wait for the next request
+//!                ├─ body          the answer as it comes; at its end the wire is spare again and
+//!                │                the visit is over
+//!                └─ revocation    ends a long exchange when its request would not be let in any more
 //! ```
 //!
-//! **A request for a sandbox that sleeps or starts waits; it does not fail.** Whoever waits is
-//! counted and timed. **A connection of a request is never out of sight of a visit**, so a pause
-//! finds all of them spare and ends them.
+//! **A request for a workload that is paused or starts waits; it does not fail.** Waiting is bounded
+//! in number and time. **A connection that carries a request belongs to a visit**, so a pause finds
+//! all connections spare and closes them.
 
 mod address;
 mod body;
+mod call;
+mod context;
 mod cookies;
 mod credentials;
+mod destination;
 mod exchange;
 mod gateway;
 mod guard;
 mod headers;
-mod keeper;
-mod lasting;
+mod hold;
 mod machine;
 mod origin;
+mod peer;
 mod preview;
 mod problem;
 mod query;
-mod rooms;
+mod revocation;
+mod rewrite;
 mod routes;
 mod settings;
 mod socket;
-mod spares;
+mod standby;
 mod timing;
-mod way;
+mod wait_queue;
 mod wire;
 
+pub use address::{Address, BadAddress};
 pub use body::{Body, BodyError};
-pub use exchange::{GUEST_PORT, Unanswered};
-pub use gateway::{Gateway, Parts, Peer};
+pub use call::CallError;
+pub use gateway::{Gateway, Parts};
 pub use guard::{BoxFuture, Caller, Guard, Refused};
-pub use keeper::{CallError, EnterError, Found, Keeper, Look, Phase, RestError, Visit};
 pub use machine::{Machine, MachineError};
-pub use origin::Site;
+pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;
+pub use standby::{EnterError, Initial, Look, PauseError, Phase, Standby, Visit};
+pub use wire::{GUEST_PORT, Unanswered};

@@ -4,17 +4,17 @@ use crate::guard::BoxFuture;
 use std::io;
 use tokio::net::TcpStream;
 
-/// Calls may end in any order and be repeated.
+/// Calls may end in any order and may be repeated.
 pub trait Machine: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// Connects to the loopback of an instance.
     fn connect<'a>(&'a self, instance: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>>;
-    /// Stops all of its processes where they are.
+    /// Freezes all processes of an instance.
     fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
     fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
-    /// Hands an instance that asked for it the first program that this server has.
+    /// Hands the guest program of this server to an instance that asked for it.
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>>;
-    /// Takes the memory of a paused instance; it comes back when it is touched.
+    /// Swaps out the memory of a paused instance. It comes back when it is touched.
     fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 

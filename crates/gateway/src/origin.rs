@@ -1,53 +1,47 @@
-//! Whose origin a browser takes an answer for. Decided here and nowhere else: for sandboxes and
-//! previews, and for whatever else of a workspace's will answer requests.
+//! Whose origin a browser takes an answer for. Decided here and nowhere else, for workloads of any
+//! kind and for previews.
 //!
 //! What workspaces serve never shares an origin with the server's own pages. It answers at a host
-//! of its own, or by path at the listener for content. What programs ask for by path beside the
-//! management interface stays there, in documents without an origin. Workspaces share those paths
+//! of its own, or by path at the listener for content. What answers by path beside the management
+//! interface does so in documents without an origin. Workspaces share those paths
 //! with each other as well, so such a document is confined either way.
 
-use crate::address::Place;
+use crate::address::Endpoint;
+use crate::peer::Site;
 use http::HeaderMap;
 use http::header::{
     ALT_SVC, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
     STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
 };
 
-/// Which listener a request came in by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Site {
-    /// The one of the management interface and of the server's own pages.
-    Management,
-    /// The one that serves what workspaces serve, and nothing else.
-    Content,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A host of its own.
     OwnHost,
-    /// The origin of everything that answers by path there.
+    /// The origin that everything by path at this listener shares.
     Shared,
-    /// Not here: a browser would take it for a page of the server's own.
+    /// Not here, where a browser would take it for one of the server's own pages.
     Elsewhere,
 }
 
-pub(crate) fn of(place: &Place<'_>, site: Site) -> Origin {
-    match (place, site) {
-        (Place::Label(_) | Place::Host(_) | Place::Preview { root: "/", .. }, _) => Origin::OwnHost,
-        (Place::Sandbox { .. }, _) | (Place::Preview { .. }, Site::Content) => Origin::Shared,
-        (Place::Preview { .. }, Site::Management) => Origin::Elsewhere,
+pub(crate) fn of(endpoint: &Endpoint, site: Site) -> Origin {
+    match (endpoint, site) {
+        (Endpoint::Label { .. } | Endpoint::Host(_), _) => Origin::OwnHost,
+        (Endpoint::Preview { by_path: false, .. }, _) => Origin::OwnHost,
+        (Endpoint::Workload { .. }, _) => Origin::Shared,
+        (Endpoint::Preview { by_path: true, .. }, Site::Content) => Origin::Shared,
+        (Endpoint::Preview { by_path: true, .. }, Site::Management) => Origin::Elsewhere,
     }
 }
 
-/// A document in which nothing is same-origin with anything: no cookies, no storage, no requests in
-/// the name of the origin.
+/// Gives a document an origin of its own: no cookies, no storage, no requests in the name of the
+/// shared origin.
 const SANDBOX: HeaderValue = HeaderValue::from_static(
     "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads",
 );
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
-/// What holds for a whole origin, whichever path of it says so.
+/// Headers that apply to a whole origin, whichever path sets them.
 const ORIGIN_WIDE: [HeaderName; 6] = [
     ALT_SVC,
     STRICT_TRANSPORT_SECURITY,
@@ -59,7 +53,7 @@ const ORIGIN_WIDE: [HeaderName; 6] = [
 
 /// Keeps the answer of a workload from acting for more than its own origin.
 pub(crate) fn confine(headers: &mut HeaderMap, is_shared: bool) {
-    // It would clear the cookies of the server's own name along with those of hosts below it.
+    // It would also clear the cookies of the server's own name, which this host is below.
     headers.remove(CLEAR_SITE_DATA);
     if !is_shared {
         return;
@@ -67,7 +61,7 @@ pub(crate) fn confine(headers: &mut HeaderMap, is_shared: bool) {
     for name in ORIGIN_WIDE {
         headers.remove(name);
     }
-    // Every policy of an answer holds, so that the workload's own can only add to this one.
+    // All policies of an answer apply, so the workload's own can only be stricter.
     headers.append(CONTENT_SECURITY_POLICY, SANDBOX);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -1,4 +1,4 @@
-//! Previews: who may open one, how a browser stays in, and what is said to pages of other origins.
+//! Previews: who may open one, how a browser stays signed in, and what pages of other origins get.
 
 use crate::body::Body;
 use crate::headers;
@@ -18,11 +18,11 @@ use types::browser::Fetch;
 use types::edge::{Opens, TokenRoute};
 
 pub(crate) const TOKEN_PARAMETER: &str = "bl_preview_token";
-/// Browsers say with it what a request is for; only they can.
+/// Browsers set it to what a request is for. Scripts of a page cannot.
 const FETCH_MODE: &str = "sec-fetch-mode";
-/// Browsers keep the first for one host and a secure connection, whoever else sets it.
+/// Browsers accept the first only over a secure connection and only from the host itself.
 const COOKIE_NAMES: [&str; 2] = ["__Host-holm_preview", "holm_preview"];
-/// What a cookie may hold as it is.
+/// Characters that need no escape in a cookie.
 const COOKIE_SAFE: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -32,9 +32,9 @@ pub(crate) enum Key {
     None,
     Wrong,
     Kept,
-    /// By a cookie, but a page of another origin made the browser send it.
+    /// In a cookie, but a page of another origin made the browser send it.
     FromElsewhere,
-    /// In the address itself: what the page loads next will come without it.
+    /// In the query: what the page loads next will come without it.
     InQuery {
         token: String,
     },
@@ -71,12 +71,12 @@ pub(crate) fn key(head: &Parts, tokens: &[TokenRoute], now: Timestamp) -> Key {
     }
 }
 
-/// What browsers say of the request.
+/// What the browser tells about the request.
 pub(crate) fn fetch(head: &Parts) -> Fetch<'_> {
     Fetch::of(head.method.as_str(), |name| head.headers.get(name)?.to_str().ok())
 }
 
-/// Whether a page of another origin made the browser ask, and could see or use what comes of it.
+/// Whether a page of another origin made the browser ask, and could use the answer.
 fn is_from_elsewhere(head: &Parts) -> bool {
     let fetch = fetch(head);
     let header = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -94,9 +94,9 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
         .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok().map(Into::into))
 }
 
-/// Lets a browser stay in: what a page loads carries the token without the page's doing. For its
-/// own pages only; within the frame of another site, which secure connections allow, it is kept for
-/// that site alone.
+/// Keeps a browser signed in, so that whatever the page loads carries the token. It is sent for the
+/// preview's own pages only. In a frame of another site, which needs a secure connection, it is
+/// partitioned by that site.
 pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Option<HeaderValue> {
     let site = match (secure, fetch(head).is_framed()) {
         (true, true) => "SameSite=None; Partitioned; Secure",
@@ -108,7 +108,7 @@ pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Opt
     HeaderValue::try_from(format!("{name}={value}; Path={root}; HttpOnly; {site}")).ok()
 }
 
-/// The address of the page that asks may hold the token of the page.
+/// Removes the token of the preview from the address of the page that asks.
 pub(crate) fn clean_referer(headers: &mut HeaderMap) {
     let Some(referer) = headers.get(REFERER) else { return };
     let cleaned = referer.to_str().ok().and_then(|text| {
@@ -128,8 +128,7 @@ fn holds(value: &HeaderValue, text: &str) -> bool {
     value.as_bytes().windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The answer to the question of a browser whether a page may send a request. Such questions never
-/// carry credentials.
+/// The answer to a CORS preflight. Preflights never carry credentials.
 pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body>> {
     let asks =
         head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -142,9 +141,9 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     Some(response)
 }
 
-/// Sends a browser that opens a preview of this machine by its path to the host that the preview
-/// has for itself. There, links from the root of the page work, and its documents need no
-/// confining. Programs stay: they rarely find hosts below `localhost`.
+/// Redirects a browser that opens a local preview by its path to the preview's own host, where links
+/// from the root of the page work and documents need no confining. Other programs are not
+/// redirected: they rarely resolve hosts below `localhost`.
 pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Response<Body>> {
     if head.headers.get(FETCH_MODE)? != "navigate" {
         return None;
@@ -162,8 +161,8 @@ pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Respo
     )
 }
 
-/// Sends whoever asks for a preview beside the server's own pages to where it answers. Nothing is
-/// added to what was sent.
+/// Redirects a request for a preview from the origin of the server's own pages to where the preview
+/// answers. Nothing is added to what was sent.
 pub(crate) fn to_content(
     head: &Parts,
     content_url: &str,
@@ -174,11 +173,11 @@ pub(crate) fn to_content(
     redirect(StatusCode::TEMPORARY_REDIRECT, &place)
 }
 
-/// Takes the token out of the address that a window shows, keeps in its history and tells others:
-/// the cookie that goes along stands for it from here on.
+/// Redirects to the same address without the token, so that it is neither shown, kept in the history
+/// nor sent as a referrer. The cookie that is set stands for it from here on.
 pub(crate) fn without_token(head: &Parts, cookie: HeaderValue) -> Option<Response<Body>> {
     let path = head.uri.path();
-    // Two slashes in front would be read as the name of another host.
+    // A path that begins with two slashes would be read as the name of another host.
     let same_host = if path[1..].starts_with(['/', '\\']) { "/." } else { "" };
     let query = head.uri.query().map(|query| query::without(query, |name| name == TOKEN_PARAMETER));
     let query = query.as_deref().filter(|query| !query.is_empty());

@@ -2,15 +2,15 @@
 
 use crate::address::BadAddress;
 use crate::body::Body;
-use crate::exchange::Unanswered;
 use crate::guard::Refused;
 use crate::headers;
-use crate::keeper::EnterError;
+use crate::standby::EnterError;
+use crate::wire::Unanswered;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
-use types::Timestamp;
 use types::error::Refusal;
+use types::{KindName, Timestamp};
 
 /// Seconds after which a caller may try again, where nothing better is known.
 const RETRY_AFTER_S: u64 = 1;
@@ -19,10 +19,11 @@ const RETRY_AFTER_S: u64 = 1;
 pub(crate) enum Problem {
     #[error("no workload answers at this address")]
     NoRoute,
-    #[error("there is no such sandbox, or it is not yours to use")]
+    #[error("there is no such workload, or it is not yours to use")]
     NoWorkload,
-    #[error("the sandbox {0}")]
-    Unavailable(String),
+    /// `why` completes the sentence.
+    #[error("the {kind} {why}")]
+    Unavailable { kind: KindName, why: String },
     #[error("credentials are needed")]
     NoCredentials,
     #[error(transparent)]
@@ -39,11 +40,11 @@ pub(crate) enum Problem {
     NotReady(EnterError),
     #[error("{0}: end some requests or sockets first")]
     Crowded(admission::Refused),
-    #[error(transparent)]
-    Unanswered(#[from] Unanswered),
+    #[error("{}", .why.message(.kind.name()))]
+    Unanswered { kind: KindName, why: Unanswered },
 }
 
-/// What is the same for all problems of a code.
+/// What all problems of one code have in common.
 struct Page {
     code: &'static str,
     status: StatusCode,
@@ -66,21 +67,21 @@ const NO_ROUTE: Page = page(
     "ROUTE_NOT_FOUND",
     StatusCode::NOT_FOUND,
     false,
-    "Use the address in `metadata.url` of the sandbox, or in `spec.url` of the preview.",
+    "Use the address in `metadata.url` of the workload, or in `spec.url` of the preview.",
     "Do not build addresses from parts.",
 );
 const NO_WORKLOAD: Page = page(
     "WORKLOAD_NOT_FOUND",
     StatusCode::NOT_FOUND,
     false,
-    "Check the names of the workspace and the sandbox, and that the credentials belong to the workspace.",
+    "Check the names of the workspace and the workload, and that the credentials belong to the workspace.",
     "Do not repeat the request unchanged.",
 );
 const UNAVAILABLE: Page = page(
     "WORKLOAD_UNAVAILABLE",
     StatusCode::NOT_FOUND,
     true,
-    "Look at `status` and `events` of the sandbox, then try again.",
+    "Look at `status` and `events` of the workload, then try again.",
     "Do not delete and create it anew before looking: its data would be lost.",
 );
 const NO_CREDENTIALS: Page = page(
@@ -136,21 +137,21 @@ const NOT_LISTENING: Page = page(
     "PORT_NOT_LISTENING",
     StatusCode::BAD_GATEWAY,
     true,
-    "Start the app in the sandbox and let it listen on 0.0.0.0 or 127.0.0.1 at this port, then try again.",
+    "Start the app in the workload and let it listen on 0.0.0.0 or 127.0.0.1 at this port, then try again.",
     "Do not let the app listen on an outside address only.",
 );
 const NO_ANSWER: Page = page(
     "WORKLOAD_NO_ANSWER",
     StatusCode::BAD_GATEWAY,
     true,
-    "Look at the logs of the app in the sandbox; repeat the request if it may be done twice.",
+    "Look at the logs of the app in the workload; repeat the request if it may be done twice.",
     "Do not repeat a request that must not be done twice before looking whether it was done.",
 );
 const TIMED_OUT: Page = page(
     "WORKLOAD_TIMEOUT",
     StatusCode::GATEWAY_TIMEOUT,
     true,
-    "Look at `status` and `events` of the sandbox, then try again.",
+    "Look at `status` and `events` of the workload, then try again.",
     "Do not wait longer on this connection: it has ended.",
 );
 const BROKEN: Page = page(
@@ -177,16 +178,16 @@ impl Problem {
             Self::Refused(Refused::Broken) => &BROKEN,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,
-            Self::Unavailable(_) | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {
+            Self::Unavailable { .. } | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {
                 &UNAVAILABLE
             }
             Self::NotReady(EnterError::TimedOut) => &TIMED_OUT,
-            Self::Unanswered(Unanswered::Silent(_) | Unanswered::ConnectTimedOut(_)) => &TIMED_OUT,
-            Self::Unanswered(Unanswered::NotListening(_)) => &NOT_LISTENING,
-            Self::Unasked
-            | Self::Unanswered(Unanswered::Unreachable { .. } | Unanswered::Broken { .. }) => {
-                &NO_ANSWER
-            }
+            Self::Unanswered { why, .. } => match why {
+                Unanswered::Silent(_) | Unanswered::ConnectTimedOut(_) => &TIMED_OUT,
+                Unanswered::NotListening(_) => &NOT_LISTENING,
+                Unanswered::Unreachable { .. } | Unanswered::Broken { .. } => &NO_ANSWER,
+            },
+            Self::Unasked => &NO_ANSWER,
         }
     }
 
@@ -229,7 +230,7 @@ impl Problem {
     }
 }
 
-/// What the log is told of: addresses that lead nowhere are the callers' own business.
+/// What is logged. Addresses that lead nowhere are the callers' own business.
 fn refuses_or_fails(status: StatusCode) -> bool {
     let refuses = [
         StatusCode::UNAUTHORIZED,

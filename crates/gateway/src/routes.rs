@@ -1,39 +1,44 @@
-//! What the data plane was told: which workload answers where. Memory only.
+//! Which workload answers where, as the data plane was told. Kept in memory only.
 
 use crate::headers;
-use crate::rooms::Rooms;
+use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
-use types::edge::{DomainRoute, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute};
+use types::KindName;
+use types::edge::{DomainRoute, PreviewAddress, PreviewRoute, RouteChange, WorkloadRoute};
 use types::ids::ResourceId;
 
 #[derive(Default)]
 pub struct Routes {
     table: RwLock<Table>,
-    /// Requests for sandboxes that have no instance yet, by id.
-    pub(crate) rooms: Rooms,
-    /// Told when a preview or a domain is another than before, or something is gone.
-    doors: watch::Sender<()>,
+    /// Requests for workloads that have no instance yet, by id.
+    pub(crate) waiting: WaitQueues,
+    /// Notified when a preview or a domain changes, or anything is gone.
+    access: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct Table {
     resources: HashMap<ResourceId, Resource>,
-    /// By workspace, then by name.
-    sandboxes: HashMap<String, HashMap<String, Arc<SandboxRoute>>>,
-    /// By what stands behind `sbx-` in their hosts.
-    sandbox_labels: HashMap<String, Arc<SandboxRoute>>,
-    labels: HashMap<String, Arc<Preview>>,
+    workloads: HashMap<KindName, Workloads>,
+    preview_labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, Arc<Preview>>,
     domains: HashMap<String, Arc<DomainRoute>>,
 }
 
-#[derive(Clone)]
+/// The workloads of one kind.
+#[derive(Default)]
+struct Workloads {
+    /// By workspace, then by name.
+    names: HashMap<String, HashMap<String, Arc<WorkloadRoute>>>,
+    labels: HashMap<String, Arc<WorkloadRoute>>,
+}
+
 enum Resource {
-    Sandbox(Arc<SandboxRoute>),
+    Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
     Domain(Arc<DomainRoute>),
 }
@@ -53,44 +58,53 @@ pub(crate) enum Hosted {
 
 impl Routes {
     pub fn apply(&self, change: RouteChange) {
-        let alters_doors = !matches!(&change, RouteChange::Sandbox(_));
-        let called = match &change {
-            RouteChange::Sandbox(route) => Some(route.id.clone()),
+        let changes_access = !matches!(&change, RouteChange::Workload(_));
+        let waited_for = match &change {
+            RouteChange::Workload(route) => Some(route.id.clone()),
             RouteChange::Gone(id) => Some(id.clone()),
             RouteChange::Preview(_) | RouteChange::Domain(_) => None,
         };
         self.table.write().apply(change);
-        if alters_doors {
-            self.doors.send_replace(());
+        if changes_access {
+            self.access.send_replace(());
         }
-        if let Some(id) = called {
-            self.rooms.call(id.as_str());
+        if let Some(id) = waited_for {
+            self.waiting.notify(id.as_str());
         }
     }
 
-    /// Tells of each change after which a preview may not lead there any more.
+    /// Notified of each change after which a preview may lead elsewhere or nowhere.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.doors.subscribe()
+        self.access.subscribe()
     }
 
-    pub(crate) fn sandbox(&self, workspace: &str, name: &str) -> Option<Arc<SandboxRoute>> {
-        self.table.read().sandboxes.get(workspace)?.get(name).cloned()
+    pub(crate) fn workload(
+        &self,
+        kind: KindName,
+        workspace: &str,
+        name: &str,
+    ) -> Option<Arc<WorkloadRoute>> {
+        self.table.read().workloads.get(&kind)?.names.get(workspace)?.get(name).cloned()
     }
 
-    pub(crate) fn sandbox_by_id(&self, id: &ResourceId) -> Option<Arc<SandboxRoute>> {
+    pub(crate) fn workload_by_id(&self, id: &ResourceId) -> Option<Arc<WorkloadRoute>> {
         match self.table.read().resources.get(id)? {
-            Resource::Sandbox(route) => Some(Arc::clone(route)),
+            Resource::Workload(route) => Some(Arc::clone(route)),
             Resource::Preview(_) | Resource::Domain(_) => None,
         }
     }
 
-    /// Labels are given away where sandboxes are made: here nothing is taken apart.
-    pub(crate) fn sandbox_by_label(&self, label: &str) -> Option<Arc<SandboxRoute>> {
-        self.table.read().sandbox_labels.get(label).cloned()
+    /// A label is looked up whole: only the management side knows where in it the name ends.
+    pub(crate) fn workload_by_label(
+        &self,
+        kind: KindName,
+        label: &str,
+    ) -> Option<Arc<WorkloadRoute>> {
+        self.table.read().workloads.get(&kind)?.labels.get(label).cloned()
     }
 
     pub(crate) fn preview(&self, label: &str) -> Option<Arc<Preview>> {
-        self.table.read().labels.get(label).cloned()
+        self.table.read().preview_labels.get(label).cloned()
     }
 
     pub(crate) fn serves_host(&self, host: &str) -> bool {
@@ -108,7 +122,7 @@ impl Routes {
             Resource::Preview(preview) => {
                 Some(Hosted::Fallback { preview: Arc::clone(preview), domain: Arc::clone(domain) })
             }
-            Resource::Sandbox(_) | Resource::Domain(_) => None,
+            Resource::Workload(_) | Resource::Domain(_) => None,
         }
     }
 }
@@ -116,17 +130,11 @@ impl Routes {
 impl Table {
     fn apply(&mut self, change: RouteChange) {
         match change {
-            RouteChange::Sandbox(route) => {
+            RouteChange::Workload(route) => {
                 self.remove(&route.id);
                 let route = Arc::new(route);
-                self.resources.insert(route.id.clone(), Resource::Sandbox(Arc::clone(&route)));
-                if let Some(label) = &route.label {
-                    self.sandbox_labels.insert(label.clone(), Arc::clone(&route));
-                }
-                self.sandboxes
-                    .entry(route.workspace_name.clone())
-                    .or_default()
-                    .insert(route.name.clone(), Arc::clone(&route));
+                self.resources.insert(route.id.clone(), Resource::Workload(Arc::clone(&route)));
+                self.workloads.entry(route.kind).or_default().insert(route);
             }
             RouteChange::Preview(route) => {
                 self.remove(&route.id);
@@ -135,7 +143,7 @@ impl Table {
                     .insert(preview.route.id.clone(), Resource::Preview(Arc::clone(&preview)));
                 match &preview.route.at {
                     PreviewAddress::Label(label) => {
-                        self.labels.insert(label.clone(), Arc::clone(&preview))
+                        self.preview_labels.insert(label.clone(), Arc::clone(&preview))
                     }
                     PreviewAddress::Host(host) => {
                         self.hosts.insert(host.to_ascii_lowercase(), Arc::clone(&preview))
@@ -152,25 +160,19 @@ impl Table {
         }
     }
 
-    /// A name that another resource has taken over meanwhile stays with that one.
+    /// A name that another resource has by now stays with that one.
     fn remove(&mut self, id: &ResourceId) {
         match self.resources.remove(id) {
             None => {}
-            Some(Resource::Sandbox(route)) => {
-                if let Some(label) = &route.label {
-                    remove_if(&mut self.sandbox_labels, label, |kept| kept.id == *id);
-                }
-                if let Some(names) = self.sandboxes.get_mut(&route.workspace_name) {
-                    remove_if(names, &route.name, |kept| kept.id == *id);
-                    if names.is_empty() {
-                        self.sandboxes.remove(&route.workspace_name);
-                    }
+            Some(Resource::Workload(route)) => {
+                if let Some(workloads) = self.workloads.get_mut(&route.kind) {
+                    workloads.remove(&route);
                 }
             }
             Some(Resource::Preview(preview)) => {
                 let own = |kept: &Arc<Preview>| kept.route.id == *id;
                 match &preview.route.at {
-                    PreviewAddress::Label(label) => remove_if(&mut self.labels, label, own),
+                    PreviewAddress::Label(label) => remove_if(&mut self.preview_labels, label, own),
                     PreviewAddress::Host(host) => {
                         remove_if(&mut self.hosts, &host.to_ascii_lowercase(), own)
                     }
@@ -184,13 +186,35 @@ impl Table {
         }
     }
 
-    /// The nearest domain that the host is below.
+    /// The closest domain that the host is below.
     fn domain(&self, host: &str) -> Option<&Arc<DomainRoute>> {
         if self.domains.is_empty() {
             return None;
         }
         let ends = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
         ends.map(|end| self.domains.get(end)).find(Option::is_some).flatten()
+    }
+}
+
+impl Workloads {
+    fn insert(&mut self, route: Arc<WorkloadRoute>) {
+        if let Some(label) = &route.label {
+            self.labels.insert(label.clone(), Arc::clone(&route));
+        }
+        let names = self.names.entry(route.workspace_name.clone()).or_default();
+        names.insert(route.name.clone(), route);
+    }
+
+    fn remove(&mut self, route: &WorkloadRoute) {
+        if let Some(label) = &route.label {
+            remove_if(&mut self.labels, label, |kept| kept.id == route.id);
+        }
+        if let Some(names) = self.names.get_mut(&route.workspace_name) {
+            remove_if(names, &route.name, |kept| kept.id == route.id);
+            if names.is_empty() {
+                self.names.remove(&route.workspace_name);
+            }
+        }
     }
 }
 
@@ -207,7 +231,7 @@ impl Preview {
         Self { route, request_headers, response_headers }
     }
 
-    /// Whether its headers are meant to let pages of other origins in.
+    /// Whether its headers let pages of other origins use it.
     pub(crate) fn answers_preflights(&self) -> bool {
         self.response_headers.keys().any(|name| name.as_str().starts_with("access-control-allow-"))
     }

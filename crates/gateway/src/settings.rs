@@ -1,48 +1,47 @@
-//! Every number of the data plane, with what it is for.
+//! The settings of the data plane, with all its limits.
 
 use admission::Limits;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Names of this server, in lower case: hosts of sandboxes and previews are below them.
+    /// Names of this server, in lower case. Hosts of workloads and previews are below them.
     pub domains: Vec<String>,
     /// Where callers reach what workspaces serve: an address with another host or port than the
     /// server's own pages.
     pub content_url: String,
-    /// Believe `X-Forwarded-*` of a request: only where a proxy stands in front of the server that
-    /// sets them.
+    /// Believe the `X-Forwarded-*` headers of requests. Only right behind a proxy that sets them.
     pub trust_forwarded: bool,
-    /// Where errors send their reader; the code follows behind `#`.
+    /// The page that errors link to; their code is the fragment.
     pub docs_url: String,
 
-    /// Requests that may be under way to all sandboxes, and to those of one workspace: those that
-    /// wait, whose answers still come, and connections that changed their protocol.
+    /// Requests that may be under way to all workloads, and to those of one workspace. Requests that
+    /// wait, answers that still come and connections that switched their protocol all count.
     pub open: Limits,
-    /// Requests that may wait for one sandbox to start or wake; more are refused.
+    /// Requests that may wait for one workload to start or wake; more are refused.
     pub waiting_max: usize,
     /// How long one of them waits.
     pub wait_timeout: Duration,
 
-    /// A sandbox without a visit for this long is paused. `None`: never.
+    /// An instance without a visit for this long is paused. `None`: never.
     pub standby_delay: Option<Duration>,
-    /// How long a paused sandbox keeps its memory. `None`: for ever.
+    /// How long a paused instance keeps its memory. `None`: for ever.
     pub reclaim_delay: Option<Duration>,
-    /// Sandboxes that are asked and paused at the same time.
+    /// Instances that are asked and paused at the same time.
     pub standby_parallel: usize,
     /// How long the guest may take to say whether something must stay awake.
     pub health_timeout: Duration,
-    /// Times in a row that it may fail to say so before the sandbox is paused all the same.
+    /// Times in a row that it may fail to say so before the instance is paused all the same.
     pub health_misses_max: u32,
-    /// Attempts at waking, before those who wait are told that it failed.
+    /// Attempts at waking before waiting requests get an error.
     pub wake_attempts: u32,
     /// Between two of them.
     pub wake_pause: Duration,
 
-    /// So long after its start the programs of a sandbox may still be starting: who asks for a port
-    /// that none of them serves yet waits until then.
+    /// Grace period after the start of an instance while its programs may still be starting: a
+    /// request for a port that none of them serves yet waits that long.
     pub launch_grace: Duration,
-    /// How long a port of a sandbox may take to accept a connection.
+    /// How long a port of an instance may take to accept a connection.
     pub connect_timeout: Duration,
     /// A workload that neither takes nor sends a byte for this long is given up.
     pub answer_idle: Duration,
@@ -51,11 +50,11 @@ pub struct Settings {
     /// Bytes of the head of an answer.
     pub head_bytes_max: usize,
 
-    /// Connections to one sandbox that are kept for the next request, and how long.
+    /// Connections to one instance that are kept for the next request, and how long.
     pub spare_max: usize,
     pub spare_life: Duration,
 
-    /// A socket without traffic for this long no longer holds its sandbox awake.
+    /// A socket without traffic for this long no longer keeps its instance awake.
     pub socket_idle: Duration,
     /// How long one side of a socket may go on after the other has ended, without traffic.
     pub socket_linger: Duration,

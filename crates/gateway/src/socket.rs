@@ -1,26 +1,27 @@
 //! Connections that changed their protocol: bytes both ways, until a side ends.
 //!
-//! A socket without traffic gives up its visit, so that the sandbox may rest while it stays
-//! connected; before the next byte passes it takes a new visit, which wakes the sandbox.
+//! A socket without traffic gives up its visit, so that the workload may be paused while
+//! it stays connected. Before the next byte passes it takes a new visit, which wakes the workload.
 
-use crate::keeper::{EnterError, Keeper, Visit};
 use crate::settings::Settings;
+use crate::standby::{EnterError, Standby, Visit};
 use parking_lot::Mutex;
 use std::io;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are on their way in one direction.
+/// Bytes that are read at once in one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Holds the sandbox awake while there is traffic.
-struct Lease<'k> {
-    keeper: &'k Keeper,
-    instance: String,
+/// Keeps the workload awake while there is traffic.
+struct Lease<'s> {
+    standby: &'s Standby,
+    instance: Arc<str>,
     held: Mutex<Held>,
-    /// A visit was taken after there was none.
+    /// Notified when a new visit is taken.
     renewed: Notify,
 }
 
@@ -31,15 +32,15 @@ struct Held {
 
 /// `first` was read from the workload already.
 pub(crate) async fn relay(
-    keeper: Keeper,
+    standby: Standby,
     visit: Visit,
     settings: &Settings,
     client: impl AsyncRead + AsyncWrite,
     (workload, first): (TcpStream, bytes::Bytes),
 ) {
-    let instance = visit.instance().to_owned();
+    let instance = Arc::clone(visit.instance());
     let held = Mutex::new(Held { visit: Some(visit), last: Instant::now() });
-    let lease = Lease { keeper: &keeper, instance, held, renewed: Notify::new() };
+    let lease = Lease { standby: &standby, instance, held, renewed: Notify::new() };
     let (client_reads, client_writes) = tokio::io::split(client);
     let (workload_reads, workload_writes) = workload.into_split();
     let up = copy(&lease, client_reads, workload_writes, &[]);
@@ -64,9 +65,9 @@ pub(crate) async fn relay(
     };
     tokio::select! {
         end = both => if let Err(error) = end {
-            tracing::debug!(%error, instance = lease.instance, "a socket ended early");
+            tracing::debug!(%error, instance = &*lease.instance, "a socket ended early");
         },
-        () = lease.rest_when_idle(settings) => {}
+        () = lease.leave_when_idle(settings) => {}
     }
 }
 
@@ -98,13 +99,13 @@ impl Lease<'_> {
         if self.touch(None) {
             return Ok(());
         }
-        let visit = self.keeper.enter(&self.instance).await?;
+        let visit = self.standby.enter(&self.instance).await?;
         self.touch(Some(visit));
         self.renewed.notify_one();
         Ok(())
     }
 
-    /// Says whether there is a visit.
+    /// Notes traffic and returns whether there is a visit.
     fn touch(&self, visit: Option<Visit>) -> bool {
         let mut held = self.held.lock();
         held.last = Instant::now();
@@ -114,7 +115,7 @@ impl Lease<'_> {
         held.visit.is_some()
     }
 
-    /// Ends after that much time without traffic.
+    /// Waits until there has been no traffic for `limit`.
     async fn silence(&self, limit: std::time::Duration) {
         loop {
             let end = self.held.lock().last + limit;
@@ -125,8 +126,8 @@ impl Lease<'_> {
         }
     }
 
-    /// Never ends.
-    async fn rest_when_idle(&self, settings: &Settings) {
+    /// Gives up the visit whenever there is no traffic. Never returns.
+    async fn leave_when_idle(&self, settings: &Settings) {
         loop {
             self.silence(settings.socket_idle).await;
             let given_up = self.held.lock().visit.take();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// Until the sandbox had an instance: credentials, and waiting for it to start.
+    /// Until the workload had an instance: credentials, and waiting for it to start.
     pub(crate) queue: Duration,
     pub(crate) wake: Duration,
     pub(crate) connect: Duration,
@@ -15,7 +15,8 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    pub(crate) fn header(self) -> Option<HeaderValue> {
+    #[expect(clippy::expect_used, reason = "a string takes any text, and this text is ASCII")]
+    pub(crate) fn header(self) -> HeaderValue {
         let mut text = String::with_capacity(96);
         let parts = [
             ("queue", self.queue),
@@ -25,9 +26,10 @@ impl Timing {
         ];
         for (index, (name, time)) in parts.into_iter().enumerate() {
             let (separator, us) = (if index == 0 { "" } else { ", " }, time.as_micros());
-            write!(text, "{separator}{name};dur={}.{:03}", us / 1000, us % 1000).ok()?;
+            write!(text, "{separator}{name};dur={}.{:03}", us / 1000, us % 1000)
+                .expect("a string takes any text");
         }
-        HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).ok()
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).expect("ASCII is a header value")
     }
 }
 
@@ -38,7 +40,7 @@ mod tests {
     #[test]
     fn times_are_written_in_milliseconds() {
         let timing = Timing { wake: Duration::from_micros(12_034), ..Timing::default() };
-        let header = timing.header().unwrap();
+        let header = timing.header();
         assert_eq!(
             header,
             "queue;dur=0.000, wake;dur=12.034, connect;dur=0.000, workload;dur=0.000"

@@ -9,7 +9,7 @@ use api::fleet::{
     Wait, WorkEnd,
 };
 use bytes::Bytes;
-use gateway::{Found, Keeper};
+use gateway::{Initial, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
 use std::time::Duration;
@@ -30,27 +30,27 @@ impl From<Interrupted> for MachineFault {
     }
 }
 
-/// The machine together with the keeper of who is awake on it.
+/// The machine together with the standby of its instances.
 pub struct Control {
     host: Host,
-    keeper: Keeper,
+    standby: Standby,
 }
 
 impl Control {
-    /// Tells the keeper of the instances that run already. Those with work never sleep, so it need
+    /// Tells standby of the instances that run already. Those with work never sleep, so it need
     /// not know them.
-    pub fn new(host: Host, keeper: Keeper) -> Self {
+    pub fn new(host: Host, standby: Standby) -> Self {
         let serves =
             |view: &&View| runs(&view.state) && host.0.leases.purpose(&view.id) == Purpose::Serve;
         for view in host.0.node.list().iter().filter(serves) {
             let found = if matches!(view.state, State::Paused { .. }) {
-                Found::Asleep
+                Initial::Paused
             } else {
-                Found::Awake
+                Initial::Awake
             };
-            keeper.start(view.id.as_str(), found);
+            standby.track(view.id.as_str(), found);
         }
-        Self { host, keeper }
+        Self { host, standby }
     }
 }
 
@@ -80,14 +80,14 @@ impl Machine for Control {
             let serves = launch.work.is_none().then(|| launch.instance.clone());
             self.host.launch(launch).await?;
             if let Some(instance) = serves {
-                self.keeper.start(&instance, Found::Awake);
+                self.standby.track(&instance, Initial::Awake);
             }
             Ok(())
         })
     }
 
     fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
-        self.keeper.forget(instance);
+        self.standby.forget(instance);
         self.host.0.starting.lock().remove(instance);
         Box::pin(async move {
             let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
@@ -105,7 +105,7 @@ impl Machine for Control {
 
     fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            self.keeper.rest(instance).await.map_err(|error| MachineFault(error.to_string()))
+            self.standby.pause(instance).await.map_err(|error| MachineFault(error.to_string()))
         })
     }
 
@@ -168,7 +168,7 @@ impl Machine for Control {
         Box::pin(async move {
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
             let answer = self
-                .keeper
+                .standby
                 .call(instance, request.map(Full::new))
                 .await
                 .map_err(|error| fault(&error))?;

@@ -3,31 +3,32 @@
 //! The management side makes these out of its rows and hands them over as changes; whoever holds
 //! all of them can route and guard without asking anybody.
 
-use crate::Timestamp;
 use crate::ids::{ResourceId, WorkspaceId};
 use crate::parts::TextMap;
+use crate::{KindName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One change of what the data plane knows. Said twice, it changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteChange {
-    Sandbox(SandboxRoute),
+    Workload(WorkloadRoute),
     Preview(PreviewRoute),
     Domain(DomainRoute),
     /// The resource, of whatever kind, is no more.
     Gone(ResourceId),
 }
 
-/// How a sandbox is reached.
+/// How a workload is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxRoute {
+pub struct WorkloadRoute {
+    pub kind: KindName,
     pub id: ResourceId,
     pub workspace: WorkspaceId,
     pub workspace_name: String,
     pub name: String,
-    /// Behind `sbx-` in the name of its host. `None` when another sandbox was there first: it
-    /// answers by its path alone.
+    /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
+    /// first: it answers by its path alone.
     pub label: Option<String>,
     pub serving: Serving,
 }
@@ -40,17 +41,17 @@ pub enum Serving {
     Starting,
     /// The instance of this name on this machine.
     By { machine: String, instance: String },
-    /// There is none and none is coming. The text completes "the sandbox …".
+    /// There is none and none is coming. The text completes "the sandbox …", or whatever the kind is.
     Off { why: String },
 }
 
-/// One address under which one port of a sandbox answers.
+/// One address under which one port of a workload answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PreviewRoute {
     pub id: ResourceId,
     pub workspace: WorkspaceId,
     pub name: String,
-    pub sandbox: ResourceId,
+    pub workload: ResourceId,
     pub at: PreviewAddress,
     pub port: u16,
     pub opens: Opens,
@@ -79,6 +80,17 @@ impl PreviewAddress {
         }
     }
 }
+
+/// A kind whose workloads answer at the edge. By path they do so below the plural of the kind.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkloadKind {
+    pub kind: KindName,
+    /// In front of the label in the name of a host.
+    pub host_prefix: &'static str,
+}
+
+pub const WORKLOADS: [WorkloadKind; 1] =
+    [WorkloadKind { kind: KindName::Sandbox, host_prefix: SANDBOX }];
 
 /// In front of the label of a sandbox.
 const SANDBOX: &str = "sbx-";

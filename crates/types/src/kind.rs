@@ -3,14 +3,17 @@
 use crate::parts::{Head, Labels, RevisionConfiguration};
 use crate::{Problems, Timestamp, World};
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! kind_names {
     ($($variant:ident = $name:literal / $plural:literal),+ $(,)?) => {
         /// The kinds that the engine of the management API stores.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(rename_all = "kebab-case")]
         pub enum KindName { $($variant),+ }
 
         impl KindName {

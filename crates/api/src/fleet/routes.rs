@@ -14,7 +14,7 @@ use store::resources::{self, Query, Stored};
 use store::{edge_names, references};
 use types::KindName;
 use types::edge::{
-    DomainRoute, Opens, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute, label_of,
+    DomainRoute, Opens, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute, label_of,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::custom_domain::DomainStatus;
@@ -50,7 +50,8 @@ fn of_sandbox(
     held: &Held<Sandbox>,
 ) -> Result<Option<RouteChange>, Error> {
     let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
-    Ok(Some(RouteChange::Sandbox(SandboxRoute {
+    Ok(Some(RouteChange::Workload(WorkloadRoute {
+        kind: KindName::Sandbox,
         id: held.row.id.clone(),
         workspace: workspace.id,
         workspace_name: workspace.name,
@@ -110,7 +111,8 @@ pub(super) fn of_new(
     machine: &dyn Machine,
     instance: &str,
 ) -> RouteChange {
-    RouteChange::Sandbox(SandboxRoute {
+    RouteChange::Workload(WorkloadRoute {
+        kind: KindName::Sandbox,
         id: id.clone(),
         workspace: member.workspace.clone(),
         workspace_name: member.workspace_name.clone(),
@@ -148,7 +150,7 @@ fn of_preview(
         id: held.row.id.clone(),
         workspace: held.row.workspace.clone(),
         name: held.row.name.clone(),
-        sandbox: sandbox.id,
+        workload: sandbox.id,
         at,
         port: spec.port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_OF_LAST_RESORT),
         opens,

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use store::identity::workspaces;
 use store::{Store, Target, resources};
-use types::edge::{RouteChange, SandboxRoute};
+use types::edge::{RouteChange, WorkloadRoute};
 use types::parts::Status;
 use types::wire::Region;
 use types::{KindName, Timestamp, World};
@@ -68,10 +68,10 @@ impl Edge for Routes {
 
 impl Routes {
     /// What was told of a sandbox last.
-    pub fn sandbox(&self, workspace: &str, name: &str) -> SandboxRoute {
+    pub fn sandbox(&self, workspace: &str, name: &str) -> WorkloadRoute {
         let told = self.0.lock();
         let found = told.iter().rev().find_map(|change| match change {
-            RouteChange::Sandbox(route)
+            RouteChange::Workload(route)
                 if route.workspace_name == workspace && route.name == name =>
             {
                 Some(route)

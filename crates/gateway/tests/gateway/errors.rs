@@ -87,7 +87,7 @@ async fn a_workload_that_closes_early_is_said_to() {
             .await
             .problem(502, "WORKLOAD_NO_ANSWER");
     }
-    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
+    assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_silent_workload_is_given_up() {
         Stage::start(Settings { answer_idle: Duration::from_millis(50), ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     stage.get("/acme/sandboxes/box/gate").await.problem(504, "WORKLOAD_TIMEOUT");
-    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
+    assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
 }
 
 #[tokio::test]

@@ -180,7 +180,7 @@ async fn a_connection_serves_the_next_request_but_never_one_after_a_pause() {
         assert_eq!(stage.send(echo).await.body, "data");
     }
     assert_eq!(connects(), 1);
-    while stage.gateway.keeper().rest("box").await.is_err() {
+    while stage.gateway.standby().pause("box").await.is_err() {
         tokio::task::yield_now().await;
     }
     stage.get("/acme/sandboxes/box/").await.ok();
@@ -277,5 +277,5 @@ async fn a_flood_is_served_and_leaves_nothing() {
         reply.await.unwrap();
     }
     assert_eq!(workload.served.load(Ordering::Relaxed), 500);
-    assert_eq!(stage.gateway.keeper().look("box").unwrap().visits, 0);
+    assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
 }

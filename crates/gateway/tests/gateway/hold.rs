@@ -1,7 +1,7 @@
 //! Requests are held, not failed; who is left alone rests.
 
 use crate::stage::{Stage, by, get, settings};
-use gateway::{EnterError, Found, Phase, RestError, Settings};
+use gateway::{EnterError, Initial, PauseError, Phase, Settings};
 use http::Request;
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ async fn no_request_fails_over_thousands_of_wakes() {
     const TOGETHER: usize = 3;
     let stage = Arc::new(Stage::start(settings()).await);
     let workload = stage.sandbox("box", &[8080]).await;
-    let keeper = stage.gateway.keeper().clone();
+    let standby = stage.gateway.standby().clone();
     let wakes = wakes();
     let mut slept = 0;
     while slept < wakes {
         // Whoever is still on the way out makes it busy for a moment: then this round only asks.
-        match keeper.rest("box").await {
+        match standby.pause("box").await {
             Ok(()) => slept += 1,
-            Err(error) => assert!(matches!(error, RestError::Busy), "{error}"),
+            Err(error) => assert!(matches!(error, PauseError::Busy), "{error}"),
         }
         let asked = (0..TOGETHER).map(|_| {
             let stage = Arc::clone(&stage);
@@ -40,7 +40,7 @@ async fn no_request_fails_over_thousands_of_wakes() {
     }
     assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), wakes);
     assert_eq!(workload.served_while_paused.load(Ordering::Relaxed), 0);
-    assert_eq!(keeper.look("box").unwrap().visits, 0);
+    assert_eq!(standby.look("box").unwrap().visits, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +61,7 @@ async fn pauses_and_requests_at_any_moment_never_meet() {
     });
     let clients: Vec<_> = clients.collect();
     while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
-        let _ = stage.gateway.keeper().rest("box").await;
+        let _ = stage.gateway.standby().pause("box").await;
         tokio::task::yield_now().await;
     }
     for client in clients {
@@ -90,7 +90,7 @@ async fn memory_is_reclaimed_once_for_each_sleep() {
     let stage = Stage::start(Settings { reclaim_delay: Some(SOON), ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
     for sleep in 1..=3 {
-        while stage.gateway.keeper().rest("box").await.is_err() {
+        while stage.gateway.standby().pause("box").await.is_err() {
             tokio::task::yield_now().await;
         }
         stage.machine.until_reclaimed(sleep).await;
@@ -105,7 +105,7 @@ async fn many_that_sleep_wake_at_the_same_time() {
     let names: Vec<String> = (0..100).map(|n| format!("box-{n}")).collect();
     for name in &names {
         stage.sandbox(name, &[8080]).await;
-        stage.gateway.keeper().rest(name).await.unwrap();
+        stage.gateway.standby().pause(name).await.unwrap();
     }
     let asked = names.into_iter().map(|name| {
         let stage = Arc::clone(&stage);
@@ -160,21 +160,21 @@ async fn a_pause_by_hand_lets_the_question_of_health_end_first() {
     let health_timeout = Duration::from_secs(60);
     let stage =
         Stage::start(Settings { standby_delay: Some(SOON), health_timeout, ..settings() }).await;
-    let keeper = stage.gateway.keeper().clone();
+    let standby = stage.gateway.standby().clone();
     let workload = stage.sandbox("box", &[8080]).await;
     let closed = workload.health_door.write().await;
     while workload.health_asked.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
     let by_hand = tokio::spawn({
-        let keeper = keeper.clone();
-        async move { keeper.rest("box").await }
+        let standby = standby.clone();
+        async move { standby.pause("box").await }
     });
     // Until then it is awake for everybody: this request has to wake nothing.
     stage.get("/acme/sandboxes/box/").await.ok();
     assert_eq!(stage.machine.resumes.load(Ordering::Relaxed), 0);
     assert!(!by_hand.is_finished() && !stage.machine.is_paused("box"));
-    while keeper.look("box").unwrap().visits > 0 {
+    while standby.look("box").unwrap().visits > 0 {
         tokio::task::yield_now().await;
     }
     drop(closed);
@@ -195,9 +195,9 @@ async fn a_request_for_a_starting_sandbox_waits_for_it() {
     stage.route("acme", "new", by("i1"));
     tokio::task::yield_now().await;
     crate::workload::Workload::start(&stage.machine, "i1", &[8080]).await;
-    stage.gateway.keeper().start("i1", Found::Starting);
+    stage.gateway.standby().track("i1", Initial::Starting);
     tokio::task::yield_now().await;
-    stage.gateway.keeper().start("i1", Found::Awake);
+    stage.gateway.standby().track("i1", Initial::Awake);
     assert_eq!(waiting.await.unwrap()["instance"], "i1");
 }
 
@@ -205,19 +205,19 @@ async fn a_request_for_a_starting_sandbox_waits_for_it() {
 async fn a_request_follows_its_sandbox_to_another_instance() {
     let stage = Arc::new(Stage::start(settings()).await);
     stage.route("acme", "new", by("i1"));
-    stage.gateway.keeper().start("i1", Found::Starting);
+    stage.gateway.standby().track("i1", Initial::Starting);
     let waiting = tokio::spawn({
         let stage = Arc::clone(&stage);
         async move { stage.get("/acme/sandboxes/new/").await.ok() }
     });
-    while stage.gateway.keeper().waiting("i1") == 0 {
+    while stage.gateway.standby().waiting("i1") == 0 {
         tokio::task::yield_now().await;
     }
     crate::workload::Workload::start(&stage.machine, "i2", &[8080]).await;
-    stage.gateway.keeper().start("i2", Found::Asleep);
+    stage.gateway.standby().track("i2", Initial::Paused);
     stage.machine.sleep("i2");
     stage.route("acme", "new", by("i2"));
-    stage.gateway.keeper().forget("i1");
+    stage.gateway.standby().forget("i1");
     assert_eq!(waiting.await.unwrap()["instance"], "i2");
 }
 
@@ -242,11 +242,11 @@ async fn a_wake_that_fails_is_tried_again_and_then_told() {
     let stage =
         Stage::start(Settings { wake_attempts: 3, wake_pause: Duration::ZERO, ..settings() }).await;
     stage.sandbox("box", &[8080]).await;
-    let keeper = stage.gateway.keeper();
-    keeper.rest("box").await.unwrap();
+    let standby = stage.gateway.standby();
+    standby.pause("box").await.unwrap();
     stage.machine.failing.store(2, Ordering::Relaxed);
     stage.get("/acme/sandboxes/box/").await.ok();
-    while keeper.rest("box").await.is_err() {
+    while standby.pause("box").await.is_err() {
         tokio::task::yield_now().await;
     }
     stage.machine.failing.store(3, Ordering::Relaxed);
@@ -275,30 +275,30 @@ async fn a_client_that_is_cut_off_lets_go_at_once() {
 async fn a_call_of_the_server_wakes_like_any_visit() {
     let stage = Stage::start(settings()).await;
     stage.sandbox("box", &[8080]).await;
-    let keeper = stage.gateway.keeper();
-    keeper.rest("box").await.unwrap();
-    assert_eq!(keeper.look("box").unwrap().phase, Phase::Asleep);
+    let standby = stage.gateway.standby();
+    standby.pause("box").await.unwrap();
+    assert_eq!(standby.look("box").unwrap().phase, Phase::Paused);
     let request = Request::post("http://any/process?x").body("{}".into()).unwrap();
     let answer =
-        keeper.call("box", request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+        standby.call("box", request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
     let told: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((told["uri"].as_str(), told["method"].as_str()), (Some("/process?x"), Some("POST")));
-    keeper.rest("box").await.unwrap();
+    standby.pause("box").await.unwrap();
 }
 
 #[tokio::test]
 async fn an_instance_that_is_forgotten_is_entered_no_more() {
     let stage = Stage::start(settings()).await;
-    let keeper = stage.gateway.keeper().clone();
-    keeper.start("i", Found::Starting);
+    let standby = stage.gateway.standby().clone();
+    standby.track("i", Initial::Starting);
     let waiting = tokio::spawn({
-        let keeper = keeper.clone();
-        async move { keeper.enter("i").await.map(drop) }
+        let standby = standby.clone();
+        async move { standby.enter("i").await.map(drop) }
     });
-    while stage.gateway.keeper().waiting("i") == 0 {
+    while stage.gateway.standby().waiting("i") == 0 {
         tokio::task::yield_now().await;
     }
-    keeper.forget("i");
+    standby.forget("i");
     assert_eq!(waiting.await.unwrap(), Err(EnterError::Gone));
-    assert!(matches!(keeper.rest("i").await, Err(RestError::Missing)));
+    assert!(matches!(standby.pause("i").await, Err(PauseError::Missing)));
 }

@@ -3,7 +3,7 @@
 use crate::machine::LoopbackMachine;
 use crate::workload::Workload;
 use bytes::Bytes;
-use gateway::{BoxFuture, Caller, Found, Gateway, Guard, Parts, Peer, Refused, Settings, Site};
+use gateway::{BoxFuture, Caller, Gateway, Guard, Initial, Parts, Peer, Refused, Settings, Site};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use types::edge::{
-    Opens, PreviewAddress, PreviewRoute, RouteChange, SandboxRoute, Serving, TokenRoute,
+    Opens, PreviewAddress, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::parts::TextMap;
-use types::{Timestamp, World};
+use types::{KindName, Timestamp, World};
 
 pub const KEY: &str = "key-of-acme";
 
@@ -113,12 +113,13 @@ impl Stage {
     pub async fn sandbox(&self, name: &str, ports: &[u16]) -> Arc<Workload> {
         let workload = Workload::start(&self.machine, name, ports).await;
         self.route("acme", name, by(name));
-        self.gateway.keeper().start(name, Found::Awake);
+        self.gateway.standby().track(name, Initial::Awake);
         workload
     }
 
     pub fn route(&self, workspace: &str, name: &str, serving: Serving) {
-        self.gateway.routes().apply(RouteChange::Sandbox(SandboxRoute {
+        self.gateway.routes().apply(RouteChange::Workload(WorkloadRoute {
+            kind: KindName::Sandbox,
             id: ResourceId::known(format!("{workspace}/{name}")),
             workspace: WorkspaceId::known(workspace),
             workspace_name: workspace.into(),
@@ -184,10 +185,11 @@ async fn serve(listener: TcpListener, gateway: Gateway, site: Site) {
             let gateway = gateway.clone();
             async move {
                 request.extensions_mut().insert(Peer { address: peer.ip(), secure: false, site });
-                if site == Site::Management && !gateway.takes(&request) {
+                let address = gateway.address_of(&request);
+                if site == Site::Management && address.is_none() {
                     return Ok::<_, Infallible>(not_taken());
                 }
-                Ok(gateway.serve(request).await)
+                Ok(gateway.serve(request, address).await)
             }
         });
         tokio::spawn(async move {
@@ -232,7 +234,7 @@ pub fn private(port: u16) -> PreviewRoute {
         id: ResourceId::known(format!("preview-{port}")),
         workspace: WorkspaceId::known("acme"),
         name: "p".into(),
-        sandbox: ResourceId::known("acme/box"),
+        workload: ResourceId::known("acme/box"),
         at: PreviewAddress::Label("p".into()),
         port,
         opens: Opens::ToTokens(vec![token("secret", None)]),

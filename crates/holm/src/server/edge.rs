@@ -43,6 +43,6 @@ fn note(hosts: &mut HashMap<ResourceId, String>, change: &RouteChange) -> bool {
             PreviewAddress::Label(_) => hosts.remove(&route.id).is_some(),
         },
         RouteChange::Gone(id) => hosts.remove(id).is_some(),
-        RouteChange::Sandbox(_) | RouteChange::Domain(_) => false,
+        RouteChange::Workload(_) | RouteChange::Domain(_) => false,
     }
 }

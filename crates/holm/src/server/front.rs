@@ -23,10 +23,11 @@ impl Front {
         let is_content =
             request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
         let seen = Seen::of(&request);
+        let address = self.gateway.as_ref().and_then(|gateway| gateway.address_of(&request));
         let response = match &self.gateway {
             // The listener for content leads to nothing of the server's own.
-            Some(gateway) if is_content || gateway.takes(&request) => {
-                gateway.serve(request).await.map(Body::new)
+            Some(gateway) if is_content || address.is_some() => {
+                gateway.serve(request, address).await.map(Body::new)
             }
             _ => self.router.oneshot(request.map(Body::new)).await?,
         };

@@ -54,7 +54,7 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
-    let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.keeper().clone()));
+    let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
     let fleet = Fleet::new(Some(control), Some(Arc::new(edge)));

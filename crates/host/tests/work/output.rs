@@ -44,8 +44,8 @@ async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
 
     let machine = place.start();
     // What serves is known to whoever lets instances sleep, and work is not.
-    assert!(machine.gateway.keeper().look("serving").is_some());
-    assert!(machine.gateway.keeper().look(&instance).is_none());
+    assert!(machine.gateway.standby().look("serving").is_some());
+    assert!(machine.gateway.standby().look(&instance).is_none());
     let interrupt = async { machine.control.interrupt(&instance).await.unwrap() };
     let (seen, ()) = tokio::join!(machine.attend(&instance, 0), interrupt);
     let seen = seen.unwrap();

@@ -118,7 +118,7 @@ impl Place {
             machine: Arc::new(host.clone()),
             world: self.world.clone(),
         });
-        let control = Arc::new(Control::new(host.clone(), gateway.keeper().clone()));
+        let control = Arc::new(Control::new(host.clone(), gateway.standby().clone()));
         Running { control, gateway, host }
     }
 }

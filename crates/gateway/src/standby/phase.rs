@@ -1,13 +1,13 @@
 //! The life of one instance as the data plane sees it. Pure: no clock, no machine.
 //!
 //! ```text
-//!            start                  nobody for a while            done
-//! Starting ─────────→ Awake ─────────────────────────→ Pausing ─────────→ Asleep
+//!            track                  no visit for a while          done
+//! Starting ─────────→ Awake ─────────────────────────→ Pausing ─────────→ Paused
 //!                       ↑                                                   │ a request
 //!                       └──────────────────── Waking ←──────────────────────┘
 //! ```
-//! `Gone` is where `forget` leads from everywhere. Visits exist in `Awake` only; that is why a
-//! pause never meets one.
+//! `forget` leads to `Gone` from every state. Visits exist in `Awake` only, so an instance is never
+//! paused during a visit.
 
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ pub enum Phase {
     Starting,
     Awake,
     Pausing,
-    Asleep,
+    Paused,
     Waking,
     Gone,
 }
@@ -27,12 +27,12 @@ pub(crate) enum Stage {
     Starting,
     Awake { visits: usize, idle_since: Instant },
     Pausing,
-    Asleep { since: Instant, memory: Memory },
+    Paused { since: Instant, memory: Memory },
     Waking,
     Gone,
 }
 
-/// Where the memory of a sleeping instance is.
+/// Where the memory of a paused instance is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     Held,
@@ -42,32 +42,32 @@ pub(crate) enum Memory {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) stage: Stage,
-    /// How often waking has failed: who waits longer than that has learned of it.
+    /// How often waking has failed. A waiter that saw a lower count gets an error.
     pub(crate) failures: u32,
-    /// Times in a row that the guest did not say whether it must stay awake.
+    /// Times in a row that the guest did not answer whether it must stay awake.
     pub(crate) misses: u32,
-    /// The agenda holds one entry for it.
-    pub(crate) listed: bool,
+    /// The timers hold an entry for it.
+    pub(crate) scheduled: bool,
 }
 
-/// What a request finds at the door.
+/// What a request that wants to enter has to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Knock {
-    /// It is counted as a visit.
-    Enter,
+pub(crate) enum Entry {
+    /// Nothing: it is counted as a visit.
+    Entered,
     Wait,
-    /// Waits too, and is the one who has to wake it.
+    /// Wait too, after waking the instance: only the first request gets this answer.
     Wake,
     Gone,
 }
 
-/// What is to be done about an instance whose time has come.
+/// What is to be done about an instance whose timer has fired.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
     Later(Instant),
     /// It has been idle since then, for long enough.
-    Rest {
+    Pause {
         idle_since: Instant,
     },
     Reclaim,
@@ -81,7 +81,7 @@ pub(crate) struct Delays {
 
 impl State {
     pub(crate) fn new(stage: Stage) -> Self {
-        Self { stage, failures: 0, misses: 0, listed: false }
+        Self { stage, failures: 0, misses: 0, scheduled: false }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -89,42 +89,43 @@ impl State {
             Stage::Starting => Phase::Starting,
             Stage::Awake { .. } => Phase::Awake,
             Stage::Pausing => Phase::Pausing,
-            Stage::Asleep { .. } => Phase::Asleep,
+            Stage::Paused { .. } => Phase::Paused,
             Stage::Waking => Phase::Waking,
             Stage::Gone => Phase::Gone,
         }
     }
 
-    pub(crate) fn knock(&mut self) -> Knock {
+    pub(crate) fn enter(&mut self) -> Entry {
         match &mut self.stage {
             Stage::Awake { visits, .. } => {
                 *visits += 1;
-                Knock::Enter
+                Entry::Entered
             }
-            Stage::Asleep { .. } => {
+            Stage::Paused { .. } => {
                 self.stage = Stage::Waking;
-                Knock::Wake
+                Entry::Wake
             }
-            Stage::Starting | Stage::Pausing | Stage::Waking => Knock::Wait,
-            Stage::Gone => Knock::Gone,
+            Stage::Starting | Stage::Pausing | Stage::Waking => Entry::Wait,
+            Stage::Gone => Entry::Gone,
         }
     }
 
-    /// A visit ends; says whether it was the last one.
+    /// Ends a visit and returns whether it was the last one.
+    #[expect(clippy::expect_used, reason = "a count that is wrong would pause upon a visit")]
     pub(crate) fn leave(&mut self, now: Instant) -> bool {
         let Stage::Awake { visits, idle_since } = &mut self.stage else { return false };
-        *visits = visits.saturating_sub(1);
+        *visits = visits.checked_sub(1).expect("whoever leaves has entered");
         *idle_since = now;
         *visits == 0
     }
 
-    /// Whether it is awake and nobody came since then.
+    /// Whether it is awake and has had no visit since then.
     pub(crate) fn is_idle_since(&self, then: Instant) -> bool {
         matches!(self.stage, Stage::Awake { visits: 0, idle_since } if idle_since == then)
     }
 
-    /// Begins to pause it, if nobody came since `idle_since`.
-    pub(crate) fn begin_rest(&mut self, idle_since: Instant) -> bool {
+    /// Begins to pause it, unless it has been visited since `idle_since`.
+    pub(crate) fn begin_pause(&mut self, idle_since: Instant) -> bool {
         let idle = self.is_idle_since(idle_since);
         if idle {
             self.stage = Stage::Pausing;
@@ -132,37 +133,37 @@ impl State {
         idle
     }
 
-    /// Begins to pause it if nobody is there, and says where it stands then. `Pausing` is never
-    /// found, only begun.
-    pub(crate) fn begin_rest_now(&mut self) -> Option<Phase> {
+    /// Begins to pause it if nobody visits it, and returns the phase it is in then. `Pausing` means
+    /// that this call began it: a pause that is under way already gives `None`.
+    pub(crate) fn begin_pause_now(&mut self) -> Option<Phase> {
         match self.stage {
             Stage::Awake { visits: 0, .. } => {
                 self.stage = Stage::Pausing;
                 Some(Phase::Pausing)
             }
-            Stage::Asleep { .. } => Some(Phase::Asleep),
+            Stage::Paused { .. } => Some(Phase::Paused),
             _ => None,
         }
     }
 
-    /// The pause or the wake that was begun is over, unless the instance has gone meanwhile.
+    /// Ends the pause or the wake that was begun, unless the instance is gone by now.
     pub(crate) fn end(&mut self, stage: Stage) {
         if matches!(self.stage, Stage::Pausing | Stage::Waking) {
             self.stage = stage;
         }
     }
 
-    /// The agenda's entry of the instance was taken off: what is to be done, and whether it is
-    /// listed again. `sweep` is when one of its spare connections has to end.
+    /// Decides what to do when the timer of the instance has fired. `Later` schedules it again.
+    /// `sweep` is when the oldest of its spare connections has to end.
     pub(crate) fn due(&mut self, now: Instant, delays: Delays, sweep: Option<Instant>) -> Due {
         let due = match &mut self.stage {
             Stage::Awake { visits: 0, idle_since } => {
                 match delays.standby.map(|delay| *idle_since + delay) {
-                    Some(at) if at <= now => Due::Rest { idle_since: *idle_since },
+                    Some(at) if at <= now => Due::Pause { idle_since: *idle_since },
                     at => later(at, sweep),
                 }
             }
-            Stage::Asleep { since, memory: memory @ Memory::Held } => {
+            Stage::Paused { since, memory: memory @ Memory::Held } => {
                 match delays.reclaim.map(|delay| *since + delay) {
                     Some(at) if at <= now => {
                         *memory = Memory::Reclaimed;
@@ -173,7 +174,7 @@ impl State {
             }
             _ => later(None, sweep),
         };
-        self.listed = matches!(due, Due::Later(_));
+        self.scheduled = matches!(due, Due::Later(_));
         due
     }
 }

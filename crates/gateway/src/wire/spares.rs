@@ -1,6 +1,6 @@
 //! Connections to one instance that wait for the next request.
 
-use crate::wire::Wire;
+use super::connection::Wire;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ struct Spare {
 }
 
 impl Spares {
-    /// The one that was used last: the others may age and go.
+    /// Takes the one that was used last, so that the others age and are closed.
     pub(crate) fn take(&self, port: u16, life: Duration) -> Option<Box<Wire>> {
         loop {
             let mut spare = {
@@ -38,7 +38,7 @@ impl Spares {
         }
     }
 
-    /// Ends the old ones and says when to look again.
+    /// Closes the old ones and returns when the next one has to go.
     pub(crate) fn sweep(&self, now: Instant, life: Duration) -> Option<Instant> {
         let mut spares = self.0.lock();
         while spares.front().is_some_and(|spare| spare.since + life <= now) {

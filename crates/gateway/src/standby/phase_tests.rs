@@ -15,42 +15,42 @@ fn awake(idle_since: u64) -> State {
 }
 
 #[test]
-fn rest_is_due_after_the_delay_and_not_before() {
+fn a_pause_is_due_after_the_delay_and_not_before() {
     let mut state = awake(0);
     assert_eq!(state.due(at(14), DELAYS, None), Due::Later(at(15)));
-    assert!(state.listed);
-    assert_eq!(state.due(at(15), DELAYS, Some(at(16))), Due::Rest { idle_since: at(0) });
-    assert!(!state.listed);
+    assert!(state.scheduled);
+    assert_eq!(state.due(at(15), DELAYS, Some(at(16))), Due::Pause { idle_since: at(0) });
+    assert!(!state.scheduled);
     assert_eq!(awake(0).due(at(99), Delays { standby: None, ..DELAYS }, None), Due::Nothing);
     assert_eq!(awake(0).due(at(1), DELAYS, Some(at(10))), Due::Later(at(10)));
 }
 
 #[test]
-fn a_visit_wins_over_the_rest_that_was_due() {
+fn a_visit_wins_over_the_pause_that_was_due() {
     let mut state = awake(0);
-    assert_eq!(state.knock(), Knock::Enter);
-    assert!(!state.begin_rest(at(0)));
+    assert_eq!(state.enter(), Entry::Entered);
+    assert!(!state.begin_pause(at(0)));
     assert!(state.leave(at(20)));
     // It came and went between the question and the pause.
-    assert!(!state.begin_rest(at(0)));
-    assert!(state.begin_rest(at(20)));
-    assert_eq!((state.knock(), state.phase()), (Knock::Wait, Phase::Pausing));
+    assert!(!state.begin_pause(at(0)));
+    assert!(state.begin_pause(at(20)));
+    assert_eq!((state.enter(), state.phase()), (Entry::Wait, Phase::Pausing));
 }
 
 #[test]
-fn one_of_those_who_knock_wakes_it() {
-    let mut state = State::new(Stage::Asleep { since: at(0), memory: Memory::Held });
+fn one_of_those_who_enter_wakes_it() {
+    let mut state = State::new(Stage::Paused { since: at(0), memory: Memory::Held });
     assert_eq!(
-        [state.knock(), state.knock(), state.knock()],
-        [Knock::Wake, Knock::Wait, Knock::Wait]
+        [state.enter(), state.enter(), state.enter()],
+        [Entry::Wake, Entry::Wait, Entry::Wait]
     );
     state.end(Stage::Awake { visits: 0, idle_since: at(1) });
-    assert_eq!(state.knock(), Knock::Enter);
+    assert_eq!(state.enter(), Entry::Entered);
 }
 
 #[test]
 fn memory_is_reclaimed_once() {
-    let mut state = State::new(Stage::Asleep { since: at(0), memory: Memory::Held });
+    let mut state = State::new(Stage::Paused { since: at(0), memory: Memory::Held });
     assert_eq!(state.due(at(1), DELAYS, None), Due::Later(at(60)));
     assert_eq!(state.due(at(60), DELAYS, None), Due::Reclaim);
     assert_eq!(state.due(at(99), DELAYS, None), Due::Nothing);
@@ -61,12 +61,12 @@ fn what_is_gone_stays_gone() {
     let mut state = State::new(Stage::Waking);
     state.stage = Stage::Gone;
     state.end(Stage::Awake { visits: 0, idle_since: at(0) });
-    assert_eq!((state.knock(), state.phase()), (Knock::Gone, Phase::Gone));
+    assert_eq!((state.enter(), state.phase()), (Entry::Gone, Phase::Gone));
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    Knock,
+    Enter,
     Leave,
     Look,
     Paused,
@@ -78,20 +78,20 @@ proptest! {
     /// can be entered again.
     #[test]
     fn nobody_is_paused_upon(events in proptest::collection::vec(
-        proptest::sample::select(vec![Event::Knock, Event::Leave, Event::Look, Event::Paused, Event::Woken]), 0..60)) {
+        proptest::sample::select(vec![Event::Enter, Event::Leave, Event::Look, Event::Paused, Event::Woken]), 0..60)) {
         let (mut state, mut inside) = (awake(0), 0_usize);
         for (second, event) in events.into_iter().enumerate() {
             let now = at(second as u64 * 20);
             match event {
-                Event::Knock => inside += usize::from(state.knock() == Knock::Enter),
+                Event::Enter => inside += usize::from(state.enter() == Entry::Entered),
                 Event::Leave if inside > 0 => {
                     inside -= 1;
                     prop_assert_eq!(state.leave(now), inside == 0);
                 }
-                Event::Look => if let Due::Rest { idle_since } = state.due(now, DELAYS, None) {
-                    prop_assert!(state.begin_rest(idle_since));
+                Event::Look => if let Due::Pause { idle_since } = state.due(now, DELAYS, None) {
+                    prop_assert!(state.begin_pause(idle_since));
                 },
-                Event::Paused if state.phase() == Phase::Pausing => state.end(Stage::Asleep { since: now, memory: Memory::Held }),
+                Event::Paused if state.phase() == Phase::Pausing => state.end(Stage::Paused { since: now, memory: Memory::Held }),
                 Event::Woken if state.phase() == Phase::Waking => state.end(Stage::Awake { visits: 0, idle_since: now }),
                 Event::Leave | Event::Paused | Event::Woken => {}
             }

@@ -1,10 +1,10 @@
-//! Calls of the server itself into a sandbox, such as those of schedules.
+//! Calls of the server itself into an instance, such as those of schedules.
 
-use super::{EnterError, Keeper};
-use crate::body::{Body, Outgoing};
-use crate::exchange::{Answer, GUEST_PORT, Unanswered, exchange};
+use crate::body::Body;
+use crate::exchange::{Answer, exchange};
+use crate::standby::{EnterError, Standby};
 use crate::timing::Timing;
-use crate::wire::Pulse;
+use crate::wire::{GUEST_PORT, LastSent, RequestBody, Unanswered};
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
@@ -22,17 +22,19 @@ pub enum CallError {
     Switched,
 }
 
-impl Keeper {
+impl Standby {
     /// A guest that is asked to upgrade itself may want the program of this server: its answer says
-    /// so. The answer goes to the caller after the program has come, so that the instance is awake
-    /// meanwhile. Without it the guest gives up by itself, and tells whoever asks for its health.
-    pub(crate) async fn give_what_it_wants(&self, instance: &str, answer: &mut HeaderMap) {
+    /// so. The answer goes to the caller after the program has been handed over, so that the
+    /// instance stays awake meanwhile. Without the program the guest gives up by itself, and says
+    /// so when its health is asked for.
+    pub(crate) async fn give_wanted_program(&self, instance: &str, answer: &mut HeaderMap) {
         let wanted = answer.remove(WANTS_HEADER);
         if wanted.is_none_or(|wanted| wanted != WANTS_PROGRAM) {
             return;
         }
+        let inner = self.inner();
         let given =
-            timeout(self.0.settings.wait_timeout, self.0.machine.give_program(instance)).await;
+            timeout(inner.settings.wait_timeout, inner.machine.give_program(instance)).await;
         match given {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -42,8 +44,8 @@ impl Keeper {
         }
     }
 
-    /// Asks the guest of an instance, which is woken for it like for any visit. Of the URI, path
-    /// and query count.
+    /// Asks the guest of an instance, which is woken for it as for any visit. Only path and query of
+    /// the URI count.
     pub async fn call(
         &self,
         instance: &str,
@@ -51,15 +53,14 @@ impl Keeper {
     ) -> Result<Response<Body>, CallError> {
         let visit = self.enter(instance).await?;
         let (head, body) = request.into_parts();
-        let mut request = Request::new(Outgoing::Whole(body));
+        let mut request = Request::new(RequestBody::Whole(body));
         *request.method_mut() = head.method;
         *request.uri_mut() =
             head.uri.into_parts().path_and_query.map_or_else(Uri::default, Uri::from);
         *request.headers_mut() = head.headers;
         request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("localhost"));
-        match exchange(visit, GUEST_PORT, request, Some(Pulse::new()), &mut Timing::default())
-            .await?
-        {
+        let (sent, mut timing) = (Some(LastSent::now()), Timing::default());
+        match exchange(visit, GUEST_PORT, request, sent, &mut timing).await? {
             Answer::Whole(response) => Ok(response),
             Answer::Switched { .. } => Err(CallError::Switched),
         }

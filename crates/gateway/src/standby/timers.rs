@@ -1,6 +1,6 @@
-//! When to look after which instance: one queue and one task for all of them.
+//! When to check which instance: one queue and one task for all of them.
 
-use super::Instance;
+use super::instance::Instance;
 use parking_lot::Mutex;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 #[derive(Default)]
-pub(crate) struct Agenda {
+pub(crate) struct Timers {
     entries: Mutex<BinaryHeap<Reverse<Entry>>>,
-    /// An entry was added before all others.
+    /// Notified when a new entry is due before all others.
     earlier: Notify,
 }
 
@@ -20,7 +20,7 @@ struct Entry {
     instance: Arc<Instance>,
 }
 
-impl Agenda {
+impl Timers {
     pub(crate) fn add(&self, at: Instant, instance: Arc<Instance>) {
         let mut entries = self.entries.lock();
         let first = entries.peek().is_none_or(|Reverse(first)| at < first.at);
@@ -31,7 +31,7 @@ impl Agenda {
         }
     }
 
-    /// The next instance whose time has come.
+    /// Waits for the next instance that is due.
     pub(crate) async fn next(&self) -> Arc<Instance> {
         loop {
             let at = match self.take(Instant::now()) {

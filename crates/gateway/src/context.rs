@@ -1,0 +1,16 @@
+//! What deciding on a request needs.
+
+use crate::guard::Guard;
+use crate::routes::Routes;
+use crate::settings::Settings;
+use admission::Recheck;
+use std::sync::Arc;
+use types::World;
+
+pub(crate) struct Context {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) guard: Arc<dyn Guard>,
+    pub(crate) world: World,
+    pub(crate) routes: Routes,
+    pub(crate) recheck: Recheck,
+}

@@ -1,0 +1,67 @@
+//! Ends exchanges whose request would not be let in any more.
+//!
+//! Terminals, WebSockets, long answers and long polls outlive the check of their credentials. So
+//! the same request is decided on again, by the same function, whenever credentials or previews
+//! change, and at intervals because tokens expire without a change.
+
+use crate::address::Address;
+use crate::context::Context;
+use crate::destination::{Decision, Destination, decide};
+use crate::guard::Refused;
+use crate::hold::Right;
+use crate::peer::Peer;
+use crate::problem::Problem;
+use admission::Verdict;
+use http::Request;
+use http::request::Parts as Head;
+use std::sync::Arc;
+use types::ids::ResourceId;
+
+/// `head` is the request as it came.
+pub(crate) fn right(
+    context: &Arc<Context>,
+    head: &Head,
+    address: Address,
+    peer: Peer,
+    destination: &Destination,
+) -> Right {
+    let (context, head) = (Arc::clone(context), decided_on(head));
+    let (workload, port) = (destination.workload.id.clone(), destination.port);
+    Right::until(async move {
+        let changes = vec![context.guard.changes(), context.routes.changes()];
+        let look = || look(&context, &head, &address, peer, (&workload, port));
+        let why = context.recheck.until_refused(changes, look).await;
+        metrics::counter!("holm_gateway_ended_total").increment(1);
+        tracing::debug!(%why, "an exchange ends with the right to it");
+    })
+}
+
+/// What the decision depends on. The extensions hold the connection, which must not be held by what
+/// waits for its end.
+fn decided_on(head: &Head) -> Head {
+    let (mut copy, ()) = Request::new(()).into_parts();
+    copy.method = head.method.clone();
+    copy.uri = head.uri.clone();
+    copy.version = head.version;
+    copy.headers = head.headers.clone();
+    copy
+}
+
+async fn look(
+    context: &Context,
+    head: &Head,
+    address: &Address,
+    peer: Peer,
+    (workload, port): (&ResourceId, u16),
+) -> Verdict<Problem> {
+    match decide(context, head, address, peer).await {
+        Ok(Decision::Forward(to)) if to.workload.id == *workload && to.port == port => {
+            Verdict::Good
+        }
+        Ok(_) => Verdict::Refused(Problem::NoRoute),
+        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => {
+            Verdict::Unsure(why)
+        }
+        Err(why) => Verdict::Refused(why),
+    }
+}

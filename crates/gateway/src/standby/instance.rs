@@ -1,0 +1,51 @@
+//! One instance as standby knows it.
+
+use super::phase::{Phase, Stage, State};
+use crate::wire::Spares;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+pub(crate) struct Instance {
+    pub(super) name: Arc<str>,
+    /// When standby first heard of it.
+    pub(super) since: Instant,
+    pub(super) state: Mutex<State>,
+    /// A connection that is not in here belongs to a visit, or to the question of health, which
+    /// holds `pause`. So a pause finds all connections in here.
+    pub(super) spares: Spares,
+    /// Held from the question whether it may pause until the pause is over, and to begin any pause.
+    pub(super) pause: tokio::sync::Mutex<()>,
+}
+
+/// What is known of an instance now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub phase: Phase,
+    pub visits: usize,
+    /// Since the last visit ended.
+    pub idle: Option<Duration>,
+}
+
+impl Instance {
+    pub(super) fn new(name: &str, now: Instant) -> Self {
+        Self {
+            name: name.into(),
+            since: now,
+            state: Mutex::new(State::new(Stage::Starting)),
+            spares: Spares::default(),
+            pause: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn look(&self) -> Look {
+        let state = self.state.lock();
+        let (visits, idle) = match state.stage {
+            Stage::Awake { visits: 0, idle_since } => (0, Some(idle_since.elapsed())),
+            Stage::Awake { visits, .. } => (visits, None),
+            _ => (0, None),
+        };
+        Look { phase: state.phase(), visits, idle }
+    }
+}

@@ -1,0 +1,99 @@
+//! Requests that cannot be served yet wait here, in bounded number and for a bounded time.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// One queue for each thing that is waited for. A queue without waiters is removed.
+#[derive(Default)]
+pub(crate) struct WaitQueues {
+    queues: Mutex<HashMap<String, Queue>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: usize,
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// How many may wait in one queue.
+    pub(crate) waiting: usize,
+    pub(crate) until: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitError {
+    Full,
+    TimedOut,
+}
+
+impl WaitQueues {
+    /// Asks `ready` now and after each [`notify`](Self::notify), until it has an answer.
+    pub(crate) async fn wait<T>(
+        &self,
+        key: &str,
+        limit: Limit,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T, WaitError> {
+        let waiter = self.join(key, limit.waiting).ok_or(WaitError::Full)?;
+        loop {
+            let mut changed = pin!(waiter.changed.notified());
+            // Enabled before `ready` is asked, so that a change in between is not missed.
+            changed.as_mut().enable();
+            if let Some(answer) = ready() {
+                return Ok(answer);
+            }
+            timeout_at(limit.until, changed).await.map_err(|_| WaitError::TimedOut)?;
+        }
+    }
+
+    /// Lets all waiters of the queue ask again.
+    pub(crate) fn notify(&self, key: &str) {
+        if let Some(queue) = self.queues.lock().get(key) {
+            queue.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn waiting(&self, key: &str) -> usize {
+        self.queues.lock().get(key).map_or(0, |queue| queue.waiting)
+    }
+
+    fn join<'q>(&'q self, key: &'q str, max: usize) -> Option<Waiter<'q>> {
+        if max == 0 {
+            return None;
+        }
+        let mut queues = self.queues.lock();
+        let queue = match queues.get_mut(key) {
+            Some(queue) => queue,
+            None => queues.entry(key.to_owned()).or_default(),
+        };
+        if queue.waiting >= max {
+            return None;
+        }
+        queue.waiting += 1;
+        Some(Waiter { queues: self, key, changed: Arc::clone(&queue.changed) })
+    }
+}
+
+struct Waiter<'q> {
+    queues: &'q WaitQueues,
+    key: &'q str,
+    changed: Arc<Notify>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.queues.queues.lock();
+        if let Some(queue) = queues.get_mut(self.key) {
+            queue.waiting -= 1;
+            if queue.waiting == 0 {
+                queues.remove(self.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Speaking HTTP/1.1 to workloads.
+//!
+//! ```text
+//! connect       a new connection to a port of an instance
+//! connection    one request and the head of its answer at a time, then the body
+//! request_body  what is sent, with a limit
+//! silence       notices a workload that neither takes nor sends anything
+//! spares        connections that wait for the next request
+//! ```
+
+mod connect;
+mod connection;
+mod request_body;
+mod silence;
+mod spares;
+
+pub(crate) use connect::connect;
+pub use connect::{GUEST_PORT, Unanswered};
+pub(crate) use connection::{NoAnswer, ReadError, Wire};
+pub(crate) use request_body::{BodyLimit, BoxError, RequestBody};
+pub(crate) use silence::LastSent;
+pub(crate) use spares::Spares;
