@@ -11,9 +11,7 @@ use hyper::body::Incoming;
 use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Where the guest answers, in every sandbox.
-pub const GUEST_PORT: u16 = 8080;
+pub use types::instance::GUEST_PORT;
 
 /// Between two looks whether a port is served by now.
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);

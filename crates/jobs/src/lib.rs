@@ -17,9 +17,9 @@ pub mod runners;
 mod settings;
 mod share;
 
-pub use crew::{AttemptId, BadAttemptId, Crew, Failure, Outcome, Running};
+pub use crew::{Crew, Running, failure_of_row};
 pub use dispatch::run;
-pub use plan::{Assignment, Order, Plan, Scratch, plan};
+pub use plan::{Assignment, Order, Plan, plan};
 pub use queue::{Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
 pub use settings::Settings;

@@ -1,7 +1,6 @@
 //! The queue as those see it who start and cancel executions, inside whatever transaction they
 //! have.
 
-use crate::crew::{AttemptId, Outcome};
 use crate::plan::{self, Plan};
 use crate::rules;
 use crate::settings::Settings;
@@ -11,6 +10,7 @@ use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
 use store::{Error, Store, Tx};
 use types::Timestamp;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::instance::{AttemptId, WorkEnd};
 
 /// Rows that one transaction forgets.
 const TRIM_BATCH: i64 = 1000;
@@ -33,7 +33,7 @@ pub trait Hooks: Send + Sync + 'static {
         _tx: &mut Tx<'_>,
         _attempt: &AttemptId,
         _execution: &Execution,
-        _outcome: &Outcome,
+        _end: &WorkEnd,
     ) -> Result<(), Error> {
         Ok(())
     }

@@ -1,10 +1,7 @@
 //! A database, machines that only pretend to run tasks, and what is asked of them.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
-use jobs::{
-    Assignment, AttemptId, Crew, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running,
-    Settings,
-};
+use jobs::{Assignment, Crew, Hooks, NewExecution, Plan, Queue, Running, Settings};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -16,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::instance::{AttemptId, Outcome, WorkEnd};
 use types::{Timestamp, World};
 
 /// Longer than anything here takes.
@@ -75,9 +73,9 @@ impl Hooks for Told {
         _: &mut Tx<'_>,
         attempt: &AttemptId,
         _: &Execution,
-        outcome: &Outcome,
+        end: &WorkEnd,
     ) -> Result<(), Error> {
-        self.0.attempted.lock().push((attempt.clone(), outcome.result.is_ok()));
+        self.0.attempted.lock().push((attempt.clone(), end.outcome.is_success()));
         Ok(())
     }
 
@@ -183,7 +181,7 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
     }
 }
 
-type Script = dyn Fn(&AttemptId) -> Result<(), Failure> + Send + Sync;
+type Script = dyn Fn(&AttemptId) -> Outcome + Send + Sync;
 
 /// What stands on a machine, whoever runs on it.
 pub struct Machine {
@@ -191,7 +189,7 @@ pub struct Machine {
     script: Box<Script>,
     /// Attempts do not end while it is closed.
     gate: watch::Sender<bool>,
-    pub instances: Mutex<HashMap<AttemptId, Option<Outcome>>>,
+    pub instances: Mutex<HashMap<AttemptId, Option<WorkEnd>>>,
     /// How often each attempt was begun.
     pub begun: watch::Sender<BTreeMap<AttemptId, usize>>,
     pub abandoned: watch::Sender<Vec<AttemptId>>,
@@ -202,7 +200,7 @@ pub struct Machine {
 impl Machine {
     pub fn new(
         name: &str,
-        script: impl Fn(&AttemptId) -> Result<(), Failure> + Send + Sync + 'static,
+        script: impl Fn(&AttemptId) -> Outcome + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
@@ -217,7 +215,7 @@ impl Machine {
     }
 
     pub fn ready(name: &str) -> Arc<Self> {
-        Self::new(name, |_| Ok(()))
+        Self::new(name, |_| Outcome::SUCCESS)
     }
 
     pub fn close(&self) {
@@ -261,20 +259,20 @@ impl Crew<Assignment> for Machine {
         &self.name
     }
 
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
         Box::pin(async move {
             self.begin(id, &attempt);
             self.gate.subscribe().wait_for(|open| *open).await.unwrap();
             tokio::task::yield_now().await;
             let mut instances = self.instances.lock();
             let Some(instance) = instances.get_mut(id) else {
-                let result = Err(Failure::Lost("it was taken away".into()));
-                return Outcome { started_at: None, ended_at: self.world.now(), result };
+                let outcome = Outcome::Lost("it was taken away".into());
+                return WorkEnd { started_at: None, ended_at: self.world.now(), outcome };
             };
             let now = self.world.now();
-            let outcome =
-                || Outcome { started_at: Some(now), ended_at: now, result: (self.script)(id) };
-            instance.get_or_insert_with(outcome).clone()
+            let end =
+                || WorkEnd { started_at: Some(now), ended_at: now, outcome: (self.script)(id) };
+            instance.get_or_insert_with(end).clone()
         })
     }
 
