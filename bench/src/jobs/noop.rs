@@ -2,7 +2,7 @@
 //! at once.
 
 use anyhow::{Context as _, ensure};
-use jobs::{Assignment, AttemptId, Crew, NewExecution, Outcome, Plan, Queue, Running, Settings};
+use jobs::{Assignment, Crew, NewExecution, Plan, Queue, Running, Settings};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,6 +10,7 @@ use store::executions::{self, Phase};
 use store::{Store, Target};
 use tokio_util::sync::CancellationToken;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::instance::{AttemptId, Outcome, WorkEnd};
 use types::{Timestamp, World};
 
 const TASKS: usize = 100_000;
@@ -93,9 +94,11 @@ impl Crew<Assignment> for Idle {
         "idle"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, WorkEnd> {
         let now = self.0.now();
-        Box::pin(async move { Outcome { started_at: Some(now), ended_at: now, result: Ok(()) } })
+        Box::pin(async move {
+            WorkEnd { started_at: Some(now), ended_at: now, outcome: Outcome::SUCCESS }
+        })
     }
 
     fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {

@@ -3,10 +3,11 @@
 use super::hours;
 use crate::report::Report;
 use anyhow::ensure;
-use meter::{Happened, Owner, Stamp, UsageFact};
+use meter::{Change, Owner, UsageFact};
 use std::time::Instant;
 use store::Store;
 use types::Timestamp;
+use types::instance::Stamp;
 use types::usage::Dimension;
 
 const LIVES: usize = 60_000;
@@ -80,11 +81,11 @@ fn facts() -> Vec<UsageFact> {
 fn fact(life: usize, turn: usize, number: usize) -> UsageFact {
     let ms = number as i64;
     let at = Timestamp::from_ms((hours::END - 1) * hours::HOUR_MS + ms);
-    let happened = match turn {
-        0 => Happened::Started { memory_mb: 2048 },
-        1 | 3 => Happened::Paused,
-        2 | 4 => Happened::Resumed,
-        _ => Happened::Stopped,
+    let change = match turn {
+        0 => Change::Started { memory_mb: 2048 },
+        1 | 3 => Change::Paused,
+        2 | 4 => Change::Resumed,
+        _ => Change::Ended,
     };
     UsageFact {
         id: format!(
@@ -95,7 +96,7 @@ fn fact(life: usize, turn: usize, number: usize) -> UsageFact {
         subject: subject(life),
         number: number as u64,
         at,
-        stamp: Some(Stamp { boot: 1, mono_ms: ms }),
-        happened,
+        stamp: Some(Stamp { boot: 1, uptime_ms: ms }),
+        change,
     }
 }

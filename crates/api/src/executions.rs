@@ -5,11 +5,12 @@ pub(crate) mod view;
 
 use crate::engine::{self, Desk, Held};
 use crate::error::Error;
-use jobs::{NewExecution, Plan, Scratch, StartError};
+use jobs::{NewExecution, Plan, StartError};
 use store::Tx;
 use store::executions::Execution;
 use types::Kind;
 use types::ids::ExecutionId;
+use types::instance::{Medium, Scratch};
 use types::kinds::Job;
 use types::kinds::job::{JobRuntime, JobVolume};
 use types::parts::{Env, Port, Sensitive, TextMap};
@@ -118,6 +119,7 @@ fn scratch(volume: &JobVolume) -> Scratch {
         path: volume.mount_path.clone(),
         size_mb: u32::try_from(volume.size_mb).unwrap_or(u32::MAX),
         read_only: volume.read_only.unwrap_or(false),
+        medium: Medium::Disk,
     }
 }
 

@@ -3,26 +3,26 @@
 
 use crate::engine::Desk;
 use crate::error::Error;
-use crate::fleet::{Fact, Happened};
-use jobs::{AttemptId, Hooks};
-use meter::{Owner, Stamp, UsageFact};
+use jobs::Hooks;
+use meter::{Change, Owner, UsageFact};
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
 use types::ids::ResourceId;
+use types::instance::{AttemptId, InstanceName};
 use types::usage::Dimension;
 
 /// Says whose usage an instance is, in the transaction that gives it to a resource.
 pub(crate) fn own_instance(
     desk: &Desk,
     tx: &mut Tx<'_>,
-    instance: &str,
+    instance: &InstanceName,
     dimension: Dimension,
     of: (&str, &ResourceId),
     machine: &str,
 ) -> Result<(), Error> {
     let owner = Owner { machine: Some(machine.to_owned()), ..owner(desk, dimension, of) };
-    Ok(meter::register(tx, instance, &owner)?)
+    Ok(meter::register(tx, instance.as_str(), &owner)?)
 }
 
 /// Registers what tasks use with whoever has the job, as this machine takes them.
@@ -68,7 +68,7 @@ pub(crate) fn serve(
         number: 0,
         at: desk.world().now(),
         stamp: None,
-        happened: if serves { meter::Happened::Activated } else { meter::Happened::Deactivated },
+        change: if serves { Change::Activated } else { Change::Deactivated },
     };
     meter::take_in(tx, &[fact])?;
     Ok(())
@@ -82,24 +82,5 @@ fn owner(desk: &Desk, dimension: Dimension, (name, id): (&str, &ResourceId)) -> 
         name: name.to_owned(),
         uuid: id.to_string(),
         machine: None,
-    }
-}
-
-/// A fact of a machine in the words of the meter.
-pub(crate) fn of_machine(fact: &Fact) -> UsageFact {
-    let stamp = fact.stamp.as_ref();
-    UsageFact {
-        id: fact.id.clone(),
-        subject: fact.instance.clone(),
-        number: fact.number,
-        at: fact.at,
-        stamp: stamp
-            .map(|stamp| Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms }),
-        happened: match &fact.happened {
-            Happened::Started { memory_mb } => meter::Happened::Started { memory_mb: *memory_mb },
-            Happened::Slept => meter::Happened::Paused,
-            Happened::Woke => meter::Happened::Resumed,
-            Happened::Ended { .. } | Happened::Retired => meter::Happened::Stopped,
-        },
     }
 }

@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
 use jobs::callbacks::Callbacks;
 use jobs::deliveries::{self, Sender};
-use jobs::{Assignment, AttemptId, Failure, Outcome, Queue, Running, TaskRunner};
+use jobs::{Assignment, Queue, Running, TaskRunner};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use std::io;
@@ -24,6 +24,7 @@ use store::Store;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use types::World;
+use types::instance::{AttemptId, Outcome, WorkEnd};
 
 /// A machine whose tasks fail when they are asked to.
 struct Workers(World);
@@ -33,10 +34,10 @@ impl TaskRunner<Assignment> for Workers {
         "here"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, attempt: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, _: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
         let (now, fails) = (self.0.now(), attempt.arguments().contains("\"fail\":true"));
-        let result = if fails { Err(Failure::Exited(1)) } else { Ok(()) };
-        Box::pin(async move { Outcome { started_at: Some(now), ended_at: now, result } })
+        let outcome = if fails { Outcome::Exited(1) } else { Outcome::SUCCESS };
+        Box::pin(async move { WorkEnd { started_at: Some(now), ended_at: now, outcome } })
     }
 
     fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {

@@ -4,13 +4,14 @@
 
 mod common;
 
-use api::fleet::{How, Launch, LaunchFault};
+use api::fleet::{Launch, LaunchFault};
 use common::machine::{IMAGE, Pretended};
 use common::{Cloud, settings};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use types::instance::Outcome;
 
 const EXECUTIONS: &str = "/v0/jobs/nightly/executions";
 
@@ -26,7 +27,7 @@ async fn cloud_with(job: Value) -> Cloud {
 
 /// A cloud whose machine does what the script says.
 async fn cloud_on(
-    script: impl Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync + 'static,
+    script: impl Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync + 'static,
 ) -> (Cloud, Arc<Pretended>) {
     let machine = Arc::new(Pretended::new(script));
     (Cloud::start_on_machine(machine.clone(), impatient()).await, machine)
@@ -52,7 +53,7 @@ async fn end(cloud: &Cloud, id: &str) -> Value {
 
 #[tokio::test]
 async fn an_execution_runs_its_tasks_on_the_machine() {
-    let (cloud, machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    let (cloud, machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
     let runtime = json!({
         "image": IMAGE, "memory": 1024, "timeout": 60, "maxRetries": 1, "maxConcurrentTasks": 2,
         "envs": [{"name": "MODE", "value": "slow"}, {"name": "TOKEN", "value": "s3cret", "secret": true}],
@@ -88,7 +89,7 @@ async fn an_execution_runs_its_tasks_on_the_machine() {
 
 fn check_launch(launch: &Launch) {
     assert!(
-        launch.instance.starts_with("task-") && launch.instance.ends_with("-2-1"),
+        launch.instance.as_str().starts_with("task-") && launch.instance.as_str().ends_with("-2-1"),
         "{}",
         launch.instance
     );
@@ -122,14 +123,14 @@ fn check_launch(launch: &Launch) {
 
 #[tokio::test]
 async fn tasks_tell_how_they_failed() {
-    let ends = |launch: &Launch| match launch.instance.rsplit('-').nth(1) {
-        Some("0") => Ok(How::Exited(3)),
-        Some("1") => Ok(How::Killed(11)),
-        Some("2") => Ok(How::OutOfMemory),
-        Some("3") => Ok(How::TimedOut),
-        Some("4") => Ok(How::NotStarted("there is no such program".into())),
+    let ends = |launch: &Launch| match launch.instance.as_str().rsplit('-').nth(1) {
+        Some("0") => Ok(Outcome::Exited(3)),
+        Some("1") => Ok(Outcome::Killed(11)),
+        Some("2") => Ok(Outcome::OutOfMemory),
+        Some("3") => Ok(Outcome::TimedOut),
+        Some("4") => Ok(Outcome::NotStarted("there is no such program".into())),
         Some("5") => Err(LaunchFault::Full("no seat is free".into())),
-        _ => Ok(How::Exited(0)),
+        _ => Ok(Outcome::Exited(0)),
     };
     let (cloud, machine) = cloud_on(ends).await;
     cloud.post("/v0/jobs", job(json!({"image": IMAGE, "maxRetries": 1}))).await.ok();
@@ -221,7 +222,7 @@ async fn a_workspace_with_too_many_open_executions_is_told_to_wait_for_some() {
 
 #[tokio::test]
 async fn what_must_not_wait_and_never_fits_is_refused() {
-    let (cloud, machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    let (cloud, machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
     machine.close();
     cloud.post("/v0/jobs", job(json!({"image": IMAGE, "memory": 1024}))).await.ok();
     cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": "first"})).await.ok();
@@ -341,7 +342,7 @@ async fn a_cancelled_execution_ends_and_stays_to_be_read() {
 
 #[tokio::test]
 async fn a_change_of_the_job_does_not_concern_what_was_started() {
-    let (cloud, machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    let (cloud, machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
     machine.close();
     cloud
         .post("/v0/jobs", job(json!({"image": IMAGE, "maxConcurrentTasks": 1, "memory": 300})))
@@ -362,7 +363,7 @@ async fn a_change_of_the_job_does_not_concern_what_was_started() {
 
 #[tokio::test]
 async fn a_job_is_deployed_when_its_image_can_be_had() {
-    let (cloud, _machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    let (cloud, _machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
     for (name, runtime, status, word) in [
         ("here", json!({"image": IMAGE}), "DEPLOYED", "its tasks run in containers"),
         ("micro", json!({"image": IMAGE, "generation": "mk3"}), "DEPLOYED", "mk3"),
@@ -383,7 +384,7 @@ async fn a_job_is_deployed_when_its_image_can_be_had() {
 
 #[tokio::test]
 async fn the_events_of_a_sandbox_are_in_the_order_of_their_times() {
-    let (cloud, _machine) = cloud_on(|_| Ok(How::Exited(0))).await;
+    let (cloud, _machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
     for (name, generation) in [("plain", Value::Null), ("micro", json!("mk3"))] {
         let runtime = json!({"image": IMAGE, "generation": generation});
         let wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
@@ -400,7 +401,7 @@ async fn the_events_of_a_sandbox_are_in_the_order_of_their_times() {
 
 #[tokio::test]
 async fn what_nobody_holds_any_more_is_removed_at_the_start() {
-    let machine = Arc::new(Pretended::new(|_| Ok(How::Exited(0))).left("task-unknown-3-1"));
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))).left("task-unknown-3-1"));
     let _cloud = Cloud::start_on_machine(machine.clone(), impatient()).await;
     let mut retired = machine.retired.subscribe();
     let retired = retired.wait_for(|retired| *retired == ["task-unknown-3-1"]);

@@ -4,7 +4,6 @@
 
 mod common;
 
-use api::fleet::How;
 use common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use common::{Cloud, settings};
 use http::Method;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use store::{Tx, edge_names, resources};
 use types::KindName;
+use types::instance::Outcome;
 
 fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}})
@@ -350,7 +350,7 @@ async fn the_host_of_a_preview_is_nobody_elses() {
 /// Names and workspaces are chosen freely: `a-b` in `c` and `a` in `b-c` want the same label.
 #[tokio::test]
 async fn the_label_of_a_sandbox_is_nobody_elses() {
-    let machine = Arc::new(Pretended::new(|_| Ok(How::Exited(0))));
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
     let cloud = Cloud::start_on_machine(machine, settings()).await;
     for name in ["c", "b-c"] {
         workspace(&cloud, name).await;
@@ -379,7 +379,7 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
 
 #[tokio::test]
 async fn an_image_that_one_workspace_was_let_have_is_no_other_ones() {
-    let machine = Arc::new(Pretended::new(|_| Ok(How::Exited(0))));
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
     let cloud = Cloud::start_on_machine(machine, settings()).await;
     workspace(&cloud, "team").await;
     let box_of = |name: &str, image: &str, config: Option<&str>| json!({"metadata": {"name": name}, "spec": {"runtime": {"image": image, "dockerConfig": config}}});

@@ -5,7 +5,7 @@
 mod common;
 
 use common::Cloud;
-use meter::{Happened, UsageFact};
+use meter::{Change, UsageFact};
 use serde_json::{Value, json};
 use store::Tx;
 use store::deliveries::{self, Delivery};
@@ -37,16 +37,16 @@ async fn ran(cloud: &Cloud, workspace: &str, name: &str, from: &str, hours: i64)
             machine: None,
         };
         meter::register(tx, &subject, &owner)?;
-        let fact = |number: u64, at: Timestamp, happened| UsageFact {
+        let fact = |number: u64, at: Timestamp, change| UsageFact {
             id: format!("{subject}/{number}"),
             subject: subject.clone(),
             number,
             at,
             stamp: None,
-            happened,
+            change,
         };
-        let started = fact(1, from, Happened::Started { memory_mb: 4096 });
-        let stopped = fact(2, from.plus_s(hours * 3600), Happened::Stopped);
+        let started = fact(1, from, Change::Started { memory_mb: 4096 });
+        let stopped = fact(2, from.plus_s(hours * 3600), Change::Ended);
         meter::take_in(tx, &[started, stopped]).map(drop)
     };
     cloud.store.write(work).await.unwrap();

@@ -4,13 +4,14 @@ use crate::body::Body;
 use crate::exchange::{Answer, exchange};
 use crate::standby::{EnterError, Standby};
 use crate::timing::Timing;
-use crate::wire::{GUEST_PORT, LastSent, RequestBody, Unanswered};
+use crate::wire::{LastSent, RequestBody, Unanswered};
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use tokio::time::timeout;
 use types::guest::{WANTS_HEADER, WANTS_PROGRAM};
+use types::instance::GUEST_PORT;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {

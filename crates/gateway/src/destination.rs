@@ -11,7 +11,6 @@ use crate::peer::Peer;
 use crate::preview::{self, Key};
 use crate::problem::Problem;
 use crate::routes::{Hosted, Preview};
-use crate::wire::GUEST_PORT;
 use crate::{headers, query};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -19,6 +18,7 @@ use http::{HeaderValue, Response};
 use std::sync::Arc;
 use types::KindName;
 use types::edge::{DomainRoute, WorkloadRoute};
+use types::instance::GUEST_PORT;
 
 /// A preview of this port is the guest itself, as one of `GUEST_PORT` is.
 const WHOLE_WORKLOAD_PORT: u16 = 443;

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two attempts to connect to a port that is not served yet.
+/// Between two looks whether a port is served by now.
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) enum Answer {

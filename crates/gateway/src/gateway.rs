@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::standby::{EnterError, Standby, Visit};
 use crate::timing::Timing;
 use crate::wait_queue::Limit;
-use crate::wire::{BodyLimit, BoxError, GUEST_PORT, LastSent, RequestBody, Wire};
+use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck};
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 use types::World;
 use types::edge::{Serving, WorkloadRoute};
+use types::instance::GUEST_PORT;
 
 /// The data plane. Cheap to clone.
 #[derive(Clone)]

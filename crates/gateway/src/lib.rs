@@ -60,4 +60,4 @@ pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;
 pub use standby::{EnterError, Initial, Look, PauseError, Phase, Standby, Visit};
-pub use wire::{GUEST_PORT, Unanswered};
+pub use wire::Unanswered;

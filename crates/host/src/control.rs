@@ -2,12 +2,9 @@
 
 use crate::Host;
 use crate::Interrupted;
-use crate::instances::{fact, machine_id, runs, seen};
+use crate::instances::{runs, seen};
 use crate::leases::Purpose;
-use api::fleet::{
-    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage,
-    Wait, WorkEnd,
-};
+use api::fleet::{ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
 use bytes::Bytes;
 use gateway::{Initial, Standby};
 use http_body_util::{BodyExt, Full, Limited};
@@ -15,6 +12,7 @@ use node::{Error, State, View};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::chain;
+use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
 
 /// Facts that are written down at once.
 const FACTS_AT_ONCE: usize = 500;
@@ -80,17 +78,17 @@ impl Machine for Control {
             let serves = launch.work.is_none().then(|| launch.instance.clone());
             self.host.launch(launch).await?;
             if let Some(instance) = serves {
-                self.standby.track(&instance, Initial::Awake);
+                self.standby.track(instance.as_str(), Initial::Awake);
             }
             Ok(())
         })
     }
 
-    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
-        self.standby.forget(instance);
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+        self.standby.forget(instance.as_str());
         self.host.0.starting.lock().remove(instance);
+        let id = instance.clone();
         Box::pin(async move {
-            let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
             self.host
                 .on_node(move |inner| {
                     match inner.node.destroy(&id) {
@@ -103,9 +101,12 @@ impl Machine for Control {
         })
     }
 
-    fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            self.standby.pause(instance).await.map_err(|error| MachineFault(error.to_string()))
+            self.standby
+                .pause(instance.as_str())
+                .await
+                .map_err(|error| MachineFault(error.to_string()))
         })
     }
 
@@ -113,14 +114,12 @@ impl Machine for Control {
         self.host.0.node.list().iter().map(seen).collect()
     }
 
-    fn runs(&self, instance: &str) -> bool {
-        let view = machine_id(instance).ok().and_then(|id| self.host.0.node.inspect(&id).ok());
-        view.is_some_and(|view| runs(&view.state))
+    fn runs(&self, instance: &InstanceName) -> bool {
+        self.host.0.node.inspect(instance).is_ok_and(|view| runs(&view.state))
     }
 
-    fn stamp(&self) -> Option<Stamp> {
-        let (boot, uptime_ms) = self.host.0.node.give_sign();
-        Some(Stamp { boot: boot.to_owned(), uptime_ms })
+    fn give_sign(&self) -> Option<Stamp> {
+        Some(self.host.0.node.give_sign())
     }
 
     fn facts(&self) -> Wait<'_, Vec<Fact>> {
@@ -131,7 +130,7 @@ impl Machine for Control {
                 });
                 match look.await {
                     Ok(facts) if facts.is_empty() => {}
-                    facts => return facts.unwrap_or_default().into_iter().map(fact).collect(),
+                    facts => return facts.unwrap_or_default(),
                 }
             }
         })
@@ -145,31 +144,31 @@ impl Machine for Control {
 
     fn attend<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         from: u64,
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(self.host.attend(instance, from, printed))
     }
 
-    fn start_failure<'a>(&'a self, instance: &'a str) -> Wait<'a, Option<String>> {
+    fn start_failure<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Option<String>> {
         Box::pin(self.host.start_failure(instance))
     }
 
-    fn interrupt<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(self.host.interrupt(instance))
     }
 
     fn call<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         request: http::Request<Bytes>,
     ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
         Box::pin(async move {
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
             let answer = self
                 .standby
-                .call(instance, request.map(Full::new))
+                .call(instance.as_str(), request.map(Full::new))
                 .await
                 .map_err(|error| fault(&error))?;
             let (head, body) = answer.into_parts();

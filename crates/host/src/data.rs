@@ -1,9 +1,8 @@
 //! What the data plane asks of the machine.
 
-use crate::instances::machine_id;
 use crate::{Host, Inner, Interrupted};
 use gateway::{BoxFuture, Machine, MachineError};
-use node::{Error, Id};
+use node::{Error, InstanceName};
 use std::io;
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -20,7 +19,7 @@ impl Machine for Host {
 
     fn connect<'a>(&'a self, instance: &'a str, port: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
         Box::pin(async move {
-            let id = machine_id(instance)
+            let id = InstanceName::new(instance)
                 .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
             // Some microseconds: the socket is made inside the network of the instance and used
             // from outside.
@@ -54,10 +53,10 @@ impl Host {
     fn act<'a>(
         &'a self,
         instance: &'a str,
-        act: impl FnOnce(&Inner, &Id) -> Result<(), Error> + Send + 'static,
+        act: impl FnOnce(&Inner, &InstanceName) -> Result<(), Error> + Send + 'static,
     ) -> BoxFuture<'a, Result<(), MachineError>> {
         Box::pin(async move {
-            let id = machine_id(instance).map_err(|_| MachineError::Gone)?;
+            let id = InstanceName::new(instance).map_err(|_| MachineError::Gone)?;
             self.on_node(move |inner| {
                 act(inner, &id).map_err(|error| match error {
                     Error::Missing(_) => MachineError::Gone,

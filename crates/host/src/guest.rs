@@ -2,8 +2,6 @@
 //! guest serves.
 
 use crate::Host;
-use crate::instances::machine_id;
-use crate::launching::GUEST_PORT;
 use bytes::Bytes;
 use gateway::Machine as _;
 use http::{Method, Request, Response, StatusCode, header, request};
@@ -12,12 +10,13 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use node::{Id, Program};
+use node::{InstanceName, Program};
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
+use types::instance::GUEST_PORT;
 
 /// Pieces of the program on their way at once, and how large they are: what one hand-over takes of
 /// this server's memory.
@@ -32,7 +31,7 @@ impl Host {
     /// Sends one request to the guest of an instance.
     pub(crate) async fn ask_guest<B>(
         &self,
-        id: &Id,
+        id: &InstanceName,
         request: request::Builder,
         body: B,
     ) -> io::Result<Response<Incoming>>
@@ -50,15 +49,15 @@ impl Host {
         sender.send_request(request).await.map_err(io::Error::other)
     }
 
-    fn as_machine(&self, id: &Id, method: Method, path: &str) -> request::Builder {
+    fn as_machine(&self, id: &InstanceName, method: Method, path: &str) -> request::Builder {
         Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id))
     }
 
     /// Hands over this server's guest program to an instance that asked for it a moment ago. The
     /// instance takes it from whoever shows its secret, and from nobody else.
     pub(crate) async fn hand_over_program(&self, instance: &str) -> io::Result<()> {
-        let id =
-            machine_id(instance).map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
+        let id = InstanceName::new(instance)
+            .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
         let (pieces, body) = Channel::new(PIECES);
         let request = self.as_machine(&id, Method::PUT, PROGRAM_PATH);
         let (_, answer) =
@@ -71,14 +70,13 @@ impl Host {
 
     /// Waits until the program that the image starts by itself has failed, if it does soon after
     /// its launch. What cannot be asked has not been seen to fail.
-    pub(crate) async fn start_failure(&self, instance: &str) -> Option<String> {
-        if !self.0.starting.lock().remove(instance) {
+    pub(crate) async fn start_failure(&self, id: &InstanceName) -> Option<String> {
+        if !self.0.starting.lock().remove(id) {
             return None;
         }
-        let id = machine_id(instance).ok()?;
-        let request = self.as_machine(&id, Method::GET, START_PATH);
+        let request = self.as_machine(id, Method::GET, START_PATH);
         let asked = timeout(START_WATCH + ANSWER_PATIENCE, async {
-            let answer = self.ask_guest(&id, request, Empty::<Bytes>::new()).await.ok()?;
+            let answer = self.ask_guest(id, request, Empty::<Bytes>::new()).await.ok()?;
             let failed = answer.status() == StatusCode::OK;
             let text =
                 Limited::new(answer.into_body(), START_FAILURE_BYTES_MAX).collect().await.ok()?;

@@ -1,20 +1,18 @@
 //! From what is wished to an instance: the image and the guest's orders.
 
-use crate::instances::machine_id;
 use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
 use admission::Refused;
-use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
+use api::fleet::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Medium, Owner, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::chain;
+use types::instance::{GUEST_PORT, InstanceName, Medium, Scratch};
 use types::work::{DATA_BYTES_MAX, Orders};
 
-/// The port of the sandbox API.
-pub(crate) const GUEST_PORT: u16 = 8080;
 /// Where programs of a sandbox find its environment that do not inherit it, as published clients
 /// expect. In memory, because it holds secrets, and so large that no instance is hurt by a full
 /// one.
@@ -117,8 +115,7 @@ impl Inner {
     }
 
     fn start(&self, launch: &Launch) -> Result<(), LaunchFault> {
-        let id =
-            machine_id(&launch.instance).map_err(|error| LaunchFault::Broken(error.to_string()))?;
+        let id = launch.instance.clone();
         let data_bytes = launch.work.as_ref().map_or(0, |work| work.data.len());
         if data_bytes > DATA_BYTES_MAX {
             return Err(LaunchFault::Broken(format!(
@@ -147,7 +144,7 @@ impl Inner {
         }
     }
 
-    fn spec(&self, launch: &Launch, id: node::Id, owner: Owner, image: &Image) -> Spec {
+    fn spec(&self, launch: &Launch, id: InstanceName, owner: Owner, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
         let in_memory = Writable::Memory { mb: memory_mb / FILES_OF_MEMORY };
         let config = self.orders(launch, &id, &image.config);
@@ -179,7 +176,7 @@ impl Inner {
 
     /// What the guest is told: the image's environment, under that of the launch, and where to
     /// begin or what to do. The data of work follows as it is.
-    fn orders(&self, launch: &Launch, id: &node::Id, image: &Config) -> Vec<u8> {
+    fn orders(&self, launch: &Launch, id: &InstanceName, image: &Config) -> Vec<u8> {
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         environment
@@ -249,20 +246,14 @@ fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> 
 }
 
 /// Those that were asked for, and for what serves one with its environment.
-fn folders(launch: &Launch) -> Vec<node::Scratch> {
-    let asked = launch.scratch.iter().map(|Scratch { path, size_mb, read_only }| node::Scratch {
-        path: path.clone(),
-        size_mb: *size_mb,
-        read_only: *read_only,
-        medium: Medium::Disk,
-    });
-    let environment = launch.work.is_none().then(|| node::Scratch {
+fn folders(launch: &Launch) -> Vec<Scratch> {
+    let environment = launch.work.is_none().then(|| Scratch {
         path: ENVIRONMENT_FOLDER.to_owned(),
         size_mb: ENVIRONMENT_MB,
         read_only: false,
         medium: Medium::Memory,
     });
-    asked.chain(environment).collect()
+    launch.scratch.iter().cloned().chain(environment).collect()
 }
 
 fn credentials(registries: Option<&str>, name: &Reference) -> Result<Credentials, LaunchFault> {

@@ -2,11 +2,11 @@
 //! instance is for. On disk, because instances outlive this program.
 
 use images::{Digest, Image, Lease, Store};
-use node::Id;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+use types::instance::InstanceName;
 
 /// What an instance is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(crate) struct Leases {
 
 #[derive(Default)]
 struct State {
-    users: HashMap<Id, (Digest, Purpose)>,
+    users: HashMap<InstanceName, (Digest, Purpose)>,
     images: HashMap<Digest, Used>,
 }
 
@@ -45,8 +45,10 @@ impl Leases {
         let leases = Self { folder: folder.to_owned(), state: Mutex::default() };
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            let id =
-                path.file_name().and_then(|name| name.to_str()).and_then(|name| Id::new(name).ok());
+            let id = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .and_then(|name| InstanceName::new(name).ok());
             let note = fs::read_to_string(&path)?;
             match (id, parse(&note)) {
                 (Some(id), Some((digest, purpose)))
@@ -62,7 +64,7 @@ impl Leases {
     /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
     pub(crate) fn take(
         &self,
-        id: &Id,
+        id: &InstanceName,
         digest: Digest,
         purpose: Purpose,
         store: &Store,
@@ -81,13 +83,13 @@ impl Leases {
     }
 
     /// What an instance was launched for.
-    pub(crate) fn purpose(&self, id: &Id) -> Purpose {
+    pub(crate) fn purpose(&self, id: &InstanceName) -> Purpose {
         self.state.lock().users.get(id).map_or(Purpose::Serve, |(_, purpose)| *purpose)
     }
 
     fn hold(
         &self,
-        id: &Id,
+        id: &InstanceName,
         digest: Digest,
         purpose: Purpose,
         store: &Store,
@@ -118,7 +120,7 @@ impl Leases {
         Ok(Some(image))
     }
 
-    pub(crate) fn give_back(&self, id: &Id) {
+    pub(crate) fn give_back(&self, id: &InstanceName) {
         let mut state = self.state.lock();
         let Some((digest, _)) = state.users.remove(id) else { return };
         if let Some(used) = state.images.get_mut(&digest) {
@@ -132,8 +134,8 @@ impl Leases {
     }
 
     /// Gives back what instances held that are not there any more.
-    pub(crate) fn keep_only(&self, instances: &HashSet<Id>) {
-        let gone: Vec<Id> =
+    pub(crate) fn keep_only(&self, instances: &HashSet<InstanceName>) {
+        let gone: Vec<InstanceName> =
             self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
         for id in gone {
             self.give_back(&id);

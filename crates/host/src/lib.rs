@@ -27,7 +27,7 @@ pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
 use leases::Leases;
-use node::{Node, Program};
+use node::{InstanceName, Node, Program};
 use parking_lot::Mutex;
 use pulled::Pulled;
 use registries::Registries;
@@ -53,7 +53,7 @@ struct Inner {
     pids_max: u32,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
-    starting: Mutex<HashSet<String>>,
+    starting: Mutex<HashSet<InstanceName>>,
 }
 
 impl Host {

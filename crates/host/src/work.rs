@@ -4,16 +4,15 @@
 //! follows from its own key and the name of the instance: nothing has to be kept for each, and the
 //! next run of this program knows it again.
 
-use crate::instances::{how_it_ended, machine_id};
 use crate::{Host, Interrupted};
-use api::fleet::{How, MachineFault, Printed, Stream, WorkEnd};
+use api::fleet::MachineFault;
 use bytes::Bytes;
 use files::Readers;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use node::{Error, Exit, Id, State};
+use node::{Error, State};
 use sha2::Sha256;
 use std::fmt::Write as _;
 use std::fs;
@@ -22,8 +21,10 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use types::work::{self, Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
-use types::{Timestamp, World, chain};
+use types::chain;
+use types::instance::{Exit, InstanceName, Outcome, Printed, WorkEnd};
+use types::work::{Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
+use types::{Timestamp, World};
 
 const KEY_FILE: &str = "work-key";
 const KEY_BYTES: usize = 32;
@@ -57,7 +58,7 @@ impl Key {
     }
 
     /// What the first program of this instance takes for the word of the machine.
-    pub(crate) fn secret(&self, id: &Id) -> String {
+    pub(crate) fn secret(&self, id: &InstanceName) -> String {
         // A key of any length will do, so there is nothing that could fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
         mac.update(id.as_str().as_bytes());
@@ -80,22 +81,21 @@ impl Host {
     /// Waits for the end of the work, and hands over what it prints meanwhile.
     pub(crate) async fn attend(
         &self,
-        instance: &str,
+        id: &InstanceName,
         mut from: u64,
         printed: mpsc::Sender<Printed>,
     ) -> Result<WorkEnd, MachineFault> {
-        let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
         let mut tries = 0;
         loop {
-            let reason = match self.follow(&id, &mut from, &printed).await {
-                Ok(end) => return Ok(self.judge(id, end).await),
+            let reason = match self.follow(id, &mut from, &printed).await {
+                Ok(end) => return Ok(self.judge(id.clone(), end).await),
                 Err(Broken::Late(reason)) => {
                     tries = 0;
                     reason
                 }
                 Err(Broken::Early(reason)) => reason,
             };
-            if let Some(end) = self.end_of(&id).await? {
+            if let Some(end) = self.end_of(id).await? {
                 return Ok(end);
             }
             tries += 1;
@@ -108,9 +108,8 @@ impl Host {
         }
     }
 
-    pub(crate) async fn interrupt(&self, instance: &str) -> Result<(), MachineFault> {
-        let id = machine_id(instance).map_err(|error| MachineFault(error.to_string()))?;
-        let asked = timeout(INTERRUPT_PATIENCE, self.ask(&id, Method::POST, INTERRUPT_PATH)).await;
+    pub(crate) async fn interrupt(&self, id: &InstanceName) -> Result<(), MachineFault> {
+        let asked = timeout(INTERRUPT_PATIENCE, self.ask(id, Method::POST, INTERRUPT_PATH)).await;
         match asked {
             Ok(Ok(response)) if response.status() == StatusCode::NO_CONTENT => Ok(()),
             Ok(Ok(response)) => Err(MachineFault(format!("`{id}` answers {}", response.status()))),
@@ -122,10 +121,10 @@ impl Host {
     /// Reads one stream of output, as far as it goes.
     async fn follow(
         &self,
-        id: &Id,
+        id: &InstanceName,
         from: &mut u64,
         printed: &mpsc::Sender<Printed>,
-    ) -> Result<work::End, Broken> {
+    ) -> Result<WorkEnd, Broken> {
         let early = |reason: &dyn std::error::Error| Broken::Early(chain(reason));
         let response = self
             .ask(id, Method::GET, &format!("{PATH}?from={from}"))
@@ -143,10 +142,8 @@ impl Host {
             while let Some(frame) = frames.take().map_err(|error| early(&error))? {
                 match frame {
                     Frame::Ended(end) => return Ok(end),
-                    Frame::Printed { next, at, stream, bytes } => {
-                        (*from, some) = (next, true);
-                        let piece =
-                            Printed { next, at, stream: stream_of(stream), text: bytes.into() };
+                    Frame::Printed(piece) => {
+                        (*from, some) = (piece.next, true);
                         // Whoever does not want to hear of it may still wait for the end.
                         let _ = printed.send(piece).await;
                     }
@@ -156,7 +153,12 @@ impl Host {
         Err(Broken::Early("its answer ends too early".to_owned()))
     }
 
-    async fn ask(&self, id: &Id, method: Method, path: &str) -> Result<Response<Incoming>, String> {
+    async fn ask(
+        &self,
+        id: &InstanceName,
+        method: Method,
+        path: &str,
+    ) -> Result<Response<Incoming>, String> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -166,27 +168,22 @@ impl Host {
 
     /// What the instance says of its work, in the light of what the machine knows. That the kernel
     /// killed for want of memory shows as a signal, or as the code that shells make of it.
-    async fn judge(&self, id: Id, end: work::End) -> WorkEnd {
-        let killed = matches!(end.how, work::How::Killed(SIGKILL) | work::How::Exited(KILLED_CODE));
-        let how = match end.how {
-            _ if killed && self.lacked_memory(id).await => How::OutOfMemory,
-            work::How::Exited(code) => How::Exited(code),
-            work::How::Killed(signal) => How::Killed(signal),
-            work::How::TimedOut => How::TimedOut,
-            work::How::Interrupted => How::Interrupted,
-            work::How::NotStarted(reason) => How::NotStarted(reason),
-        };
-        WorkEnd { how, started_at: end.started_at, ended_at: end.ended_at }
+    async fn judge(&self, id: InstanceName, end: WorkEnd) -> WorkEnd {
+        let killed = matches!(end.outcome, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED_CODE));
+        if killed && self.lacked_memory(id).await {
+            return WorkEnd { outcome: Outcome::OutOfMemory, ..end };
+        }
+        end
     }
 
-    async fn lacked_memory(&self, id: Id) -> bool {
+    async fn lacked_memory(&self, id: InstanceName) -> bool {
         let look =
             self.on_node(move |inner| Ok::<_, Interrupted>(inner.node.ran_out_of_memory(&id)));
         matches!(look.await, Ok(Ok(true)))
     }
 
     /// How the instance ended, if it has, with the work in it.
-    async fn end_of(&self, id: &Id) -> Result<Option<WorkEnd>, MachineFault> {
+    async fn end_of(&self, id: &InstanceName) -> Result<Option<WorkEnd>, MachineFault> {
         let id = id.clone();
         self.on_node(move |inner| {
             let view = inner.node.wait(&id, END_PATIENCE).and_then(|_| inner.node.inspect(&id));
@@ -201,17 +198,11 @@ impl Host {
     }
 }
 
+/// The end of work whose instance has ended around it.
 fn lost(at: Timestamp, exit: Exit) -> WorkEnd {
-    let how = match exit {
-        Exit::OutOfMemory => How::OutOfMemory,
-        other => How::Lost(how_it_ended(other)),
+    let outcome = match exit {
+        Exit::OutOfMemory => Outcome::OutOfMemory,
+        other => Outcome::Lost(format!("the instance {other}")),
     };
-    WorkEnd { how, started_at: at, ended_at: at }
-}
-
-fn stream_of(stream: work::Stream) -> Stream {
-    match stream {
-        work::Stream::Output => Stream::Output,
-        work::Stream::Error => Stream::Error,
-    }
+    WorkEnd { outcome, started_at: Some(at), ended_at: at }
 }

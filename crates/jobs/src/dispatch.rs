@@ -29,7 +29,7 @@ mod round;
 use crate::plan::Assignment;
 use crate::queue::Queue;
 use crate::share::Room;
-use crate::task_runner::{AttemptId, Failure, Outcome, TaskRunner};
+use crate::task_runner::TaskRunner;
 use lease::Lease;
 use orders::Orders;
 use round::{Done, Ended, Round};
@@ -43,6 +43,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use types::instance::{AttemptId, Outcome, WorkEnd};
 
 /// After a failure of the database, wait before the next round.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -74,7 +75,7 @@ struct Dispatcher<C> {
     /// What has a slot of this machine.
     mine: HashMap<AttemptId, Mine>,
     /// What was not recorded yet.
-    outcomes: Vec<(AttemptId, Outcome)>,
+    ends: Vec<(AttemptId, WorkEnd)>,
     running: JoinSet<Event>,
     of_running: HashMap<tokio::task::Id, AttemptId>,
     orders: Orders,
@@ -106,7 +107,7 @@ enum Stage {
 }
 
 enum Event {
-    Ended(AttemptId, Outcome),
+    Ended(AttemptId, WorkEnd),
     Removed(AttemptId),
 }
 
@@ -121,7 +122,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             queue,
             runner,
             mine: HashMap::new(),
-            outcomes: Vec::new(),
+            ends: Vec::new(),
             running: JoinSet::new(),
             of_running: HashMap::new(),
             turn: 0,
@@ -192,7 +193,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         loop {
             let now = Instant::now();
             let (free, renew_at) = (self.room().is_some(), self.lease.renew_at(now));
-            if !self.outcomes.is_empty() || renew_at <= now || (self.ready && free) {
+            if !self.ends.is_empty() || renew_at <= now || (self.ready && free) {
                 return;
             }
             let listens = free && self.quiet_until <= now;
@@ -243,7 +244,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let task = joined.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
         let Some(of) = self.of_running.remove(&task) else { return };
         match joined {
-            Ok((_, Event::Ended(id, outcome))) => self.ended(id, outcome),
+            Ok((_, Event::Ended(id, end))) => self.ended(id, end),
             Ok((_, Event::Removed(id))) => drop(self.mine.remove(&id)),
             Err(error) if error.is_cancelled() => {}
             Err(error) => {
@@ -256,24 +257,24 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    fn ended(&mut self, id: AttemptId, outcome: Outcome) {
+    fn ended(&mut self, id: AttemptId, end: WorkEnd) {
         let Some(mine) =
             self.mine.get_mut(&id).filter(|mine| matches!(mine.stage, Stage::Running(_)))
         else {
             return;
         };
         mine.stage = Stage::Ended;
-        self.outcomes.push((id, outcome));
+        self.ends.push((id, end));
     }
 
-    fn lost(&self, why: &str) -> Outcome {
+    fn lost(&self, why: &str) -> WorkEnd {
         let ended_at = self.store.world().now();
-        Outcome { started_at: None, ended_at, result: Err(Failure::Lost(why.to_owned())) }
+        WorkEnd { started_at: None, ended_at, outcome: Outcome::Lost(why.to_owned()) }
     }
 
     /// Gives a task back that is not on this machine.
     fn lose(&mut self, id: AttemptId, task: Task, why: &str) {
-        self.outcomes.push((id.clone(), self.lost(why)));
+        self.ends.push((id.clone(), self.lost(why)));
         self.mine.insert(id, Mine { task, memory_mb: 0, stage: Stage::Gone });
     }
 
@@ -282,14 +283,14 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let begun = Instant::now();
         let round = self.round(begun, claims);
         let (renews, wanted) = (round.renews, round.room.is_some());
-        let recorded: Vec<AttemptId> = self.outcomes.iter().map(|(id, _)| id.clone()).collect();
+        let recorded: Vec<AttemptId> = self.ends.iter().map(|(id, _)| id.clone()).collect();
         match self.commit(round).await {
             Ok(done) => {
                 if renews {
                     self.lease.renewed(begun);
                     self.lease.watch(done.others.clone().unwrap_or_default(), begun);
                 }
-                self.outcomes.drain(..recorded.len());
+                self.ends.drain(..recorded.len());
                 recorded.into_iter().for_each(|id| self.recorded(id));
                 self.follow(done, wanted).await;
                 if renews && let Err(error) = self.compare().await {
@@ -307,8 +308,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     }
 
     fn round(&self, now: Instant, claims: bool) -> Round {
-        let ended = |(id, outcome): &(AttemptId, Outcome)| {
-            Some(Ended { task: self.mine.get(id)?.task.clone(), outcome: outcome.clone() })
+        let ended = |(id, end): &(AttemptId, WorkEnd)| {
+            Some(Ended { task: self.mine.get(id)?.task.clone(), end: end.clone() })
         };
         let renews = claims && (self.lease.renew_at(now) <= now || !self.lease.is_safe(now));
         Round {
@@ -316,7 +317,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             holder: self.runner.name().to_owned(),
             renews,
             run_out: if renews { self.lease.run_out(now) } else { Vec::new() },
-            ended: Arc::new(self.outcomes.iter().filter_map(ended).collect()),
+            ended: Arc::new(self.ends.iter().filter_map(ended).collect()),
             room: self.room().filter(|_| claims && self.ready),
             turn: self.turn,
         }
@@ -381,8 +382,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         let (runner, attempt, assignment) =
             (self.runner.clone(), id.clone(), Assignment { order, index: id.task });
         let run = self.running.spawn(async move {
-            let outcome = runner.run(&attempt, assignment).await;
-            Event::Ended(attempt, outcome)
+            let end = runner.run(&attempt, assignment).await;
+            Event::Ended(attempt, end)
         });
         self.of_running.insert(run.id(), id.clone());
         self.mine.insert(id, Mine { task, memory_mb, stage: Stage::Running(run) });
@@ -418,7 +419,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             );
         }
         for id in ends.join_all().await {
-            self.outcomes.push((id, self.lost("the machine could not renew its lease")));
+            self.ends.push((id, self.lost("the machine could not renew its lease")));
         }
     }
 }

@@ -18,8 +18,8 @@ mod share;
 mod task_runner;
 
 pub use dispatch::run;
-pub use plan::{Assignment, Order, Plan, Scratch, plan};
+pub use plan::{Assignment, Order, Plan, plan};
 pub use queue::{Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
 pub use settings::Settings;
-pub use task_runner::{AttemptId, BadAttemptId, Failure, Outcome, Running, TaskRunner};
+pub use task_runner::{Running, TaskRunner, failure_of_row};

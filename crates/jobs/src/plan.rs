@@ -6,6 +6,7 @@ use std::ops::Range;
 use store::executions::{self, Execution};
 use store::{Error, Tx};
 use types::ids::ExecutionId;
+use types::instance::Scratch;
 use types::parts::Sensitive;
 
 /// How each task of an execution is run. Stored sealed.
@@ -17,6 +18,7 @@ pub struct Plan {
     pub storage_mb: Option<u32>,
     /// All variables but those that differ between tasks.
     pub environment: Sensitive<Vec<(String, String)>>,
+    /// Empty folders that each task finds.
     pub scratch: Vec<Scratch>,
     pub keeps_logs: bool,
     /// After which a task is ended.
@@ -24,14 +26,6 @@ pub struct Plan {
     /// What the caller asked for, in the caller's words: to be shown.
     pub memory_override: Option<i64>,
     pub env_override: Vec<String>,
-}
-
-/// An empty folder that each task finds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scratch {
-    pub path: String,
-    pub size_mb: u32,
-    pub read_only: bool,
 }
 
 /// All that is needed to run the tasks of an execution.

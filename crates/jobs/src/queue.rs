@@ -4,13 +4,13 @@
 use crate::plan::{self, Plan};
 use crate::rules;
 use crate::settings::Settings;
-use crate::task_runner::{AttemptId, Outcome};
 use std::fmt;
 use std::sync::Arc;
 use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
 use store::{Error, Store, Tx};
 use types::Timestamp;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::instance::{AttemptId, WorkEnd};
 
 /// Rows that one transaction forgets.
 const TRIM_BATCH: i64 = 1000;
@@ -33,7 +33,7 @@ pub trait Hooks: Send + Sync + 'static {
         _tx: &mut Tx<'_>,
         _attempt: &AttemptId,
         _execution: &Execution,
-        _outcome: &Outcome,
+        _end: &WorkEnd,
     ) -> Result<(), Error> {
         Ok(())
     }

@@ -14,11 +14,12 @@
 //! Always: never claimed + running + waiting + succeeded + failed + cancelled = total.
 
 use crate::settings::Settings;
-use crate::task_runner::{Failure, Outcome};
+use crate::task_runner;
 use std::time::Duration;
 use store::executions::tasks::{State, Task};
 use store::executions::{Execution, Phase};
 use types::Timestamp;
+use types::instance::{Outcome, WorkEnd};
 use types::wire::JobExecutionStatus;
 
 /// Ready at once, whatever the clocks of other servers say.
@@ -87,30 +88,32 @@ pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Ti
 /// What a running task becomes by the outcome of its attempt.
 pub(crate) fn after(
     task: &Task,
-    outcome: &Outcome,
+    end: &WorkEnd,
     phase: Phase,
     policy: RetryPolicy,
     jitter: u16,
 ) -> Task {
     let mut task = task.clone();
-    (task.started_at, task.ended_at) = (outcome.started_at, Some(outcome.ended_at));
-    task.failure = outcome.result.as_ref().err().map(Failure::stored);
-    let Err(failure) = &outcome.result else {
-        task.state = State::Succeeded;
+    (task.started_at, task.ended_at) = (end.started_at, Some(end.ended_at));
+    let failure = &end.outcome;
+    if failure.is_success() {
+        (task.failure, task.state) = (None, State::Succeeded);
         return task;
-    };
-    let (count, max) = match failure.is_the_tasks_own() {
+    }
+    task.failure = Some(task_runner::stored(failure));
+    let own = task_runner::is_the_tasks_own(failure);
+    let (count, max) = match own {
         true => (&mut task.failures, policy.retries_max),
         false => (&mut task.losses, policy.losses_max),
     };
     *count += 1;
     let (count, retries_left) =
-        (*count, *count <= max && !matches!(failure, Failure::NotStarted(_)));
+        (*count, *count <= max && !matches!(failure, Outcome::NotStarted(_)));
     task.state = match phase {
         Phase::Open if retries_left => {
-            State::Waiting(outcome.ended_at.plus_ms(policy.pause_ms(count, jitter)))
+            State::Waiting(end.ended_at.plus_ms(policy.pause_ms(count, jitter)))
         }
-        Phase::Cancelling if !failure.is_the_tasks_own() => State::Cancelled,
+        Phase::Cancelling if !own => State::Cancelled,
         _ => State::Failed,
     };
     task

@@ -55,28 +55,28 @@ fn task(execution: &Execution, index: i64) -> Task {
     }
 }
 
-fn outcome(second: i64, result: Result<(), Failure>) -> Outcome {
-    Outcome { started_at: Some(at(second)), ended_at: at(second), result }
+fn end_at(second: i64, outcome: Outcome) -> WorkEnd {
+    WorkEnd { started_at: Some(at(second)), ended_at: at(second), outcome }
 }
 
 #[derive(Debug, Clone)]
 enum Event {
     Claim(i64),
-    End(usize, Result<(), Failure>),
+    End(usize, Outcome),
     Cancel,
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let failure = prop_oneof![
-        Just(Failure::Exited(1)),
-        Just(Failure::TimedOut),
-        Just(Failure::NotStarted("no".into())),
-        Just(Failure::Lost("gone".into())),
+        Just(Outcome::Exited(1)),
+        Just(Outcome::TimedOut),
+        Just(Outcome::NotStarted("no".into())),
+        Just(Outcome::Lost("gone".into())),
     ];
-    let result = prop_oneof![2 => Just(Ok(())), 3 => failure.prop_map(Err)];
+    let outcome = prop_oneof![2 => Just(Outcome::SUCCESS), 3 => failure];
     prop_oneof![
         8 => (0..4_i64).prop_map(Event::Claim),
-        16 => (any::<prop::sample::Index>(), result).prop_map(|(index, result)| Event::End(index.index(64), result)),
+        16 => (any::<prop::sample::Index>(), outcome).prop_map(|(index, outcome)| Event::End(index.index(64), outcome)),
         1 => Just(Event::Cancel),
     ]
 }
@@ -107,7 +107,7 @@ impl Case {
         let now = at(self.second);
         match event {
             Event::Claim(count) => self.claim(*count, now),
-            Event::End(index, result) => self.end(*index, result, now),
+            Event::End(index, outcome) => self.end(*index, outcome, now),
             Event::Cancel => {
                 for task in
                     self.rows.iter_mut().filter(|task| matches!(task.state, State::Waiting(_)))
@@ -140,12 +140,12 @@ impl Case {
         }
     }
 
-    fn end(&mut self, index: usize, result: &Result<(), Failure>, now: Timestamp) {
+    fn end(&mut self, index: usize, outcome: &Outcome, now: Timestamp) {
         let running: Vec<_> =
             (0..self.rows.len()).filter(|at| self.rows[*at].state == State::Running).collect();
         let Some(index) = running.get(index % running.len().max(1)).copied() else { return };
-        let outcome = Outcome { started_at: None, ended_at: now, result: result.clone() };
-        self.rows[index] = after(&self.rows[index], &outcome, self.execution.phase, POLICY, 0);
+        let end = WorkEnd { started_at: None, ended_at: now, outcome: outcome.clone() };
+        self.rows[index] = after(&self.rows[index], &end, self.execution.phase, POLICY, 0);
         ended(&mut self.execution, self.rows[index].state, now);
     }
 
@@ -201,7 +201,7 @@ proptest! {
         for _ in 0..1000 {
             case.second += 10;
             case.apply(&Event::Claim(3));
-            case.apply(&Event::End(0, Ok(())));
+            case.apply(&Event::End(0, Outcome::SUCCESS));
             case.check()?;
         }
         prop_assert!(case.execution.phase.has_ended());
@@ -218,29 +218,28 @@ fn pauses_double_up_to_the_longest_and_half_of_each_is_jitter() {
 #[test]
 fn a_failure_uses_up_retries_and_a_loss_does_not() {
     let one = task(&execution(1, 1), 0);
-    let end = |task: &Task, failure: Failure| {
-        after(task, &outcome(5, Err(failure)), Phase::Open, POLICY, 0)
-    };
-    let lost = end(&one, Failure::Lost("gone".into()));
+    let end =
+        |task: &Task, failure: Outcome| after(task, &end_at(5, failure), Phase::Open, POLICY, 0);
+    let lost = end(&one, Outcome::Lost("gone".into()));
     assert_eq!(
         (lost.failures, lost.losses, lost.state),
         (0, 1, State::Waiting(at(5).plus_ms(500)))
     );
-    assert_eq!(end(&lost, Failure::Lost("gone".into())).state, State::Failed);
-    let first = end(&lost, Failure::Exited(1));
-    let second = end(&first, Failure::OutOfMemory);
+    assert_eq!(end(&lost, Outcome::Lost("gone".into())).state, State::Failed);
+    let first = end(&lost, Outcome::Exited(1));
+    let second = end(&first, Outcome::OutOfMemory);
     assert_eq!((first.failures, second.state), (1, State::Waiting(at(5).plus_ms(1000))));
-    assert_eq!(end(&second, Failure::TimedOut).state, State::Failed);
-    assert_eq!(end(&one, Failure::NotStarted("no such program".into())).state, State::Failed);
+    assert_eq!(end(&second, Outcome::TimedOut).state, State::Failed);
+    assert_eq!(end(&one, Outcome::NotStarted("no such program".into())).state, State::Failed);
 }
 
 #[test]
 fn while_cancelling_a_failure_stays_one_and_a_loss_is_a_cancellation() {
     let one = task(&execution(1, 1), 0);
-    let end = |result| after(&one, &outcome(5, result), Phase::Cancelling, POLICY, 0).state;
-    assert_eq!(end(Ok(())), State::Succeeded);
-    assert_eq!(end(Err(Failure::Exited(1))), State::Failed);
-    assert_eq!(end(Err(Failure::Lost("gone".into()))), State::Cancelled);
+    let end = |outcome| after(&one, &end_at(5, outcome), Phase::Cancelling, POLICY, 0).state;
+    assert_eq!(end(Outcome::SUCCESS), State::Succeeded);
+    assert_eq!(end(Outcome::Exited(1)), State::Failed);
+    assert_eq!(end(Outcome::Lost("gone".into())), State::Cancelled);
 }
 
 #[test]

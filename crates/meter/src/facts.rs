@@ -1,7 +1,8 @@
 //! What happened, as machines and servers report it.
 
-use store::usage::{Fact, Stamp};
+use store::usage::FactRow;
 use types::Timestamp;
+use types::instance::{self, Happened, Stamp};
 use types::usage::Measure;
 
 /// Memory of an instance, in MB, and what is stored, in KiB, count as this at most. No sum
@@ -22,11 +23,14 @@ pub struct UsageFact {
     /// The steady clock of the machine at that moment. Between two facts with the same boot the
     /// steady clock counts and not the calendar, which may be set while something runs.
     pub stamp: Option<Stamp>,
-    pub happened: Happened,
+    pub change: Change,
 }
 
+/// What a fact changes in what is used. Of an instance that has ended it makes no difference to a
+/// bill how, so there is less here than in [`Happened`]; and more, because not only instances are
+/// billed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Happened {
+pub enum Change {
     /// An instance runs.
     Started {
         memory_mb: u32,
@@ -41,7 +45,7 @@ pub enum Happened {
     /// An instance was seen running.
     Alive,
     /// An instance has ended. What comes after this is no more about it.
-    Stopped,
+    Ended,
     /// From now on so many bytes are stored; 0: it is gone.
     Stored {
         bytes: u64,
@@ -56,21 +60,27 @@ pub enum Happened {
     Deactivated,
 }
 
-/// The boot of a stamp: the text by which a machine calls one of its starts, as a number that is
-/// never 0.
-pub fn boot(text: &str) -> i64 {
-    // FNV-1a: it need not withstand anybody, machines choose the texts and are only mixed up with
-    // themselves.
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    i64::try_from(hash >> 1).unwrap_or(1).max(1)
-}
-
 impl UsageFact {
-    pub(crate) fn stored(&self, life: i64) -> Fact {
-        let (kind, amount) = self.happened.written();
-        Fact {
+    /// What a machine reports of an instance.
+    pub fn of_instance(fact: &instance::Fact) -> Self {
+        Self {
+            id: fact.id.clone(),
+            subject: fact.instance.to_string(),
+            number: fact.number,
+            at: fact.at,
+            stamp: fact.stamp,
+            change: match fact.happened {
+                Happened::Started { memory_mb } => Change::Started { memory_mb },
+                Happened::Paused => Change::Paused,
+                Happened::Resumed => Change::Resumed,
+                Happened::Exited(_) | Happened::Destroyed => Change::Ended,
+            },
+        }
+    }
+
+    pub(crate) fn stored(&self, life: i64) -> FactRow {
+        let (kind, amount) = self.change.written();
+        FactRow {
             id: self.id.clone(),
             life,
             number: i64::try_from(self.number).unwrap_or(i64::MAX),
@@ -82,7 +92,7 @@ impl UsageFact {
     }
 }
 
-impl Happened {
+impl Change {
     /// As numbers: which, and how much. The first also orders facts of the same moment.
     fn written(self) -> (i64, i64) {
         match self {
@@ -91,7 +101,7 @@ impl Happened {
             Self::Paused => (3, 0),
             Self::Resumed => (4, 0),
             Self::Alive => (5, 0),
-            Self::Stopped => (6, 0),
+            Self::Ended => (6, 0),
             Self::Stored { bytes } => (7, i64::try_from(bytes).unwrap_or(i64::MAX)),
             Self::Requested { count } => (8, count.into()),
             Self::Activated => (9, 0),
@@ -108,7 +118,7 @@ impl Happened {
             3 => Self::Paused,
             4 => Self::Resumed,
             5 => Self::Alive,
-            6 => Self::Stopped,
+            6 => Self::Ended,
             7 => Self::Stored { bytes: u64::try_from(amount).ok()? },
             8 => Self::Requested { count: memory()? },
             9 => Self::Activated,
@@ -125,7 +135,7 @@ impl Happened {
             | Self::Paused
             | Self::Resumed
             | Self::Alive
-            | Self::Stopped => measure == Measure::Runtime,
+            | Self::Ended => measure == Measure::Runtime,
             Self::Stored { .. } => measure == Measure::Storage,
             Self::Requested { .. } => measure == Measure::Events,
             Self::Activated | Self::Deactivated => measure == Measure::Time,
@@ -138,29 +148,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_reads_back_as_written() {
-        for happened in [
-            Happened::Started { memory_mb: 2048 },
-            Happened::Resized { memory_mb: u32::MAX },
-            Happened::Paused,
-            Happened::Resumed,
-            Happened::Alive,
-            Happened::Stopped,
-            Happened::Stored { bytes: 1 << 50 },
-            Happened::Requested { count: 3 },
-            Happened::Activated,
-            Happened::Deactivated,
+    fn a_change_reads_back_as_written() {
+        for change in [
+            Change::Started { memory_mb: 2048 },
+            Change::Resized { memory_mb: u32::MAX },
+            Change::Paused,
+            Change::Resumed,
+            Change::Alive,
+            Change::Ended,
+            Change::Stored { bytes: 1 << 50 },
+            Change::Requested { count: 3 },
+            Change::Activated,
+            Change::Deactivated,
         ] {
-            let (kind, amount) = happened.written();
-            assert_eq!(Happened::read(kind, amount), Some(happened));
+            let (kind, amount) = change.written();
+            assert_eq!(Change::read(kind, amount), Some(change));
         }
-        assert_eq!(Happened::read(11, 0), None);
-        assert_eq!(Happened::read(1, -1), None);
-    }
-
-    #[test]
-    fn starts_of_a_machine_are_told_apart() {
-        assert_ne!(boot("a"), boot("b"));
-        assert!(boot("") > 0);
+        assert_eq!(Change::read(11, 0), None);
+        assert_eq!(Change::read(1, -1), None);
     }
 }

@@ -23,9 +23,10 @@
 //! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after its
 //! last proof of life (`cut`), whatever the next start says about when it found them gone.
 
-use crate::facts::{Happened, LEVEL_MAX};
+use crate::facts::{Change, LEVEL_MAX};
 use std::collections::{BTreeMap, BTreeSet};
-use store::usage::{Anchor, Fact, FactPosition, Life, Phase, Proof, Stamp};
+use store::usage::{Anchor, FactPosition, FactRow, Life, Phase, Proof};
+use types::instance::Stamp;
 use types::usage::Measure;
 
 /// Something used. `from` after `to` takes back.
@@ -61,7 +62,7 @@ struct Course {
 
 /// Goes on with facts that come after all that are known. `None`: one of them does not, or does not
 /// share the boot of the others, and all facts have to be gone through.
-pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[Fact]) -> Option<Vec<Use>> {
+pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[FactRow]) -> Option<Vec<Use>> {
     if life.cut.is_some() {
         // It has known two starts of its machine; which of them it is on in is not kept.
         return None;
@@ -83,12 +84,12 @@ pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[Fact]) -> Option
 
 /// The anchor of all facts, if there can be one: a fact that would have been the anchor comes too
 /// late.
-fn anchor_of(life: &Life, fresh: &[Fact]) -> Option<Option<Anchor>> {
+fn anchor_of(life: &Life, fresh: &[FactRow]) -> Option<Option<Anchor>> {
     let stamps = || fresh.iter().filter_map(|fact| fact.stamp);
     match life.anchor {
         Some(anchor) => {
             let follows = |stamp: Stamp| {
-                stamp.boot == anchor.stamp.boot && stamp.mono_ms > anchor.stamp.mono_ms
+                stamp.boot == anchor.stamp.boot && stamp.uptime_ms > anchor.stamp.uptime_ms
             };
             stamps().all(follows).then_some(Some(anchor))
         }
@@ -104,7 +105,7 @@ fn anchor_of(life: &Life, fresh: &[Fact]) -> Option<Option<Anchor>> {
 pub(crate) fn begin_again<E>(
     life: &mut Life,
     measure: Measure,
-    all: &[Fact],
+    all: &[FactRow],
     fresh: &BTreeSet<&str>,
     proof_of: impl FnOnce(i64) -> Result<Option<Proof>, E>,
 ) -> Result<Vec<Use>, E> {
@@ -125,7 +126,7 @@ pub(crate) fn begin_again<E>(
 }
 
 /// What a life has used, by all of its facts, up to where it was told.
-pub(crate) fn whole(life: &Life, measure: Measure, all: &[Fact]) -> Vec<Use> {
+pub(crate) fn whole(life: &Life, measure: Measure, all: &[FactRow]) -> Vec<Use> {
     replayed(life, measure, all.iter()).1
 }
 
@@ -134,7 +135,7 @@ pub(crate) fn whole(life: &Life, measure: Measure, all: &[Fact]) -> Vec<Use> {
 fn replayed<'f>(
     life: &Life,
     measure: Measure,
-    facts: impl Iterator<Item = &'f Fact> + Clone,
+    facts: impl Iterator<Item = &'f FactRow> + Clone,
 ) -> (Course, Vec<Use>) {
     let facts = ordered(facts.clone(), &anchors(facts));
     let begin = Course {
@@ -158,7 +159,7 @@ fn replayed<'f>(
 /// When the first start of the machine that a life knew was last proven to be up, by the times of
 /// that life.
 fn cut<E>(
-    all: &[Fact],
+    all: &[FactRow],
     anchors: &Anchors,
     proof_of: impl FnOnce(i64) -> Result<Option<Proof>, E>,
 ) -> Result<Option<i64>, E> {
@@ -167,37 +168,37 @@ fn cut<E>(
         return Ok(None);
     };
     let proof = proof_of(boot)?;
-    let at = proof.zip(anchors.get(&boot)).map(|(proof, anchor)| moment(anchor, proof.mono_ms));
+    let at = proof.zip(anchors.get(&boot)).map(|(proof, anchor)| moment(anchor, proof.uptime_ms));
     // Never proven: then nothing after its last fact.
     Ok(Some(at.unwrap_or(0)))
 }
 
 /// The time of a moment of the steady clock.
-pub(crate) fn moment(anchor: &Anchor, mono_ms: i64) -> i64 {
-    anchor.at.saturating_add(mono_ms.saturating_sub(anchor.stamp.mono_ms))
+pub(crate) fn moment(anchor: &Anchor, uptime_ms: i64) -> i64 {
+    anchor.at.saturating_add(uptime_ms.saturating_sub(anchor.stamp.uptime_ms))
 }
 
 /// The first fact of each boot, by its steady clock and then by its number.
-fn anchors<'f>(facts: impl Iterator<Item = &'f Fact>) -> Anchors {
+fn anchors<'f>(facts: impl Iterator<Item = &'f FactRow>) -> Anchors {
     let mut first: BTreeMap<i64, (i64, i64, i64, &str)> = BTreeMap::new();
     for fact in facts {
         let Some(stamp) = fact.stamp else { continue };
-        let mine = (stamp.mono_ms, fact.number, fact.at, fact.id.as_str());
+        let mine = (stamp.uptime_ms, fact.number, fact.at, fact.id.as_str());
         first.entry(stamp.boot).and_modify(|known| *known = mine.min(*known)).or_insert(mine);
     }
     let anchor =
-        |(boot, (mono_ms, _, at, _))| (boot, Anchor { stamp: Stamp { boot, mono_ms }, at });
+        |(boot, (uptime_ms, _, at, _))| (boot, Anchor { stamp: Stamp { boot, uptime_ms }, at });
     first.into_iter().map(anchor).collect()
 }
 
 /// Facts with their places, in order.
 fn ordered<'f>(
-    facts: impl Iterator<Item = &'f Fact>,
+    facts: impl Iterator<Item = &'f FactRow>,
     anchors: &Anchors,
-) -> Vec<(FactPosition, &'f Fact)> {
-    let place = |fact: &'f Fact| {
+) -> Vec<(FactPosition, &'f FactRow)> {
+    let place = |fact: &'f FactRow| {
         let anchored =
-            fact.stamp.and_then(|stamp| Some(moment(anchors.get(&stamp.boot)?, stamp.mono_ms)));
+            fact.stamp.and_then(|stamp| Some(moment(anchors.get(&stamp.boot)?, stamp.uptime_ms)));
         let at = anchored.unwrap_or(fact.at).max(0);
         (FactPosition { at, number: fact.number, kind: fact.kind, id: fact.id.clone() }, fact)
     };
@@ -207,39 +208,39 @@ fn ordered<'f>(
 }
 
 impl Course {
-    fn run(&mut self, facts: &[(FactPosition, &Fact)]) -> Vec<Use> {
+    fn run(&mut self, facts: &[(FactPosition, &FactRow)]) -> Vec<Use> {
         let mut uses = Vec::new();
         for (place, fact) in facts {
-            let happened = Happened::read(fact.kind, fact.amount)
-                .filter(|happened| happened.fits(self.measure));
-            if let Some(happened) = happened.filter(|_| self.phase != Phase::Ended) {
-                self.step(place.at, fact.stamp.map_or(0, |stamp| stamp.boot), happened, &mut uses);
+            let change =
+                Change::read(fact.kind, fact.amount).filter(|change| change.fits(self.measure));
+            if let Some(change) = change.filter(|_| self.phase != Phase::Ended) {
+                self.step(place.at, fact.stamp.map_or(0, |stamp| stamp.boot), change, &mut uses);
             }
         }
         uses
     }
 
-    fn step(&mut self, at: i64, boot: i64, happened: Happened, uses: &mut Vec<Use>) {
+    fn step(&mut self, at: i64, boot: i64, change: Change, uses: &mut Vec<Use>) {
         if self.phase == Phase::On {
             let to = self.end(at, boot);
             uses.push(Use::Span { from: self.through, to, level: self.level });
             self.through = to;
         }
-        match happened {
-            Happened::Started { memory_mb } => self.turn_on(at, memory_mb.into()),
-            Happened::Resized { memory_mb } => self.level = memory_mb.into(),
-            Happened::Resumed => self.turn_on(at, self.level),
-            Happened::Stored { bytes: 0 } | Happened::Paused | Happened::Deactivated => {
+        match change {
+            Change::Started { memory_mb } => self.turn_on(at, memory_mb.into()),
+            Change::Resized { memory_mb } => self.level = memory_mb.into(),
+            Change::Resumed => self.turn_on(at, self.level),
+            Change::Stored { bytes: 0 } | Change::Paused | Change::Deactivated => {
                 self.phase = Phase::Off
             }
-            Happened::Stored { bytes } => {
+            Change::Stored { bytes } => {
                 let level = i64::try_from(bytes.div_ceil(1024)).unwrap_or(LEVEL_MAX).min(LEVEL_MAX);
                 self.turn_on(at, level);
             }
-            Happened::Activated => self.turn_on(at, 1),
-            Happened::Alive => {}
-            Happened::Stopped => self.phase = Phase::Ended,
-            Happened::Requested { count } => {
+            Change::Activated => self.turn_on(at, 1),
+            Change::Alive => {}
+            Change::Ended => self.phase = Phase::Ended,
+            Change::Requested { count } => {
                 uses.push(Use::Point { at, count: count.into() });
                 self.began_at = self.began_at.or(Some(at));
                 self.through = at;

@@ -22,25 +22,25 @@ fn life() -> Life {
     }
 }
 
-fn fact(id: usize, at: i64, happened: (i64, i64), stamp: Option<(i64, i64)>) -> Fact {
-    let stamp = stamp.map(|(boot, mono_ms)| Stamp { boot, mono_ms });
-    Fact {
+fn fact(id: usize, at: i64, change: (i64, i64), stamp: Option<(i64, i64)>) -> FactRow {
+    let stamp = stamp.map(|(boot, uptime_ms)| Stamp { boot, uptime_ms });
+    FactRow {
         id: format!("f{id}"),
         life: 1,
         number: 0,
         at,
-        kind: happened.0,
-        amount: happened.1,
+        kind: change.0,
+        amount: change.1,
         stamp,
     }
 }
 
 /// Takes facts in as the intake does; the proofs are those of the test.
-fn take(life: &mut Life, known: &mut Vec<Fact>, fresh: &[Fact], hours: &mut Hours) {
+fn take(life: &mut Life, known: &mut Vec<FactRow>, fresh: &[FactRow], hours: &mut Hours) {
     known.extend_from_slice(fresh);
     let uses = go_on(life, Measure::Runtime, fresh).unwrap_or_else(|| {
         let ids = fresh.iter().map(|fact| fact.id.as_str()).collect();
-        let proof = |boot| Ok::<_, Infallible>(Some(Proof { at: 0, mono_ms: boot * 1000 }));
+        let proof = |boot| Ok::<_, Infallible>(Some(Proof { at: 0, uptime_ms: boot * 1000 }));
         begin_again(life, Measure::Runtime, known, &ids, proof).unwrap()
     });
     hours.add((1, 1), &uses);
@@ -60,7 +60,7 @@ fn check(measure: Measure, facts: &[Told], expect: i64) {
     let facts: Vec<_> = facts
         .iter()
         .enumerate()
-        .map(|(id, (at, happened, stamp))| fact(id, *at, *happened, *stamp))
+        .map(|(id, (at, change, stamp))| fact(id, *at, *change, *stamp))
         .collect();
     assert_eq!(total(&whole(&life(), measure, &facts)), expect);
 }
@@ -134,8 +134,8 @@ fn nothing_outlives_its_machine() {
 }
 
 fn any_fact() -> impl Strategy<Value = Told> {
-    let happened = (1_i64..11, 0_i64..50);
-    (0_i64..5 * H, happened, proptest::option::of((1_i64..3, 0_i64..3 * H)))
+    let change = (1_i64..11, 0_i64..50);
+    (0_i64..5 * H, change, proptest::option::of((1_i64..3, 0_i64..3 * H)))
 }
 
 proptest! {
@@ -148,7 +148,7 @@ proptest! {
         pieces in proptest::collection::vec((1_usize..4, 0_i64..6 * H), 14),
     ) {
         let mut facts: Vec<_> =
-            facts.into_iter().enumerate().map(|(id, (at, happened, stamp))| fact(id, at, happened, stamp)).collect();
+            facts.into_iter().enumerate().map(|(id, (at, change, stamp))| fact(id, at, change, stamp)).collect();
         let mut keyed: Vec<_> = order.into_iter().zip(facts.drain(..)).collect();
         keyed.sort_by_key(|(key, _)| *key);
         let mut facts: Vec<_> = keyed.into_iter().map(|(_, fact)| fact).collect();

@@ -6,7 +6,7 @@ use crate::fold::{self, Use};
 use crate::hours::Hours;
 use crate::prices::HOUR_MS;
 use std::collections::{BTreeMap, BTreeSet};
-use store::usage::{self, Correction, Fact, Life, Owner};
+use store::usage::{self, Correction, FactRow, Life, Owner};
 use store::{Error, Tx};
 use types::Timestamp;
 
@@ -58,7 +58,7 @@ pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
     let subjects: BTreeSet<&str> = facts.values().map(|fact| fact.subject.as_str()).collect();
     let subjects: Vec<&str> = subjects.into_iter().collect();
     let mut lives = usage::lock(tx, &subjects)?;
-    let mut by_life: Vec<Vec<Fact>> = vec![Vec::new(); lives.len()];
+    let mut by_life: Vec<Vec<FactRow>> = vec![Vec::new(); lives.len()];
     for fact in facts.values() {
         if let Ok(at) = subjects.binary_search(&fact.subject.as_str()) {
             by_life[at].push(fact.stored(lives[at].id));
@@ -90,7 +90,7 @@ fn sort_out<'f>(
     for fact in facts {
         let steady = fact
             .stamp
-            .is_none_or(|stamp| stamp.boot != 0 && (0..MONO_MAX_MS).contains(&stamp.mono_ms));
+            .is_none_or(|stamp| stamp.boot != 0 && (0..MONO_MAX_MS).contains(&stamp.uptime_ms));
         if !steady || !(0..=now.plus_ms(AHEAD_MAX_MS).ms()).contains(&fact.at.ms()) {
             taken.refused.push(fact.id.clone());
             continue;
@@ -107,7 +107,7 @@ fn sort_out<'f>(
 fn fold_in(
     tx: &mut Tx<'_>,
     life: &mut Life,
-    fresh: &[Fact],
+    fresh: &[FactRow],
     hours: &mut Hours,
 ) -> Result<(), Error> {
     let Some(owner) = &life.owner else { return Ok(()) };
@@ -123,8 +123,8 @@ fn fold_in(
 fn fold_all(
     tx: &mut Tx<'_>,
     life: &mut Life,
-    all: &[Fact],
-    fresh: &[Fact],
+    all: &[FactRow],
+    fresh: &[FactRow],
     hours: &mut Hours,
 ) -> Result<(), Error> {
     let Some(owner) = life.owner.clone() else { return Ok(()) };

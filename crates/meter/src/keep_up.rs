@@ -91,7 +91,7 @@ pub(crate) fn until(until: &Until, now: Timestamp) -> i64 {
         Until::Proof { proof: None, .. } => i64::MIN,
         Until::Proof { proof: Some(proof), anchor: None } => proof.at,
         Until::Proof { proof: Some(proof), anchor: Some(anchor) } => {
-            fold::moment(anchor, proof.mono_ms)
+            fold::moment(anchor, proof.uptime_ms)
         }
     }
 }

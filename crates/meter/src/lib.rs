@@ -30,11 +30,11 @@ mod resources;
 mod verify;
 
 pub use answer::{answer, corrections, resource_types, spent};
-pub use facts::{Happened, UsageFact, boot};
+pub use facts::{Change, UsageFact};
 pub use intake::{Taken, register, take_in};
 pub use keep_up::{pack, roll};
 pub use money::{BadAmount, Money, Price, Quantity};
 pub use prices::PriceBook;
 pub use question::{Answer, Entry, Filter, Key, Question, Sums, Window};
-pub use store::usage::{Class, Correction, Owner, Proof, Stamp, alive, proof};
+pub use store::usage::{Class, Correction, Owner, Proof, alive, proof};
 pub use verify::{Difference, Verified, verify};

@@ -8,8 +8,9 @@ mod common;
 use common::town::{Groups, Town, at, model, prices};
 use common::{HOUR, MONDAY, Place};
 use fastrand::Rng;
-use meter::{Filter, PriceBook, Question, Stamp, UsageFact, Window};
+use meter::{Filter, PriceBook, Question, UsageFact, Window};
 use store::{Error, Store, Tx};
+use types::instance::Stamp;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{GroupBy, Resolution};
 
@@ -112,7 +113,7 @@ where
 }
 
 async fn alive(store: &Store, town: &Town, time: i64) {
-    let stamp = Stamp { boot: town.boot, mono_ms: time - MONDAY };
+    let stamp = Stamp { boot: town.boot, uptime_ms: time - MONDAY };
     let machine = town.machine.clone();
     store.write(move |tx| meter::alive(tx, &machine, at(time), Some(stamp))).await.unwrap();
 }

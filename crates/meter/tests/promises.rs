@@ -5,9 +5,10 @@ mod common;
 
 use common::town::at;
 use common::{HOUR, MONDAY, Place};
-use meter::{Answer, Filter, Happened, Owner, PriceBook, Question, Stamp, UsageFact, Window};
+use meter::{Answer, Change, Filter, Owner, PriceBook, Question, UsageFact, Window};
 use store::Error;
 use types::ids::AccountId;
+use types::instance::Stamp;
 use types::usage::{Dimension, ResourceType};
 use types::wire::{GroupBy, Resolution};
 
@@ -37,9 +38,9 @@ fn owner(workspace: &str, dimension: Dimension, name: &str, uuid: &str) -> Owner
     }
 }
 
-fn fact(subject: &str, ms: i64, happened: Happened) -> UsageFact {
-    let id = format!("{subject}-{ms}-{happened:?}");
-    UsageFact { id, subject: subject.into(), number: 0, at: at(MONDAY + ms), stamp: None, happened }
+fn fact(subject: &str, ms: i64, change: Change) -> UsageFact {
+    let id = format!("{subject}-{ms}-{change:?}");
+    UsageFact { id, subject: subject.into(), number: 0, at: at(MONDAY + ms), stamp: None, change }
 }
 
 async fn register(place: &Place, subject: &str, owner: Owner) {
@@ -82,12 +83,12 @@ async fn small_town(place: &Place) {
     register(place, "two", owner("other", Dimension::SandboxRuntime, "box", "res_2")).await;
     register(place, "disk", owner("main", Dimension::VolumeStorage, "disk", "")).await;
     let on = |subject: &str| {
-        let started = fact(subject, 0, Happened::Started { memory_mb: 1024 });
-        [started, fact(subject, 10_000, Happened::Stopped)]
+        let started = fact(subject, 0, Change::Started { memory_mb: 1024 });
+        [started, fact(subject, 10_000, Change::Ended)]
     };
     let disk = [
-        fact("disk", 0, Happened::Stored { bytes: 1 << 30 }),
-        fact("disk", 5000, Happened::Stored { bytes: 0 }),
+        fact("disk", 0, Change::Stored { bytes: 1 << 30 }),
+        fact("disk", 5000, Change::Stored { bytes: 0 }),
     ];
     take_in(place, [on("one"), on("two"), disk].concat()).await;
 }
@@ -161,7 +162,7 @@ async fn an_entry_has_what_the_interface_says(place: Place) {
 
 async fn what_runs_is_seen_within_the_second(place: Place) {
     register(&place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
-    take_in(&place, vec![fact("one", 0, Happened::Started { memory_mb: 1024 })]).await;
+    take_in(&place, vec![fact("one", 0, Change::Started { memory_mb: 1024 })]).await;
     assert_eq!(used(&place).await, 0.0);
     for seconds in [1, 2, 3599, 3600, 7201] {
         place.set(MONDAY + seconds * 1000);
@@ -174,11 +175,11 @@ async fn what_runs_is_seen_within_the_second(place: Place) {
 }
 
 async fn a_dead_machine_costs_nothing_more(place: Place) {
-    let stamp = |boot, mono_ms| Some(Stamp { boot, mono_ms });
+    let stamp = |boot, uptime_ms| Some(Stamp { boot, uptime_ms });
     place.set(MONDAY + 20 * HOUR);
     register(&place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
     let started =
-        UsageFact { stamp: stamp(1, 500), ..fact("one", 0, Happened::Started { memory_mb: 1024 }) };
+        UsageFact { stamp: stamp(1, 500), ..fact("one", 0, Change::Started { memory_mb: 1024 }) };
     take_in(&place, vec![started]).await;
     place
         .store
@@ -194,26 +195,23 @@ async fn a_dead_machine_costs_nothing_more(place: Place) {
         .unwrap();
     meter::roll(&place.store, place.now()).await.unwrap();
     assert_eq!(used(&place).await, 9.0);
-    let stopped = UsageFact { stamp: stamp(2, 150), ..fact("one", 15 * HOUR, Happened::Stopped) };
+    let stopped = UsageFact { stamp: stamp(2, 150), ..fact("one", 15 * HOUR, Change::Ended) };
     take_in(&place, vec![stopped]).await;
     assert_eq!(used(&place).await, 9.0);
     // What was on its way for so long: it had ended even before.
-    take_in(
-        &place,
-        vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Happened::Stopped) }],
-    )
-    .await;
+    take_in(&place, vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Change::Ended) }])
+        .await;
     assert_eq!(used(&place).await, 4.0);
 }
 
 async fn a_fact_counts_once_and_contradictions_are_told(place: Place) {
     small_town(&place).await;
-    let mut again = fact("one", 0, Happened::Started { memory_mb: 1024 });
+    let mut again = fact("one", 0, Change::Started { memory_mb: 1024 });
     let taken = take_in(&place, vec![again.clone(), again.clone()]).await;
     assert_eq!((taken.new, taken.duplicates, taken.conflicts.len()), (0, 2, 0));
-    again.happened = Happened::Started { memory_mb: 9999 };
-    let fresh = fact("two", 20_000, Happened::Alive);
-    let future = fact("two", 90 * HOUR, Happened::Alive);
+    again.change = Change::Started { memory_mb: 9999 };
+    let fresh = fact("two", 20_000, Change::Alive);
+    let future = fact("two", 90 * HOUR, Change::Alive);
     let taken = take_in(&place, vec![again.clone(), fresh, future.clone()]).await;
     assert_eq!((taken.new, taken.conflicts, taken.refused), (1, vec![again.id], vec![future.id]));
     assert_eq!(used(&place).await, 25.0);
@@ -223,7 +221,7 @@ async fn a_late_fact_is_seen_as_a_correction(place: Place) {
     small_town(&place).await;
     place.set(MONDAY + 80 * HOUR);
     meter::pack(&place.store, place.now()).await.unwrap();
-    take_in(&place, vec![fact("one", 4000, Happened::Stopped)]).await;
+    take_in(&place, vec![fact("one", 4000, Change::Ended)]).await;
     assert_eq!(used(&place).await, 19.0);
     let window = Window { start: at(MONDAY), end: at(MONDAY + HOUR) };
     let corrections =

@@ -2,17 +2,16 @@
 
 use crate::cgroup::{Group, Groups, Membership};
 use crate::console;
-use crate::facts::Happened;
 use crate::instance::{Body, Book, Holdings, Instance, Origin};
 use crate::process::Identity;
 use crate::records::{End, Record, StartedBy};
-use crate::spec::Id;
-use crate::state::{Exit, State};
+use crate::state::State;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use types::Timestamp;
+use types::instance::{Exit, Happened, InstanceName};
 
 /// Takes over what lives, keeps what has ended, and removes what was half made and what nobody
 /// knows.
@@ -46,7 +45,7 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
 fn of_this_boot(
     book: &Book,
     groups: &Groups,
-    id: &Id,
+    id: &InstanceName,
     record: &Record,
 ) -> io::Result<Option<Origin>> {
     let group = groups.find(record.owner.as_ref(), id);
@@ -90,7 +89,7 @@ struct Found {
     membership: Option<Membership>,
 }
 
-fn origin(book: &Book, id: &Id, record: &Record, found: Found) -> Origin {
+fn origin(book: &Book, id: &InstanceName, record: &Record, found: Found) -> Origin {
     let Found { group, body, state, membership } = found;
     let awake = matches!(state, State::Running { .. });
     Origin {
@@ -118,7 +117,7 @@ fn origin(book: &Book, id: &Id, record: &Record, found: Found) -> Origin {
 fn of_earlier_boot(
     book: &Book,
     groups: &Groups,
-    id: &Id,
+    id: &InstanceName,
     record: Option<Record>,
 ) -> io::Result<Origin> {
     let unreadable = Record {
@@ -148,7 +147,13 @@ fn last_seen(book: &Book, boot: &str) -> Timestamp {
     now.plus_ms(-since_ms.max(0))
 }
 
-fn gone(book: &Book, id: &Id, mut record: Record, exit: Exit, at: Timestamp) -> io::Result<State> {
+fn gone(
+    book: &Book,
+    id: &InstanceName,
+    mut record: Record,
+    exit: Exit,
+    at: Timestamp,
+) -> io::Result<State> {
     book.journal.record(at, id, Happened::Exited(exit))?;
     record.end = Some(End { at, exit });
     book.records.put(id, &record)?;

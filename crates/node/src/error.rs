@@ -2,9 +2,10 @@
 //! caller may take.
 
 use crate::launch::LaunchError;
-use crate::spec::{Id, SpecError};
+use crate::spec::SpecError;
 use crate::state::Refused;
 use std::io;
+use types::instance::InstanceName;
 
 /// The node cannot work on this machine as it is set.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +21,7 @@ pub enum CreateError {
     #[error("this instance cannot be made")]
     Spec(#[from] SpecError),
     #[error("there is an instance `{0}` already")]
-    Exists(Id),
+    Exists(InstanceName),
     /// More than this machine ever has for one instance.
     #[error("{wanted_mb} MB of memory: this machine has at most {most_mb} for one instance")]
     TooLarge { wanted_mb: u64, most_mb: u64 },
@@ -40,11 +41,11 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is no instance `{0}`")]
-    Missing(Id),
+    Missing(InstanceName),
     #[error(transparent)]
     Refused(#[from] Refused),
     #[error("failed to {what} the instance `{id}`")]
-    Machine { what: &'static str, id: Id, source: io::Error },
+    Machine { what: &'static str, id: InstanceName, source: io::Error },
 }
 
 pub(crate) trait Doing<T> {
@@ -77,7 +78,7 @@ impl From<Attempt> for CreateError {
 }
 
 impl Attempt {
-    pub(crate) fn on(self, id: &Id) -> Error {
+    pub(crate) fn on(self, id: &InstanceName) -> Error {
         Error::Machine { what: self.what, id: id.clone(), source: self.source }
     }
 }

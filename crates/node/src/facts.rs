@@ -5,50 +5,22 @@
 //! harmless. A stop of the machine may lose the last ones that nobody had read; the next node
 //! reports every instance of that time as lost.
 
-use crate::spec::Id;
-use crate::state::Exit;
 use files::Readers;
 use parking_lot::{Condvar, Mutex};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use types::instance::{Fact, Happened, InstanceName, Stamp, boot_number};
 use types::{Timestamp, World};
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
-    /// The same at every delivery, and no other fact of any node has it.
-    pub id: String,
-    /// Rises by one with each fact of this node.
-    pub number: u64,
-    pub at: Timestamp,
-    /// When, in milliseconds since the machine started. Times may be set; the length of a life is
-    /// taken from this.
-    #[serde(default)]
-    pub uptime_ms: Option<i64>,
-    /// Which start of the machine that was.
-    #[serde(default)]
-    pub boot: Option<String>,
-    pub instance: Id,
-    pub happened: Happened,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Happened {
-    Started { memory_mb: u32 },
-    Paused,
-    Resumed,
-    Exited(Exit),
-    Destroyed,
-}
 
 pub(crate) struct Journal {
     world: World,
     path: PathBuf,
-    boot: Option<String>,
+    /// Absent on a machine that does not tell its starts apart: the lengths of lives are then taken
+    /// from the calendar.
+    boot: Option<i64>,
     kept_at_most: usize,
     state: Mutex<Kept>,
     changed: Condvar,
@@ -75,8 +47,7 @@ impl Journal {
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let file = rewrite(&path, &facts)?;
         let state = Mutex::new(Kept { file, facts, next, stale: 0 });
-        // A machine that does not tell has its lives measured by the time alone.
-        let boot = crate::process::boot().ok();
+        let boot = crate::process::boot().ok().map(|boot| boot_number(&boot));
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
 
@@ -89,17 +60,17 @@ impl Journal {
     pub(crate) fn record(
         &self,
         at: Timestamp,
-        instance: &Id,
+        instance: &InstanceName,
         happened: Happened,
     ) -> io::Result<()> {
         let mut kept = self.state.lock();
         let (number, chance) = (kept.next, self.world.random_text(8));
+        let uptime_ms = self.world.uptime_ms() - self.world.now().since(at).max(0);
         let fact = Fact {
             id: format!("{number:x}-{chance}"),
             number,
             at,
-            uptime_ms: Some(self.world.uptime_ms() - self.world.now().since(at).max(0)),
-            boot: self.boot.clone(),
+            stamp: self.boot.map(|boot| Stamp { boot, uptime_ms }),
             instance: instance.clone(),
             happened,
         };
@@ -170,6 +141,7 @@ fn rewrite(path: &Path, facts: &VecDeque<Fact>) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::instance::Exit;
 
     fn world() -> World {
         World::new(|| Timestamp::from_ms(5), |bytes| bytes.fill(7))
@@ -178,7 +150,7 @@ mod tests {
     #[test]
     fn a_fact_is_delivered_until_it_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let id = Id::new("one").unwrap();
+        let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
         journal.record(Timestamp::from_ms(1), &id, Happened::Started { memory_mb: 64 }).unwrap();
         journal.record(Timestamp::from_ms(2), &id, Happened::Exited(Exit::Code(3))).unwrap();
@@ -200,7 +172,7 @@ mod tests {
     #[test]
     fn half_a_line_at_the_end_costs_only_itself() {
         let folder = tempfile::tempdir().unwrap();
-        let id = Id::new("one").unwrap();
+        let id = InstanceName::new("one").unwrap();
         let journal = Journal::open(folder.path(), 10, world()).unwrap();
         journal.record(Timestamp::from_ms(1), &id, Happened::Paused).unwrap();
         drop(journal);
@@ -220,7 +192,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path(), 1, world()).unwrap();
         assert_eq!(journal.full(), None);
-        journal.record(Timestamp::from_ms(1), &Id::new("one").unwrap(), Happened::Paused).unwrap();
+        journal
+            .record(Timestamp::from_ms(1), &InstanceName::new("one").unwrap(), Happened::Paused)
+            .unwrap();
         assert_eq!(journal.full(), Some(1));
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::cgroup::{Group, Membership, Usage};
 use crate::error::{Doing, Error};
-use crate::facts::{Happened, Journal};
+use crate::facts::Journal;
 use crate::oci::Bundles;
 use crate::process;
 use crate::records::{End, Records, StartedBy};
 use crate::scratch::Scratches;
 use crate::shares::{Promise, Shares, Stake};
 use crate::sign::Sign;
-use crate::spec::{Id, Owner};
-use crate::state::{Event, Exit, State};
+use crate::spec::Owner;
+use crate::state::{Event, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -18,6 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
+use types::instance::{Exit, Happened, InstanceName};
 
 /// How long the kernel may take to end a killed process. A process that waits for a disk may need
 /// all of it.
@@ -26,7 +27,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(30);
 /// What is known of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    pub id: Id,
+    pub id: InstanceName,
     pub state: State,
     /// The first process, as the machine numbers it.
     pub pid: Option<i32>,
@@ -35,7 +36,7 @@ pub struct View {
 }
 
 pub(crate) struct Instance {
-    pub(crate) id: Id,
+    pub(crate) id: InstanceName,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
     pub(crate) started_by: StartedBy,
@@ -77,7 +78,7 @@ pub(crate) struct Body {
 
 /// Where an instance comes from.
 pub(crate) struct Origin {
-    pub(crate) id: Id,
+    pub(crate) id: InstanceName,
     pub(crate) seat: u32,
     pub(crate) memory_mb: u32,
     pub(crate) started_by: StartedBy,

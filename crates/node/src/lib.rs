@@ -1,7 +1,7 @@
 //! Instances on this machine: programs that run apart from the machine and from each other, and the
 //! kernel beneath them.
 //!
-//! An [`Instance`](View) is one container now; callers name it by an [`Id`] and never see how it is
+//! An [`Instance`](View) is one container now; callers name it by an [`InstanceName`] and never see how it is
 //! kept apart, so that other kinds can stand beside containers. The node knows nothing of what an
 //! instance is for.
 //!
@@ -56,14 +56,12 @@ mod watch;
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
 pub use error::{CreateError, Error, OpenError};
-pub use facts::{Fact, Happened};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use probe::{Finding, probe};
 pub use seats::IDS_PER_INSTANCE;
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
-pub use spec::{
-    FirstProcess, Id, Medium, Owner, Program, Scratch, Spec, SpecError, User, Writable,
-};
-pub use state::{Exit, State};
+pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
+pub use state::State;
+pub use types::instance::{Exit, Fact, Happened, InstanceName, Medium, Scratch};

@@ -3,7 +3,6 @@
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{CreateError, Doing};
-use crate::facts::Happened;
 use crate::instance::{Body, Holdings, Instance, Origin};
 use crate::launch::tool::ToolFds;
 use crate::launch::{self, Fds, Launch, Started, Words, keep};
@@ -14,13 +13,14 @@ use crate::records::{Record, StartedBy};
 use crate::seats::Seat;
 use crate::settings::Backend;
 use crate::shares::{Promise, Stake};
-use crate::spec::{Medium, Spec, Writable, sealed};
+use crate::spec::{Spec, Writable, sealed};
 use crate::state::State;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use types::instance::{Happened, Medium};
 
 pub(crate) fn make(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
     let on_disk = spec.scratch.iter().any(|scratch| scratch.medium == Medium::Disk);

@@ -4,7 +4,7 @@ use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
 use crate::console;
 use crate::error::{CreateError, Doing, Error, OpenError};
-use crate::facts::{Fact, Happened, Journal};
+use crate::facts::Journal;
 use crate::instance::{Book, Instance, View};
 use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
@@ -15,8 +15,7 @@ use crate::seats::Seats;
 use crate::settings::{Backend, Settings};
 use crate::shares::Shares;
 use crate::sign::Sign;
-use crate::spec::{Id, Spec};
-use crate::state::Exit;
+use crate::spec::Spec;
 use crate::watch::Watch;
 use crate::{adopt, making};
 use parking_lot::Mutex;
@@ -31,6 +30,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
+use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
 
 /// All instances of one machine that go by one name. Its calls block, most for a few milliseconds;
 /// any number of threads may make them.
@@ -54,8 +54,8 @@ pub struct Node {
 /// The instances there are. An instance that is being made has its name taken, and nothing else.
 #[derive(Default)]
 pub(crate) struct Registry {
-    making: HashSet<Id>,
-    by_id: HashMap<Id, Arc<Instance>>,
+    making: HashSet<InstanceName>,
+    by_id: HashMap<InstanceName, Arc<Instance>>,
     by_seat: HashMap<u32, Arc<Instance>>,
 }
 
@@ -145,17 +145,17 @@ impl Node {
     }
 
     /// Holds all processes of an instance where they are. Connections to it queue meanwhile.
-    pub fn pause(&self, id: &Id) -> Result<(), Error> {
+    pub fn pause(&self, id: &InstanceName) -> Result<(), Error> {
         self.find(id)?.pause()
     }
 
-    pub fn resume(&self, id: &Id) -> Result<(), Error> {
+    pub fn resume(&self, id: &InstanceName) -> Result<(), Error> {
         self.find(id)?.resume()
     }
 
     /// Writes out or drops what memory of an instance can be, which makes sense while it is paused.
     /// Takes as long as the disk needs.
-    pub fn reclaim(&self, id: &Id) -> Result<(), Error> {
+    pub fn reclaim(&self, id: &InstanceName) -> Result<(), Error> {
         self.find(id)?
             .group
             .reclaim()
@@ -165,17 +165,17 @@ impl Node {
 
     /// Asks the first process to end and ends it after `grace`. What the instance was made of stays
     /// until it is destroyed.
-    pub fn stop(&self, id: &Id, grace: Duration) -> Result<Exit, Error> {
+    pub fn stop(&self, id: &InstanceName, grace: Duration) -> Result<Exit, Error> {
         self.find(id)?.stop(grace)
     }
 
     /// Waits for the end of the first process, but not longer than `patience`.
-    pub fn wait(&self, id: &Id, patience: Duration) -> Result<Option<Exit>, Error> {
+    pub fn wait(&self, id: &InstanceName, patience: Duration) -> Result<Option<Exit>, Error> {
         Ok(self.find(id)?.wait(patience))
     }
 
     /// Ends an instance and removes everything that was its own.
-    pub fn destroy(&self, id: &Id) -> Result<(), Error> {
+    pub fn destroy(&self, id: &InstanceName) -> Result<(), Error> {
         let instance = self.find(id)?;
         instance.end()?;
         let attempt =
@@ -200,7 +200,7 @@ impl Node {
         Ok(())
     }
 
-    pub fn inspect(&self, id: &Id) -> Result<View, Error> {
+    pub fn inspect(&self, id: &InstanceName) -> Result<View, Error> {
         Ok(self.view(&*self.find(id)?))
     }
 
@@ -212,19 +212,19 @@ impl Node {
         views
     }
 
-    pub fn usage(&self, id: &Id) -> Result<Usage, Error> {
+    pub fn usage(&self, id: &InstanceName) -> Result<Usage, Error> {
         self.find(id)?.usage()
     }
 
     /// Whether the kernel has ended a process of the instance for want of memory.
-    pub fn ran_out_of_memory(&self, id: &Id) -> Result<bool, Error> {
+    pub fn ran_out_of_memory(&self, id: &InstanceName) -> Result<bool, Error> {
         let kills =
             self.find(id)?.group.oom_kills().doing("measure").map_err(|attempt| attempt.on(id))?;
         Ok(kills > 0)
     }
 
     /// The end of what the first process printed.
-    pub fn console(&self, id: &Id) -> Result<Vec<u8>, Error> {
+    pub fn console(&self, id: &InstanceName) -> Result<Vec<u8>, Error> {
         let instance = self.find(id)?;
         match instance.body.as_ref().and_then(|body| body.console.as_ref()) {
             Some(console) => {
@@ -236,7 +236,12 @@ impl Node {
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be
     /// reached otherwise.
-    pub fn dial(&self, id: &Id, port: u16, patience: Duration) -> Result<TcpStream, Error> {
+    pub fn dial(
+        &self,
+        id: &InstanceName,
+        port: u16,
+        patience: Duration,
+    ) -> Result<TcpStream, Error> {
         let socket = self.socket(id)?;
         crate::net::connect(socket, port, patience)
             .doing("connect to")
@@ -245,7 +250,7 @@ impl Node {
 
     /// A TCP socket in the network of an instance, to be connected by the caller. It does not
     /// block.
-    pub fn socket(&self, id: &Id) -> Result<OwnedFd, Error> {
+    pub fn socket(&self, id: &InstanceName) -> Result<OwnedFd, Error> {
         let instance = self.find(id)?;
         let Some(body) = &instance.body else { return Err(Error::Missing(id.clone())) };
         self.home
@@ -254,14 +259,14 @@ impl Node {
             .map_err(|attempt| attempt.on(id))
     }
 
-    /// Gives a sign of life: which start of the machine this is, and how many milliseconds ago that
-    /// was. What ends while no node is there is reported as of the last one.
-    pub fn give_sign(&self) -> (&str, i64) {
+    /// Writes a sign of life, and answers its time. What ends while no node is there is reported as
+    /// of the last one.
+    pub fn give_sign(&self) -> Stamp {
         let uptime_ms = self.book.world.uptime_ms();
         if let Err(error) = self.book.sign.give(&self.boot, uptime_ms) {
             tracing::error!(%error, "a sign of life cannot be written; what ends unseen will seem to have ended earlier");
         }
-        (&self.boot, uptime_ms)
+        Stamp { boot: boot_number(&self.boot), uptime_ms }
     }
 
     /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for
@@ -292,11 +297,11 @@ impl Node {
         }
     }
 
-    pub(crate) fn dismiss(&self, id: &Id) {
+    pub(crate) fn dismiss(&self, id: &InstanceName) {
         self.registry.lock().remove(id);
     }
 
-    fn find(&self, id: &Id) -> Result<Arc<Instance>, Error> {
+    fn find(&self, id: &InstanceName) -> Result<Arc<Instance>, Error> {
         self.registry.lock().by_id.get(id).cloned().ok_or_else(|| Error::Missing(id.clone()))
     }
 
@@ -312,7 +317,7 @@ impl Node {
 }
 
 impl Registry {
-    fn reserve(&mut self, id: &Id) -> Result<(), CreateError> {
+    fn reserve(&mut self, id: &InstanceName) -> Result<(), CreateError> {
         if self.by_id.contains_key(id) || self.making.contains(id) {
             return Err(CreateError::Exists(id.clone()));
         }
@@ -327,7 +332,7 @@ impl Registry {
         }
     }
 
-    fn remove(&mut self, id: &Id) -> Option<Arc<Instance>> {
+    fn remove(&mut self, id: &InstanceName) -> Option<Arc<Instance>> {
         let instance = self.by_id.remove(id)?;
         if instance.body.is_some() {
             self.by_seat.remove(&instance.seat);

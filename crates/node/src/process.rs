@@ -1,7 +1,6 @@
 //! Processes by an identity that lasts: a number alone is given out again, a number with a start
 //! time is not.
 
-use crate::state::Exit;
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
+use types::instance::Exit;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {

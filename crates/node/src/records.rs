@@ -7,14 +7,14 @@
 //! the name of the file is all that is needed of it.
 
 use crate::process::Identity;
-use crate::spec::{Id, Owner};
-use crate::state::Exit;
+use crate::spec::Owner;
 use files::Readers;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use types::Timestamp;
+use types::instance::{Exit, InstanceName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -63,14 +63,14 @@ impl Records {
     }
 
     /// Makes the file.
-    pub(crate) fn put(&self, id: &Id, record: &Record) -> io::Result<()> {
+    pub(crate) fn put(&self, id: &InstanceName, record: &Record) -> io::Result<()> {
         // No id has a dot, so the file beside it is no instance's. An instance ends with the
         // machine, so its record need not outlive a power cut.
         files::replace_unflushed(&self.path(id), Readers::Anyone, &serde_json::to_vec(record)?)
     }
 
     /// Says what has become of an instance that has a file.
-    pub(crate) fn change(&self, id: &Id, record: &Record) -> io::Result<()> {
+    pub(crate) fn change(&self, id: &InstanceName, record: &Record) -> io::Result<()> {
         // A line begins with its break, so that it stands apart even from one that was cut off.
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, record)?;
@@ -78,13 +78,13 @@ impl Records {
     }
 
     /// Keeps how an instance ended, so that the next node still knows.
-    pub(crate) fn put_end(&self, id: &Id, end: End) -> io::Result<()> {
+    pub(crate) fn put_end(&self, id: &InstanceName, end: End) -> io::Result<()> {
         let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
         record.end = Some(end);
         self.change(id, &record)
     }
 
-    pub(crate) fn remove(&self, id: &Id) -> io::Result<()> {
+    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -92,12 +92,12 @@ impl Records {
     }
 
     /// All instances that have a file, with what can be read of it.
-    pub(crate) fn list(&self) -> io::Result<Vec<(Id, Option<Record>)>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<(InstanceName, Option<Record>)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Ok(id) = Id::new(name) {
+            if let Ok(id) = InstanceName::new(name) {
                 found.push((id, read(&path).ok().flatten()));
             } else {
                 fs::remove_file(&path)?;
@@ -106,7 +106,7 @@ impl Records {
         Ok(found)
     }
 
-    fn path(&self, id: &Id) -> PathBuf {
+    fn path(&self, id: &InstanceName) -> PathBuf {
         self.folder.join(id.as_str())
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_last_whole_line_counts() {
         let folder = tempfile::tempdir().unwrap();
-        let id = Id::new("one").unwrap();
+        let id = InstanceName::new("one").unwrap();
         let records = Records::open(folder.path()).unwrap();
         records.put(&id, &record(1)).unwrap();
         records.change(&id, &record(2)).unwrap();

@@ -8,7 +8,6 @@
 //! quota, because most machines have none.
 
 use crate::disk;
-use crate::spec::{Medium, Scratch};
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,6 +23,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use types::instance::{Medium, Scratch};
 
 const MAKERS: [&str; 2] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
 const LOOPS: &str = "/dev/loop-control";

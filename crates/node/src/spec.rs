@@ -8,48 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The name of an instance: 1 to 63 lower-case letters, digits and hyphens. It names files and
-/// control groups.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Id(String);
-
-impl Id {
-    pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
-        let text = text.into();
-        let fits = (1..=63).contains(&text.len())
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !text.starts_with('-');
-        if fits { Ok(Self(text)) } else { Err(SpecError::Id(text)) }
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Id {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        Self::new(text)
-    }
-}
-
-impl From<Id> for String {
-    fn from(id: Id) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use types::instance::{InstanceName, Medium, Scratch};
 
 /// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the
 /// machine has once is divided between owners; the node knows nothing else of them.
@@ -172,48 +131,9 @@ impl Writable {
     }
 }
 
-/// An empty folder with a file system of its own, gone with the instance. The file system itself
-/// takes a little of the size.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scratch {
-    /// Absolute. Made if the image does not have it.
-    pub path: String,
-    pub size_mb: u32,
-    pub read_only: bool,
-    pub medium: Medium,
-}
-
-/// What holds the files of a [`Scratch`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Medium {
-    /// The disk of the machine.
-    Disk,
-    /// Memory of the instance, for what must not reach a disk.
-    Memory,
-}
-
-impl Scratch {
-    /// Where the node itself mounts something, and where a mount would hide everything.
-    const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
-
-    fn fits(&self) -> bool {
-        let Some(inside) = self.path.strip_prefix('/') else { return false };
-        let plain =
-            inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
-        let taken = inside.split('/').next().is_some_and(|first| Self::TAKEN.contains(&first));
-        plain && !taken && self.path.len() <= PATH_BYTES_MAX && self.size_mb > 0
-    }
-
-    fn is_in(&self, other: &Self) -> bool {
-        self.path
-            .strip_prefix(&other.path)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    }
-}
-
 #[derive(Debug, Clone)]
 pub struct Spec {
-    pub id: Id,
+    pub id: InstanceName,
     pub owner: Owner,
     /// Whether there was room for it before: an instance that takes the place of one that was lost
     /// is not refused for the memory that was promised to others meanwhile.
@@ -261,10 +181,14 @@ impl Spec {
     fn scratch_fits(&self) -> bool {
         let apart = |index: usize, one: &Scratch| {
             let others = self.scratch.iter().enumerate().filter(|(other, _)| *other != index);
-            !others.into_iter().any(|(_, other)| one.is_in(other))
+            !others.into_iter().any(|(_, other)| is_in(one, other))
         };
         self.scratch.len() <= SCRATCH_MAX
-            && self.scratch.iter().enumerate().all(|(index, one)| one.fits() && apart(index, one))
+            && self
+                .scratch
+                .iter()
+                .enumerate()
+                .all(|(index, one)| has_place(one) && apart(index, one))
     }
 
     pub(crate) fn check(&self) -> Result<(), SpecError> {
@@ -291,6 +215,24 @@ impl Spec {
     }
 }
 
+/// Whether a folder of limited size can be where it is wanted.
+fn has_place(scratch: &Scratch) -> bool {
+    let Some(inside) = scratch.path.strip_prefix('/') else { return false };
+    let plain =
+        inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
+    let taken = inside.split('/').next().is_some_and(|first| TAKEN.contains(&first));
+    plain && !taken && scratch.path.len() <= PATH_BYTES_MAX && scratch.size_mb > 0
+}
+
+fn is_in(scratch: &Scratch, other: &Scratch) -> bool {
+    scratch
+        .path
+        .strip_prefix(&other.path)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Where the node itself mounts something, and where a mount would hide everything.
+const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
 /// More than any image has; the kernel takes 500.
 const LAYERS_MAX: usize = 400;
 
@@ -300,8 +242,6 @@ const PATH_BYTES_MAX: usize = 4_000;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
-    Id(String),
     #[error(
         "`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores"
     )]
@@ -340,16 +280,7 @@ mod tests {
             if let Ok(owner) = Owner::new(text) {
                 let path = format!("owner.{}", owner.as_str());
                 prop_assert_eq!(std::path::Path::new(&path).components().count(), 1);
-                prop_assert!(Id::new(path).is_err(), "no instance has the name of an owner's folder");
-            }
-        }
-
-        #[test]
-        fn an_id_is_one_plain_file_name(text in ".{0,70}") {
-            if let Ok(id) = Id::new(text) {
-                let path = std::path::Path::new(id.as_str());
-                prop_assert_eq!(path.components().count(), 1);
-                prop_assert!(path.file_name().is_some() && !id.as_str().starts_with('.'));
+                prop_assert!(InstanceName::new(path).is_err(), "no instance has the name of an owner's folder");
             }
         }
     }
@@ -371,7 +302,7 @@ mod tests {
                 config: None,
             };
             let spec = Spec {
-                id: Id::new("one").unwrap(),
+                id: InstanceName::new("one").unwrap(),
                 owner: Owner::new("somebody").unwrap(),
                 again: false,
                 layers: vec!["/layer".into()],

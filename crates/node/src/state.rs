@@ -8,23 +8,8 @@
 //!  └────▶ Exited ◀─────┘        destroy is possible from everywhere and leaves nothing
 //! ```
 
-use serde::{Deserialize, Serialize};
 use types::Timestamp;
-
-/// How the first process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "how", content = "value")]
-pub enum Exit {
-    Code(i32),
-    Signal(i32),
-    OutOfMemory,
-    /// The process has ended, and nobody kept how.
-    Unknown,
-    /// No node was there when it ended, at a time that nobody knows.
-    Missed,
-    /// The machine was started again meanwhile.
-    Lost,
-}
+use types::instance::Exit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

@@ -13,6 +13,7 @@ pub mod error;
 pub mod guest;
 pub mod hosts;
 pub mod ids;
+pub mod instance;
 pub mod kind;
 pub mod kinds;
 pub mod parts;
@@ -21,7 +22,6 @@ mod remote;
 pub mod schema;
 pub mod scope;
 pub mod time;
-
 pub mod usage;
 pub mod version;
 pub mod wire;

@@ -6,6 +6,8 @@
 //! so each request carries a secret, and the reader takes no frame for larger than a frame may be.
 
 use crate::Timestamp;
+use crate::instance::{Printed, Stream, WorkEnd};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -46,73 +48,44 @@ impl fmt::Debug for Orders {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Output,
-    Error,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    Printed {
-        /// Where the next piece begins.
-        next: u64,
-        at: Timestamp,
-        stream: Stream,
-        bytes: Vec<u8>,
-    },
+    Printed(Printed),
     /// Nothing follows.
-    Ended(End),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct End {
-    pub how: How,
-    pub started_at: Timestamp,
-    pub ended_at: Timestamp,
-}
-
-/// How the work ended, as the first program sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum How {
-    Exited(i32),
-    Killed(i32),
-    TimedOut,
-    Interrupted,
-    NotStarted(String),
+    Ended(WorkEnd),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("what follows is no frame")]
 pub struct BadFrame;
 
-const OUTPUT: u8 = 0;
-const ERROR: u8 = 1;
+const STDOUT: u8 = 0;
+const STDERR: u8 = 1;
 const ENDED: u8 = 2;
 
 /// Writes a piece of output, of at most [`FRAME_BYTES_MAX`].
 pub fn write_printed(to: &mut Vec<u8>, next: u64, at: Timestamp, stream: Stream, bytes: &[u8]) {
     let kind = match stream {
-        Stream::Output => OUTPUT,
-        Stream::Error => ERROR,
+        Stream::Stdout => STDOUT,
+        Stream::Stderr => STDERR,
     };
     write(to, kind, next, at, bytes);
 }
 
-pub fn write_end(to: &mut Vec<u8>, end: &End) {
-    // Numbers, times and text have no form that could not be written.
-    let text = serde_json::to_vec(end).unwrap_or_default();
+pub fn write_end(to: &mut Vec<u8>, end: &WorkEnd) {
+    #[expect(clippy::expect_used, reason = "what an instance says of its end is text and numbers")]
+    let text = serde_json::to_vec(end).expect("an end that an instance tells can be written");
     write(to, ENDED, 0, end.ended_at, &text);
 }
 
 fn write(to: &mut Vec<u8>, kind: u8, next: u64, at: Timestamp, bytes: &[u8]) {
+    #[expect(clippy::expect_used, reason = "callers cut what they write into frames")]
+    let length = u32::try_from(bytes.len()).expect("a frame is at most FRAME_BYTES_MAX long");
     debug_assert!(bytes.len() <= FRAME_BYTES_MAX);
     to.push(kind);
     to.extend_from_slice(&next.to_le_bytes());
     to.extend_from_slice(&at.ms().to_le_bytes());
-    to.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    to.extend_from_slice(&length.to_le_bytes());
     to.extend_from_slice(bytes);
 }
 
@@ -147,10 +120,12 @@ impl Frames {
         }
         let Some(bytes) = rest.get(..length) else { return Ok(None) };
         let (next, at) = (u64::from_le_bytes(*next), Timestamp::from_ms(i64::from_le_bytes(*at)));
-        let printed = |stream| Frame::Printed { next, at, stream, bytes: bytes.to_vec() };
+        let printed = |stream| {
+            Frame::Printed(Printed { next, at, stream, bytes: Bytes::copy_from_slice(bytes) })
+        };
         let frame = match *kind {
-            OUTPUT => printed(Stream::Output),
-            ERROR => printed(Stream::Error),
+            STDOUT => printed(Stream::Stdout),
+            STDERR => printed(Stream::Stderr),
             ENDED => Frame::Ended(serde_json::from_slice(bytes).map_err(|_| BadFrame)?),
             _ => return Err(BadFrame),
         };
@@ -162,33 +137,34 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::Outcome;
     use proptest::prelude::*;
 
     fn any_frame() -> impl Strategy<Value = Frame> {
         // Times are written to the millisecond between the years 1 and 9999.
         let at = || (-62_135_596_800_000..253_402_300_799_999_i64).prop_map(Timestamp::from_ms);
         let stream =
-            any::<bool>().prop_map(|error| if error { Stream::Error } else { Stream::Output });
+            any::<bool>().prop_map(|error| if error { Stream::Stderr } else { Stream::Stdout });
         let printed = (any::<u64>(), at(), stream, proptest::collection::vec(any::<u8>(), 0..200));
-        let how = prop_oneof![
-            any::<i32>().prop_map(How::Exited),
-            any::<i32>().prop_map(How::Killed),
-            Just(How::TimedOut),
-            Just(How::Interrupted),
-            ".{0,20}".prop_map(How::NotStarted),
+        let outcome = prop_oneof![
+            any::<i32>().prop_map(Outcome::Exited),
+            any::<i32>().prop_map(Outcome::Killed),
+            Just(Outcome::TimedOut),
+            Just(Outcome::Interrupted),
+            ".{0,20}".prop_map(Outcome::NotStarted),
         ];
-        let ended = (how, at(), at()).prop_map(|(how, started_at, ended_at)| End {
-            how,
-            started_at,
+        let ended = (outcome, at(), at()).prop_map(|(outcome, started_at, ended_at)| WorkEnd {
+            outcome,
+            started_at: Some(started_at),
             ended_at,
         });
         prop_oneof![
-            printed.prop_map(|(next, at, stream, bytes)| Frame::Printed {
+            printed.prop_map(|(next, at, stream, bytes)| Frame::Printed(Printed {
                 next,
                 at,
                 stream,
-                bytes
-            }),
+                bytes: bytes.into(),
+            })),
             ended.prop_map(Frame::Ended),
         ]
     }
@@ -197,7 +173,7 @@ mod tests {
         let mut bytes = Vec::new();
         for frame in frames {
             match frame {
-                Frame::Printed { next, at, stream, bytes: text } => {
+                Frame::Printed(Printed { next, at, stream, bytes: text }) => {
                     write_printed(&mut bytes, *next, *at, *stream, text)
                 }
                 Frame::Ended(end) => write_end(&mut bytes, end),
@@ -231,12 +207,12 @@ mod tests {
 
     #[test]
     fn a_frame_that_claims_too_much_is_refused() {
-        let mut bytes = written(&[Frame::Printed {
+        let mut bytes = written(&[Frame::Printed(Printed {
             next: 1,
             at: Timestamp::from_ms(0),
-            stream: Stream::Output,
-            bytes: vec![b'x'],
-        }]);
+            stream: Stream::Stdout,
+            bytes: Bytes::from_static(b"x"),
+        })]);
         bytes[17..21].copy_from_slice(&u32::MAX.to_le_bytes());
         let mut reader = Frames::default();
         reader.push(&bytes);

@@ -2,11 +2,12 @@
 
 use crate::engine::Desk;
 use crate::error::Error;
-use jobs::{Failure, Plan};
+use jobs::{Plan, failure_of_row};
 use serde_json::{Map, Value};
 use store::Tx;
 use store::executions::tasks::{self, State, Task};
 use store::executions::{Execution, Phase};
+use types::instance::Outcome;
 use types::wire::{
     Free, JobExecution, JobExecutionMetadata, JobExecutionSpec, JobExecutionStats,
     JobExecutionTask, JobExecutionTaskCondition, JobExecutionTaskMetadata, JobExecutionTaskSpec,
@@ -137,7 +138,7 @@ fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> J
 
 /// How the tries of a task ended: what came of the task, and why a try did not succeed.
 fn conditions(task: &Task) -> Vec<JobExecutionTaskCondition> {
-    let failure = task.failure.as_ref().map(Failure::of_row);
+    let failure = task.failure.as_ref().map(failure_of_row);
     let (kind, state, severity) = match task.state {
         State::Succeeded => ("Completed", "Succeeded", "Info"),
         State::Failed => ("Completed", "Failed", "Error"),
@@ -155,35 +156,36 @@ fn conditions(task: &Task) -> Vec<JobExecutionTaskCondition> {
     }]
 }
 
-const fn reason(failure: &Failure) -> &'static str {
+const fn reason(failure: &Outcome) -> &'static str {
     match failure {
-        Failure::Exited(_) => "NonZeroExitCode",
-        Failure::Killed(_) => "Signal",
-        Failure::OutOfMemory => "OutOfMemory",
-        Failure::TimedOut => "Timeout",
-        Failure::NotStarted(_) => "NotStarted",
-        Failure::Lost(_) => "Lost",
+        Outcome::Exited(_) => "NonZeroExitCode",
+        Outcome::Killed(_) => "Signal",
+        Outcome::OutOfMemory => "OutOfMemory",
+        Outcome::TimedOut => "Timeout",
+        Outcome::NotStarted(_) => "NotStarted",
+        Outcome::Interrupted | Outcome::Lost(_) => "Lost",
     }
 }
 
 /// For programs: the number, where there is one.
-fn code(failure: &Failure) -> String {
+fn code(failure: &Outcome) -> String {
     match failure {
-        Failure::Exited(number) | Failure::Killed(number) => number.to_string(),
+        Outcome::Exited(number) | Outcome::Killed(number) => number.to_string(),
         other => reason(other).to_owned(),
     }
 }
 
-fn message(task: &Task, failure: Option<&Failure>) -> String {
+fn message(task: &Task, failure: Option<&Outcome>) -> String {
     let attempt = task.attempt;
     let tries = match failure {
         None => return format!("attempt {attempt} succeeded"),
-        Some(Failure::Exited(code)) => format!("exited with code {code}"),
-        Some(Failure::Killed(signal)) => format!("was killed by signal {signal}"),
-        Some(Failure::OutOfMemory) => "used more memory than it may".to_owned(),
-        Some(Failure::TimedOut) => "ran longer than it may".to_owned(),
-        Some(Failure::NotStarted(why)) => format!("could not be started: {why}"),
-        Some(Failure::Lost(why)) => format!("was lost: {why}"),
+        Some(Outcome::Exited(code)) => format!("exited with code {code}"),
+        Some(Outcome::Killed(signal)) => format!("was killed by signal {signal}"),
+        Some(Outcome::OutOfMemory) => "used more memory than it may".to_owned(),
+        Some(Outcome::TimedOut) => "ran longer than it may".to_owned(),
+        Some(Outcome::NotStarted(why)) => format!("could not be started: {why}"),
+        Some(Outcome::Interrupted) => "was lost: it was interrupted".to_owned(),
+        Some(Outcome::Lost(why)) => format!("was lost: {why}"),
     };
     match task.state {
         State::Waiting(until) => {

@@ -3,17 +3,17 @@
 //! A fact is let go of after the rows are committed, so a kill in between delivers it again.
 //! Writing it twice says nothing else.
 
-use super::machine::{Fact, Happened, Machine};
-use super::{launch, rows, settle};
+use super::machine::Machine;
+use super::{rows, settle};
 use crate::app::App;
 use crate::bill;
 use crate::error::Error;
-use crate::usage;
 use meter::UsageFact;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Tx;
 use types::ids::ResourceId;
+use types::instance::{Exit, Fact, Happened, Workload};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
 use types::parts::Status;
@@ -49,9 +49,7 @@ async fn later(error: &Error) {
 /// there is billed on.
 async fn prove(app: &App, machine: &dyn Machine) {
     loop {
-        let (name, at, stamp) = (machine.name().to_owned(), app.world.now(), machine.stamp());
-        let stamp = stamp
-            .map(|stamp| meter::Stamp { boot: meter::boot(&stamp.boot), mono_ms: stamp.uptime_ms });
+        let (name, at, stamp) = (machine.name().to_owned(), app.world.now(), machine.give_sign());
         if let Err(error) = app.store.write(move |tx| meter::alive(tx, &name, at, stamp)).await {
             tracing::error!(%error, "that this machine is up could not be written down; usage waits for it");
         }
@@ -62,7 +60,7 @@ async fn prove(app: &App, machine: &dyn Machine) {
 async fn write_down(app: &App, machine: &dyn Machine) -> Result<(), Error> {
     let facts = machine.facts().await;
     let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
-    let used: Vec<UsageFact> = facts.iter().map(usage::of_machine).collect();
+    let used: Vec<UsageFact> = facts.iter().map(UsageFact::of_instance).collect();
     let by_sandbox = sort(facts);
     let taken = app.store.write(move |tx| {
         fold(tx, &by_sandbox)?;
@@ -80,8 +78,8 @@ type BySandbox = BTreeMap<ResourceId, Vec<(u32, Fact)>>;
 fn sort(facts: Vec<Fact>) -> BySandbox {
     let mut sorted = BySandbox::new();
     for fact in facts {
-        if let Some((id, number)) = launch::of_instance(&fact.instance) {
-            sorted.entry(id).or_default().push((number, fact));
+        if let Some(Workload::Sandbox { id, launch }) = fact.instance.workload() {
+            sorted.entry(id).or_default().push((launch, fact));
         }
     }
     sorted
@@ -110,20 +108,24 @@ fn note(state: &mut State, fact: &Fact) {
         state.lifecycle.status(),
         Some(Status::Deployed | Status::Deploying | Status::Deactivated)
     );
-    match &fact.happened {
-        Happened::Slept if serves => {
+    match fact.happened {
+        Happened::Paused if serves => {
             state.activity = Some(Activity::Standby);
             state.last_used_at = Some(fact.at);
         }
-        Happened::Woke if serves => {
+        Happened::Resumed if serves => {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
         // What ended while nobody looked is not there any more, and is started anew by whoever
         // compares.
-        Happened::Ended { how, out_of_memory, seen: true } if serves => {
-            let code = if *out_of_memory { "OUT_OF_MEMORY" } else { "INSTANCE_ENDED" };
-            settle::failed(state, code, &format!("the sandbox {how}"), &fact.instance, fact.at);
+        Happened::Exited(exit) if serves && exit.was_seen() => {
+            let code = match exit {
+                Exit::OutOfMemory => "OUT_OF_MEMORY",
+                _ => "INSTANCE_ENDED",
+            };
+            let message = format!("the sandbox {exit}");
+            settle::failed(state, code, &message, &fact.instance, fact.at);
         }
         _ => {}
     }

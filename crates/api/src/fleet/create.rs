@@ -22,6 +22,7 @@ use store::Tx;
 use store::identity::workspaces;
 use tracing::Instrument;
 use types::ids::ResourceId;
+use types::instance::InstanceName;
 use types::kinds::Sandbox;
 use types::parts::Status;
 use types::usage::Dimension;
@@ -91,7 +92,9 @@ async fn at_once<Q>(call: &Call<Member, Q, Wish<Sandbox>>) -> Result<Option<Read
         return Ok(None);
     };
     let id = ResourceId::new(&call.app.world);
-    let launch = Launch { granted, ..launch::of_wish(&call.desk(), &workspace, &id, FIRST, &wish) };
+    let instance = InstanceName::of_sandbox(&id, FIRST);
+    let launch = launch::of_wish(&call.desk(), &workspace, instance, &wish);
+    let launch = Launch { granted, ..launch };
     Ok(Some(Ready { machine, launch, id }))
 }
 
@@ -119,7 +122,7 @@ async fn started<Q>(
         (Ok(()), Some(New { label })) => {
             let named = (call.body.0.name(), label);
             call.app.fleet.tell(routes::of_new(&call.who, &id, named, &*machine, &instance));
-            settle::watch_start(&call.app, machine, id, FIRST);
+            settle::watch_start(&call.app, machine, (id, FIRST), instance);
         }
         (Ok(()), None) => settle::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {
@@ -162,8 +165,8 @@ fn row(
         None => engine::create_as(desk, tx, &[], wish.clone(), id.clone(), |_| {}),
         Some((_, machine)) => {
             let (now, generation) = (desk.world().now(), settle::generation(wish));
-            let done = |state: &mut _| settle::deployed(state, machine, generation, now);
-            let instance = launch::instance(&id, FIRST);
+            let done = |state: &mut _| settle::deployed(state, machine, &id, generation, now);
+            let instance = InstanceName::of_sandbox(&id, FIRST);
             usage::own_instance(
                 desk,
                 tx,

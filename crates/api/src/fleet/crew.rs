@@ -1,11 +1,9 @@
 //! Runs the attempts of the queue as instances of this machine.
 
 use super::images;
-use super::machine::{
-    How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd,
-};
+use super::machine::{Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
-use jobs::{Assignment, AttemptId, Failure, Order, Outcome, Running, TaskRunner};
+use jobs::{Assignment, Order, Running, TaskRunner};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -15,6 +13,7 @@ use store::Store;
 use store::logs::Source;
 use tokio::sync::mpsc;
 use types::World;
+use types::instance::{AttemptId, InstanceName, Outcome, Printed, WorkEnd, Workload};
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,10 +38,10 @@ impl Instances {
         Self { machine, store, logs, world, found: Mutex::default() }
     }
 
-    async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> Outcome {
-        let instance = id.to_string();
+    async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> WorkEnd {
+        let instance = InstanceName::of_task(id);
         let found = self.found.lock().remove(id);
-        if !found && let Err(fault) = self.launch(launch_of(&instance, id, attempt)).await {
+        if !found && let Err(fault) = self.launch(launch_of(instance.clone(), id, attempt)).await {
             return self.nothing(not_launched(fault));
         }
         let (pieces, printed) = mpsc::channel(PIECES_MAX);
@@ -51,14 +50,14 @@ impl Instances {
         // Both: what came of it is told only when all that it printed is kept.
         let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
         if let Err(lost) = kept {
-            tracing::error!(%lost, instance, "the output of a task is not whole");
+            tracing::error!(%lost, %instance, "the output of a task is not whole");
         }
         match ended {
-            Ok(end) => outcome(end),
+            Ok(end) => end_of_task(end),
             Err(fault) => {
                 // It may run still, and the next attempt must not begin beside it.
                 self.abandon(id).await;
-                self.nothing(Failure::Lost(fault.to_string()))
+                self.nothing(Outcome::Lost(fault.to_string()))
             }
         }
     }
@@ -72,7 +71,7 @@ impl Instances {
     /// that is given up.
     async fn attend(
         &self,
-        instance: &str,
+        instance: &InstanceName,
         attempt: &Assignment,
         from: u64,
         pieces: mpsc::Sender<Printed>,
@@ -81,8 +80,10 @@ impl Instances {
         let ended = self.machine.attend(instance, from, pieces);
         let Some(seconds) = attempt.order.plan.timeout_s else { return ended.await };
         let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
-        let given_up =
-            |_| Ok(WorkEnd { how: How::TimedOut, started_at: begun, ended_at: self.world.now() });
+        let given_up = |_| {
+            let (outcome, ended_at) = (Outcome::TimedOut, self.world.now());
+            Ok(WorkEnd { outcome, started_at: Some(begun), ended_at })
+        };
         tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
     }
 
@@ -113,9 +114,9 @@ impl Instances {
         }
     }
 
-    /// The outcome of what never ran, as far as anybody knows.
-    fn nothing(&self, failure: Failure) -> Outcome {
-        Outcome { started_at: None, ended_at: self.world.now(), result: Err(failure) }
+    /// The end of what never ran, as far as anybody knows.
+    fn nothing(&self, outcome: Outcome) -> WorkEnd {
+        WorkEnd { outcome, started_at: None, ended_at: self.world.now() }
     }
 }
 
@@ -124,38 +125,36 @@ impl TaskRunner<Assignment> for Instances {
         self.machine.name()
     }
 
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
         Box::pin(async move { self.run_to_end(id, &attempt).await })
     }
 
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
         Box::pin(async move {
             self.found.lock().remove(id);
-            super::settle::retire(&*self.machine, &id.to_string()).await;
+            super::settle::retire(&*self.machine, &InstanceName::of_task(id)).await;
         })
     }
 
     fn present(&self) -> Vec<AttemptId> {
         let instances = self.machine.instances();
-        let attempts: Vec<AttemptId> =
-            instances.iter().filter_map(|seen| seen.instance.parse().ok()).collect();
+        let task = |seen: &Seen| match seen.instance.workload() {
+            Some(Workload::Task(attempt)) => Some(attempt),
+            Some(Workload::Sandbox { .. }) | None => None,
+        };
+        let attempts: Vec<AttemptId> = instances.iter().filter_map(task).collect();
         self.found.lock().extend(attempts.iter().cloned());
         attempts
     }
 }
 
-fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
+fn launch_of(instance: InstanceName, id: &AttemptId, attempt: &Assignment) -> Launch {
     let Order { execution, plan, data, .. } = &*attempt.order;
     let mut environment = plan.environment.0.clone();
     environment.push((crate::executions::TASK_INDEX.to_owned(), id.task.to_string()));
     let timeout = plan.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
-    let scratch = |one: &jobs::Scratch| Scratch {
-        path: one.path.clone(),
-        size_mb: one.size_mb,
-        read_only: one.read_only,
-    };
     Launch {
-        instance: instance.to_owned(),
+        instance,
         workspace: execution.workspace.to_string(),
         again: false,
         hostname: execution.job.clone(),
@@ -168,7 +167,7 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
         keeps_logs: plan.keeps_logs,
         grace: GRACE,
         work: Some(Work { arguments: arguments(attempt.arguments()), data: data.clone(), timeout }),
-        scratch: plan.scratch.iter().map(scratch).collect(),
+        scratch: plan.scratch.clone(),
     }
 }
 
@@ -185,32 +184,21 @@ fn arguments(task: &str) -> Vec<String> {
     task.into_iter().flat_map(pair).collect()
 }
 
-fn not_launched(fault: LaunchFault) -> Failure {
+fn not_launched(fault: LaunchFault) -> Outcome {
     match fault {
         // Another try would find as little.
-        LaunchFault::Image(unknown) => Failure::NotStarted(unknown.to_string()),
+        LaunchFault::Image(unknown) => Outcome::NotStarted(unknown.to_string()),
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
         | LaunchFault::OverShare(_)
-        | LaunchFault::Broken(_) => Failure::Lost(fault.to_string()),
+        | LaunchFault::Broken(_) => Outcome::Lost(fault.to_string()),
     }
 }
 
-fn outcome(end: WorkEnd) -> Outcome {
-    let result = match end.how {
-        How::Exited(0) => Ok(()),
-        How::Exited(code) => Err(Failure::Exited(code)),
-        How::Killed(signal) => Err(Failure::Killed(signal)),
-        How::OutOfMemory => Err(Failure::OutOfMemory),
-        How::TimedOut => Err(Failure::TimedOut),
-        // Nobody interrupts a task but who takes it off the machine for reasons that are not its
-        // own.
-        How::Interrupted => Err(Failure::Lost("it was interrupted".to_owned())),
-        How::NotStarted(why) => Err(Failure::NotStarted(why)),
-        How::Lost(how) => Err(Failure::Lost(format!("the instance {how}"))),
-    };
-    let started_at = (!matches!(result, Err(Failure::NotStarted(_)))).then_some(end.started_at);
-    Outcome { started_at, ended_at: end.ended_at, result }
+/// The end of a task as the queue keeps it: a program that was not started has not begun.
+fn end_of_task(end: WorkEnd) -> WorkEnd {
+    let started_at = end.started_at.filter(|_| !matches!(end.outcome, Outcome::NotStarted(_)));
+    WorkEnd { started_at, ..end }
 }
 
 #[cfg(test)]
@@ -249,15 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exit_code_zero_is_a_success() {
+    fn what_was_not_started_has_not_begun() {
         let at = Timestamp::from_ms(5);
-        let result = |how| outcome(WorkEnd { how, started_at: at, ended_at: at }).result;
-        assert_eq!(result(How::Exited(0)), Ok(()));
-        assert_eq!(result(How::Exited(3)), Err(Failure::Exited(3)));
-        assert_eq!(result(How::Killed(9)), Err(Failure::Killed(9)));
-        assert_eq!(result(How::OutOfMemory), Err(Failure::OutOfMemory));
-        assert_eq!(result(How::TimedOut), Err(Failure::TimedOut));
-        assert!(matches!(result(How::Interrupted), Err(Failure::Lost(_))));
-        assert!(matches!(result(How::Lost("froze".into())), Err(Failure::Lost(_))));
+        let begun = |outcome| end_of_task(WorkEnd { outcome, started_at: Some(at), ended_at: at });
+        assert_eq!(begun(Outcome::Exited(3)).started_at, Some(at));
+        assert_eq!(begun(Outcome::NotStarted("no such program".into())).started_at, None);
     }
 }

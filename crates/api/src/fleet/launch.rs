@@ -7,28 +7,27 @@ use std::time::Duration;
 use store::identity::workspaces::Workspace;
 use types::Kind;
 use types::ids::ResourceId;
+use types::instance::InstanceName;
 use types::kinds::Sandbox;
+use types::kinds::sandbox::{Placement, State};
 use types::parts::Generation;
 use types::wire::WorkspaceRuntime;
 
 /// What the sandbox API binds to, and what programs inside should.
 const HOST: &str = "0.0.0.0";
 
-/// The name of an instance: the sandbox and the number of the launch. No two instances ever have
-/// the same.
-pub(super) fn instance(id: &ResourceId, launch: u32) -> String {
-    format!("{}-{launch}", stem(id))
+/// The instance of the launch that a row asks for.
+pub(super) fn instance(id: &ResourceId, state: &State) -> InstanceName {
+    match &state.placed {
+        Some(placed) if placed.launch == state.launch => placed_instance(id, placed),
+        _ => InstanceName::of_sandbox(id, state.launch),
+    }
 }
 
-/// The sandbox and the launch that an instance belongs to.
-pub(super) fn of_instance(instance: &str) -> Option<(ResourceId, u32)> {
-    // The stem of a sandbox has no hyphen; that tells its instances from those of tasks.
-    let (stem, launch) = instance.split_once('-')?;
-    Some((ResourceId::known(format!("res_{stem}")), launch.parse().ok()?))
-}
-
-fn stem(id: &ResourceId) -> &str {
-    id.as_str().trim_start_matches("res_")
+/// The instance that was last seen to run. A server that is newer than the instance still knows it.
+pub(super) fn placed_instance(id: &ResourceId, placed: &Placement) -> InstanceName {
+    let without_kind = || InstanceName::of_sandbox_without_kind(id, placed.launch);
+    placed.instance.clone().unwrap_or_else(without_kind)
 }
 
 /// What to start for a stored sandbox.
@@ -38,15 +37,14 @@ pub(super) fn of_row(
     held: &Held<Sandbox>,
 ) -> Result<Launch, Error> {
     let wish = engine::opened(desk, held)?;
-    Ok(of_wish(desk, workspace, &held.row.id, held.state.launch, &wish))
+    Ok(of_wish(desk, workspace, instance(&held.row.id, &held.state), &wish))
 }
 
 /// What to start for a wish whose secrets are open.
 pub(super) fn of_wish(
     desk: &Desk,
     workspace: &Workspace,
-    id: &ResourceId,
-    launch: u32,
+    instance: InstanceName,
     wish: &Sandbox,
 ) -> Launch {
     let runtime = wish.spec.runtime.clone().unwrap_or_default();
@@ -54,7 +52,7 @@ pub(super) fn of_wish(
     let runtime_settings = workspace.settings.runtime.as_ref();
     let keeps_logs = runtime_settings.is_none_or(WorkspaceRuntime::keeps_process_logs);
     Launch {
-        instance: instance(id, launch),
+        instance,
         workspace: workspace.id.to_string(),
         again: false,
         hostname: wish.name().to_owned(),
@@ -92,11 +90,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_names_its_sandbox_and_its_launch() {
+    fn an_instance_that_an_earlier_release_launched_is_known_by_its_name() {
         let id = ResourceId::known("res_ab3k9");
-        assert_eq!(of_instance(&instance(&id, 12)), Some((id, 12)));
-        assert_eq!(of_instance("nothing"), None);
-        assert_eq!(of_instance("some-thing"), None);
-        assert_eq!(of_instance("task-ab3k9-1-2"), None);
+        let row = r#"{"launch": 3, "placed": {"machine": "here", "launch": 3}}"#;
+        let mut state: State = serde_json::from_str(row).unwrap();
+        assert_eq!(instance(&id, &state).as_str(), "ab3k9-3");
+        state.launch += 1;
+        assert_eq!(instance(&id, &state).as_str(), "sandbox-ab3k9-4");
+        let launched = instance(&id, &state);
+        state.placed =
+            Some(Placement { machine: "here".into(), launch: 4, instance: Some(launched.clone()) });
+        assert_eq!(instance(&id, &state), launched);
     }
 }

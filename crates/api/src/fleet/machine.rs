@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::Timestamp;
 use types::edge::RouteChange;
+use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
 
 /// An answer that takes a moment.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,14 +33,14 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Ends an instance, with the grace that it was launched with, and removes all that was its
     /// own. Without such an instance there is nothing to do.
-    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Puts an instance to sleep, whoever uses it.
-    fn rest<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Waits until the program that the image of an instance starts by itself has failed, and says
     /// how, if it does soon after the launch. To be asked once after each.
-    fn start_failure<'a>(&'a self, _instance: &'a str) -> Wait<'a, Option<String>> {
+    fn start_failure<'a>(&'a self, _instance: &'a InstanceName) -> Wait<'a, Option<String>> {
         Box::pin(async { None })
     }
 
@@ -48,11 +48,11 @@ pub trait Machine: Send + Sync + 'static {
     fn instances(&self) -> Vec<Seen>;
 
     /// Whether an instance is there and has not ended.
-    fn runs(&self, instance: &str) -> bool;
+    fn runs(&self, instance: &InstanceName) -> bool;
 
-    /// This moment on a clock that nobody can set, if the machine has one. The machine takes it for
-    /// a sign that it is looked after: what ends when nobody does is reported as of the last one.
-    fn stamp(&self) -> Option<Stamp> {
+    /// Writes down that the machine is looked after: what ends when it is not is reported as of the
+    /// last sign. Answers the moment on a clock that nobody can set, if the machine has one.
+    fn give_sign(&self) -> Option<Stamp> {
         None
     }
 
@@ -68,18 +68,18 @@ pub trait Machine: Send + Sync + 'static {
     /// program. The instance stays until it is retired.
     fn attend<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         from: u64,
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>>;
 
     /// Asks the work of an instance to end: SIGTERM, and SIGKILL after the grace of its launch.
-    fn interrupt<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>>;
+    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
     /// Sends a request to the sandbox API of an instance, which wakes it.
     fn call<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         request: http::Request<Bytes>,
     ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>>;
 }
@@ -109,7 +109,7 @@ pub struct UnknownImage {
 /// What to start.
 #[derive(Clone)]
 pub struct Launch {
-    pub instance: String,
+    pub instance: InstanceName,
     /// Whose it is: what the machine has once is divided between workspaces.
     pub workspace: String,
     /// Whether it takes the place of an instance that the machine lost. It is not refused for
@@ -146,50 +146,6 @@ pub struct Work {
     pub data: Bytes,
     /// After this it is asked to end, as by [`Machine::interrupt`].
     pub timeout: Option<Duration>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scratch {
-    pub path: String,
-    pub size_mb: u32,
-    pub read_only: bool,
-}
-
-/// A piece of what some work printed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
-    /// Where the next piece begins.
-    pub next: u64,
-    pub at: Timestamp,
-    pub stream: Stream,
-    pub text: Bytes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Output,
-    Error,
-}
-
-/// How some work ended, and when, by the clock of its machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkEnd {
-    pub how: How,
-    pub started_at: Timestamp,
-    pub ended_at: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum How {
-    Exited(i32),
-    Killed(i32),
-    OutOfMemory,
-    TimedOut,
-    Interrupted,
-    /// There was nothing to start. The text says why.
-    NotStarted(String),
-    /// The instance ended around it. The text completes "the instance …".
-    Lost(String),
 }
 
 /// What the work is about is its owner's.
@@ -231,45 +187,6 @@ pub struct MachineFault(pub String);
 /// An instance as the machine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    pub instance: String,
+    pub instance: InstanceName,
     pub runs: bool,
-}
-
-/// Something that happened to an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
-    /// The same whenever the fact is delivered, and no other fact's.
-    pub id: String,
-    pub number: u64,
-    pub at: Timestamp,
-    /// The same moment on a clock of the machine that nobody can set.
-    pub stamp: Option<Stamp>,
-    pub instance: String,
-    pub happened: Happened,
-}
-
-/// A moment since a start of a machine. Two of the same start tell exactly how long it was between
-/// them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamp {
-    pub boot: String,
-    pub uptime_ms: i64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    Started {
-        memory_mb: u32,
-    },
-    Slept,
-    Woke,
-    /// It ended without being asked. The text completes "the sandbox …".
-    Ended {
-        how: String,
-        out_of_memory: bool,
-        /// Whether the machine saw it. Otherwise it was found to have ended, some time before.
-        seen: bool,
-    },
-    /// It was removed, as somebody wanted.
-    Retired,
 }

@@ -22,7 +22,6 @@ pub(crate) mod images;
 pub(crate) mod jobs;
 mod launch;
 mod machine;
-mod printed;
 mod routes;
 mod rows;
 mod runners;
@@ -32,8 +31,7 @@ mod turns;
 mod watch;
 
 pub use machine::{
-    Edge, Fact, Happened, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed,
-    Scratch, Seen, Stamp, Stream, UnknownImage, Wait, Work, WorkEnd,
+    Edge, ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait, Work,
 };
 pub use runners::runners;
 

@@ -17,6 +17,7 @@ use types::edge::{
     DomainRoute, Opens, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute, label_of,
 };
 use types::ids::{ResourceId, WorkspaceId};
+use types::instance::InstanceName;
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
@@ -70,7 +71,7 @@ fn serving(app: &App, held: &Held<Sandbox>) -> Serving {
     let status = held.row.status.unwrap_or(Status::Deploying);
     match (status, &held.state.placed) {
         (Status::Deployed, Some(placed)) => {
-            let instance = launch::instance(&held.row.id, placed.launch);
+            let instance = launch::placed_instance(&held.row.id, placed);
             // What this machine has lost is launched again under another name: nobody may wait for
             // the old one.
             let lost = |machine: &dyn Machine| {
@@ -78,7 +79,9 @@ fn serving(app: &App, held: &Held<Sandbox>) -> Serving {
             };
             match app.fleet.machine() {
                 Some(machine) if lost(&**machine) => Serving::Starting,
-                _ => Serving::By { machine: placed.machine.clone(), instance },
+                _ => {
+                    Serving::By { machine: placed.machine.clone(), instance: instance.to_string() }
+                }
             }
         }
         (
@@ -109,7 +112,7 @@ pub(super) fn of_new(
     id: &ResourceId,
     (name, label): (&str, Option<String>),
     machine: &dyn Machine,
-    instance: &str,
+    instance: &InstanceName,
 ) -> RouteChange {
     RouteChange::Workload(WorkloadRoute {
         kind: KindName::Sandbox,
@@ -118,7 +121,7 @@ pub(super) fn of_new(
         workspace_name: member.workspace_name.clone(),
         name: name.to_owned(),
         label,
-        serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_owned() },
+        serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_string() },
     })
 }
 

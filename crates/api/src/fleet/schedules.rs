@@ -17,6 +17,7 @@ use store::Tx;
 use store::firings::{self, Firing, Outcome};
 use types::Timestamp;
 use types::ids::ResourceId;
+use types::instance::InstanceName;
 use types::kinds::schedule::{SandboxScheduleInput, ScheduleType};
 use types::kinds::{Sandbox, Schedule};
 use types::parts::{Sensitive, Status};
@@ -64,7 +65,7 @@ pub(super) async fn fire(app: &App, id: &ResourceId) -> Result<(), Error> {
 /// What is to be started where.
 struct Shot {
     firing: String,
-    target: Result<String, String>,
+    target: Result<InstanceName, String>,
     input: SandboxScheduleInput,
 }
 
@@ -109,10 +110,10 @@ fn begin(app: &App, tx: &mut Tx<'_>, id: &ResourceId, server: &str) -> Result<Op
 }
 
 /// The instance to call, or why there is none.
-fn target(sandbox: &Held<Sandbox>) -> Result<String, String> {
+fn target(sandbox: &Held<Sandbox>) -> Result<InstanceName, String> {
     match (sandbox.row.status, &sandbox.state.placed) {
         (Some(Status::Deployed), Some(placed)) => {
-            Ok(launch::instance(&sandbox.row.id, placed.launch))
+            Ok(launch::placed_instance(&sandbox.row.id, placed))
         }
         (status, _) => Err(format!("the sandbox is {}", status.map_or("not there", Status::name))),
     }

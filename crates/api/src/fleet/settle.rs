@@ -12,6 +12,7 @@ use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
 use types::ids::ResourceId;
+use types::instance::{InstanceName, Workload};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
@@ -75,11 +76,11 @@ async fn act(
         }
         Wanted::Rest(number) => {
             retire_but(&**machine, id, Some(number)).await;
-            let instance = launch::instance(id, number);
+            let instance = launch::instance(id, &case.held.state);
             if machine.runs(&instance)
                 && let Err(fault) = machine.rest(&instance).await
             {
-                tracing::warn!(%fault, instance, "a disabled sandbox could not be put to sleep");
+                tracing::warn!(%fault, %instance, "a disabled sandbox could not be put to sleep");
             }
             Ok(())
         }
@@ -114,7 +115,7 @@ async fn ensure(
     let id = case.held.row.id.clone();
     retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
-    if machine.runs(&launch::instance(&id, number)) {
+    if machine.runs(&launch::instance(&id, &case.held.state)) {
         return if deployed {
             Ok(())
         } else {
@@ -124,8 +125,8 @@ async fn ensure(
     let lost = deployed
         .then_some("the machine lost it, with all that was not on a volume; it starts anew");
     let Some(held) = claim(app, machine.name(), &id, number, lost).await? else { return Ok(()) };
-    let number = held.state.launch;
-    own(app, machine, &case, number).await?;
+    let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
+    own(app, machine, &case, &instance).await?;
     let launch =
         launch::of_row(&case.desk, &case.workspace, &Held { state: held.state, ..case.held })?;
     let mut launch = Launch { again: lost.is_some(), ..launch };
@@ -136,18 +137,23 @@ async fn ensure(
     match launched {
         Ok(()) => {
             say_deployed(app, machine.name(), &id, number).await?;
-            watch_start(app, Arc::clone(shared), id, number);
+            watch_start(app, Arc::clone(shared), (id, number), instance);
             Ok(())
         }
-        Err(fault) => say_failed(app, &id, number, &fault).await,
+        Err(fault) => say_failed(app, &id, number, instance, &fault).await,
     }
 }
 
 /// Says whose usage an instance is, before there is any.
-async fn own(app: &App, machine: &dyn Machine, case: &Case, number: u32) -> Result<(), Error> {
+async fn own(
+    app: &App,
+    machine: &dyn Machine,
+    case: &Case,
+    instance: &InstanceName,
+) -> Result<(), Error> {
     let (desk, machine) = (case.desk.clone(), machine.name().to_owned());
     let (name, id) = (case.held.row.name.clone(), case.held.row.id.clone());
-    let instance = launch::instance(&id, number);
+    let instance = instance.clone();
     let work = move |tx: &mut Tx<'_>| {
         usage::own_instance(&desk, tx, &instance, Dimension::SandboxRuntime, (&name, &id), &machine)
     };
@@ -163,7 +169,7 @@ async fn claim(
     number: u32,
     lost: Option<&'static str>,
 ) -> Result<Option<Held<Sandbox>>, Error> {
-    let machine = machine.to_owned();
+    let (machine, of) = (machine.to_owned(), id.clone());
     change(app, id, number, move |_, state, now| {
         let elsewhere = state
             .placed
@@ -177,16 +183,16 @@ async fn claim(
             state.activity = None;
             state.lifecycle.record(DEPLOYMENT, Status::Deploying, why, now);
         }
-        state.placed = Some(Placement { machine: machine.clone(), launch: state.launch });
+        state.placed = Some(placement(&machine, &of, state));
         true
     })
     .await
 }
 
 async fn say_deployed(app: &App, machine: &str, id: &ResourceId, number: u32) -> Result<(), Error> {
-    let machine = machine.to_owned();
+    let (machine, of) = (machine.to_owned(), id.clone());
     let done = change(app, id, number, move |wish, state, now| {
-        deployed(state, &machine, generation(wish), now);
+        deployed(state, &machine, &of, generation(wish), now);
         true
     });
     done.await.map(drop)
@@ -194,10 +200,15 @@ async fn say_deployed(app: &App, machine: &str, id: &ResourceId, number: u32) ->
 
 /// Notes among the events of a sandbox that the program of its image failed at its start. The
 /// sandbox serves all the same. If this server is stopped in between, nothing is noted.
-pub(super) fn watch_start(app: &App, machine: Arc<dyn Machine>, id: ResourceId, number: u32) {
+pub(super) fn watch_start(
+    app: &App,
+    machine: Arc<dyn Machine>,
+    (id, number): (ResourceId, u32),
+    instance: InstanceName,
+) {
     let app = app.clone();
     tokio::spawn(async move {
-        let Some(why) = machine.start_failure(&launch::instance(&id, number)).await else { return };
+        let Some(why) = machine.start_failure(&instance).await else { return };
         let message = format!("the program that the image starts has failed: {why}");
         let noted =
             change(&app, &id, number, move |_, state, now| match state.lifecycle.status() {
@@ -217,6 +228,7 @@ async fn say_failed(
     app: &App,
     id: &ResourceId,
     number: u32,
+    instance: InstanceName,
     fault: &LaunchFault,
 ) -> Result<(), Error> {
     let code = match fault {
@@ -225,8 +237,8 @@ async fn say_failed(
         LaunchFault::OverShare(_) => "QUOTA_EXCEEDED",
         LaunchFault::Broken(_) => "LAUNCH_FAILED",
     };
-    let (message, instance) = (fault.to_string(), launch::instance(id, number));
-    tracing::warn!(instance, message, "a sandbox could not be started");
+    let message = fault.to_string();
+    tracing::warn!(%instance, message, "a sandbox could not be started");
     let done = change(app, id, number, move |_, state, now| {
         failed(state, code, &message, &instance, now);
         true
@@ -262,6 +274,7 @@ pub(super) fn generation(wish: &Sandbox) -> Option<Generation> {
 pub(super) fn deployed(
     state: &mut State,
     machine: &str,
+    id: &ResourceId,
     generation: Option<Generation>,
     now: Timestamp,
 ) {
@@ -272,19 +285,31 @@ pub(super) fn deployed(
         }
     };
     state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
-    state.placed = Some(Placement { machine: machine.to_owned(), launch: state.launch });
+    state.placed = Some(placement(machine, id, state));
     state.activity = Some(Activity::Running);
     state.last_used_at = Some(now);
 }
 
+/// Where a sandbox runs whose wished launch this machine takes.
+fn placement(machine: &str, id: &ResourceId, state: &State) -> Placement {
+    let instance = Some(launch::instance(id, state));
+    Placement { machine: machine.to_owned(), launch: state.launch, instance }
+}
+
 /// What a sandbox's state is once its instance is not to be had.
-pub(super) fn failed(state: &mut State, code: &str, message: &str, instance: &str, now: Timestamp) {
+pub(super) fn failed(
+    state: &mut State,
+    code: &str,
+    message: &str,
+    instance: &InstanceName,
+    now: Timestamp,
+) {
     state.lifecycle.record(DEPLOYMENT, Status::Failed, message, now);
     state.activity = None;
     state.errors = vec![SandboxInfrastructureError {
         code: Some(code.to_owned()),
         fatal: Some(true),
-        instance: Some(instance.to_owned()),
+        instance: Some(instance.to_string()),
         message: Some(message.to_owned()),
         time: Some(now),
     }];
@@ -293,17 +318,17 @@ pub(super) fn failed(state: &mut State, code: &str, message: &str, instance: &st
 /// Removes all instances of a sandbox but the one of this launch, as long as that runs.
 async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
     for Seen { instance, runs } in machine.instances() {
-        let Some((owner, launch)) = launch::of_instance(&instance) else { continue };
-        if owner == *id && (Some(launch) != number || !runs) {
+        let Some(Workload::Sandbox { id: of, launch }) = instance.workload() else { continue };
+        if of == *id && (Some(launch) != number || !runs) {
             retire(machine, &instance).await;
         }
     }
 }
 
 /// Removes an instance. What cannot be removed now is tried again at the next start.
-pub(super) async fn retire(machine: &dyn Machine, instance: &str) {
+pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
     if let Err(fault) = machine.retire(instance).await {
-        tracing::error!(%fault, instance, "an instance could not be removed");
+        tracing::error!(%fault, %instance, "an instance could not be removed");
     }
 }
 
@@ -313,8 +338,10 @@ pub(super) fn sweep(app: &App) {
     let owners: BTreeSet<ResourceId> = machine
         .instances()
         .iter()
-        .filter_map(|seen| launch::of_instance(&seen.instance))
-        .map(|(id, _)| id)
+        .filter_map(|seen| match seen.instance.workload() {
+            Some(Workload::Sandbox { id, .. }) => Some(id),
+            Some(Workload::Task(_)) | None => None,
+        })
         .collect();
     for id in owners {
         settle_soon(app, KindName::Sandbox, id);

@@ -1,15 +1,13 @@
 //! A machine that only pretends to run instances.
 
-use api::fleet::{
-    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage,
-    Wait, WorkEnd,
-};
+use api::fleet::{ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
+use types::instance::{Fact, InstanceName, Outcome, Printed, WorkEnd};
 
 pub const IMAGE: &str = "holm/python:latest";
 /// In a registry that lets those have it whose configuration says [`PASSWORD`].
@@ -17,11 +15,11 @@ pub const PRIVATE: &str = "registry.example/team/app:v1";
 pub const PASSWORD: &str = "open sesame";
 const DIGEST: &str = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef";
 
-type Script = dyn Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync;
+type Script = dyn Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync;
 
 pub struct Pretended {
     script: Box<Script>,
-    instances: Mutex<BTreeMap<String, Option<How>>>,
+    instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
     /// Whether work may end.
@@ -32,7 +30,7 @@ pub struct Pretended {
 
 impl Pretended {
     pub fn new(
-        script: impl Fn(&Launch) -> Result<How, LaunchFault> + Send + Sync + 'static,
+        script: impl Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync + 'static,
     ) -> Self {
         Self {
             script: Box::new(script),
@@ -46,7 +44,9 @@ impl Pretended {
 
     /// As if an earlier run of the program had left an instance.
     pub fn left(self, instance: &str) -> Self {
-        self.instances.lock().insert(instance.into(), Some(How::Exited(0)));
+        self.instances
+            .lock()
+            .insert(InstanceName::new(instance).unwrap(), Some(Outcome::Exited(0)));
         self
     }
 
@@ -59,7 +59,7 @@ impl Pretended {
     }
 }
 
-fn missing(instance: &str) -> MachineFault {
+fn missing(instance: &InstanceName) -> MachineFault {
     MachineFault(format!("there is no instance {instance}"))
 }
 
@@ -103,16 +103,16 @@ impl Machine for Pretended {
         })
     }
 
-    fn retire<'a>(&'a self, instance: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             if self.instances.lock().remove(instance).is_some() {
-                self.retired.send_modify(|retired| retired.push(instance.into()));
+                self.retired.send_modify(|retired| retired.push(instance.to_string()));
             }
             Ok(())
         })
     }
 
-    fn rest<'a>(&'a self, _: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+    fn rest<'a>(&'a self, _: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -124,7 +124,7 @@ impl Machine for Pretended {
             .collect()
     }
 
-    fn runs(&self, instance: &str) -> bool {
+    fn runs(&self, instance: &InstanceName) -> bool {
         self.instances.lock().contains_key(instance)
     }
 
@@ -138,13 +138,13 @@ impl Machine for Pretended {
 
     fn attend<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         _: u64,
         _: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(async move {
             self.gate.subscribe().wait_for(|open| *open).await.map_err(|_| missing(instance))?;
-            let how = self
+            let outcome = self
                 .instances
                 .lock()
                 .get(instance)
@@ -152,17 +152,17 @@ impl Machine for Pretended {
                 .flatten()
                 .ok_or_else(|| missing(instance))?;
             let at = Timestamp::from_ms(1_776_300_000_000);
-            Ok(WorkEnd { how, started_at: at, ended_at: at })
+            Ok(WorkEnd { outcome, started_at: Some(at), ended_at: at })
         })
     }
 
-    fn interrupt<'a>(&'a self, _: &'a str) -> Wait<'a, Result<(), MachineFault>> {
+    fn interrupt<'a>(&'a self, _: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async { Ok(()) })
     }
 
     fn call<'a>(
         &'a self,
-        instance: &'a str,
+        instance: &'a InstanceName,
         _: http::Request<Bytes>,
     ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
         Box::pin(async move { Err(missing(instance)) })

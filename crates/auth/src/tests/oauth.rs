@@ -111,7 +111,11 @@ impl Town {
         self.auth.token(form(&pairs), None).await
     }
 
-    pub(super) async fn refresh(&self, token: &str, more: &[(&str, &str)]) -> Result<Tokens, Fault> {
+    pub(super) async fn refresh(
+        &self,
+        token: &str,
+        more: &[(&str, &str)],
+    ) -> Result<Tokens, Fault> {
         let mut pairs = vec![("grant_type", "refresh_token"), ("refresh_token", token)];
         pairs.extend_from_slice(more);
         self.auth.token(form(&pairs), None).await

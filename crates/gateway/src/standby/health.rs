@@ -4,10 +4,11 @@ use super::instance::Instance;
 use super::instances::Inner;
 use crate::machine::Machine;
 use crate::settings::Settings;
-use crate::wire::{GUEST_PORT, RequestBody, connect};
+use crate::wire::{RequestBody, connect};
 use http::header::{HOST, HeaderValue};
 use http::{Request, Uri};
 use serde::Deserialize;
+use types::instance::GUEST_PORT;
 
 /// Bytes of the guest's answer that are read.
 const HEALTH_BYTES_MAX: usize = 64 << 10;

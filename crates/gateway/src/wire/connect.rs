@@ -5,9 +5,6 @@ use crate::machine::Machine;
 use crate::settings::Settings;
 use std::io;
 
-/// Where the guest answers, in every instance.
-pub const GUEST_PORT: u16 = 8080;
-
 /// Why a workload did not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.message("workload"))]

@@ -14,8 +14,8 @@ mod request_body;
 mod silence;
 mod spares;
 
+pub use connect::Unanswered;
 pub(crate) use connect::connect;
-pub use connect::{GUEST_PORT, Unanswered};
 pub(crate) use connection::{NoAnswer, ReadError, Wire};
 pub(crate) use request_body::{BodyLimit, BoxError, RequestBody};
 pub(crate) use silence::LastSent;

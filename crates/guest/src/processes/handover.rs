@@ -1,7 +1,7 @@
 //! Processes on their way from this program to one that takes its place, and from the one before.
 
 use super::ask::Plan;
-use super::log::{KeptLog, Log, Stream};
+use super::log::{KeptLog, Log};
 use super::supervise::{Stage, supervise};
 use super::{Asked, Phase, Process, Processes, State, keep};
 use crate::guest::Guest;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use types::Timestamp;
+use types::instance::Stream;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {

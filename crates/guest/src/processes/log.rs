@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use types::instance::Stream;
 
 /// Of one generation. Two of them make the 32 MiB of each stream.
 pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
@@ -26,12 +27,6 @@ const SPILL_BYTES: usize = 4 << 10;
 const RUNS_MAX: usize = 1 << 20;
 /// Set in a run of the error stream. Positions in a generation fit in the bits below.
 const STDERR_BIT: u32 = 1 << 31;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Stream {
-    Stdout,
-    Stderr,
-}
 
 /// Where output is kept.
 #[derive(Debug, Clone)]

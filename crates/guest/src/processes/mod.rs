@@ -40,7 +40,7 @@ pub(crate) use spawn::{Run, spawn};
 use crate::guest::Guest;
 use crate::http::Error;
 use crate::reaper::End;
-use log::{Keep, Log, Stream};
+use log::{Keep, Log};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use types::Timestamp;
+use types::instance::Stream;
 
 /// Ended processes that are remembered; the oldest is forgotten first.
 const ENDED_MAX: usize = 1000;

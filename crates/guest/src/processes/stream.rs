@@ -1,7 +1,7 @@
 //! Output as it comes, in the two published forms.
 
 use super::Process;
-use super::log::{Read, Stream};
+use super::log::Read;
 use super::view::{EMBEDDED_TAIL_BYTES, process_view};
 use crate::http::StreamSender;
 use base64::Engine;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use types::instance::Stream;
 
 const PIECE_BYTES_MAX: usize = 16 << 10;
 const TEXT_KEEPALIVE: Duration = Duration::from_secs(30);

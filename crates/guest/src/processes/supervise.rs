@@ -1,6 +1,6 @@
 //! The life of one process, from its start to its last end.
 
-use super::log::{GENERATION_BYTES_MAX, Stream};
+use super::log::GENERATION_BYTES_MAX;
 use super::spawn::{Run, spawn};
 use super::{Asked, Phase, Process};
 use crate::guest::Guest;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use types::instance::Stream;
 
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 32 << 10;

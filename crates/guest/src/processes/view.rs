@@ -1,10 +1,11 @@
 //! How a process looks from outside.
 
-use super::log::{Log, Stream};
+use super::log::Log;
 use super::{Asked, Phase, Process};
 use crate::http::Error;
 use crate::reaper::End;
 use serde::Serialize;
+use types::instance::Stream;
 
 /// Of each stream, in an answer that shows the process.
 pub(crate) const EMBEDDED_TAIL_BYTES: usize = 64 << 10;

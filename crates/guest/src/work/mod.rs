@@ -31,7 +31,8 @@ use parking_lot::Mutex;
 use std::net::SocketAddr;
 use tokio::sync::{Notify, watch};
 use types::World;
-use types::work::{End, Orders};
+use types::instance::WorkEnd;
+use types::work::Orders;
 
 /// So that nobody finds it by trying: five bits each.
 const DATA_NAME_CHARACTERS: usize = 40;
@@ -52,7 +53,7 @@ pub(crate) struct Work {
 
 struct State {
     output: Output,
-    end: Option<End>,
+    end: Option<WorkEnd>,
 }
 
 impl Work {

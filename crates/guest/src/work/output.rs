@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use types::Timestamp;
-use types::work::Stream;
+use types::instance::Stream;
 
 /// What a piece costs beside its bytes.
 const PIECE_COST: usize = 64;
@@ -141,7 +141,7 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Stream::{Error, Output as Out};
+    use Stream::{Stderr as Error, Stdout as Out};
     use proptest::prelude::*;
 
     fn at(ms: i64) -> Timestamp {

@@ -6,7 +6,8 @@ use crate::http::{Answer, Error, Request, StreamSender};
 use http::{Method, StatusCode};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
-use types::work::{self, FRAME_BYTES_MAX, INTERRUPT_PATH, PATH, SECRET_HEADER, Stream};
+use types::instance::Stream;
+use types::work::{self, FRAME_BYTES_MAX, INTERRUPT_PATH, PATH, SECRET_HEADER};
 
 /// Frames that go out together.
 const BATCH_BYTES: usize = FRAME_BYTES_MAX;
@@ -112,7 +113,7 @@ impl Work {
                 }
                 Found::Lost { begin, at } => {
                     let note = format!("[{} bytes of output were not kept]\n", begin - position);
-                    work::write_printed(&mut frames, begin, at, Stream::Error, note.as_bytes());
+                    work::write_printed(&mut frames, begin, at, Stream::Stderr, note.as_bytes());
                     position = begin;
                 }
                 Found::Nothing => break,

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
-use types::work::{End, How, Stream};
+use types::instance::{Outcome, Stream, WorkEnd};
 
 const READ_BYTES: usize = 32 << 10;
-/// How long a full store of output waits for somebody to read on. Then the oldest goes.
+/// Outcome long a full store of output waits for somebody to read on. Then the oldest goes.
 const READER_PATIENCE: Duration = Duration::from_secs(2);
 /// What the machine is told of why nothing started.
 const REASON_CHARACTERS: usize = 500;
@@ -22,11 +22,11 @@ const REASON_CHARACTERS: usize = 500;
 /// Does the work, and keeps how it ended.
 pub(crate) async fn run(guest: Arc<Guest>, work: Arc<Work>) {
     let started_at = guest.world.now();
-    let how = match start(&guest, &work) {
+    let outcome = match start(&guest, &work) {
         Ok(run) => see_through(&guest, &work, run).await,
-        Err(reason) => How::NotStarted(reason.chars().take(REASON_CHARACTERS).collect()),
+        Err(reason) => Outcome::NotStarted(reason.chars().take(REASON_CHARACTERS).collect()),
     };
-    let end = End { how, started_at, ended_at: guest.world.now() };
+    let end = WorkEnd { outcome, started_at: Some(started_at), ended_at: guest.world.now() };
     work.change(|state| state.end = Some(end));
 }
 
@@ -49,29 +49,29 @@ enum Cut {
     Interrupted,
 }
 
-async fn see_through(guest: &Guest, work: &Work, run: Run) -> How {
+async fn see_through(guest: &Guest, work: &Work, run: Run) -> Outcome {
     let Run { pid, mut end, stdout, stderr } = run;
     let moving = async {
         tokio::join!(
-            pump(guest, work, Stream::Output, &stdout),
-            pump(guest, work, Stream::Error, &stderr)
+            pump(guest, work, Stream::Stdout, &stdout),
+            pump(guest, work, Stream::Stderr, &stderr)
         );
         // That both are closed does not end the work.
         std::future::pending().await
     };
-    let how = tokio::select! {
-        how = until_end(work, pid, &mut end) => how,
-        how = moving => how,
+    let outcome = tokio::select! {
+        outcome = until_end(work, pid, &mut end) => outcome,
+        outcome = moving => outcome,
     };
     // What it left behind.
     kill(pid);
-    for (stream, pipe) in [(Stream::Output, &stdout), (Stream::Error, &stderr)] {
+    for (stream, pipe) in [(Stream::Stdout, &stdout), (Stream::Stderr, &stderr)] {
         drain(guest, work, stream, pipe);
     }
-    how
+    outcome
 }
 
-async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) -> How {
+async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) -> Outcome {
     let cut = tokio::select! {
         // Who has ended in time has not been cut.
         biased;
@@ -90,8 +90,8 @@ async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) ->
         let _ = end.await;
     }
     match cut {
-        Cut::TimedOut => How::TimedOut,
-        Cut::Interrupted => How::Interrupted,
+        Cut::TimedOut => Outcome::TimedOut,
+        Cut::Interrupted => Outcome::Interrupted,
     }
 }
 
@@ -102,13 +102,13 @@ async fn over(after_ms: Option<u64>) {
     }
 }
 
-fn told(ended: Result<Ended, oneshot::error::RecvError>) -> How {
+fn told(ended: Result<Ended, oneshot::error::RecvError>) -> Outcome {
     match ended {
-        Ok(Ended::Exited(code)) => How::Exited(code),
-        Ok(Ended::Signalled(signal)) => How::Killed(signal),
+        Ok(Ended::Exited(code)) => Outcome::Exited(code),
+        Ok(Ended::Signalled(signal)) => Outcome::Killed(signal),
         // The reaper never drops what it is asked to tell; should it, nobody knows how the work
         // ended.
-        Err(_) => How::Killed(0),
+        Err(_) => Outcome::Killed(0),
     }
 }
 

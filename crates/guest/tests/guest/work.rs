@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
-use types::work::{End, Frame, Frames, How, INTERRUPT_PATH, PATH, SECRET_HEADER, Stream};
+use types::instance::{Outcome, Printed, Stream, WorkEnd};
+use types::work::{Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
 
 const SECRET: &str = "only-the-machine-knows-this";
 const ROOM: usize = 1 << 20;
@@ -39,17 +40,17 @@ fn follow(guest: &Guest, from: u64) -> Answer {
 }
 
 /// Reads a stream to its end: all output by stream, and how it ended.
-fn read(answer: &mut Answer) -> (Vec<u8>, Vec<u8>, u64, End) {
+fn read(answer: &mut Answer) -> (Vec<u8>, Vec<u8>, u64, WorkEnd) {
     let (mut frames, mut out, mut err, mut last) = (Frames::default(), Vec::new(), Vec::new(), 0);
     let mut buffer = [0; 8192];
     loop {
         while let Some(frame) = frames.take().unwrap() {
             match frame {
-                Frame::Printed { next, stream, bytes, .. } => {
+                Frame::Printed(Printed { next, stream, bytes, .. }) => {
                     last = next;
                     match stream {
-                        Stream::Output => out.extend(bytes),
-                        Stream::Error => err.extend(bytes),
+                        Stream::Stdout => out.extend(bytes),
+                        Stream::Stderr => err.extend(bytes),
                     }
                 }
                 Frame::Ended(end) => return (out, err, last, end),
@@ -62,31 +63,34 @@ fn read(answer: &mut Answer) -> (Vec<u8>, Vec<u8>, u64, End) {
 }
 
 #[track_caller]
-fn check(script: &str, more: Value, expect: How) -> String {
+fn check(script: &str, more: Value, expect: Outcome) -> String {
     let guest = shell(script, more);
     let (out, _, _, end) = read(&mut follow(&guest, 0));
-    assert_eq!(end.how, expect);
-    assert!(end.started_at <= end.ended_at);
+    assert_eq!(end.outcome, expect);
+    assert!(end.started_at.is_some_and(|started_at| started_at <= end.ended_at));
     String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn ends_are_told_apart() {
     let plain = || json!({});
-    assert_eq!(check("echo $GREETING", plain(), How::Exited(0)), "hello\n");
-    assert_eq!(check("printf 'no end of line'; exit 3", plain(), How::Exited(3)), "no end of line");
-    check("kill -SEGV $$", plain(), How::Killed(11));
-    check("kill -KILL $$", plain(), How::Killed(9));
+    assert_eq!(check("echo $GREETING", plain(), Outcome::Exited(0)), "hello\n");
+    assert_eq!(
+        check("printf 'no end of line'; exit 3", plain(), Outcome::Exited(3)),
+        "no end of line"
+    );
+    check("kill -SEGV $$", plain(), Outcome::Killed(11));
+    check("kill -KILL $$", plain(), Outcome::Killed(9));
 }
 
 #[test]
 fn time_runs_out_for_who_listens_and_for_who_does_not() {
     let soon = || json!({"timeoutMs": 300});
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
-    assert_eq!(check(polite, soon(), How::TimedOut), "bye\n");
-    check("trap '' TERM; while :; do sleep 0.02; done", soon(), How::TimedOut);
+    assert_eq!(check(polite, soon(), Outcome::TimedOut), "bye\n");
+    check("trap '' TERM; while :; do sleep 0.02; done", soon(), Outcome::TimedOut);
     let begun = Instant::now();
-    check("true", json!({"timeoutMs": 60_000}), How::Exited(0));
+    check("true", json!({"timeoutMs": 60_000}), Outcome::Exited(0));
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
@@ -96,7 +100,7 @@ fn work_can_be_interrupted_and_what_has_ended_stays_so() {
     let interrupt = || guest.send("POST", INTERRUPT_PATH, &[(SECRET_HEADER, SECRET)], b"").status;
     assert_eq!(interrupt(), 204);
     let end = read(&mut follow(&guest, 0)).3;
-    assert_eq!(end.how, How::Interrupted);
+    assert_eq!(end.outcome, Outcome::Interrupted);
     assert_eq!(interrupt(), 204);
     assert_eq!(read(&mut follow(&guest, 0)).3, end);
 }
@@ -105,8 +109,8 @@ fn work_can_be_interrupted_and_what_has_ended_stays_so() {
 fn nothing_to_start_is_told_with_the_reason() {
     let reason = |command: &[&str], user: &str| {
         let guest = start(&Told { command, data: b"", more: json!({}), user });
-        match read(&mut follow(&guest, 0)).3.how {
-            How::NotStarted(reason) => reason,
+        match read(&mut follow(&guest, 0)).3.outcome {
+            Outcome::NotStarted(reason) => reason,
             other => panic!("{other:?}"),
         }
     };
@@ -140,7 +144,7 @@ fn a_reader_gets_all_of_a_long_output() {
     let guest = shell("yes 0123456789 | head -c 5000000; yes e | head -c 1000 >&2", json!({}));
     let (out, err, last, end) = read(&mut follow(&guest, 0));
     assert_eq!((out.len(), err.len(), last), (5_000_000, 1000, 5_001_000));
-    assert_eq!(end.how, How::Exited(0));
+    assert_eq!(end.outcome, Outcome::Exited(0));
 }
 
 #[test]
@@ -158,13 +162,13 @@ fn without_a_reader_the_work_goes_on_and_the_end_of_its_output_is_kept() {
     let lost: u64 = note.trim_start_matches('[').split(' ').next().unwrap().parse().unwrap();
     assert_eq!((last, lost + out.len() as u64), (5_000_005, 5_000_005), "{note}");
     assert!(out.len() > ROOM / 2);
-    assert_eq!(end.how, How::Exited(0));
+    assert_eq!(end.outcome, Outcome::Exited(0));
 }
 
 #[test]
 fn a_child_that_is_left_behind_holds_nothing_up() {
     let begun = Instant::now();
-    assert_eq!(check("sleep 60 & echo done", json!({}), How::Exited(0)), "done\n");
+    assert_eq!(check("sleep 60 & echo done", json!({}), Outcome::Exited(0)), "done\n");
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
@@ -214,5 +218,5 @@ fn nobody_without_the_secret_follows_or_interrupts_and_nothing_else_is_served() 
         assert_eq!(guest.post(path, &json!({"command": "true"})).status, 404, "{path}");
     }
     assert_eq!(guest.send("POST", INTERRUPT_PATH, &[(SECRET_HEADER, SECRET)], b"").status, 204);
-    assert_eq!(read(&mut follow(&guest, 0)).3.how, How::Interrupted);
+    assert_eq!(read(&mut follow(&guest, 0)).3.outcome, Outcome::Interrupted);
 }

@@ -1,7 +1,7 @@
 //! Usage over the command line: shown, exported and verified.
 
 use crate::common::{Server, holm, text};
-use meter::{Happened, UsageFact};
+use meter::{Change, UsageFact};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -44,17 +44,17 @@ fn take_in(tx: &mut Tx<'_>, account: &AccountId) -> Result<(), store::Error> {
         machine: None,
     };
     meter::register(tx, "box-1", &owner)?;
-    let fact = |number: u64, at: &str, happened| UsageFact {
+    let fact = |number: u64, at: &str, change| UsageFact {
         id: number.to_string(),
         subject: "box-1".into(),
         number,
         at: at.parse().unwrap(),
         stamp: None,
-        happened,
+        change,
     };
     let facts = [
-        fact(1, "2025-01-10T22:30:00Z", Happened::Started { memory_mb: 4096 }),
-        fact(2, "2025-01-11T00:30:00Z", Happened::Stopped),
+        fact(1, "2025-01-10T22:30:00Z", Change::Started { memory_mb: 4096 }),
+        fact(2, "2025-01-11T00:30:00Z", Change::Ended),
     ];
     meter::take_in(tx, &facts).map(drop)
 }

@@ -1,8 +1,9 @@
 //! How work ends, as the management side hears it.
 
-use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, shell};
-use api::fleet::{How, Launch, Machine, Work};
+use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, name, shell};
+use api::fleet::{Launch, Machine, Work};
 use std::time::{Duration, Instant};
+use types::instance::{Medium, Outcome, Scratch};
 
 fn within(launch: Launch, timeout: Duration) -> Launch {
     let work = launch.work.map(|work| Work { timeout: Some(timeout), ..work });
@@ -13,14 +14,15 @@ fn within(launch: Launch, timeout: Duration) -> Launch {
 async fn ends_are_told_apart() {
     let place = Place::new(&[SHELL, PLAIN]);
     let machine = place.start();
-    let how = async |launch: Launch| machine.outcome(launch).await.end.how;
-    assert_eq!(how(shell("zero", "exit 0")).await, How::Exited(0));
-    assert_eq!(how(shell("three", "exit 3")).await, How::Exited(3));
-    assert_eq!(how(launch("bare", PLAIN, &["true"])).await, How::Exited(0));
-    assert_eq!(how(shell("segment", "kill -SEGV $$")).await, How::Killed(11));
-    assert_eq!(how(shell("killed", "kill -KILL $$")).await, How::Killed(9));
-    assert_eq!(how(shell("code", "exit 137")).await, How::Exited(137));
-    let reason = |how| if let How::NotStarted(reason) = how { reason } else { panic!("{how:?}") };
+    let how = async |launch: Launch| machine.outcome(launch).await.end.outcome;
+    assert_eq!(how(shell("zero", "exit 0")).await, Outcome::Exited(0));
+    assert_eq!(how(shell("three", "exit 3")).await, Outcome::Exited(3));
+    assert_eq!(how(launch("bare", PLAIN, &["true"])).await, Outcome::Exited(0));
+    assert_eq!(how(shell("segment", "kill -SEGV $$")).await, Outcome::Killed(11));
+    assert_eq!(how(shell("killed", "kill -KILL $$")).await, Outcome::Killed(9));
+    assert_eq!(how(shell("code", "exit 137")).await, Outcome::Exited(137));
+    let reason =
+        |how| if let Outcome::NotStarted(reason) = how { reason } else { panic!("{how:?}") };
     assert!(
         reason(how(launch("none", PLAIN, &["no-such-program"])).await).contains("no-such-program")
     );
@@ -33,11 +35,11 @@ async fn want_of_memory_is_told_from_other_ends() {
     let place = Place::new(&[SHELL]);
     let machine = place.start();
     let hungry = machine.outcome(shell("direct", "exec tail -c 200m /dev/zero")).await;
-    assert_eq!(hungry.end.how, How::OutOfMemory);
+    assert_eq!(hungry.end.outcome, Outcome::OutOfMemory);
     let below = machine.outcome(shell("below", "tail -c 200m /dev/zero")).await;
-    assert_eq!(below.end.how, How::OutOfMemory);
+    assert_eq!(below.end.outcome, Outcome::OutOfMemory);
     let recovered = machine.outcome(shell("recovered", "tail -c 200m /dev/zero; exit 4")).await;
-    assert_eq!(recovered.end.how, How::Exited(4));
+    assert_eq!(recovered.end.outcome, Outcome::Exited(4));
     machine.clear().await;
 }
 
@@ -48,12 +50,15 @@ async fn time_runs_out_for_who_listens_and_for_who_does_not() {
     let soon = Duration::from_millis(300);
     let polite = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.02; done";
     let polite = machine.outcome(within(shell("polite", polite), soon)).await;
-    assert_eq!((polite.end.how, polite.out.as_slice()), (How::TimedOut, b"bye\n".as_slice()));
+    assert_eq!(
+        (polite.end.outcome, polite.out.as_slice()),
+        (Outcome::TimedOut, b"bye\n".as_slice())
+    );
     let deaf =
         "trap '' TERM; setsid sh -c \"trap '' TERM; sleep 1000\" & while :; do sleep 0.02; done";
     let deaf = machine.outcome(within(shell("deaf", deaf), soon)).await;
-    assert_eq!(deaf.end.how, How::TimedOut);
-    let took = deaf.end.ended_at.since(deaf.end.started_at);
+    assert_eq!(deaf.end.outcome, Outcome::TimedOut);
+    let took = deaf.end.ended_at.since(deaf.end.started_at.unwrap());
     assert!((800..10_000).contains(&took), "the time and the grace: {took} ms");
     machine.clear().await;
 }
@@ -65,7 +70,7 @@ async fn interrupted_work_ends() {
     let instance = machine.launch(shell("long", "echo on; while :; do sleep 0.02; done")).await;
     let interrupt = async { machine.control.interrupt(&instance).await.unwrap() };
     let (seen, ()) = tokio::join!(machine.attend(&instance, 0), interrupt);
-    assert_eq!(seen.unwrap().end.how, How::Interrupted);
+    assert_eq!(seen.unwrap().end.outcome, Outcome::Interrupted);
     machine.control.retire(&instance).await.unwrap();
     assert!(machine.control.interrupt(&instance).await.is_err());
     machine.clear().await;
@@ -75,13 +80,13 @@ async fn interrupted_work_ends() {
 async fn who_attends_hears_when_the_instance_is_gone() {
     let place = Place::new(&[SHELL]);
     let machine = place.start();
-    assert!(machine.attend("nobody", 0).await.is_err());
+    assert!(machine.attend(&name("nobody"), 0).await.is_err());
     let instance = machine.launch(shell("doomed", "sleep 1000")).await;
     let (seen, retired) =
         tokio::join!(machine.attend(&instance, 0), machine.control.retire(&instance));
     retired.unwrap();
     // The one who attends may have been faster, or may not.
-    assert!(seen.map_or(true, |seen| matches!(seen.end.how, How::Lost(_))));
+    assert!(seen.map_or(true, |seen| matches!(seen.end.outcome, Outcome::Lost(_))));
     assert!(machine.attend(&instance, 0).await.is_err());
     machine.clear().await;
 }
@@ -93,7 +98,7 @@ async fn what_is_left_behind_ends_with_the_work() {
     let begun = Instant::now();
     let script = "setsid sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo done; exit 7";
     let seen = machine.outcome(shell("parent", script)).await;
-    assert_eq!((seen.end.how, seen.out.as_slice()), (How::Exited(7), b"done\n".as_slice()));
+    assert_eq!((seen.end.outcome, seen.out.as_slice()), (Outcome::Exited(7), b"done\n".as_slice()));
     assert!(begun.elapsed() < Duration::from_secs(30));
     machine.clear().await;
 }
@@ -105,10 +110,10 @@ async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
     let mut launch =
         launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
     launch.scratch =
-        vec![api::fleet::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
+        vec![Scratch { path: "/data".into(), size_mb: 8, read_only: false, medium: Medium::Disk }];
     let seen = machine.outcome(launch).await;
     assert_eq!(String::from_utf8(seen.out).unwrap(), "1000\nhello /\nx\n");
-    assert_eq!(seen.end.how, How::Exited(0));
+    assert_eq!(seen.end.outcome, Outcome::Exited(0));
     machine.clear().await;
 }
 
@@ -122,7 +127,7 @@ async fn fifty_at_once() {
         async move {
             let seen =
                 machine.outcome(shell(name, &format!("echo {number}; exit {}", number % 7))).await;
-            assert_eq!(seen.end.how, How::Exited(i32::try_from(number % 7).unwrap()));
+            assert_eq!(seen.end.outcome, Outcome::Exited(i32::try_from(number % 7).unwrap()));
             assert_eq!(seen.out, format!("{number}\n").into_bytes());
         }
     });

@@ -1,9 +1,10 @@
 //! What work prints, to whom, and how often.
 
 use crate::place::{PLAIN, Place, Running, SHELL, launch, shell};
-use api::fleet::{How, Launch, Machine, Work};
+use api::fleet::{Launch, Machine, Work};
 use bytes::Bytes;
 use std::time::Duration;
+use types::instance::Outcome;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_of_a_long_output_arrives_and_may_be_read_again() {
@@ -45,11 +46,14 @@ async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
     let machine = place.start();
     // What serves is known to whoever lets instances sleep, and work is not.
     assert!(machine.gateway.standby().look("serving").is_some());
-    assert!(machine.gateway.standby().look(&instance).is_none());
+    assert!(machine.gateway.standby().look(instance.as_str()).is_none());
     let interrupt = async { machine.control.interrupt(&instance).await.unwrap() };
     let (seen, ()) = tokio::join!(machine.attend(&instance, 0), interrupt);
     let seen = seen.unwrap();
-    assert_eq!((seen.end.how, seen.out.as_slice()), (How::Interrupted, b"one\n".as_slice()));
+    assert_eq!(
+        (seen.end.outcome, seen.out.as_slice()),
+        (Outcome::Interrupted, b"one\n".as_slice())
+    );
     machine.clear().await;
 }
 
@@ -76,11 +80,11 @@ async fn the_work_fetches_its_data_without_credentials() {
 }
 
 /// Runs a script that tries something and then goes on for a while.
-async fn attempt(machine: &Running, name: &str, script: &str) -> (How, String) {
+async fn attempt(machine: &Running, name: &str, script: &str) -> (Outcome, String) {
     let mut launch = with_data(shell(name, script), "[]");
     launch.work.as_mut().unwrap().timeout = Some(Duration::from_secs(20));
     let seen = machine.outcome(launch).await;
-    (seen.end.how, String::from_utf8(seen.out).unwrap())
+    (seen.end.outcome, String::from_utf8(seen.out).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,12 +94,12 @@ async fn the_inside_forges_nothing() {
     let ask = "ask() { (printf \"$1 $2 HTTP/1.0\\r\\nHost: x\\r\\nx-holm-work: $3\\r\\n\\r\\n\"; sleep 0.3) | nc 127.0.0.1 8080 | head -1 | tr -d '\\r'; }; ";
     let requests = "ask GET /work x; ask POST /work/interrupt x; ask POST /work/interrupt; ask POST /process; ask GET /health; exit 3";
     let (how, out) = attempt(&machine, "asks", &format!("{ask}{requests}")).await;
-    assert_eq!((how, out), (How::Exited(3), "HTTP/1.0 404 Not Found\n".repeat(5)));
+    assert_eq!((how, out), (Outcome::Exited(3), "HTTP/1.0 404 Not Found\n".repeat(5)));
     // It neither ends nor stops the first process, nor reads what that one knows.
     let signals =
         "for s in TERM INT HUP QUIT KILL STOP USR1; do kill -$s 1; done; sleep 0.1; exit 4";
-    assert_eq!(attempt(&machine, "signals", signals).await.0, How::Exited(4));
+    assert_eq!(attempt(&machine, "signals", signals).await.0, Outcome::Exited(4));
     let reads = "cat /proc/1/environ; cat /proc/1/maps; readlink /proc/1/fd/3; dd if=/proc/1/mem bs=1 count=1; exit 5";
-    assert_eq!(attempt(&machine, "reads", reads).await, (How::Exited(5), String::new()));
+    assert_eq!(attempt(&machine, "reads", reads).await, (Outcome::Exited(5), String::new()));
     machine.clear().await;
 }

@@ -1,6 +1,6 @@
 //! A machine for one test, with an image of busybox, and what is asked of it.
 
-use api::fleet::{Launch, Machine, MachineFault, Printed, Stream, Work, WorkEnd};
+use api::fleet::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{Control, Host};
 use images::{Config, Store};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
+use types::instance::{InstanceName, Printed, Stream, WorkEnd};
 use types::{Timestamp, World};
 
 /// Its entry point is a shell that takes a script as its argument.
@@ -132,7 +133,11 @@ impl Running {
         self.host.leave().unwrap();
     }
 
-    pub(crate) async fn attend(&self, instance: &str, from: u64) -> Result<Seen, MachineFault> {
+    pub(crate) async fn attend(
+        &self,
+        instance: &InstanceName,
+        from: u64,
+    ) -> Result<Seen, MachineFault> {
         let (printed, mut pieces) = mpsc::channel::<Printed>(PIECES_MAX);
         let reading = async {
             let (mut out, mut err, mut last) = (Vec::new(), Vec::new(), from);
@@ -140,8 +145,8 @@ impl Running {
                 assert!(piece.next > last);
                 last = piece.next;
                 match piece.stream {
-                    Stream::Output => out.extend_from_slice(&piece.text),
-                    Stream::Error => err.extend_from_slice(&piece.text),
+                    Stream::Stdout => out.extend_from_slice(&piece.bytes),
+                    Stream::Stderr => err.extend_from_slice(&piece.bytes),
                 }
             }
             (out, err, last)
@@ -152,7 +157,7 @@ impl Running {
         Ok(Seen { end: end?, out, err, last })
     }
 
-    pub(crate) async fn launch(&self, launch: Launch) -> String {
+    pub(crate) async fn launch(&self, launch: Launch) -> InstanceName {
         let instance = launch.instance.clone();
         self.control.launch(launch).await.unwrap();
         instance
@@ -167,11 +172,15 @@ impl Running {
     }
 }
 
+pub(crate) fn name(instance: &str) -> InstanceName {
+    InstanceName::new(instance).unwrap()
+}
+
 pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch {
     Launch {
         workspace: "wsp_test".to_owned(),
         again: false,
-        instance: instance.to_owned(),
+        instance: name(instance),
         hostname: "task".into(),
         image: image.to_owned(),
         granted: None,

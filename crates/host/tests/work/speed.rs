@@ -1,8 +1,9 @@
 //! How long work takes that does nothing. Prints a table; run it by its name, in a release build.
 
 use crate::place::{PLAIN, Place, Running, launch};
-use api::fleet::{How, Launch, Machine};
+use api::fleet::{Launch, Machine};
 use std::time::{Duration, Instant};
+use types::instance::Outcome;
 
 const ROUNDS: usize = 200;
 
@@ -50,7 +51,7 @@ async fn some(machine: &Running, name: String, count: usize) -> Times {
         let instance = machine.launch(work).await;
         times.launch.push(begin.elapsed());
         let begin = Instant::now();
-        assert_eq!(machine.attend(&instance, 0).await.unwrap().end.how, How::Exited(0));
+        assert_eq!(machine.attend(&instance, 0).await.unwrap().end.outcome, Outcome::Exited(0));
         times.attend.push(begin.elapsed());
         let begin = Instant::now();
         machine.control.retire(&instance).await.unwrap();

@@ -5,7 +5,6 @@ use super::attempt_of;
 use crate::queue::Queue;
 use crate::rules::{self, RetryPolicy};
 use crate::share::{Room, share};
-use crate::task_runner::{Failure, Outcome};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::tasks::{self, State, Task};
@@ -13,6 +12,7 @@ use store::executions::{self, Execution, claims, holders};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::ExecutionId;
+use types::instance::{Outcome, WorkEnd};
 
 /// Tasks of a lost machine that one round takes.
 const LOST_BATCH: i64 = 1000;
@@ -39,7 +39,7 @@ pub(super) struct Round {
 pub(super) struct Ended {
     /// As it was claimed.
     pub task: Task,
-    pub outcome: Outcome,
+    pub end: WorkEnd,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl Round {
         let policy = RetryPolicy::new(self.queue.settings(), execution.retries_max);
         let after = |one: &Ended| {
             let jitter = u16::from_le_bytes(tx.world().random_bytes());
-            rules::after(&one.task, &one.outcome, execution.phase, policy, jitter)
+            rules::after(&one.task, &one.end, execution.phase, policy, jitter)
         };
         let after: Vec<Task> = ended.iter().map(after).collect();
         let accepted = tasks::record(tx, &after)?;
@@ -121,7 +121,7 @@ impl Round {
             rules::ended(execution, task.state, now);
             let Some(attempt) = attempt_of(task) else { continue };
             for hooks in self.queue.hooks() {
-                hooks.attempted(tx, &attempt, execution, &one.outcome)?;
+                hooks.attempted(tx, &attempt, execution, &one.end)?;
             }
         }
         Ok(!accepted.is_empty())
@@ -224,10 +224,8 @@ fn take(
     if i64::try_from(held.len()).is_ok_and(|count| count < LOST_BATCH) {
         holders::remove(tx, name)?;
     }
-    let why = || Failure::Lost("the machine that had it was not heard of any more".into());
-    let lost = |task| Ended {
-        task,
-        outcome: Outcome { started_at: None, ended_at: now, result: Err(why()) },
-    };
+    let why = || Outcome::Lost("the machine that had it was not heard of any more".into());
+    let lost =
+        |task| Ended { task, end: WorkEnd { started_at: None, ended_at: now, outcome: why() } };
     Ok(held.into_iter().map(lost).collect())
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use types::instance::Stream;
 
 /// A line, or a part of one that was too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,17 +11,10 @@ pub struct Line {
     /// attempt its own time.
     pub at_ns: i64,
     pub severity: Severity,
-    pub stream: Stream,
+    /// `None` for what the server has to say of the output.
+    pub stream: Option<Stream>,
     pub message: String,
     pub trace: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Output,
-    Error,
-    /// What the server has to say of the output.
-    Note,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,11 +93,11 @@ impl Severity {
     }
 
     /// Of a line that does not say: what goes to standard error is taken for errors.
-    const fn of_stream(stream: Stream) -> Self {
+    const fn of_stream(stream: Option<Stream>) -> Self {
         match stream {
-            Stream::Output => Self::Info,
-            Stream::Error => Self::Error,
-            Stream::Note => Self::Warning,
+            Some(Stream::Stdout) => Self::Info,
+            Some(Stream::Stderr) => Self::Error,
+            None => Self::Warning,
         }
     }
 }
@@ -143,7 +137,7 @@ const TRACE_BYTES_MAX: usize = 64;
 impl Line {
     /// Reads what a program printed.
     pub fn read(at_ns: i64, stream: Stream, bytes: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(bytes);
+        let (text, stream) = (String::from_utf8_lossy(bytes), Some(stream));
         let plain = |message: String| Self {
             at_ns,
             severity: Severity::of_stream(stream),
@@ -171,11 +165,10 @@ impl Line {
 
     /// A word of the server's own.
     pub fn note(at_ns: i64, message: impl Into<String>) -> Self {
-        let stream = Stream::Note;
         Self {
             at_ns,
-            severity: Severity::of_stream(stream),
-            stream,
+            severity: Severity::of_stream(None),
+            stream: None,
             message: message.into(),
             trace: None,
         }
@@ -196,9 +189,9 @@ struct Kept<'a>(
 /// The text of one line, which ends it with a newline.
 pub(crate) fn write(line: &Line) -> String {
     let stream = match line.stream {
-        Stream::Output => 1,
-        Stream::Error => 2,
-        Stream::Note => 3,
+        Some(Stream::Stdout) => 1,
+        Some(Stream::Stderr) => 2,
+        None => 3,
     };
     let trace = line.trace.as_deref().map(Cow::Borrowed);
     let kept =
@@ -214,9 +207,9 @@ pub(crate) fn read_all(text: &str) -> impl DoubleEndedIterator<Item = Line> + '_
     text.lines().filter_map(|line| {
         let Kept(at_ns, severity, stream, message, trace) = serde_json::from_str(line).ok()?;
         let stream = match stream {
-            1 => Stream::Output,
-            2 => Stream::Error,
-            _ => Stream::Note,
+            1 => Some(Stream::Stdout),
+            2 => Some(Stream::Stderr),
+            _ => None,
         };
         let severity = Severity::of_number(severity);
         Some(Line {
@@ -236,7 +229,7 @@ mod tests {
 
     #[track_caller]
     fn check(printed: &str, severity: Severity, message: &str, trace: Option<&str>) {
-        let line = Line::read(1, Stream::Output, printed.as_bytes());
+        let line = Line::read(1, Stream::Stdout, printed.as_bytes());
         assert_eq!(
             (line.severity, line.message.as_str(), line.trace.as_deref()),
             (severity, message, trace)
@@ -261,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_plain_line_has_the_severity_of_its_stream() {
-        assert_eq!(Line::read(1, Stream::Error, b"bad \xff").severity, Severity::Error);
-        assert_eq!(Line::read(1, Stream::Error, b"bad \xff").message, "bad \u{fffd}");
+        assert_eq!(Line::read(1, Stream::Stderr, b"bad \xff").severity, Severity::Error);
+        assert_eq!(Line::read(1, Stream::Stderr, b"bad \xff").message, "bad \u{fffd}");
     }
 
     proptest! {
@@ -270,7 +263,7 @@ mod tests {
         fn a_kept_line_reads_back(
             at_ns in any::<i64>(), severity in 0..7_usize, message in any::<String>(), trace in proptest::option::of(".{1,9}"),
         ) {
-            let line = Line { at_ns, severity: Severity::ALL[severity], stream: Stream::Error, message, trace };
+            let line = Line { at_ns, severity: Severity::ALL[severity], stream: Some(Stream::Stderr), message, trace };
             let text = write(&line);
             prop_assert!(!text.contains('\0'));
             prop_assert_eq!(read_all(&text).collect::<Vec<_>>(), [line]);
@@ -278,13 +271,13 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_line(bytes in any::<Vec<u8>>()) {
-            Line::read(1, Stream::Output, &bytes);
+            Line::read(1, Stream::Stdout, &bytes);
         }
 
         #[test]
         fn any_object_is_a_line(message in any::<String>(), severity in any::<String>(), trace in any::<String>()) {
             let printed = serde_json::json!({"message": message, "severity": severity, "trace_id": trace}).to_string();
-            prop_assert_eq!(Line::read(1, Stream::Output, printed.as_bytes()).message, message);
+            prop_assert_eq!(Line::read(1, Stream::Stdout, printed.as_bytes()).message, message);
         }
     }
 }

@@ -15,8 +15,8 @@ mod recorder;
 mod writer;
 
 pub use find::{Found, Question, SCAN_BYTES_MAX, find};
-pub use line::{Line, Severity, Stream};
-pub use recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Piece, Recorder};
+pub use line::{Line, Severity};
+pub use recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Recorder};
 pub use store::logs::Source;
 pub use writer::{LogWriter, Logs, Lost, Settings};
 

@@ -1,21 +1,11 @@
 //! Turns what an attempt prints into chunks of lines. Pure: no clock, no database, no I/O.
 
-use super::line::{self, Line, Stream};
+use super::line::{self, Line};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use store::logs::{Chunk, Mark};
 use types::Timestamp;
-
-/// A piece of output as it comes from the machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
-    /// Position at which the next piece begins.
-    pub next: u64,
-    pub at: Timestamp,
-    pub stream: Stream,
-    pub bytes: Bytes,
-}
+use types::instance::{Printed, Stream};
 
 /// A longer line comes as several. Even if each of its bytes has to be escaped it is shorter than a
 /// chunk.
@@ -56,7 +46,7 @@ impl Recorder {
         Self { begun, number, last_ns, mark, ..Self::new(bytes_max) }
     }
 
-    pub fn take(&mut self, piece: &Piece) {
+    pub fn take(&mut self, piece: &Printed) {
         let mut rest: &[u8] = &piece.bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (part, after) = rest.split_at(end);
@@ -71,7 +61,7 @@ impl Recorder {
 
     /// The output is over: lines that had only begun are all there is of them.
     pub fn end(&mut self, at: Timestamp) {
-        for stream in [Stream::Output, Stream::Error] {
+        for stream in [Stream::Stdout, Stream::Stderr] {
             let begun = std::mem::take(self.begun_of(stream));
             if !begun.is_empty() {
                 self.keep_printed(at, stream, &begun);
@@ -117,13 +107,13 @@ impl Recorder {
     fn begun_of(&mut self, stream: Stream) -> &mut Vec<u8> {
         let [output, error] = &mut self.begun;
         match stream {
-            Stream::Error => error,
-            Stream::Output | Stream::Note => output,
+            Stream::Stderr => error,
+            Stream::Stdout => output,
         }
     }
 
     /// Adds to the line that has begun, and keeps what is too long for one.
-    fn grow(&mut self, piece: &Piece, mut part: &[u8]) {
+    fn grow(&mut self, piece: &Printed, mut part: &[u8]) {
         loop {
             let begun = self.begun_of(piece.stream);
             let room = LINE_BYTES_MAX - begun.len();

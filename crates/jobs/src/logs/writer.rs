@@ -1,12 +1,13 @@
 //! One writer for the output of all attempts of this server, so that they share transactions.
 
-use super::recorder::{CHUNK_BYTES_MAX, Piece, Recorder};
+use super::recorder::{CHUNK_BYTES_MAX, Recorder};
 use std::time::Duration;
 use store::logs::{self, Chunk, Source};
 use store::{Error, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 use types::Timestamp;
+use types::instance::Printed;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -96,17 +97,17 @@ impl Logs {
     }
 
     /// Keeps all that comes until the other end closes. When this answers, all of it is durable.
-    pub async fn record<P: Into<Piece>>(
+    pub async fn record(
         &self,
         mut writer: LogWriter,
-        mut pieces: mpsc::Receiver<P>,
+        mut pieces: mpsc::Receiver<Printed>,
     ) -> Result<(), Lost> {
         let mut lost = 0;
         let mut last_at = Timestamp::default();
         let mut due: Option<Instant> = None;
         loop {
             let piece = tokio::select! {
-                piece = pieces.recv() => piece.map(Into::into),
+                piece = pieces.recv() => piece,
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     lost += self.flush(&mut writer).await;
                     due = None;

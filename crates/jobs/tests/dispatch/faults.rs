@@ -1,11 +1,12 @@
 //! Kills, machines that go away, and a database that is slow.
 
 use super::stage::{Machine, Program, Stage, new, settings};
-use jobs::{Failure, Settings};
+use jobs::Settings;
 use std::collections::HashSet;
 use std::time::Duration;
 use store::executions::Phase;
 use store::executions::tasks::State;
+use types::instance::{AttemptId, Outcome};
 
 crate::on_both!(
     two_machines_never_run_one_attempt_twice,
@@ -42,8 +43,12 @@ async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
 }
 
 /// Fails now and then, always the same attempts.
-fn jitter(id: &jobs::AttemptId) -> Result<(), Failure> {
-    if (id.task * 7 + id.number * 3).is_multiple_of(5) { Err(Failure::Exited(1)) } else { Ok(()) }
+fn jitter(id: &AttemptId) -> Outcome {
+    if (id.task * 7 + id.number * 3).is_multiple_of(5) {
+        Outcome::Exited(1)
+    } else {
+        Outcome::SUCCESS
+    }
 }
 
 async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) {
@@ -147,7 +152,7 @@ async fn a_machine_that_cannot_renew_its_lease_ends_its_tasks(stage: Stage) {
 }
 
 async fn what_the_machine_lost_is_run_again_but_not_for_ever(stage: Stage) {
-    let machine = Machine::new("here", |_| Err(Failure::Lost("the machine is full".into())));
+    let machine = Machine::new("here", |_| Outcome::Lost("the machine is full".into()));
     let _program =
         Program::start(&stage, &machine, Settings { lost_attempts_max: 2, ..settings() });
     let id = stage.start(new("unlucky", 1)).await;

@@ -6,11 +6,12 @@ mod room;
 mod speed;
 mod stage;
 
-use jobs::Failure;
+use jobs::failure_of_row;
 use stage::{Machine, Program, Stage, new, settings};
 use store::executions::Phase;
 use store::executions::tasks::State;
 use types::ids::WorkspaceId;
+use types::instance::{AttemptId, Outcome};
 
 /// Runs one test on both databases.
 #[macro_export]
@@ -68,7 +69,10 @@ async fn all_tasks_run_and_no_more_at_once_than_asked_for(stage: Stage) {
 
 async fn a_failed_task_is_tried_again_after_a_pause(stage: Stage) {
     let machine =
-        Machine::new("here", |id| if id.number < 3 { Err(Failure::Exited(7)) } else { Ok(()) });
+        Machine::new(
+            "here",
+            |id| if id.number < 3 { Outcome::Exited(7) } else { Outcome::SUCCESS },
+        );
     let _program = Program::start(&stage, &machine, settings());
     let mut stubborn = new("stubborn", 2);
     stubborn.retries_max = 2;
@@ -83,10 +87,10 @@ async fn a_failed_task_is_tried_again_after_a_pause(stage: Stage) {
 }
 
 async fn an_execution_fails_when_a_task_stays_failed(stage: Stage) {
-    let script = |id: &jobs::AttemptId| match id.task {
-        0 => Err(Failure::TimedOut),
-        1 => Err(Failure::NotStarted("no such program".into())),
-        _ => Ok(()),
+    let script = |id: &AttemptId| match id.task {
+        0 => Outcome::TimedOut,
+        1 => Outcome::NotStarted("no such program".into()),
+        _ => Outcome::SUCCESS,
     };
     let machine = Machine::new("here", script);
     let _program = Program::start(&stage, &machine, settings());
@@ -96,9 +100,9 @@ async fn an_execution_fails_when_a_task_stays_failed(stage: Stage) {
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.succeeded, end.counts.failed), (Phase::Failed, 3, 2));
     let tasks = stage.tasks(&id).await;
-    let told = |index: usize| Failure::of_row(tasks[index].failure.as_ref().unwrap());
-    assert_eq!((told(0), tasks[0].attempt), (Failure::TimedOut, 2));
-    assert_eq!((told(1), tasks[1].attempt), (Failure::NotStarted("no such program".into()), 1));
+    let told = |index: usize| failure_of_row(tasks[index].failure.as_ref().unwrap());
+    assert_eq!((told(0), tasks[0].attempt), (Outcome::TimedOut, 2));
+    assert_eq!((told(1), tasks[1].attempt), (Outcome::NotStarted("no such program".into()), 1));
 }
 
 async fn a_cancelled_execution_lets_run_what_runs(stage: Stage) {

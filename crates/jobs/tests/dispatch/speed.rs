@@ -3,13 +3,14 @@
 //! speed`
 
 use super::stage::{Stage, new, settings, world};
-use jobs::{Assignment, AttemptId, Outcome, Running, Settings, TaskRunner};
+use jobs::{Assignment, Running, Settings, TaskRunner};
 use std::sync::Arc;
 use std::time::Duration;
 use store::executions::Phase;
 use tokio::time::Instant;
 use types::World;
 use types::ids::WorkspaceId;
+use types::instance::{AttemptId, Outcome, WorkEnd};
 
 struct Nothing(World);
 
@@ -18,9 +19,11 @@ impl TaskRunner<Assignment> for Nothing {
         "here"
     }
 
-    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, _: &'a AttemptId, _: Assignment) -> Running<'a, WorkEnd> {
         let now = self.0.now();
-        Box::pin(async move { Outcome { started_at: Some(now), ended_at: now, result: Ok(()) } })
+        Box::pin(async move {
+            WorkEnd { started_at: Some(now), ended_at: now, outcome: Outcome::SUCCESS }
+        })
     }
 
     fn abandon<'a>(&'a self, _: &'a AttemptId) -> Running<'a, ()> {

@@ -1,10 +1,7 @@
 //! A database, machines that only pretend to run tasks, and what is asked of them.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
-use jobs::{
-    Assignment, AttemptId, Failure, Hooks, NewExecution, Outcome, Plan, Queue, Running, Settings,
-    TaskRunner,
-};
+use jobs::{Assignment, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -16,10 +13,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::instance::{AttemptId, Outcome, WorkEnd};
 use types::{Timestamp, World};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const POLICY: Duration = Duration::from_secs(60);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -75,9 +73,9 @@ impl Hooks for Told {
         _: &mut Tx<'_>,
         attempt: &AttemptId,
         _: &Execution,
-        outcome: &Outcome,
+        end: &WorkEnd,
     ) -> Result<(), Error> {
-        self.0.attempted.lock().push((attempt.clone(), outcome.result.is_ok()));
+        self.0.attempted.lock().push((attempt.clone(), end.outcome.is_success()));
         Ok(())
     }
 
@@ -146,7 +144,7 @@ impl Stage {
     ) -> impl Future<Output = Execution> {
         let (store, id, mut commits) = (self.store.clone(), id.clone(), self.store.commits());
         async move {
-            let limit = Instant::now() + PATIENCE;
+            let limit = Instant::now() + POLICY;
             loop {
                 commits.mark_unchanged();
                 let of = id.clone();
@@ -156,7 +154,7 @@ impl Stage {
                     return now;
                 }
                 assert!(Instant::now() < limit, "it is {now:?}");
-                let _ = tokio::time::timeout(PATIENCE, commits.changed()).await;
+                let _ = tokio::time::timeout(POLICY, commits.changed()).await;
             }
         }
     }
@@ -183,7 +181,7 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
     }
 }
 
-type Script = dyn Fn(&AttemptId) -> Result<(), Failure> + Send + Sync;
+type Script = dyn Fn(&AttemptId) -> Outcome + Send + Sync;
 
 /// What stands on a machine, whoever runs on it.
 pub struct Machine {
@@ -191,7 +189,7 @@ pub struct Machine {
     script: Box<Script>,
     /// Attempts do not end while it is closed.
     gate: watch::Sender<bool>,
-    pub instances: Mutex<HashMap<AttemptId, Option<Outcome>>>,
+    pub instances: Mutex<HashMap<AttemptId, Option<WorkEnd>>>,
     /// How often each attempt was begun.
     pub begun: watch::Sender<BTreeMap<AttemptId, usize>>,
     pub abandoned: watch::Sender<Vec<AttemptId>>,
@@ -202,7 +200,7 @@ pub struct Machine {
 impl Machine {
     pub fn new(
         name: &str,
-        script: impl Fn(&AttemptId) -> Result<(), Failure> + Send + Sync + 'static,
+        script: impl Fn(&AttemptId) -> Outcome + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
@@ -217,7 +215,7 @@ impl Machine {
     }
 
     pub fn ready(name: &str) -> Arc<Self> {
-        Self::new(name, |_| Ok(()))
+        Self::new(name, |_| Outcome::SUCCESS)
     }
 
     pub fn close(&self) {
@@ -232,13 +230,13 @@ impl Machine {
     pub async fn has_begun(&self, count: usize) {
         let mut begun = self.begun.subscribe();
         let wait = begun.wait_for(|begun| begun.len() >= count);
-        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+        tokio::time::timeout(POLICY, wait).await.unwrap().unwrap();
     }
 
     pub async fn has_abandoned(&self, count: usize) {
         let mut abandoned = self.abandoned.subscribe();
         let wait = abandoned.wait_for(|abandoned| abandoned.len() >= count);
-        tokio::time::timeout(PATIENCE, wait).await.unwrap().unwrap();
+        tokio::time::timeout(POLICY, wait).await.unwrap().unwrap();
     }
 
     fn begin(&self, id: &AttemptId, assignment: &Assignment) -> bool {
@@ -261,20 +259,20 @@ impl TaskRunner<Assignment> for Machine {
         &self.name
     }
 
-    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, Outcome> {
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
         Box::pin(async move {
             self.begin(id, &attempt);
             self.gate.subscribe().wait_for(|open| *open).await.unwrap();
             tokio::task::yield_now().await;
             let mut instances = self.instances.lock();
             let Some(instance) = instances.get_mut(id) else {
-                let result = Err(Failure::Lost("it was taken away".into()));
-                return Outcome { started_at: None, ended_at: self.world.now(), result };
+                let outcome = Outcome::Lost("it was taken away".into());
+                return WorkEnd { started_at: None, ended_at: self.world.now(), outcome };
             };
             let now = self.world.now();
-            let outcome =
-                || Outcome { started_at: Some(now), ended_at: now, result: (self.script)(id) };
-            instance.get_or_insert_with(outcome).clone()
+            let end =
+                || WorkEnd { started_at: Some(now), ended_at: now, outcome: (self.script)(id) };
+            instance.get_or_insert_with(end).clone()
         })
     }
 

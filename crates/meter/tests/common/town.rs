@@ -3,12 +3,11 @@
 
 use super::{HOUR, MONDAY};
 use fastrand::Rng;
-use meter::{
-    Happened, Key, Money, Owner, Price, PriceBook, Quantity, Question, Stamp, Sums, UsageFact,
-};
+use meter::{Change, Key, Money, Owner, Price, PriceBook, Quantity, Question, Sums, UsageFact};
 use std::collections::BTreeMap;
 use types::Timestamp;
 use types::ids::AccountId;
+use types::instance::Stamp;
 use types::usage::{Dimension, Measure};
 use types::wire::{GroupBy, Resolution};
 
@@ -42,7 +41,7 @@ impl Town {
         let mut town = Self {
             account: AccountId::known(format!("acc_{seed}")),
             machine: format!("machine-{seed}"),
-            boot: meter::boot(&seed.to_string()),
+            boot: types::instance::boot_number(&seed.to_string()),
             now: MONDAY + DAYS * 24 * HOUR + rng.i64(0..24 * HOUR),
             lives: Vec::new(),
         };
@@ -78,16 +77,16 @@ impl Town {
         let mut on: Option<(i64, i64)> = None;
         let mut level = 0;
         for turn in 0..rng.usize(1..12) {
-            let happened = next(rng, dimension.measure(), turn, on.is_some(), &mut level);
-            let when = teller.tell(moment, happened);
+            let change = next(rng, dimension.measure(), turn, on.is_some(), &mut level);
+            let when = teller.tell(moment, change);
             if let Some((from, level)) = on.take() {
                 truth.on.push((from, when, level));
             }
-            on = goes_on(happened, level).map(|level| (when, level));
-            if let Happened::Requested { count } = happened {
+            on = goes_on(change, level).map(|level| (when, level));
+            if let Change::Requested { count } = change {
                 truth.events.push((when, count.into()));
             }
-            if happened == Happened::Stopped {
+            if change == Change::Ended {
                 break;
             }
             moment +=
@@ -133,12 +132,12 @@ impl Teller {
         moment - self.first.unwrap_or(0)
     }
 
-    fn tell(&mut self, moment: i64, happened: Happened) -> i64 {
+    fn tell(&mut self, moment: i64, change: Change) -> i64 {
         if self.boot.is_some() {
             self.behind = self.rng.i64(0..3 * HOUR);
             self.first.get_or_insert(self.behind);
         }
-        let stamp = self.boot.map(|boot| Stamp { boot, mono_ms: moment - MONDAY });
+        let stamp = self.boot.map(|boot| Stamp { boot, uptime_ms: moment - MONDAY });
         let number = self.facts.len() as u64 + 1;
         self.facts.push(UsageFact {
             id: format!("{}-{number}", self.subject),
@@ -146,48 +145,47 @@ impl Teller {
             number,
             at: at(moment - self.behind),
             stamp,
-            happened,
+            change,
         });
         self.time(moment)
     }
 }
 
-fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64) -> Happened {
+fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64) -> Change {
     match measure {
-        Measure::Events => Happened::Requested { count: rng.u32(0..5) },
-        Measure::Time if on => Happened::Deactivated,
-        Measure::Time => Happened::Activated,
-        Measure::Storage => Happened::Stored {
-            bytes: [0, rng.u64(1..1 << 20), rng.u64(1..1 << 40)][rng.usize(..3)],
-        },
+        Measure::Events => Change::Requested { count: rng.u32(0..5) },
+        Measure::Time if on => Change::Deactivated,
+        Measure::Time => Change::Activated,
+        Measure::Storage => {
+            Change::Stored { bytes: [0, rng.u64(1..1 << 20), rng.u64(1..1 << 40)][rng.usize(..3)] }
+        }
         Measure::Runtime if turn == 0 => {
             *level = rng.i64(1..10_000);
-            Happened::Started { memory_mb: *level as u32 }
+            Change::Started { memory_mb: *level as u32 }
         }
         Measure::Runtime => match rng.u8(..8) {
-            0 => Happened::Stopped,
+            0 => Change::Ended,
             // What sleeps is neither resized nor seen running here.
             1 if on => {
                 *level = rng.i64(1..10_000);
-                Happened::Resized { memory_mb: *level as u32 }
+                Change::Resized { memory_mb: *level as u32 }
             }
-            2 if on => Happened::Alive,
-            _ if on => Happened::Paused,
-            _ => Happened::Resumed,
+            2 if on => Change::Alive,
+            _ if on => Change::Paused,
+            _ => Change::Resumed,
         },
     }
 }
 
 /// The level at which it goes on after this.
-fn goes_on(happened: Happened, level: i64) -> Option<i64> {
-    match happened {
-        Happened::Started { .. }
-        | Happened::Resized { .. }
-        | Happened::Resumed
-        | Happened::Alive => Some(level),
-        Happened::Stored { bytes: 0 } => None,
-        Happened::Stored { bytes } => Some(bytes.div_ceil(1024) as i64),
-        Happened::Activated => Some(1),
+fn goes_on(change: Change, level: i64) -> Option<i64> {
+    match change {
+        Change::Started { .. } | Change::Resized { .. } | Change::Resumed | Change::Alive => {
+            Some(level)
+        }
+        Change::Stored { bytes: 0 } => None,
+        Change::Stored { bytes } => Some(bytes.div_ceil(1024) as i64),
+        Change::Activated => Some(1),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use owners::Membership;
 
 use crate::capacity::Capacity;
 use crate::settings::Backend;
-use crate::spec::{Id, Owner, Spec};
+use crate::spec::{Owner, Spec};
 use admission::Limits;
 use owners::Owners;
 use rustix::fd::OwnedFd;
@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use types::instance::InstanceName;
 
 /// Where a machine mounts its control groups.
 pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
@@ -129,7 +130,7 @@ impl Groups {
         Ok(group)
     }
 
-    pub(crate) fn find(&self, owner: Option<&Owner>, id: &Id) -> Group {
+    pub(crate) fn find(&self, owner: Option<&Owner>, id: &InstanceName) -> Group {
         let name = self.path(owner, id);
         match self.version {
             Version::V1 => Group::V1 { name },
@@ -138,13 +139,13 @@ impl Groups {
     }
 
     /// The group of an instance, below the mount of each controller.
-    pub(crate) fn path(&self, owner: Option<&Owner>, id: &Id) -> PathBuf {
+    pub(crate) fn path(&self, owner: Option<&Owner>, id: &InstanceName) -> PathBuf {
         let node = PathBuf::from(&self.name);
         owner.map_or_else(|| node.clone(), |owner| owners::name(&node, owner)).join(id.as_str())
     }
 
     /// The instances that have a group, known or not, and their owners.
-    pub(crate) fn list(&self) -> io::Result<Vec<(Option<Owner>, Id)>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<(Option<Owner>, InstanceName)>> {
         let folder = match self.version {
             Version::V1 => v1::folder("pids", Path::new(&self.name)),
             Version::V2 => v2::folder(Path::new(&self.name)),
@@ -155,10 +156,10 @@ impl Groups {
                 Some(owner) => {
                     let ids = folders_in(&folder.join(&name))?
                         .into_iter()
-                        .filter_map(|name| Id::new(name).ok());
+                        .filter_map(|name| InstanceName::new(name).ok());
                     found.extend(ids.map(|id| (Some(owner.clone()), id)));
                 }
-                None => found.extend(Id::new(name).ok().map(|id| (None, id))),
+                None => found.extend(InstanceName::new(name).ok().map(|id| (None, id))),
             }
         }
         Ok(found)

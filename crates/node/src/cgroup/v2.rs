@@ -130,13 +130,14 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::cgroup::{Group, MOUNT};
-    use crate::spec::{FirstProcess, Id, Owner, Program, User, Writable};
+    use crate::spec::{FirstProcess, Owner, Program, User, Writable};
     use admission::Limits;
     use std::process::{Child, Command};
+    use types::instance::InstanceName;
 
     fn spec() -> Spec {
         Spec {
-            id: Id::new("one").unwrap(),
+            id: InstanceName::new("one").unwrap(),
             owner: Owner::new("somebody").unwrap(),
             again: false,
             layers: vec!["/".into()],

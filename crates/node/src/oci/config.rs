@@ -6,9 +6,10 @@ use crate::launch::plan::{
 };
 use crate::launch::tool::ROOT_FOLDER;
 use crate::seats::IDS_PER_INSTANCE;
-use crate::spec::{Medium, Spec, User};
+use crate::spec::{Spec, User};
 use serde_json::{Value, json};
 use std::path::Path;
+use types::instance::Medium;
 
 /// Where the first program is found inside: on a file system that is no part of the image.
 const PROGRAM_FOLDER: &str = "/dev/first";
@@ -128,11 +129,12 @@ fn resources(spec: &Spec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{FirstProcess, Id, Owner, Program, Writable};
+    use crate::spec::{FirstProcess, Owner, Program, Writable};
+    use types::instance::InstanceName;
 
     fn spec(user: User) -> Spec {
         Spec {
-            id: Id::new("one").unwrap(),
+            id: InstanceName::new("one").unwrap(),
             owner: Owner::new("somebody").unwrap(),
             again: false,
             layers: vec!["/layer".into()],

@@ -22,7 +22,7 @@ mod seccomp;
 
 use crate::launch::tool::{self, Tool, ToolFds};
 use crate::launch::{LaunchError, Started, keep};
-use crate::spec::{Id, Program};
+use crate::spec::Program;
 use crate::sys;
 pub(crate) use config::Prepared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,6 +35,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use types::instance::InstanceName;
 
 /// How long one run of the program may take; mostly it is 20 to 50 milliseconds.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -50,7 +51,7 @@ pub(crate) struct Bundles {
 /// The folder of one instance.
 pub(crate) struct Bundle {
     folder: PathBuf,
-    id: Id,
+    id: InstanceName,
 }
 
 impl Bundles {
@@ -60,7 +61,7 @@ impl Bundles {
         Ok(Self { folder })
     }
 
-    pub(crate) fn make(&self, id: &Id, program: &Program) -> io::Result<Bundle> {
+    pub(crate) fn make(&self, id: &InstanceName, program: &Program) -> io::Result<Bundle> {
         let folder = self.folder.join(id.as_str());
         fs::create_dir(&folder)?;
         let bundle = Bundle { folder, id: id.clone() };
@@ -75,17 +76,17 @@ impl Bundles {
         Ok(bundle)
     }
 
-    pub(crate) fn remove(&self, id: &Id) -> io::Result<()> {
+    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
         match fs::remove_dir_all(self.folder.join(id.as_str())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    pub(crate) fn list(&self) -> io::Result<Vec<Id>> {
+    pub(crate) fn list(&self) -> io::Result<Vec<InstanceName>> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
-            ids.extend(entry?.file_name().to_str().and_then(|name| Id::new(name).ok()));
+            ids.extend(entry?.file_name().to_str().and_then(|name| InstanceName::new(name).ok()));
         }
         Ok(ids)
     }

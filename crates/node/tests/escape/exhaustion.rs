@@ -43,7 +43,7 @@ fn contained(what: &str, signs: &[&str]) {
 }
 
 fn others_go_on(machine: &Machine, node: &Node) {
-    let neighbour = node::Id::new("neighbour").unwrap();
+    let neighbour = node::InstanceName::new("neighbour").unwrap();
     await_that("the neighbour", || {
         let mut page = String::new();
         node.dial(&neighbour, 80, PATIENCE).is_ok_and(|mut stream| {

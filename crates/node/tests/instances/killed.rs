@@ -1,7 +1,7 @@
 //! The process that holds the node is killed at any moment, under load.
 
 use crate::machine::{Machine, PATIENCE, await_that, settings, world};
-use node::{Backend, Exit, Happened, Id, Node, Spec, State};
+use node::{Backend, Exit, Happened, InstanceName, Node, Spec, State};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -45,7 +45,7 @@ fn holder() {
     let machine = std::mem::ManuallyDrop::new(Machine::of_another(folder.as_ref()));
     let node = machine.open();
     for name in SURVIVORS {
-        if node.inspect(&Id::new(name).unwrap()).is_err() {
+        if node.inspect(&InstanceName::new(name).unwrap()).is_err() {
             node.create(&survivor(&machine, name)).unwrap();
         }
     }
@@ -59,7 +59,7 @@ fn holder() {
 }
 
 fn pause_without_end(node: &Node) {
-    let id = Id::new("paused").unwrap();
+    let id = InstanceName::new("paused").unwrap();
     loop {
         node.pause(&id).unwrap();
         node.resume(&id).unwrap();
@@ -137,7 +137,7 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
         run_and_kill(&machine);
         let node = machine.open();
         for name in SURVIVORS {
-            let view = node.inspect(&Id::new(name).unwrap()).unwrap();
+            let view = node.inspect(&InstanceName::new(name).unwrap()).unwrap();
             let pid = first_seen.entry(name).or_insert(view.pid);
             assert_eq!(view.pid, *pid, "round {round}: {name} is the one that was started first");
             assert!(
@@ -160,9 +160,9 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
 }
 
 fn answers(node: &Node, round: usize) {
-    let paused = Id::new("paused").unwrap();
+    let paused = InstanceName::new("paused").unwrap();
     node.resume(&paused).unwrap();
-    for id in [Id::new("steady").unwrap(), paused] {
+    for id in [InstanceName::new("steady").unwrap(), paused] {
         await_that(&format!("an answer of {id} in round {round}"), || {
             let mut text = String::new();
             node.dial(&id, 80, PATIENCE).is_ok_and(|mut stream| {
@@ -174,9 +174,9 @@ fn answers(node: &Node, round: usize) {
 
 fn they_end_as_told(machine: &Machine) {
     let node = machine.open();
-    assert_eq!(node.stop(&Id::new("ending").unwrap(), PATIENCE).unwrap(), Exit::Code(5));
+    assert_eq!(node.stop(&InstanceName::new("ending").unwrap(), PATIENCE).unwrap(), Exit::Code(5));
     for name in SURVIVORS {
-        let id = Id::new(name).unwrap();
+        let id = InstanceName::new(name).unwrap();
         node.destroy(&id).unwrap();
         let facts = node.facts(1_000_000, Duration::ZERO);
         let count = |wanted: fn(&Happened) -> bool| {

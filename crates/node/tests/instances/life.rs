@@ -1,7 +1,9 @@
 //! The life of an instance, from its start to its last trace.
 
 use crate::machine::{Machine, PATIENCE, await_console, run, world};
-use node::{Backend, CreateError, Error, Exit, Happened, Id, SpecError, State, User, Writable};
+use node::{
+    Backend, CreateError, Error, Exit, Happened, InstanceName, SpecError, State, User, Writable,
+};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -206,7 +208,7 @@ fn four_threads_create_at_once() {
 fn an_unknown_instance_is_missing() {
     let machine = Machine::new();
     let node = machine.open();
-    let id = Id::new("nobody").unwrap();
+    let id = InstanceName::new("nobody").unwrap();
     assert!(matches!(node.pause(&id), Err(Error::Missing(_))));
     assert!(matches!(node.destroy(&id), Err(Error::Missing(_))));
     assert!(matches!(node.dial(&id, 80, PATIENCE), Err(Error::Missing(_))));

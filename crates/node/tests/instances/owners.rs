@@ -2,7 +2,7 @@
 //! never his neighbour.
 
 use crate::machine::{Machine, await_console, await_that, owner, run};
-use node::{CreateError, Exit, Id, Spec, Writable};
+use node::{CreateError, Exit, InstanceName, Spec, Writable};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,7 +80,7 @@ fn memory_of_one_owner_leaves_some_for_another() {
     let hungry = "(head -c 50m /dev/zero | tail -c 50m | sleep 1000); sleep 1000 & wait";
     let greedy = ["one", "two", "three"].map(|id| machine.of("greedy", id, hungry));
     greedy.iter().for_each(|spec| drop(node.create(spec).unwrap()));
-    let kills = |id: &Id| node.usage(id).unwrap().oom_kills;
+    let kills = |id: &InstanceName| node.usage(id).unwrap().oom_kills;
     await_that("the kernel to end one of them", || greedy.iter().any(|spec| kills(&spec.id) > 0));
     let used: u64 = greedy.iter().map(|spec| node.usage(&spec.id).unwrap().memory_bytes).sum();
     assert!(used <= 100 << 20, "{used} bytes");
@@ -201,7 +201,7 @@ fn disks_are_counted_by_number_and_size() {
     refused(node.create(&with("greedy", "four", 8)), "disks of limited size");
     node.create(&with("neighbour", "n-one", 50)).unwrap();
     for id in ["one", "two", "three", "n-one"] {
-        node.destroy(&Id::new(id).unwrap()).unwrap();
+        node.destroy(&InstanceName::new(id).unwrap()).unwrap();
     }
     await_that("the loop devices to be free", || machine.loops() == 0);
 }

@@ -2,8 +2,8 @@
 //! node's settings.
 
 use node::{
-    Backend, Egress, Exit, FirstProcess, Id, Limits, Node, Owner, Program, Settings, Spec, User,
-    Writable,
+    Backend, Egress, Exit, FirstProcess, InstanceName, Limits, Node, Owner, Program, Settings,
+    Spec, User, Writable,
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ impl Machine {
     /// An instance whose first process is a shell with this script.
     pub(crate) fn shell(&self, id: &str, script: &str) -> Spec {
         Spec {
-            id: Id::new(id).unwrap(),
+            id: InstanceName::new(id).unwrap(),
             owner: owner("somebody"),
             again: false,
             layers: vec![self.root()],
@@ -107,7 +107,7 @@ fn program() -> Program {
 }
 
 /// Reads the console until it contains `text`.
-pub(crate) fn await_console(node: &Node, id: &Id, text: &str) {
+pub(crate) fn await_console(node: &Node, id: &InstanceName, text: &str) {
     await_that(&format!("`{text}` on the console"), || {
         String::from_utf8_lossy(&node.console(id).unwrap()).contains(text)
     });

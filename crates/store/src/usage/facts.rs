@@ -3,21 +3,14 @@
 use super::{pieces, places};
 use crate::{Error, Row, Tx, Value, params};
 use std::collections::BTreeSet;
+use types::instance::Stamp;
 
 const TABLE: &str = "usage_facts";
 const COLUMNS: &str = "id, life_id, number, at, kind, amount, boot, mono";
 
-/// A time of a machine's steady clock, which runs since a certain start of that machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stamp {
-    /// Not 0, which stands for none.
-    pub boot: i64,
-    pub mono_ms: i64,
-}
-
 /// One fact as it is kept. What kind and amount mean is known to the meter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
+pub struct FactRow {
     pub id: String,
     pub life: i64,
     pub number: i64,
@@ -37,8 +30,8 @@ pub struct Met {
 }
 
 /// Keeps facts that are not known yet. No id is in the list twice.
-pub fn insert_facts(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<Met, Error> {
-    let mut facts: Vec<&Fact> = facts.iter().collect();
+pub fn insert_facts(tx: &mut Tx<'_>, facts: &[FactRow]) -> Result<Met, Error> {
+    let mut facts: Vec<&FactRow> = facts.iter().collect();
     // Two servers that write the same facts in the same order do not lock each other out.
     facts.sort_by(|a, b| a.id.cmp(&b.id));
     let mut met = Met::default();
@@ -64,13 +57,13 @@ pub fn insert_facts(tx: &mut Tx<'_>, facts: &[Fact]) -> Result<Met, Error> {
 }
 
 /// All facts of a life, in no certain order.
-pub fn facts_of(tx: &mut Tx<'_>, life: i64) -> Result<Vec<Fact>, Error> {
+pub fn facts_of(tx: &mut Tx<'_>, life: i64) -> Result<Vec<FactRow>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM usage_facts WHERE life_id = $1");
     tx.query(TABLE, &sql, params![life])?.iter().map(read).collect()
 }
 
-fn values(fact: &Fact) -> [Value; 8] {
-    let stamp = fact.stamp.unwrap_or(Stamp { boot: 0, mono_ms: 0 });
+fn values(fact: &FactRow) -> [Value; 8] {
+    let stamp = fact.stamp.unwrap_or(Stamp { boot: 0, uptime_ms: 0 });
     [
         fact.id.as_str().into(),
         fact.life.into(),
@@ -79,13 +72,13 @@ fn values(fact: &Fact) -> [Value; 8] {
         fact.kind.into(),
         fact.amount.into(),
         stamp.boot.into(),
-        stamp.mono_ms.into(),
+        stamp.uptime_ms.into(),
     ]
 }
 
-fn read(row: &Row) -> Result<Fact, Error> {
-    let stamp = Stamp { boot: row.int(6)?, mono_ms: row.int(7)? };
-    Ok(Fact {
+fn read(row: &Row) -> Result<FactRow, Error> {
+    let stamp = Stamp { boot: row.int(6)?, uptime_ms: row.int(7)? };
+    Ok(FactRow {
         id: row.text(0)?,
         life: row.int(1)?,
         number: row.int(2)?,

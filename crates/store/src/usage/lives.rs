@@ -1,9 +1,10 @@
 //! Lives: what facts are about, whose it is, and what the facts so far make of it.
 
 use super::series::dimension;
-use super::{Proof, Stamp, insert, pieces, places};
+use super::{Proof, insert, pieces, places};
 use crate::{Error, Row, Tx, Value, params};
 use types::ids::AccountId;
+use types::instance::Stamp;
 use types::usage::Dimension;
 
 const TABLE: &str = "usage_lives";
@@ -205,7 +206,7 @@ fn read_live(row: &Row) -> Result<Live, Error> {
         None => Until::Now,
         Some(_) => {
             let proof =
-                row.opt_int(8)?.zip(row.opt_int(9)?).map(|(at, mono_ms)| Proof { at, mono_ms });
+                row.opt_int(8)?.zip(row.opt_int(9)?).map(|(at, uptime_ms)| Proof { at, uptime_ms });
             Until::Proof { proof, anchor: anchor(row, 5)? }
         }
     };
@@ -258,7 +259,7 @@ fn values(life: &Life) -> Vec<Value> {
         last.map(|place| place.id.as_str()).into(),
         life.anchor.map_or(0, |anchor| anchor.stamp.boot).into(),
         life.anchor.map(|anchor| anchor.at).into(),
-        life.anchor.map(|anchor| anchor.stamp.mono_ms).into(),
+        life.anchor.map(|anchor| anchor.stamp.uptime_ms).into(),
         life.cut.into(),
     ]
 }
@@ -307,5 +308,5 @@ fn place(row: &Row) -> Result<Option<FactPosition>, Error> {
 fn anchor(row: &Row, first: usize) -> Result<Option<Anchor>, Error> {
     let boot = row.int(first)?;
     let moment = row.opt_int(first + 1)?.zip(row.opt_int(first + 2)?);
-    Ok(moment.map(|(at, mono_ms)| Anchor { stamp: Stamp { boot, mono_ms }, at }))
+    Ok(moment.map(|(at, uptime_ms)| Anchor { stamp: Stamp { boot, uptime_ms }, at }))
 }

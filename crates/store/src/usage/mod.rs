@@ -11,7 +11,7 @@ mod proofs;
 mod series;
 
 pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days, unpacked_days};
-pub use facts::{Fact, Met, Stamp, facts_of, insert_facts};
+pub use facts::{FactRow, Met, facts_of, insert_facts};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
     Anchor, FactPosition, Life, Live, Owner, Phase, Until, live, lives_after, lives_in, lock,

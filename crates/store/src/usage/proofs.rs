@@ -1,8 +1,8 @@
 //! Proofs that a machine was up.
 
-use super::Stamp;
 use crate::{Error, Tx, params};
 use types::Timestamp;
+use types::instance::Stamp;
 
 const TABLE: &str = "usage_proofs";
 /// Stands for whichever start of a machine it was.
@@ -11,7 +11,7 @@ const ANY_BOOT: i64 = 0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     pub at: i64,
-    pub mono_ms: i64,
+    pub uptime_ms: i64,
 }
 
 /// Notes that a machine is up. Proofs may come late or twice: the latest counts.
@@ -27,7 +27,7 @@ pub fn alive(
                    mono = CASE WHEN excluded.mono > usage_proofs.mono THEN excluded.mono ELSE usage_proofs.mono END";
     tx.execute(TABLE, sql, params![machine, ANY_BOOT, at, 0])?;
     if let Some(stamp) = stamp {
-        tx.execute(TABLE, sql, params![machine, stamp.boot, at, stamp.mono_ms])?;
+        tx.execute(TABLE, sql, params![machine, stamp.boot, at, stamp.uptime_ms])?;
     }
     Ok(())
 }
@@ -36,5 +36,5 @@ pub fn alive(
 pub fn proof(tx: &mut Tx<'_>, machine: &str, boot: i64) -> Result<Option<Proof>, Error> {
     let sql = "SELECT at, mono FROM usage_proofs WHERE machine = $1 AND boot = $2";
     let row = tx.find(TABLE, sql, params![machine, boot])?;
-    row.map(|row| Ok(Proof { at: row.int(0)?, mono_ms: row.int(1)? })).transpose()
+    row.map(|row| Ok(Proof { at: row.int(0)?, uptime_ms: row.int(1)? })).transpose()
 }

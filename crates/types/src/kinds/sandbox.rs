@@ -1,6 +1,7 @@
 //! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
 
 use super::network::SandboxNetwork;
+use crate::instance::InstanceName;
 use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild,
     Status, TextMap, VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
@@ -180,6 +181,9 @@ pub struct State {
 pub struct Placement {
     pub machine: String,
     pub launch: u32,
+    /// Absent in rows of releases that did not put the kind into names of instances.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<InstanceName>,
 }
 
 impl Kind for Sandbox {

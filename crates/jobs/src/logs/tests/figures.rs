@@ -2,9 +2,10 @@
 
 use super::writing::all;
 use super::{open, piece, source};
-use crate::logs::{Logs, Piece, Question, Settings, Stream, find};
+use crate::logs::{Logs, Question, Settings, find};
 use std::time::Instant;
 use tokio::sync::mpsc;
+use types::instance::{Printed, Stream};
 
 const ATTEMPTS: u32 = 20_000;
 const AT_ONCE: u32 = 64;
@@ -50,7 +51,7 @@ async fn figures() {
         let flood = async move {
             let text = "a line of some fifty bytes, as programs print them\n".repeat(600);
             for next in 1..=FLOOD_BYTES / text.len() {
-                printed.send(piece(next as u64, 1, Stream::Output, text.as_bytes())).await.unwrap();
+                printed.send(piece(next as u64, 1, Stream::Stdout, text.as_bytes())).await.unwrap();
             }
         };
         let (recorded, ()) =
@@ -63,9 +64,9 @@ async fn figures() {
 
 async fn one_line_each(logs: Logs, first: u32) {
     for task in (first..ATTEMPTS).step_by(AT_ONCE as usize) {
-        let (printed, pieces) = mpsc::channel::<Piece>(1);
+        let (printed, pieces) = mpsc::channel::<Printed>(1);
         printed
-            .send(piece(1, i64::from(task), Stream::Output, b"hello from a task\n"))
+            .send(piece(1, i64::from(task), Stream::Stdout, b"hello from a task\n"))
             .await
             .unwrap();
         drop(printed);

@@ -3,12 +3,13 @@
 use super::{NOW, open, source};
 use crate::logs::find::find_in_steps;
 use crate::logs::line::{Line, write};
-use crate::logs::{Found, Question, Severity, Source, Stream};
+use crate::logs::{Found, Question, Severity, Source};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use store::Store;
 use store::logs::{Chunk, Mark, append};
 use types::ids::{ExecutionId, WorkspaceId};
+use types::instance::Stream;
 
 #[derive(Debug, Clone)]
 struct Written {
@@ -30,7 +31,7 @@ fn any_writing() -> impl Strategy<Value = Vec<Written>> {
                 Line {
                     at_ns,
                     severity: Severity::ALL[severity],
-                    stream: Stream::Output,
+                    stream: Some(Stream::Stdout),
                     message: format!("{} {number}", WORDS[word]),
                     trace: trace.map(|trace| format!("t{trace}")),
                 }

@@ -3,19 +3,20 @@ mod finding;
 mod recording;
 mod writing;
 
-use super::{Piece, Source, Stream};
+use super::Source;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use store::{Settings, Store, Target};
 use tempfile::TempDir;
 use types::ids::{ExecutionId, WorkspaceId};
+use types::instance::{Printed, Stream};
 use types::{Timestamp, World};
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
-fn piece(next: u64, at_ms: i64, stream: Stream, text: &[u8]) -> Piece {
-    Piece { next, at: NOW.plus_ms(at_ms), stream, bytes: Bytes::copy_from_slice(text) }
+fn piece(next: u64, at_ms: i64, stream: Stream, text: &[u8]) -> Printed {
+    Printed { next, at: NOW.plus_ms(at_ms), stream, bytes: Bytes::copy_from_slice(text) }
 }
 
 fn source(task: u32) -> Source {

@@ -2,9 +2,10 @@
 
 use super::{NOW, piece};
 use crate::logs::line::read_all;
-use crate::logs::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Line, Piece, Recorder, Severity, Stream};
+use crate::logs::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Line, Recorder, Severity};
 use proptest::prelude::*;
 use store::logs::Chunk;
+use types::instance::{Printed, Stream};
 
 const PLENTY: u64 = u64::MAX / 2;
 
@@ -12,7 +13,7 @@ fn lines(chunks: &[Chunk]) -> Vec<Line> {
     chunks.iter().flat_map(|chunk| read_all(&chunk.text).collect::<Vec<_>>()).collect()
 }
 
-fn messages(chunks: &[Chunk], stream: Stream) -> Vec<String> {
+fn messages(chunks: &[Chunk], stream: Option<Stream>) -> Vec<String> {
     lines(chunks)
         .into_iter()
         .filter(|line| line.stream == stream)
@@ -21,7 +22,7 @@ fn messages(chunks: &[Chunk], stream: Stream) -> Vec<String> {
 }
 
 /// All that becomes of some pieces, drained after each of those at `drains`.
-fn record(recorder: &mut Recorder, pieces: &[Piece], drains: &[usize]) -> Vec<Chunk> {
+fn record(recorder: &mut Recorder, pieces: &[Printed], drains: &[usize]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
         recorder.take(piece);
@@ -37,14 +38,14 @@ fn record(recorder: &mut Recorder, pieces: &[Piece], drains: &[usize]) -> Vec<Ch
 #[test]
 fn lines_of_both_streams_are_put_together() {
     let pieces = [
-        piece(1, 0, Stream::Output, b"one\r\ntw"),
-        piece(2, 1, Stream::Error, b"oh "),
-        piece(3, 2, Stream::Output, b"o\n\nlast"),
-        piece(4, 3, Stream::Error, b"no\n"),
+        piece(1, 0, Stream::Stdout, b"one\r\ntw"),
+        piece(2, 1, Stream::Stderr, b"oh "),
+        piece(3, 2, Stream::Stdout, b"o\n\nlast"),
+        piece(4, 3, Stream::Stderr, b"no\n"),
     ];
     let chunks = record(&mut Recorder::new(PLENTY), &pieces, &[]);
-    assert_eq!(messages(&chunks, Stream::Output), ["one", "two", "", "last"]);
-    assert_eq!(messages(&chunks, Stream::Error), ["oh no"]);
+    assert_eq!(messages(&chunks, Some(Stream::Stdout)), ["one", "two", "", "last"]);
+    assert_eq!(messages(&chunks, Some(Stream::Stderr)), ["oh no"]);
     let severities = Severity::Info.bit() | Severity::Error.bit();
     assert_eq!((chunks.len(), chunks[0].lines, chunks[0].severities), (1, 5, severities));
 }
@@ -53,15 +54,15 @@ fn lines_of_both_streams_are_put_together() {
 fn a_long_line_is_cut_between_characters() {
     let long = "€".repeat(LINE_BYTES_MAX);
     let chunks =
-        record(&mut Recorder::new(PLENTY), &[piece(1, 0, Stream::Output, long.as_bytes())], &[]);
-    let parts = messages(&chunks, Stream::Output);
+        record(&mut Recorder::new(PLENTY), &[piece(1, 0, Stream::Stdout, long.as_bytes())], &[]);
+    let parts = messages(&chunks, Some(Stream::Stdout));
     assert_eq!(parts.concat(), long);
     assert!(parts.len() >= 3 && parts.iter().all(|part| part.len() <= LINE_BYTES_MAX));
 }
 
 #[test]
 fn what_is_too_much_is_dropped_and_a_line_says_so() {
-    let flood = piece(1, 0, Stream::Output, "0123456789\n".repeat(1000).as_bytes());
+    let flood = piece(1, 0, Stream::Stdout, "0123456789\n".repeat(1000).as_bytes());
     let mut recorder = Recorder::new(2000);
     let mut chunks = record(&mut recorder, std::slice::from_ref(&flood), &[]);
     let mark = chunks.last().unwrap().mark.clone();
@@ -69,19 +70,19 @@ fn what_is_too_much_is_dropped_and_a_line_says_so() {
     // Neither the same recorder nor the next one says it twice.
     chunks.extend(record(&mut recorder, std::slice::from_ref(&flood), &[]));
     chunks.extend(record(&mut Recorder::resume(2000, 9, 0, mark), &[flood], &[]));
-    let notes = messages(&chunks, Stream::Note);
+    let notes = messages(&chunks, None);
     assert_eq!(notes, ["more was printed, but only 2000 bytes of it are kept"]);
-    assert!(messages(&chunks, Stream::Output).len() > 10);
+    assert!(messages(&chunks, Some(Stream::Stdout)).len() > 10);
 }
 
 #[test]
 fn a_flood_of_empty_lines_is_bounded_too() {
     let chunks =
-        record(&mut Recorder::new(10_000), &[piece(1, 0, Stream::Output, &[b'\n'; 100_000])], &[]);
+        record(&mut Recorder::new(10_000), &[piece(1, 0, Stream::Stdout, &[b'\n'; 100_000])], &[]);
     assert!(chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>() < 11_000);
 }
 
-fn any_pieces() -> impl Strategy<Value = Vec<Piece>> {
+fn any_pieces() -> impl Strategy<Value = Vec<Printed>> {
     let text = prop_oneof![
         "[a-z\n\r€]{0,40}".prop_map(String::into_bytes),
         proptest::collection::vec(any::<u8>(), 0..60),
@@ -90,7 +91,7 @@ fn any_pieces() -> impl Strategy<Value = Vec<Piece>> {
     ];
     let one = (any::<bool>(), -5..5_i64, text);
     proptest::collection::vec(one, 0..12).prop_map(|all| {
-        let stream = |error| if error { Stream::Error } else { Stream::Output };
+        let stream = |error| if error { Stream::Stderr } else { Stream::Stdout };
         let with_place = |(at, (error, ms, text)): (usize, (bool, i64, Vec<u8>))| {
             piece(at as u64 + 1, ms, stream(error), &text)
         };
@@ -99,7 +100,7 @@ fn any_pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 /// What the lines of a stream are, told simply: without the rule for long ones.
-fn naive(pieces: &[Piece], stream: Stream) -> Vec<String> {
+fn naive(pieces: &[Printed], stream: Stream) -> Vec<String> {
     let all: Vec<u8> = pieces
         .iter()
         .filter(|piece| piece.stream == stream)
@@ -123,11 +124,11 @@ proptest! {
     fn no_line_is_lost_or_changed(pieces in any_pieces(), drains in proptest::collection::vec(0..12_usize, 0..6)) {
         let chunks = record(&mut Recorder::new(PLENTY), &pieces, &drains);
         let short = |line: &[u8]| line.len() <= LINE_BYTES_MAX;
-        for stream in [Stream::Output, Stream::Error] {
+        for stream in [Stream::Stdout, Stream::Stderr] {
             let all: Vec<u8> =
                 pieces.iter().filter(|piece| piece.stream == stream).flat_map(|piece| piece.bytes.to_vec()).collect();
             if all.split(|byte| *byte == b'\n').all(short) {
-                prop_assert_eq!(messages(&chunks, stream), naive(&pieces, stream));
+                prop_assert_eq!(messages(&chunks, Some(stream)), naive(&pieces, stream));
             }
         }
     }
@@ -147,7 +148,7 @@ proptest! {
             prop_assert_eq!((own[0].at_ns, own[own.len() - 1].at_ns), (chunk.first_ns, chunk.last_ns));
             prop_assert_eq!(own.iter().fold(0, |bits, line| bits | line.severity.bit()), chunk.severities);
         }
-        let notes = messages(&chunks, Stream::Note).len();
+        let notes = messages(&chunks, None).len();
         let kept: usize = chunks.iter().map(|chunk| chunk.text.len()).sum();
         prop_assert!(notes <= 1 && kept as u64 <= bytes_max + 200);
     }

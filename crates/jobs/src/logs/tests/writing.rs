@@ -1,11 +1,12 @@
 //! Recording many attempts into a real store.
 
 use super::{NOW, open, piece, source};
-use crate::logs::{Logs, Piece, Question, Severity, Stream, find};
+use crate::logs::{Logs, Question, Severity, find};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
 use types::ids::WorkspaceId;
+use types::instance::{Printed, Stream};
 
 pub(super) fn all() -> Question {
     Question {
@@ -31,12 +32,12 @@ async fn messages(store: &Store, question: &Question) -> Vec<String> {
 async fn lines_are_there_within_a_second_and_all_of_them_at_the_end() {
     let (store, _folder) = open(false).await;
     let logs = Logs::start(store.clone(), crate::logs::Settings::default());
-    let (printed, pieces) = mpsc::channel::<Piece>(1);
+    let (printed, pieces) = mpsc::channel::<Printed>(1);
     let recording = tokio::spawn({
         let logs = logs.clone();
         async move { logs.record(logs.begin(source(0)), pieces).await }
     });
-    printed.send(piece(10, 1, Stream::Output, b"first\nsec")).await.unwrap();
+    printed.send(piece(10, 1, Stream::Stdout, b"first\nsec")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while messages(&store, &all()).await != ["first"] {
         assert!(
@@ -45,7 +46,7 @@ async fn lines_are_there_within_a_second_and_all_of_them_at_the_end() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    printed.send(piece(20, 2, Stream::Output, b"ond")).await.unwrap();
+    printed.send(piece(20, 2, Stream::Stdout, b"ond")).await.unwrap();
     drop(printed);
     assert_eq!(recording.await.unwrap(), Ok(()));
     assert_eq!(messages(&store, &all()).await, ["first", "second"]);
@@ -55,10 +56,10 @@ async fn lines_are_there_within_a_second_and_all_of_them_at_the_end() {
 async fn a_recording_goes_on_where_an_earlier_one_was_killed() {
     let (store, _folder) = open(false).await;
     let settings = crate::logs::Settings::default();
-    let (printed, pieces) = mpsc::channel::<Piece>(1);
+    let (printed, pieces) = mpsc::channel::<Printed>(1);
     let first = Logs::start(store.clone(), settings.clone());
     let recording = tokio::spawn(async move { first.record(first.begin(source(0)), pieces).await });
-    printed.send(piece(7, 1, Stream::Output, b"a\nb")).await.unwrap();
+    printed.send(piece(7, 1, Stream::Stdout, b"a\nb")).await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     while messages(&store, &all()).await != ["a"] {
         assert!(
@@ -74,7 +75,7 @@ async fn a_recording_goes_on_where_an_earlier_one_was_killed() {
     let writer = second.resume(source(0)).await.unwrap();
     assert_eq!(writer.from(), 7);
     let (printed, pieces) = mpsc::channel(1);
-    printed.send(piece(9, 2, Stream::Output, b"c\n")).await.unwrap();
+    printed.send(piece(9, 2, Stream::Stdout, b"c\n")).await.unwrap();
     drop(printed);
     assert_eq!(second.record(writer, pieces).await, Ok(()));
     assert_eq!(messages(&store, &all()).await, ["a", "bc"]);
@@ -98,7 +99,7 @@ async fn many_attempts_share_the_writer_on_both_databases() {
                                 .send(piece(
                                     line.unsigned_abs() + 1,
                                     line,
-                                    Stream::Output,
+                                    Stream::Stdout,
                                     text.as_bytes(),
                                 ))
                                 .await

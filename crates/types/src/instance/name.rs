@@ -1,0 +1,193 @@
+//! Names of instances. A name says what the instance is for, so that facts, files and control
+//! groups can be led back to a row.
+
+use crate::ids::{ExecutionId, ResourceId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of an instance, which no other instance ever has: 1 to 63 lower-case letters, digits
+/// and hyphens. It names files and control groups.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct InstanceName(String);
+
+/// What an instance runs for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Workload {
+    /// A sandbox, and the number of its launch: it rises when the instance has to be made anew, so
+    /// that facts of an old instance cannot be mistaken for those of the new one.
+    Sandbox {
+        id: ResourceId,
+        launch: u32,
+    },
+    Task(AttemptId),
+}
+
+/// One try at one task. As text it is the name of the instance that runs it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId {
+    pub execution: ExecutionId,
+    /// Of the task in its execution, from 0.
+    pub task: u32,
+    /// From 1.
+    pub number: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
+    Instance(String),
+    #[error("`{0}` names no attempt")]
+    Attempt(String),
+}
+
+const LENGTH_MAX: usize = 63;
+const SANDBOX: &str = "sandbox-";
+const SANDBOX_ID: &str = "res_";
+const TASK: &str = "task-";
+const EXECUTION_ID: &str = "exe_";
+
+impl InstanceName {
+    pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
+        let text = text.into();
+        let fits = (1..=LENGTH_MAX).contains(&text.len())
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !text.starts_with('-');
+        if fits { Ok(Self(text)) } else { Err(BadName::Instance(text)) }
+    }
+
+    pub fn of_sandbox(id: &ResourceId, launch: u32) -> Self {
+        Self::of_id(format!("{SANDBOX}{}-{launch}", stem(id)))
+    }
+
+    /// As releases named instances of sandboxes that did not put the kind into the name. They run
+    /// on under this name, and what they used is counted under it.
+    pub fn of_sandbox_without_kind(id: &ResourceId, launch: u32) -> Self {
+        Self::of_id(format!("{}-{launch}", stem(id)))
+    }
+
+    pub fn of_task(attempt: &AttemptId) -> Self {
+        Self::of_id(attempt.to_string())
+    }
+
+    #[expect(clippy::expect_used, reason = "ids are made by the server, of letters that fit")]
+    fn of_id(text: String) -> Self {
+        Self::new(text).expect("ids fit into names of instances")
+    }
+
+    /// What the instance runs for. `None` for names that this server does not give.
+    pub fn workload(&self) -> Option<Workload> {
+        if self.0.starts_with(TASK) {
+            return self.0.parse().ok().map(Workload::Task);
+        }
+        let named = self.0.strip_prefix(SANDBOX).unwrap_or(&self.0);
+        let (stem, launch) = named.split_once('-')?;
+        let id = ResourceId::known(format!("{SANDBOX_ID}{stem}"));
+        Some(Workload::Sandbox { id, launch: launch.parse().ok()? })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn stem(id: &ResourceId) -> &str {
+    id.as_str().trim_start_matches(SANDBOX_ID)
+}
+
+impl TryFrom<String> for InstanceName {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, BadName> {
+        Self::new(text)
+    }
+}
+
+impl From<InstanceName> for String {
+    fn from(name: InstanceName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for InstanceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stem = self.execution.as_str().trim_start_matches(EXECUTION_ID);
+        write!(f, "{TASK}{stem}-{}-{}", self.task, self.number)
+    }
+}
+
+impl FromStr for AttemptId {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let parsed = text.strip_prefix(TASK).and_then(|rest| {
+            let (rest, number) = rest.rsplit_once('-')?;
+            let (stem, task) = rest.rsplit_once('-')?;
+            let execution = ExecutionId::known(format!("{EXECUTION_ID}{stem}"));
+            Some(Self { execution, task: task.parse().ok()?, number: number.parse().ok()? })
+        });
+        parsed.ok_or_else(|| BadName::Attempt(text.chars().take(80).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_name_is_one_plain_file_name(text in ".{0,70}") {
+            if let Ok(name) = InstanceName::new(text) {
+                let path = std::path::Path::new(name.as_str());
+                prop_assert_eq!(path.components().count(), 1);
+                prop_assert!(path.file_name().is_some() && !name.as_str().starts_with('.'));
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_the_instance_runs_for() {
+        let id = ResourceId::known("res_ab3k9");
+        let sandbox = Workload::Sandbox { id: id.clone(), launch: 12 };
+        let name = InstanceName::of_sandbox(&id, 12);
+        assert_eq!(name.as_str(), "sandbox-ab3k9-12");
+        assert_eq!(name.workload(), Some(sandbox));
+
+        let task = AttemptId { execution: ExecutionId::known("exe_ab3k9"), task: 17, number: 2 };
+        let name = InstanceName::of_task(&task);
+        assert_eq!(name.as_str(), "task-ab3k9-17-2");
+        assert_eq!(name.workload(), Some(Workload::Task(task)));
+
+        for strange in ["nothing", "some-thing", "sandbox-ab3k9", "sandbox-a-b-1", "task-ab3k9-1"] {
+            assert_eq!(InstanceName::new(strange).unwrap().workload(), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_earlier_releases_still_says_whose_it_is() {
+        let id = ResourceId::known("res_ab3k9");
+        let old = InstanceName::new("ab3k9-3").unwrap();
+        assert_eq!(InstanceName::of_sandbox_without_kind(&id, 3), old);
+        assert_eq!(old.workload(), Some(Workload::Sandbox { id, launch: 3 }));
+    }
+
+    #[test]
+    fn an_attempt_is_found_again_by_the_name_of_its_instance() {
+        let id = AttemptId { execution: ExecutionId::known("exe_ab3k9"), task: 17, number: 2 };
+        assert_eq!(id.to_string(), "task-ab3k9-17-2");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "ab3k9-1", "task-", "task-ab3k9-1", "task-ab3k9-x-1"] {
+            assert!(bad.parse::<AttemptId>().is_err(), "{bad}");
+        }
+    }
+}
