@@ -90,7 +90,7 @@ where
     tokio_postgres::Connection<S, T>:
         Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
 {
-    // The reason of a break is not lost: the client gets it as the error of what it asked.
+    // However it ends, the client then answers that it is closed.
     tokio::spawn(async move { drop(connection.await) });
     client
 }
