@@ -60,8 +60,8 @@ pub fn replace_by(scratch: &Path, path: &Path, readers: Readers, content: &[u8])
     write_new(scratch, readers, content).and_then(|()| rename(scratch, path))
 }
 
-/// Replaces a file for those who read it now, without waiting for the disk. For what may be lost
-/// with the machine, because what it is about is lost then too.
+/// Replaces a file in one step for readers, without waiting for the disk. Only for what may be lost
+/// in a power cut, because what it describes is lost then too.
 pub fn replace_unflushed(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let scratch = beside(path);
     create(&scratch, readers)?.write_all(content)?;

@@ -29,14 +29,21 @@ pub(crate) fn render(kind: &Kind, items: &[Value], format: Format, now: Timestam
 pub(crate) fn plain(items: &[Value], format: Format) -> String {
     match format {
         Format::Yaml => documents(items),
-        Format::Json | Format::Table => serde_json::to_string_pretty(items).unwrap_or_default(),
+        Format::Json | Format::Table => json(items),
     }
+}
+
+/// What this program answers as JSON, for programs to read.
+#[expect(clippy::expect_used, reason = "its maps have text keys only")]
+pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string_pretty(value).expect("a value with text keys")
 }
 
 /// YAML documents, one for each item, as `holm apply` reads them.
 fn documents(items: &[Value]) -> String {
-    let documents: Vec<_> =
-        items.iter().map(|item| serde_norway::to_string(item).unwrap_or_default()).collect();
+    #[expect(clippy::expect_used, reason = "all JSON can be written as YAML")]
+    let document = |item| serde_norway::to_string(item).expect("a value of JSON");
+    let documents: Vec<_> = items.iter().map(document).collect();
     documents.join("---\n").trim_end().to_owned()
 }
 

@@ -13,7 +13,7 @@ use store::{Error, Store, Tx};
 use types::Timestamp;
 
 /// Lives and packed days of one transaction.
-const LIVES: i64 = 500;
+const LIVES: u16 = 500;
 const DAYS: i64 = 64;
 /// Hours are packed when they have been over for so long: by then most of their facts have come.
 const PACK_AFTER_HOURS: i64 = 2;
@@ -44,8 +44,8 @@ fn roll_page(
 ) -> Result<Page, Error> {
     let hour_ms = floor(now.ms());
     let after = after.map(|(through, subject)| (*through, subject.as_str()));
-    let lives = usage::lock_on(tx, hour_ms, after, LIVES)?;
-    let full = lives.len() == usize::try_from(LIVES).unwrap_or(usize::MAX);
+    let lives = usage::lock_on(tx, hour_ms, after, LIVES.into())?;
+    let full = lives.len() == usize::from(LIVES);
     let next = lives.last().filter(|_| full).map(|life| (life.through, life.subject.clone()));
     let (mut proofs, mut hours, mut moved) = (BTreeMap::new(), Hours::default(), Vec::new());
     for mut life in lives {

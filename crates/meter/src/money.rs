@@ -113,7 +113,8 @@ fn rounded(parts: i128, per_whole: i128) -> f64 {
         places += 1;
     }
     let text = format!("{}.{:010}", whole + places / PLACES_SHOWN, places % PLACES_SHOWN);
-    text.parse().unwrap_or_default()
+    #[expect(clippy::expect_used, reason = "digits, a point and digits are a number")]
+    text.parse().expect("a decimal number")
 }
 
 fn parse(text: &str) -> Option<i128> {

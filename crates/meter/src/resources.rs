@@ -8,7 +8,7 @@ use types::wire::GroupBy;
 
 /// Series whose names are read at once. Those that were made at one time, and are used at one time,
 /// have numbers close to each other.
-const BLOCK: i64 = 1024;
+const BLOCK: u16 = 1024;
 
 pub(crate) struct Resources<'q> {
     pub(crate) class: &'q Class,
@@ -130,16 +130,17 @@ fn member<'b>(
     if !(1..=class.series).contains(&series) {
         return Err(wrong());
     }
-    let (block, place) = (usize::try_from(series / BLOCK), usize::try_from(series % BLOCK));
+    let size = i64::from(BLOCK);
+    let (block, place) = (usize::try_from(series / size), usize::try_from(series % size));
     let (Ok(block), Ok(place)) = (block, place) else { return Err(wrong()) };
     if blocks.len() <= block {
         blocks.resize_with(block + 1, || None);
     }
     let slot = blocks.get_mut(block).ok_or_else(wrong)?;
     if slot.is_none() {
-        let first = series / BLOCK * BLOCK;
-        let mut members = vec![Member::Missing; usize::try_from(BLOCK).unwrap_or(0)];
-        for series in usage::read_series(tx, class.id, (first, first + BLOCK - 1), None, None)? {
+        let first = series / size * size;
+        let mut members = vec![Member::Missing; usize::from(BLOCK)];
+        for series in usage::read_series(tx, class.id, (first, first + size - 1), None, None)? {
             let place =
                 usize::try_from(series.id - first).ok().and_then(|place| members.get_mut(place));
             if let Some(member) = place {

@@ -20,6 +20,15 @@ fn exit_codes_and_signals_are_exact() {
 }
 
 #[test]
+fn huge_pages_are_not_refused_for_workloads_because_the_server_refuses_them_for_itself() {
+    // Stays with this process, which is the server here, and with all that it starts.
+    rustix::thread::disable_transparent_huge_pages(true).unwrap();
+    let guest = Guest::start();
+    let process = guest.run("grep THP_enabled /proc/self/status");
+    assert_eq!(process["stdout"], "THP_enabled:\t1\n");
+}
+
+#[test]
 fn output_is_whole_and_apart() {
     let guest = Guest::start();
     let process = guest.run("echo out; echo err >&2; printf end");

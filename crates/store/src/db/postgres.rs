@@ -101,7 +101,7 @@ impl Thread {
                 self.shared.committed.send_modify(|count| *count += 1);
             }
             Ok(Done::Unchanged) => {
-                // Nobody has to wait for the end of a transaction that changes nothing.
+                // Nothing depends on how this transaction ends, so the caller need not wait for it.
                 job.answer();
                 if let Some(Err(error)) = self.link.as_mut().map(Link::rollback) {
                     tracing::debug!(%error, "a transaction could not be ended");
@@ -112,7 +112,8 @@ impl Thread {
         self.link = self.link.take().filter(Link::is_alive);
     }
 
-    /// Runs a job to its end, which holds its own answer then.
+    /// Runs a job to its end; the job holds its own answer then. On a connection that turns out to be
+    /// gone before anything was done, it runs again on a new one.
     fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<Done, Error> {
         let mut attempt = 1;
         let mut link = self.connected()?;

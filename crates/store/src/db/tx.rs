@@ -171,8 +171,8 @@ impl<'c> Tx<'c> {
         matches!(self.conn, Conn::Sqlite(_))
     }
 
-    /// PostgreSQL is a way to a server and back for each statement, which costs more than the
-    /// statement; SQLite is in this process, and several simple statements are the faster ones.
+    /// On PostgreSQL each statement is a round trip, which costs more than the statement itself. SQLite
+    /// is in this process, where several simple statements are faster than a clever one.
     pub(crate) fn prefers_one_statement(&self) -> bool {
         matches!(self.conn, Conn::Postgres(_))
     }

@@ -1,7 +1,7 @@
-//! The newest changes, in memory, so that who follows them closely need not ask the database.
+//! The newest changes, in memory, so that followers that keep up need not ask the database.
 //!
-//! Only where this process makes all changes, in order, one after the other: on SQLite. There a
-//! commit wakes several followers, and each would read what was just written.
+//! This works only where one process makes all changes, one after the other: on SQLite. There each
+//! commit wakes several followers, and each would read back what was just written.
 
 use super::Change;
 use parking_lot::Mutex;
@@ -34,12 +34,12 @@ impl Recent {
         *self.kept.lock() = Kept { floor: Some(newest), changes: VecDeque::new() };
     }
 
-    /// Says nothing any more until [`Recent::begin`]: what is in the database is not known.
+    /// Answers nothing until [`Recent::begin`]: what the database holds is not known any more.
     pub(crate) fn forget(&self) {
         *self.kept.lock() = Kept { floor: None, changes: VecDeque::new() };
     }
 
-    /// Takes in what a commit made durable, in the order of revisions.
+    /// Adds the changes of a commit, in the order of their revisions.
     pub(crate) fn publish(&self, changes: Vec<Change>) {
         let mut kept = self.kept.lock();
         if kept.floor.is_none() {
@@ -51,7 +51,8 @@ impl Recent {
         }
     }
 
-    /// Lets go of changes that are no longer kept: who follows from before them is to hear so.
+    /// Drops changes that the database no longer keeps, so that followers from before them are sent
+    /// there and get `Gone`.
     pub(crate) fn trim(&self, upto: i64) {
         let mut kept = self.kept.lock();
         while kept.changes.front().is_some_and(|change| change.revision <= upto) {

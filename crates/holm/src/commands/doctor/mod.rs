@@ -8,6 +8,7 @@ use crate::commands::config::Place;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output;
 use crate::term::{self, Style};
 use serde::Serialize;
 
@@ -72,7 +73,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
         }
     }
     if args.json {
-        term::say(serde_json::to_string_pretty(&findings).unwrap_or_default());
+        term::say(output::json(&findings));
     } else {
         findings.iter().for_each(show);
     }

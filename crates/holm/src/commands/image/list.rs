@@ -74,5 +74,5 @@ fn table(images: &[Listed]) -> String {
 
 fn json(images: &[Listed]) -> String {
     let object = |image: &Listed| serde_json::json!({"names": names(image), "digest": image.digest.to_string(), "size_bytes": image.size_bytes});
-    serde_json::to_string_pretty(&images.iter().map(object).collect::<Vec<_>>()).unwrap_or_default()
+    output::json(&images.iter().map(object).collect::<Vec<_>>())
 }

@@ -3,7 +3,7 @@ use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
-use images::{Credentials, Patience, Puller, Store};
+use images::{Credentials, Puller, RetryPolicy, Store};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ pub(super) async fn run(args: Args, store: &Store) -> Result<Exit, Error> {
         None => Credentials::None,
     };
     let http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).build();
-    let puller = Puller::new(http.map_err(|error| failed("start", &error))?, Patience::default());
+    let puller =
+        Puller::new(http.map_err(|error| failed("start", &error))?, RetryPolicy::default());
     let bars = progress::Layers::new();
     let pulled = puller.pull(store, &name, &credentials, |step| bars.show(step)).await;
     bars.finish();

@@ -1,8 +1,7 @@
 //! One connection, with its prepared statements.
 //!
-//! A way to the server and back costs more than most statements do, so a transaction begins with its
-//! first statement: both are sent at once and answered together. A transaction without statements
-//! is never sent at all.
+//! A round trip to the server costs more than most statements do, so `BEGIN` is sent together with
+//! the first statement of a transaction. A transaction without statements is never sent.
 
 use crate::db::{Access, Settings};
 use crate::{Error, Row, Value};
@@ -64,7 +63,7 @@ impl Connector {
     }
 
     pub(super) fn connect(&self) -> Result<Link, Error> {
-        // It serves this connection whenever somebody waits for an answer, and only then.
+        // Runs only while a statement is waited for; that is when the connection is read and written.
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(Error::database)?;
         let client = runtime.block_on(async {
@@ -85,13 +84,13 @@ impl Connector {
     }
 }
 
-/// Has the runtime serve a connection, until it breaks or its client is gone.
+/// Lets the runtime serve a connection until it breaks or its client is dropped.
 fn spawned<S, T>((client, connection): (Client, tokio_postgres::Connection<S, T>)) -> Client
 where
     tokio_postgres::Connection<S, T>:
         Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
 {
-    // Whoever asks it then is told that it is closed.
+    // However it ends, the client then answers that it is closed.
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -124,7 +123,7 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     None,
-    /// It is to begin, so, with its first statement.
+    /// This `BEGIN` is sent with the first statement.
     Wanted(&'static str),
     Open,
 }
@@ -168,7 +167,7 @@ impl Link {
         !self.client.is_closed()
     }
 
-    /// The connection was gone before the first statement: nothing of the transaction was done.
+    /// The connection broke before the transaction began, so nothing of it was done.
     pub(super) fn was_gone(&self) -> bool {
         !self.is_alive() && matches!(self.transaction, Transaction::Wanted(_))
     }
@@ -182,7 +181,7 @@ impl Link {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Begins a transaction that is wanted, by itself.
+    /// Sends a `BEGIN` that is still due, by itself.
     fn begun(&mut self) -> Result<(), tokio_postgres::Error> {
         if let Transaction::Wanted(begin) = self.transaction {
             self.plain(begin)?;
@@ -225,7 +224,7 @@ impl Link {
         rows.iter().map(|row| Ok(Row { table, values: values(table, row)? })).collect()
     }
 
-    /// Begins a transaction and asks its first question, in one go.
+    /// Sends `BEGIN` and the first query in one round trip.
     fn begin_with(
         &mut self,
         begin: &str,
@@ -266,8 +265,8 @@ impl Link {
     }
 }
 
-/// If a transaction cannot begin, what was sent along with it runs by itself. That must not change
-/// anything.
+/// If `BEGIN` fails, a statement that was sent with it runs outside of a transaction, so it must not
+/// change anything.
 fn only_reads(sql: &str) -> bool {
     sql.starts_with("SELECT ")
 }

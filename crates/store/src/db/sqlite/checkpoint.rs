@@ -1,16 +1,16 @@
 //! Moving the log into the database.
 //!
-//! SQLite would do it inside the commit that fills the log, and all who wait for that commit would
-//! wait for thousands of pages. Here a thread with a connection of its own moves them while the
-//! writer goes on. What was written meanwhile is little; the writer moves it itself, and because
-//! the log is then empty, SQLite begins it anew.
+//! SQLite does it inside the commit that fills the log, so that everyone who waits for that commit
+//! waits for thousands of pages. Here a thread with its own connection moves them while the writer
+//! goes on. The few pages that were written meanwhile are moved by the writer, which leaves the log
+//! empty, and SQLite starts over at its beginning.
 //!
 //! ```text
 //! Idle ──log_pages──▶ Moving ──moved──▶ Moved ──writer moves the rest──▶ Idle
 //! ```
 //!
-//! A reader that holds an old view keeps the log from being begun anew. It grows until that reader
-//! ends, as it would without this.
+//! A reader with an old snapshot keeps the log from starting over. It grows until that reader ends,
+//! as it would without this.
 
 use super::READER_CACHE_KIB;
 use crate::{Error, Settings};
@@ -63,7 +63,7 @@ impl Checkpoints {
         Ok(Self { turn, log, log_pages: settings.log_pages, log_pages_max: settings.log_pages_max })
     }
 
-    /// To be called after each commit, when those who waited for it have their answers.
+    /// Call this after each commit, once everyone who waited for it has an answer.
     pub(super) fn after_commit(&self, writer: &Connection) {
         let pages = self.log.load(Ordering::Relaxed);
         let mut phase = self.turn.phase.lock();
@@ -110,7 +110,7 @@ fn move_pages(conn: &Connection, turn: &Turn) {
     }
 }
 
-/// Moves what no reader needs any more. What could not be moved is moved the next time.
+/// Moves the pages that no reader needs any more; the rest is left for the next time.
 fn checkpoint(conn: &Connection) {
     if let Err(error) = conn.wal_checkpoint_v2(rusqlite::DEFAULT_NAME, CheckpointMode::PASSIVE) {
         tracing::warn!(%error, "SQLite's log could not be moved into the database");
