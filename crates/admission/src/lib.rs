@@ -10,13 +10,13 @@ mod connections;
 mod recheck;
 
 pub use connections::{Busy, Connection, Connections, Places};
-pub use recheck::{Recheck, Verdict};
+pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How much there is of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,8 @@ struct Inner<K> {
     resource: &'static str,
     limits: Limits,
     held: Mutex<Held<K>>,
+    /// Looking it up each time would cost more than everything else here.
+    gauge: OnceLock<metrics::Gauge>,
 }
 
 struct Held<K> {
@@ -58,7 +60,7 @@ struct Held<K> {
 impl<K: Eq + Hash + Clone> Pool<K> {
     pub fn new(resource: &'static str, limits: Limits) -> Self {
         let held = Mutex::new(Held { total: 0, by_owner: HashMap::new() });
-        Self { inner: Arc::new(Inner { resource, limits, held }) }
+        Self { inner: Arc::new(Inner { resource, limits, held, gauge: OnceLock::new() }) }
     }
 
     /// Takes `amount` for `owner` until the permit is dropped.
@@ -96,8 +98,10 @@ impl<K: Eq + Hash + Clone> Pool<K> {
 
     fn hand_out(&self, held: &mut Held<K>, owner: &K, amount: u64) -> Permit<K> {
         held.total = held.total.saturating_add(amount);
-        let own = held.by_owner.entry(owner.clone()).or_default();
-        *own = own.saturating_add(amount);
+        match held.by_owner.get_mut(owner) {
+            Some(own) => *own = own.saturating_add(amount),
+            None => drop(held.by_owner.insert(owner.clone(), amount)),
+        }
         self.inner.publish(held);
         Permit { pool: Arc::clone(&self.inner), owner: owner.clone(), amount }
     }
@@ -116,7 +120,8 @@ impl<K: Eq + Hash> Inner<K> {
 
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
     fn publish(&self, held: &Held<K>) {
-        metrics::gauge!("holm_admission_held", "resource" => self.resource).set(held.total as f64);
+        let gauge = || metrics::gauge!("holm_admission_held", "resource" => self.resource);
+        self.gauge.get_or_init(gauge).set(held.total as f64);
     }
 }
 

@@ -36,19 +36,15 @@ impl Default for Recheck {
 }
 
 impl Recheck {
-    /// Looks now and then, and after each change, until it finds that one would be refused. Says
-    /// why.
+    /// Looks whenever a look is due, until it finds that one would be refused. Returns why.
     pub async fn until_refused<E, F: Future<Output = Verdict<E>>>(
         &self,
-        mut changes: Vec<watch::Receiver<()>>,
+        mut due: Due,
         mut look: impl FnMut() -> F,
     ) -> E {
         let mut unsure_since = None;
         loop {
-            if timeout(LOOK_EVERY, any_change(&mut changes)).await.is_ok() {
-                sleep(GATHERING).await;
-                changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            }
+            due.next().await;
             let turn = self.0.acquire().await;
             let verdict = look().await;
             drop(turn);
@@ -66,15 +62,47 @@ impl Recheck {
     }
 }
 
-async fn any_change(changes: &mut [watch::Receiver<()>]) {
-    let all = changes.iter_mut().map(|changes| {
-        Box::pin(async {
-            // Who tells of changes is gone at the end of the server only.
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
+/// When a connection is to be looked at.
+#[derive(Debug)]
+pub enum Due {
+    /// Every few seconds, and soon after any of these changes.
+    Changes(Vec<watch::Receiver<()>>),
+    /// When [`tell_when_due`] says so. Cheap for a connection that ends before its first look.
+    Told(watch::Receiver<()>),
+}
+
+impl Due {
+    async fn next(&mut self) {
+        match self {
+            Self::Changes(changes) => {
+                if timeout(LOOK_EVERY, any_change(changes)).await.is_ok() {
+                    sleep(GATHERING).await;
+                    changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+                }
             }
-        })
-    });
+            Self::Told(due) => changed(due).await,
+        }
+    }
+}
+
+/// Tells `told` whenever all connections that share the changes are due. Never ends.
+pub async fn tell_when_due(changes: Vec<watch::Receiver<()>>, told: watch::Sender<()>) {
+    let mut due = Due::Changes(changes);
+    loop {
+        due.next().await;
+        told.send_replace(());
+    }
+}
+
+async fn changed(changes: &mut watch::Receiver<()>) {
+    // Who tells of changes is gone at the end of the server only.
+    if changes.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn any_change(changes: &mut [watch::Receiver<()>]) {
+    let all = changes.iter_mut().map(|changes| Box::pin(changed(changes)));
     if all.len() == 0 {
         std::future::pending::<()>().await;
     }
@@ -97,11 +125,27 @@ mod tests {
             good.set(false);
             sender.send_replace(());
         };
-        let (why, ()) = tokio::join!(recheck.until_refused(vec![sender.subscribe()], look), change);
+        let (why, ()) = tokio::join!(
+            recheck.until_refused(Due::Changes(vec![sender.subscribe()]), look),
+            change
+        );
         assert_eq!((why, begun.elapsed()), ("revoked", Duration::from_secs(12) + GATHERING));
         let begun = Instant::now();
-        recheck.until_refused(Vec::new(), look).await;
+        recheck.until_refused(Due::Changes(Vec::new()), look).await;
         assert_eq!(begun.elapsed(), LOOK_EVERY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_shares_the_changes_is_told_as_soon() {
+        let (changes, told) = (watch::Sender::new(()), watch::Sender::new(()));
+        let mut due = Due::Told(told.subscribe());
+        tokio::spawn(tell_when_due(vec![changes.subscribe()], told));
+        let begun = Instant::now();
+        due.next().await;
+        assert_eq!(begun.elapsed(), LOOK_EVERY);
+        changes.send_replace(());
+        due.next().await;
+        assert_eq!(begun.elapsed(), LOOK_EVERY + GATHERING);
     }
 
     #[tokio::test(start_paused = true)]
@@ -111,11 +155,11 @@ mod tests {
             looks.set(looks.get() + 1);
             if looks.get() % 10 == 0 { Verdict::Good } else { Verdict::Unsure("away") }
         };
-        timeout(Duration::from_secs(600), recheck.until_refused(Vec::new(), look))
+        timeout(Duration::from_secs(600), recheck.until_refused(Due::Changes(Vec::new()), look))
             .await
             .unwrap_err();
         let away = || async { Verdict::Unsure("away") };
-        assert_eq!(recheck.until_refused(Vec::new(), away).await, "away");
+        assert_eq!(recheck.until_refused(Due::Changes(Vec::new()), away).await, "away");
         assert!(begun.elapsed() < Duration::from_secs(600) + 2 * UNSURE_MAX);
     }
 }

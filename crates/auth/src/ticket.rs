@@ -1,7 +1,7 @@
 //! Connections that last: with what they were opened, and when that is no longer good.
 
 use crate::{Auth, Denied, Member};
-use admission::Verdict;
+use admission::{Due, Verdict};
 use std::fmt;
 use types::Scope;
 use types::ids::WorkspaceId;
@@ -54,6 +54,6 @@ impl Auth {
                 Err(denied) => Verdict::Refused(denied),
             }
         };
-        self.recheck().until_refused(vec![self.changes()], look).await
+        self.recheck().until_refused(Due::Changes(vec![self.changes()]), look).await
     }
 }

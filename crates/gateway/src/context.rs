@@ -5,6 +5,7 @@ use crate::routes::Routes;
 use crate::settings::Settings;
 use admission::Recheck;
 use std::sync::Arc;
+use tokio::sync::watch;
 use types::World;
 
 pub(crate) struct Context {
@@ -13,4 +14,6 @@ pub(crate) struct Context {
     pub(crate) world: World,
     pub(crate) routes: Routes,
     pub(crate) recheck: Recheck,
+    /// Notified when all exchanges that go on have to be decided on again.
+    pub(crate) recheck_due: watch::Sender<()>,
 }

@@ -17,7 +17,7 @@ use crate::timing::Timing;
 use crate::wait_queue::Limit;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket};
-use admission::{Connection, Pool, Recheck};
+use admission::{Connection, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts as Head;
@@ -27,7 +27,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 use types::World;
 use types::edge::{Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
@@ -49,6 +51,8 @@ struct Inner {
     open: Pool<String>,
     standby: Standby,
     machine_name: String,
+    /// Tells exchanges that go on when they are due for a recheck.
+    _telling: AbortOnDropHandle<()>,
 }
 
 impl Gateway {
@@ -60,8 +64,13 @@ impl Gateway {
         let open = Pool::new("open requests to sandboxes", settings.open);
         let standby = Standby::new(Arc::clone(&settings), machine);
         let (routes, recheck) = (Routes::default(), Recheck::default());
-        let context = Arc::new(Context { settings, guard, world, routes, recheck });
-        Self(Arc::new(Inner { context, open, standby, machine_name }))
+        let recheck_due = watch::Sender::new(());
+        let changes = vec![guard.changes(), routes.changes()];
+        let telling = tell_when_due(changes, recheck_due.clone());
+        let telling = AbortOnDropHandle::new(tokio::spawn(telling));
+        let context = Context { settings, guard, world, routes, recheck, recheck_due };
+        let context = Arc::new(context);
+        Self(Arc::new(Inner { context, open, standby, machine_name, _telling: telling }))
     }
 
     pub fn routes(&self) -> &Routes {

@@ -11,7 +11,7 @@ use crate::guard::Refused;
 use crate::hold::Right;
 use crate::peer::Peer;
 use crate::problem::Problem;
-use admission::Verdict;
+use admission::{Due, Verdict};
 use http::Request;
 use http::request::Parts as Head;
 use std::sync::Arc;
@@ -27,10 +27,11 @@ pub(crate) fn right(
 ) -> Right {
     let (context, head) = (Arc::clone(context), decided_on(head));
     let (workload, port) = (destination.workload.id.clone(), destination.port);
+    let due = Due::Told(context.recheck_due.subscribe());
     Right::until(async move {
-        let changes = vec![context.guard.changes(), context.routes.changes()];
-        let look = || look(&context, &head, &address, peer, (&workload, port));
-        let why = context.recheck.until_refused(changes, look).await;
+        // Boxed: few exchanges go on for so long that they are looked at.
+        let look = || Box::pin(look(&context, &head, &address, peer, (&workload, port)));
+        let why = context.recheck.until_refused(due, look).await;
         metrics::counter!("holm_gateway_ended_total").increment(1);
         tracing::debug!(%why, "an exchange ends with the right to it");
     })
