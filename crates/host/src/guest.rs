@@ -16,6 +16,7 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
+use types::instance::GUEST_PORT;
 
 /// Pieces of the program on their way at once, and how large they are: what one hand-over takes of
 /// this server's memory.

@@ -1,12 +1,12 @@
 //! Which instance uses which image, so that no image goes while something runs on it, and what the
 //! instance is for. On disk, because instances outlive this program.
 
-use InstanceName;
 use images::{Digest, Image, Lease, Store};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+use types::instance::InstanceName;
 
 /// What an instance is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,7 +75,10 @@ fn check(script: &str, more: Value, expect: Outcome) -> String {
 fn ends_are_told_apart() {
     let plain = || json!({});
     assert_eq!(check("echo $GREETING", plain(), Outcome::Exited(0)), "hello\n");
-    assert_eq!(check("printf 'no end of line'; exit 3", plain(), Outcome::Exited(3)), "no end of line");
+    assert_eq!(
+        check("printf 'no end of line'; exit 3", plain(), Outcome::Exited(3)),
+        "no end of line"
+    );
     check("kill -SEGV $$", plain(), Outcome::Killed(11));
     check("kill -KILL $$", plain(), Outcome::Killed(9));
 }
