@@ -4,7 +4,7 @@
 //! None of them is attached anywhere on the machine. They are gone when the last process and
 //! descriptor are.
 
-use crate::seats::IDS_PER_INSTANCE;
+use crate::network_pool::IDS_PER_INSTANCE;
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{

@@ -96,7 +96,7 @@ impl Place {
             egress: Egress::internet_only(),
             nameservers: vec![],
             first_uid: 1_000_000_000 + own * 700_000,
-            limits: Limits { seats_ready: 8, ..Limits::default() },
+            limits: Limits { networks_ready: 8, ..Limits::default() },
             backend: Backend::Direct,
         };
         let guest = std::fs::read(guest()).unwrap();

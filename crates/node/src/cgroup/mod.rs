@@ -19,8 +19,8 @@ mod v2;
 
 pub(crate) use owners::Membership;
 
+use crate::body::BodyKind;
 use crate::capacity::Capacity;
-use crate::settings::Backend;
 use crate::spec::{Owner, Spec};
 use admission::Limits;
 use owners::Owners;
@@ -95,7 +95,7 @@ pub(crate) fn version() -> Option<Version> {
 }
 
 impl Groups {
-    pub(crate) fn open(name: &str, backend: &Backend, capacity: &Capacity) -> io::Result<Self> {
+    pub(crate) fn open(name: &str, bodies: BodyKind, capacity: &Capacity) -> io::Result<Self> {
         let version = version().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -104,7 +104,7 @@ impl Groups {
         })?;
         let bounds = Bounds { memory_mb: capacity.memory_mb, processes: capacity.processes };
         match version {
-            Version::V1 => v1::prepare(name, backend, &bounds)?,
+            Version::V1 => v1::prepare(name, bodies.extra_device_rules(), &bounds)?,
             Version::V2 => v2::prepare(name, &bounds)?,
         }
         let owners = Arc::new(Owners::new(version, name, bounds));

@@ -30,6 +30,7 @@ use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -62,7 +63,7 @@ impl Bundles {
     }
 
     pub(crate) fn make(&self, id: &InstanceName, program: &Program) -> io::Result<Bundle> {
-        let folder = self.folder.join(id.as_str());
+        let folder = self.of(id);
         fs::create_dir(&folder)?;
         let bundle = Bundle { folder, id: id.clone() };
         let mut to =
@@ -76,19 +77,32 @@ impl Bundles {
         Ok(bundle)
     }
 
-    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
-        match fs::remove_dir_all(self.folder.join(id.as_str())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    /// The folder of one instance.
+    pub(crate) fn of(&self, id: &InstanceName) -> PathBuf {
+        self.folder.join(id.as_str())
     }
 
-    pub(crate) fn list(&self) -> io::Result<Vec<InstanceName>> {
-        let mut ids = Vec::new();
+    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
+        remove(&self.of(id))
+    }
+
+    pub(crate) fn keep_only(&self, known: &HashSet<&InstanceName>) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
-            ids.extend(entry?.file_name().to_str().and_then(|name| InstanceName::new(name).ok()));
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| InstanceName::new(name).ok());
+            if let Some(id) = id.filter(|id| !known.contains(id)) {
+                self.remove(&id)?;
+            }
         }
-        Ok(ids)
+        Ok(())
+    }
+}
+
+/// Removes a bundle, if it is there.
+pub(crate) fn remove(bundle: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(bundle) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
