@@ -17,7 +17,7 @@ use types::instance::{Exit, Happened, InstanceName};
 
 /// How long the kernel may take to end a killed process. A process that waits for a disk may need
 /// all of it.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is known of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,16 +117,16 @@ impl Instance {
         self.stop(Duration::ZERO)
     }
 
-    /// How the first process ended, once it has. `None` after `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Exit> {
-        self.wait_for_exit(&mut self.state.lock(), Instant::now() + patience)
+    /// How the first process ended, once it has. `None` after `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Exit> {
+        self.wait_for_exit(&mut self.state.lock(), Instant::now() + timeout)
     }
 
     fn kill(&self, mut state: MutexGuard<'_, State>) -> Result<Exit, Error> {
         if !matches!(*state, State::Exited { .. }) {
             self.signal(Signal::KILL)?;
         }
-        self.wait_for_exit(&mut state, Instant::now() + KILL_PATIENCE)
+        self.wait_for_exit(&mut state, Instant::now() + KILL_TIMEOUT)
             .ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))
             .doing("end")
             .map_err(|attempt| attempt.on(&self.id))

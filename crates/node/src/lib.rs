@@ -41,6 +41,7 @@ mod launch;
 mod net;
 mod network_pool;
 mod node;
+mod number;
 mod oci;
 mod probe;
 mod process;

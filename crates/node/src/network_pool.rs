@@ -7,6 +7,7 @@
 
 use crate::disk;
 use crate::net::Home;
+use crate::number::fit;
 use crate::settings::Settings;
 use crate::sys::Sleeper;
 use parking_lot::{Condvar, Mutex};
@@ -75,7 +76,7 @@ impl NetworkPool {
         let shared = Arc::new(Shared {
             home,
             first_uid: settings.first_uid,
-            wanted: usize::try_from(ready).unwrap_or(usize::MAX),
+            wanted: fit(ready),
             state: Mutex::new(free),
             changed: Condvar::new(),
         });

@@ -107,10 +107,11 @@ impl Node {
             .doing("open /dev/null")?
             .into();
         let filter = Filter::new();
-        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         lift_file_limit();
         lift_terminal_limit(&settings.limits);
-        let open_files = settings.limits.open_files.min(most);
+        let wanted = settings.limits.open_files;
+        let open_files =
+            getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| wanted.min(most));
         let node = Self {
             settings,
             stores,
@@ -166,9 +167,9 @@ impl Node {
         self.find(id)?.stop(grace)
     }
 
-    /// Waits for the end of the first process, but not longer than `patience`.
-    pub fn wait(&self, id: &InstanceName, patience: Duration) -> Result<Option<Exit>, Error> {
-        Ok(self.find(id)?.wait(patience))
+    /// Waits for the end of the first process, but not longer than `timeout`.
+    pub fn wait(&self, id: &InstanceName, timeout: Duration) -> Result<Option<Exit>, Error> {
+        Ok(self.find(id)?.wait(timeout))
     }
 
     /// Ends an instance and removes everything that was its own.
@@ -224,10 +225,10 @@ impl Node {
         &self,
         id: &InstanceName,
         port: u16,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<TcpStream, Error> {
         let socket = self.socket(id)?;
-        crate::net::connect(socket, port, patience)
+        crate::net::connect(socket, port, timeout)
             .doing("connect to")
             .map_err(|attempt| attempt.on(id))
     }
@@ -252,11 +253,11 @@ impl Node {
         Stamp { boot: boot_number(&self.boot), uptime_ms }
     }
 
-    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for
+    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `timeout` for
     /// the first. The same facts come again until [`Node::forget`] is called. A node that finds
     /// instances of an earlier one says again whether each is paused or running.
-    pub fn facts(&self, limit: usize, patience: Duration) -> Vec<Fact> {
-        self.stores.journal.oldest(limit, patience)
+    pub fn facts(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
+        self.stores.journal.oldest(limit, timeout)
     }
 
     /// Lets go of all facts up to the one with this number.
@@ -365,13 +366,13 @@ fn lift_terminal_limit(limits: &crate::settings::Limits) {
 
 /// How long a killed node may still hold the lock: an instance that it was starting has its
 /// descriptors until it is a program of its own.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Two nodes in one folder would fight over its instances.
 fn lock(settings: &Settings) -> Result<File, OpenError> {
     let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),

@@ -91,8 +91,8 @@ impl Records {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Ok(id) = InstanceName::new(name) {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(id) = name.and_then(|name| InstanceName::new(name).ok()) {
                 found.push((id, read(&path).ok().flatten()));
             } else {
                 fs::remove_file(&path)?;

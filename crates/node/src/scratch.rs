@@ -30,7 +30,7 @@ const LOOPS: &str = "/dev/loop-control";
 /// A loop device that was free may be somebody else's a moment later.
 const TRIES: usize = 32;
 /// How long making a file system may take; mostly it is some milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const MKFS_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Of what the program says when it fails.
 const SAID_CHARS: usize = 300;
 /// Whoever the programs of the image run as, the folder is for them.
@@ -118,7 +118,7 @@ fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&MKFS_TIMEOUT))? == 0 {
         child.kill()?;
     }
     let done = child.wait_with_output()?;

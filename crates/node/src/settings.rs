@@ -1,5 +1,6 @@
 //! What the owner of a machine decides about its node.
 
+use crate::number::fit;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -141,7 +142,7 @@ impl Subnet {
     /// How many addresses there are for instances: all but the first two and the last.
     pub(crate) fn slots(self) -> u32 {
         let size = 1_u64 << (32 - u32::from(self.bits));
-        u32::try_from(size.saturating_sub(3)).unwrap_or(u32::MAX)
+        fit(size.saturating_sub(3))
     }
 
     pub(crate) fn address(self, slot: u32) -> Ipv4Addr {

@@ -36,7 +36,7 @@ use types::instance::InstanceName;
 pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 
 /// How long the kernel may take to freeze, thaw, or let go of a group; far more than it needs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,15 +296,15 @@ fn gone(removed: io::Result<()>) -> io::Result<bool> {
 }
 
 fn wait_until(what: &str, done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    wait_at_most(PATIENCE, what, done)
+    wait_at_most(KERNEL_TIMEOUT, what, done)
 }
 
 fn wait_at_most(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     mut done: impl FnMut() -> io::Result<bool>,
 ) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     while !done()? {
         if Instant::now() > deadline {
             return Err(io::Error::new(

@@ -1,8 +1,8 @@
 //! The older interface: one tree per controller.
 
 use super::{
-    Bounds, MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number,
-    remove_folder, set_bound, wait_at_most,
+    Bounds, KERNEL_TIMEOUT, MOUNT, PAUSE, Usage, make_folder, open_for_writing, read_field,
+    read_number, remove_folder, set_bound, wait_at_most,
 };
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
@@ -119,7 +119,7 @@ const ATTEMPT: Duration = Duration::from_millis(20);
 /// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel
 /// then has to be asked again.
 pub(super) fn freeze(name: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + KERNEL_TIMEOUT;
     loop {
         set_frozen(name, true)?;
         match wait_at_most(ATTEMPT, "freeze", || frozen(name)) {

@@ -5,6 +5,7 @@ use super::LaunchError;
 use super::child::Task;
 use super::filter::Filter;
 use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step};
+use crate::number::fit;
 use crate::spec::User;
 use libc::c_void;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -339,5 +340,5 @@ pub(super) fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
 }
 
 fn resource(which: libc::__rlimit_resource_t) -> i32 {
-    i32::try_from(which).unwrap_or(i32::MAX)
+    fit(which)
 }

@@ -151,11 +151,11 @@ impl Home {
 const BACKLOG: i32 = 1_024;
 
 /// Connects a socket that does not block to loopback, and makes it block.
-pub(crate) fn connect(socket: OwnedFd, port: u16, patience: Duration) -> io::Result<TcpStream> {
+pub(crate) fn connect(socket: OwnedFd, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     match rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
         Ok(()) => {}
         Err(Errno::INPROGRESS) => {
-            let limit = Timespec::try_from(patience).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let limit = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
             if poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&limit))? == 0 {
                 return Err(io::ErrorKind::TimedOut.into());
             }

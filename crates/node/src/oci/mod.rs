@@ -39,7 +39,7 @@ use std::process::{Command, Stdio};
 use types::instance::InstanceName;
 
 /// How long one run of the program may take; mostly it is 20 to 50 milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const RUN_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Of what the program says when it fails.
 const SAID_CHARS: usize = 500;
 
@@ -175,11 +175,11 @@ impl Bundle {
     fn finish(&self, pid: Pid, what: &'static str) -> Result<(), LaunchError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let failed = |said: String| Err(LaunchError::Tool { what, said });
-        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&RUN_TIMEOUT))? == 0 {
             // It cannot be anybody else: nobody has reaped it.
             let _ = pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
             sys::reap(pid);
-            return failed(format!("nothing, for {} seconds", PATIENCE.tv_sec));
+            return failed(format!("nothing, for {} seconds", RUN_TIMEOUT.tv_sec));
         }
         match sys::reap(pid) {
             Some(0) => Ok(()),
@@ -193,7 +193,10 @@ impl Bundle {
         struct Line {
             msg: String,
         }
-        let text = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let text = match fs::read_to_string(self.folder.join("log")) {
+            Ok(text) => text,
+            Err(error) => return format!("nothing that can be read: {error}"),
+        };
         let last = text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok());
         last.map_or_else(
             || "nothing".to_owned(),
