@@ -17,11 +17,17 @@ use std::fs::{File, write};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// User ids of one instance, from the one that its root has outside.
 pub const IDS_PER_INSTANCE: u32 = 65_536;
 /// Numbers that are tried when the kernel still holds the network of the one before.
 const TRIES: usize = 16;
+/// While at least this part of the pool is left it is filled up only when nobody has taken a slot
+/// for [`QUIET`]: making networks would take the processor, and locks of the kernel, from the
+/// instances that are just being started.
+const LOW_PART: usize = 4;
+const QUIET: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -53,6 +59,8 @@ struct Free {
     taken: HashSet<u32>,
     next: u32,
     count: u32,
+    /// When the last slot was taken.
+    taken_at: Option<Instant>,
     open: bool,
 }
 
@@ -72,7 +80,7 @@ impl NetworkPool {
             .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
         // Begin behind the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
-        let free = Free { ready: VecDeque::new(), taken, next, count, open: true };
+        let free = Free { ready: VecDeque::new(), taken, next, count, taken_at: None, open: true };
         let shared = Arc::new(Shared {
             home,
             first_uid: settings.first_uid,
@@ -89,7 +97,11 @@ impl NetworkPool {
 
     /// A ready slot, or a new one.
     pub(crate) fn take(&self) -> io::Result<Slot> {
-        let ready = self.shared.state.lock().ready.pop_front();
+        let ready = {
+            let mut state = self.shared.state.lock();
+            state.taken_at = Some(Instant::now());
+            state.ready.pop_front()
+        };
         self.shared.changed.notify_all();
         ready.map_or_else(|| self.shared.make(), Ok)
     }
@@ -112,16 +124,7 @@ impl Drop for NetworkPool {
 
 impl Shared {
     fn keep_ready(&self) {
-        loop {
-            {
-                let mut state = self.state.lock();
-                while state.open && state.ready.len() >= self.wanted {
-                    self.changed.wait(&mut state);
-                }
-                if !state.open {
-                    return;
-                }
-            }
+        while self.wait_until_due() {
             match self.make() {
                 Ok(slot) => self.state.lock().ready.push_back(slot),
                 Err(error) => {
@@ -135,6 +138,22 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Waits until one more slot should be made. `false` when the pool closes.
+    fn wait_until_due(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.open {
+            let quiet_at = state.taken_at.map(|taken_at| taken_at + QUIET);
+            match quiet_at.filter(|quiet_at| Instant::now() < *quiet_at) {
+                _ if state.ready.len() >= self.wanted => self.changed.wait(&mut state),
+                Some(quiet_at) if state.ready.len() >= self.wanted.div_ceil(LOW_PART) => {
+                    self.changed.wait_until(&mut state, quiet_at);
+                }
+                Some(_) | None => return true,
+            }
+        }
+        false
     }
 
     fn make(&self) -> io::Result<Slot> {
