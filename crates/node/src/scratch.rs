@@ -63,15 +63,15 @@ impl Scratches {
         Ok(mount)
     }
 
-    /// A writable layer, with `files` in it.
+    /// A writable layer, with these files in its `/etc`.
     pub(crate) fn make_layer(
         &self,
         size_mb: u32,
         root: u32,
-        files: &[(&str, String)],
+        etc: &[(&str, String)],
     ) -> io::Result<OwnedFd> {
         let mount = self.make_file_system(size_mb, root)?;
-        disk::fill(mount.as_fd(), root, files)?;
+        disk::fill(mount.as_fd(), root, etc)?;
         Ok(mount)
     }
 

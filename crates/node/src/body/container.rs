@@ -4,7 +4,7 @@ use super::Process;
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::launch::{self, Fds, Launch, Started, Words, keep};
+use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::node::Node;
 use crate::spec::{Spec, Writable, sealed};
@@ -27,7 +27,7 @@ impl Container {
         group: Group,
     ) -> Result<Self, CreateError> {
         let disk = writable(node, spec, &slot).doing("make its writable layer")?;
-        let started = start(node, spec, &slot, &group, &disk)?;
+        let started = start(node, spec, &slot, &group, disk)?;
         Ok(Self::started(started, slot, group))
     }
 
@@ -51,7 +51,7 @@ fn start(
     spec: &Spec,
     slot: &Slot,
     group: &Group,
-    disk: &OwnedFd,
+    disk: OwnedFd,
 ) -> Result<Started, CreateError> {
     let made = |scratch| node.stores.scratches.make(scratch, slot.root);
     let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
@@ -85,7 +85,7 @@ pub(super) fn writable(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<Owne
     }
 }
 
-/// What is made for one instance only, whoever starts it. All descriptors come from [`keep`].
+/// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].
 pub(super) struct Parts {
     /// Topmost first.
     pub(super) layers: Vec<OwnedFd>,
@@ -111,20 +111,20 @@ fn descriptors(
     spec: &Spec,
     slot: &Slot,
     group: &Group,
-    disk: &OwnedFd,
+    disk: OwnedFd,
 ) -> io::Result<Fds> {
     let Parts { layers, listener, config } = parts(node, spec, slot)?;
     Ok(Fds {
         groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
-        network: keep(&slot.network)?,
-        users: keep(&slot.users)?,
+        network: copy(&slot.network)?,
+        users: copy(&slot.users)?,
         layers,
         disk: keep(disk)?,
         scratch: Vec::new(),
-        devices: keep(&slot.devices)?,
-        program: keep(spec.first.program.fd())?,
-        null: keep(&node.null)?,
-        output: keep(&slot.console)?,
+        devices: copy(&slot.devices)?,
+        program: copy(spec.first.program.fd())?,
+        null: copy(&node.null)?,
+        output: copy(&slot.console)?,
         listener,
         config,
     })
@@ -138,8 +138,8 @@ fn files(node: &Node, spec: &Spec) -> [(&'static str, String); 3] {
         let _ = writeln!(resolvers, "nameserver {address}");
     }
     [
-        ("etc/hostname", format!("{host}\n")),
-        ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
-        ("etc/resolv.conf", resolvers),
+        ("hostname", format!("{host}\n")),
+        ("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
+        ("resolv.conf", resolvers),
     ]
 }

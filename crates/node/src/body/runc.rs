@@ -5,7 +5,7 @@ use super::container::{Container, Parts, parts, writable};
 use crate::cgroup::Group;
 use crate::error::{Attempt, CreateError, Doing};
 use crate::launch::tool::ToolFds;
-use crate::launch::{Started, keep};
+use crate::launch::{Started, copy, keep};
 use crate::network_pool::Slot;
 use crate::node::Node;
 use crate::oci::{self, Prepared};
@@ -40,7 +40,7 @@ impl Runc {
         program: &Path,
     ) -> Result<Self, CreateError> {
         let disk = writable(node, spec, &slot).doing("make its writable layer")?;
-        let started = start(node, spec, &slot, &disk, program)?;
+        let started = start(node, spec, &slot, disk, program)?;
         let container = Container::started(started, slot, group);
         Ok(Self { container, bundle: node.stores.bundles.of(&spec.id) })
     }
@@ -55,7 +55,7 @@ fn start(
     node: &Node,
     spec: &Spec,
     slot: &Slot,
-    disk: &OwnedFd,
+    disk: OwnedFd,
     program: &Path,
 ) -> Result<Started, CreateError> {
     let bundle =
@@ -73,7 +73,7 @@ fn start(
     let parts = parts(node, spec, slot).doing("prepare what it inherits")?;
     let fds = |tool: OwnedFd| {
         let Parts { layers, listener, config } = parts;
-        let (disk, null, output) = (keep(disk)?, keep(&node.null)?, keep(&slot.console)?);
+        let (disk, null, output) = (keep(disk)?, copy(&node.null)?, copy(&slot.console)?);
         Ok(ToolFds { layers, disk, program: tool, null, output, listener, config })
     };
     Ok(bundle.start(program, spec, &prepared, fds)?)

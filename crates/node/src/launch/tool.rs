@@ -21,7 +21,7 @@ pub(crate) struct Tool<'a> {
     pub(crate) arguments: &'a [String],
 }
 
-/// All of them come from [`super::keep`].
+/// All of them come from [`super::keep`] or [`super::copy`].
 pub(crate) struct ToolFds {
     /// Topmost first.
     pub(crate) layers: Vec<OwnedFd>,
