@@ -6,10 +6,11 @@ mod common;
 
 use bytes::Bytes;
 use common::Cloud;
-use jobs::logs::{Logs, Piece, Settings, Source, Stream};
+use jobs::logs::{Logs, Settings, Source};
 use serde_json::{Value, json};
 use types::Timestamp;
 use types::ids::{ExecutionId, WorkspaceId};
+use types::instance::{Printed, Stream};
 
 const LOGS: &str = "/v0/observability/logs?resourceType=jobs&workloadIds=nightly&type=all&interval=60&workspace=main";
 const DAY: &str = "start=2026-04-16T00:00:00&end=2026-04-17T00:00:00";
@@ -34,7 +35,7 @@ async fn print(
     let (printed, pieces) = tokio::sync::mpsc::channel(1);
     let at: Timestamp = at.parse().unwrap();
     let bytes = Bytes::copy_from_slice(text.as_bytes());
-    printed.send(Piece { next: 1, at, stream: Stream::Output, bytes }).await.unwrap();
+    printed.send(Printed { next: 1, at, stream: Stream::Stdout, bytes }).await.unwrap();
     drop(printed);
     logs.record(logs.begin(source), pieces).await.unwrap();
 }

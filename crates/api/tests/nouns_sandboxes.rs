@@ -9,9 +9,11 @@ use common::{Cloud, settings};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Tx, edge_names, resources};
 use types::KindName;
-use types::instance::Outcome;
+use types::edge::Serving;
+use types::instance::{InstanceName, Outcome};
 
 fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}})
@@ -375,6 +377,46 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
     assert_eq!(label("c", "a-b").as_deref(), Some("a-b-c"));
     cloud.delete("/v0/sandboxes/a?workspace=b-c").await.ok();
     assert_eq!(label("c", "a-b").as_deref(), Some("a-b-c"));
+}
+
+/// Releases that did not put the kind into names called the instance after the sandbox alone.
+#[tokio::test]
+async fn an_instance_that_an_earlier_release_launched_is_kept() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let sandbox = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": IMAGE}}});
+    cloud.post("/v0/sandboxes", sandbox).await.ok();
+    let name = machine.launched.borrow()[0].instance.clone();
+    let old = InstanceName::new(name.as_str().strip_prefix("sandbox-").unwrap()).unwrap();
+    let row = json!({"placed": {"machine": "pretended", "launch": 1}});
+    let serves = |instance: &InstanceName| {
+        let Serving::By { instance: by, .. } = cloud.routes.sandbox("main", "box").serving else {
+            return false;
+        };
+        by == instance.as_str()
+    };
+    // Both for a moment, so that nothing is missing whenever the server looks.
+    machine.add(&old);
+    cloud.tell(KindName::Sandbox, "", "box", row.clone()).await;
+    eventually(|| serves(&old)).await;
+    machine.lose(&name);
+    let told = cloud.routes.count();
+    cloud.tell(KindName::Sandbox, "", "box", row).await;
+    // Once when the change is seen, and once more when the sandbox has been compared with it.
+    eventually(|| cloud.routes.count() >= told + 2).await;
+    assert!(serves(&old));
+    assert_eq!(machine.launched.borrow().len(), 1, "nothing was launched in its place");
+    cloud.delete("/v0/sandboxes/box").await.ok();
+    eventually(|| machine.retired.borrow().contains(&old.to_string())).await;
+}
+
+async fn eventually(done: impl Fn() -> bool) {
+    let waiting = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it comes to pass");
 }
 
 #[tokio::test]

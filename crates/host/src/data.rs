@@ -1,6 +1,6 @@
 //! What the data plane asks of the machine.
 
-use crate::{Host, Inner, Interrupted};
+use crate::{Inner, Interrupted, LocalMachine};
 use gateway::{BoxFuture, Machine, MachineError};
 use node::{Error, InstanceName};
 use std::io;
@@ -12,7 +12,7 @@ impl From<Interrupted> for MachineError {
     }
 }
 
-impl Machine for Host {
+impl Machine for LocalMachine {
     fn name(&self) -> &str {
         &self.0.name
     }
@@ -49,7 +49,7 @@ impl Machine for Host {
     }
 }
 
-impl Host {
+impl LocalMachine {
     fn act<'a>(
         &'a self,
         instance: &'a str,

@@ -1,7 +1,7 @@
 //! What this machine and the guest of an instance say to each other, over the connection that the
 //! guest serves.
 
-use crate::Host;
+use crate::LocalMachine;
 use bytes::Bytes;
 use gateway::Machine as _;
 use http::{Method, Request, Response, StatusCode, header, request};
@@ -23,11 +23,11 @@ use types::instance::GUEST_PORT;
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
 /// For the answer to come after the guest has waited.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 type Pieces = Sender<Bytes, io::Error>;
 
-impl Host {
+impl LocalMachine {
     /// Sends one request to the guest of an instance.
     pub(crate) async fn ask_guest<B>(
         &self,
@@ -75,7 +75,7 @@ impl Host {
             return None;
         }
         let request = self.as_machine(id, Method::GET, START_PATH);
-        let asked = timeout(START_WATCH + ANSWER_PATIENCE, async {
+        let asked = timeout(START_WATCH + ANSWER_GRACE, async {
             let answer = self.ask_guest(id, request, Empty::<Bytes>::new()).await.ok()?;
             let failed = answer.status() == StatusCode::OK;
             let text =

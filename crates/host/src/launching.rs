@@ -1,7 +1,7 @@
 //! From what is wished to an instance: the image and the guest's orders.
 
 use crate::leases::Purpose;
-use crate::{Host, Inner, Interrupted};
+use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
 use api::fleet::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
@@ -35,7 +35,7 @@ impl From<Interrupted> for LaunchFault {
     }
 }
 
-impl Host {
+impl LocalMachine {
     /// Starts the instance of an image that is here.
     pub(crate) async fn launch(&self, launch: Launch) -> Result<(), LaunchFault> {
         self.on_node(move |inner| inner.start(&launch)).await
@@ -54,13 +54,17 @@ impl Host {
             Ok(pulled) => pulled,
             Err(error) => {
                 // What was fetched by now is counted for nobody, so it must not stay.
-                let host = self.clone();
-                tokio::task::spawn_blocking(move || host.tidy());
+                let machine = self.clone();
+                tokio::task::spawn_blocking(move || machine.tidy());
                 return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
             }
         };
-        let kept = inner.pulled.keep(room, &launch.workspace, digest, bytes);
-        kept.map_err(|error| LaunchFault::Broken(chain(&error)))?;
+        let workspace = launch.workspace.clone();
+        self.on_node(move |inner| {
+            let kept = inner.pulled.keep(room, &workspace, digest, bytes);
+            kept.map_err(|error| LaunchFault::Broken(chain(&error)))
+        })
+        .await?;
         Ok(digest.to_string())
     }
 }
@@ -82,8 +86,8 @@ impl Inner {
     }
 
     fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
-        let url = reqwest::Url::parse(&format!("https://{}", name.host().unwrap_or_default()));
-        match url.ok().as_ref().and_then(reqwest::Url::host_str) {
+        let url = name.host().and_then(|host| format!("https://{host}").parse().ok());
+        match url.as_ref().and_then(reqwest::Url::host_str) {
             Some(host) if self.registries.permits(host) => Ok(()),
             _ => Err(LaunchFault::Pull(format!(
                 "{name}: its registry is not on the internet; images.inside lists those that may be asked"
@@ -96,8 +100,11 @@ impl Inner {
     }
 
     fn unknown(&self, image: &str) -> UnknownImage {
-        let listed = self.images.public_names().unwrap_or_default().into_iter();
-        let there_are = listed.take(NAMES_MAX).map(|name| name.to_string()).collect();
+        let listed = self.images.public_names().unwrap_or_else(|error| {
+            tracing::error!(%error, "the images that there are cannot be listed");
+            Default::default()
+        });
+        let there_are = listed.into_iter().take(NAMES_MAX).map(|name| name.to_string()).collect();
         UnknownImage { wanted: image.chars().take(NAMES_MAX).collect(), there_are }
     }
 
@@ -227,7 +234,10 @@ fn over_limit(refused: Refused) -> LaunchFault {
 }
 
 fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> Orders {
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    #[expect(clippy::expect_used, reason = "times of work are seconds in 32 bits")]
+    let ms = |duration: Duration| {
+        u64::try_from(duration.as_millis()).expect("times of work are far below u64")
+    };
     let memory_bytes = (launch.memory_mb as usize) << 20;
     Orders {
         command: image

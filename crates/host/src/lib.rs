@@ -2,27 +2,27 @@
 //! put together.
 //!
 //! ```text
-//! api::fleet::Machine  ◀── Control ──▶ gateway (who is awake)
-//! gateway::Machine     ◀── Host ─┬──▶ node    instances
-//!                                ├──▶ images  what they are made of
-//!                                └──  guest   their first program
+//! api::fleet::Machine  ◀── MachineControl ──▶ gateway (who is on standby)
+//! gateway::Machine     ◀── LocalMachine ─┬──▶ node    instances
+//!                                        ├──▶ images  what they are made of
+//!                                        └──  guest   their first program
 //! ```
 //!
 //! Nothing here decides what should run; it knows how to. The calls of the node block for some
 //! milliseconds at most and run on threads that may.
 
-mod control;
 mod data;
 mod guest;
 mod instances;
 mod launching;
 mod leases;
+mod machine_control;
 mod pulled;
 mod registries;
 mod settings;
 mod work;
 
-pub use control::Control;
+pub use machine_control::MachineControl;
 pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
@@ -38,7 +38,7 @@ use types::World;
 
 /// A machine that runs instances. Cheap to clone.
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct LocalMachine(Arc<Inner>);
 
 struct Inner {
     name: String,
@@ -56,7 +56,7 @@ struct Inner {
     starting: Mutex<HashSet<InstanceName>>,
 }
 
-impl Host {
+impl LocalMachine {
     /// Takes charge of what runs here. Blocks.
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
         let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;

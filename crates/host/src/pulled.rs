@@ -7,13 +7,14 @@
 //! take turns, so that many at once do not take more than one after the other.
 
 use admission::{Limits, Permit, Pool, Refused};
+use files::Readers;
 use images::Digest;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 const MIB: u64 = 1 << 20;
 
@@ -22,7 +23,8 @@ pub(crate) struct Pulled {
     image_mb_max: u64,
     pool: Pool<String>,
     kept: Mutex<HashMap<Note, Permit<String>>>,
-    turns: Mutex<HashMap<String, Arc<Turn<()>>>>,
+    /// One pull at a time for each workspace.
+    locks: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,7 +37,7 @@ struct Note {
 pub(crate) struct Room {
     pub(crate) bytes: u64,
     _permit: Permit<String>,
-    _turn: OwnedMutexGuard<()>,
+    _lock: OwnedMutexGuard<()>,
 }
 
 impl Pulled {
@@ -43,8 +45,8 @@ impl Pulled {
     pub(crate) fn open(folder: &Path, disk_mb: Limits, image_mb_max: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let pool = Pool::new("MB of pulled images", disk_mb);
-        let (kept, turns) = (Mutex::default(), Mutex::default());
-        let pulled = Self { folder: folder.to_owned(), image_mb_max, pool, kept, turns };
+        let (kept, locks) = (Mutex::default(), Mutex::default());
+        let pulled = Self { folder: folder.to_owned(), image_mb_max, pool, kept, locks };
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let note = path.file_name().and_then(|name| Note::of_file(name.to_str()?));
@@ -58,7 +60,7 @@ impl Pulled {
 
     /// Waits for other pulls of this workspace, then takes as much room as one image may have.
     pub(crate) async fn begin(&self, workspace: &str) -> Result<Room, Refused> {
-        let turn = self.turn(workspace).lock_owned().await;
+        let lock = self.lock_of(workspace).lock_owned().await;
         let owner = workspace.to_owned();
         let Limits { total, share } = self.pool.limits();
         let left = share
@@ -67,13 +69,13 @@ impl Pulled {
         // Where nothing is left, asking for a little tells whose limit it is.
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
-        Ok(Room { bytes: mb * MIB, _permit: permit, _turn: turn })
+        Ok(Room { bytes: mb * MIB, _permit: permit, _lock: lock })
     }
 
-    fn turn(&self, workspace: &str) -> Arc<Turn<()>> {
-        let mut turns = self.turns.lock();
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        turns.entry(workspace.to_owned()).or_default().clone()
+    fn lock_of(&self, workspace: &str) -> Arc<AsyncMutex<()>> {
+        let mut locks = self.locks.lock();
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        locks.entry(workspace.to_owned()).or_default().clone()
     }
 
     /// Notes what an image takes that has been pulled into this room.
@@ -90,7 +92,8 @@ impl Pulled {
         if self.kept.lock().keys().any(|kept| kept.image == image) {
             return Ok(());
         }
-        fs::write(self.folder.join(note.file()), mb.to_string())?;
+        // On disk before it counts: the image outlives a loss of power, and so must its owner.
+        files::replace(&self.folder.join(note.file()), Readers::Owner, mb.to_string().as_bytes())?;
         self.count(note, mb);
         Ok(())
     }

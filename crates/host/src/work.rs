@@ -4,7 +4,7 @@
 //! follows from its own key and the name of the instance: nothing has to be kept for each, and the
 //! next run of this program knows it again.
 
-use crate::{Host, Interrupted};
+use crate::{Interrupted, LocalMachine};
 use api::fleet::MachineFault;
 use bytes::Bytes;
 use files::Readers;
@@ -14,11 +14,9 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use node::{Error, State};
 use sha2::Sha256;
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use types::chain;
@@ -32,9 +30,9 @@ const KEY_BYTES: usize = 32;
 const TRIES: u32 = 10;
 const TRY_PAUSE: Duration = Duration::from_millis(50);
 /// Between the break of a connection and the news that the instance has ended.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// For an instance to take note of an interrupt.
-const INTERRUPT_PATIENCE: Duration = Duration::from_secs(5);
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGKILL: i32 = 9;
 /// What a shell ends with when its program was killed so.
 const KILLED_CODE: i32 = 128 + SIGKILL;
@@ -59,13 +57,10 @@ impl Key {
 
     /// What the first program of this instance takes for the word of the machine.
     pub(crate) fn secret(&self, id: &InstanceName) -> String {
-        // A key of any length will do, so there is nothing that could fail.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
         mac.update(id.as_str().as_bytes());
-        mac.finalize().into_bytes().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -77,7 +72,7 @@ enum Broken {
     Early(String),
 }
 
-impl Host {
+impl LocalMachine {
     /// Waits for the end of the work, and hands over what it prints meanwhile.
     pub(crate) async fn attend(
         &self,
@@ -109,7 +104,7 @@ impl Host {
     }
 
     pub(crate) async fn interrupt(&self, id: &InstanceName) -> Result<(), MachineFault> {
-        let asked = timeout(INTERRUPT_PATIENCE, self.ask(id, Method::POST, INTERRUPT_PATH)).await;
+        let asked = timeout(INTERRUPT_TIMEOUT, self.ask(id, Method::POST, INTERRUPT_PATH)).await;
         match asked {
             Ok(Ok(response)) if response.status() == StatusCode::NO_CONTENT => Ok(()),
             Ok(Ok(response)) => Err(MachineFault(format!("`{id}` answers {}", response.status()))),
@@ -186,7 +181,7 @@ impl Host {
     async fn end_of(&self, id: &InstanceName) -> Result<Option<WorkEnd>, MachineFault> {
         let id = id.clone();
         self.on_node(move |inner| {
-            let view = inner.node.wait(&id, END_PATIENCE).and_then(|_| inner.node.inspect(&id));
+            let view = inner.node.wait(&id, EXIT_WAIT_MAX).and_then(|_| inner.node.inspect(&id));
             match view.map(|view| view.state) {
                 Ok(State::Exited { at, exit }) => Ok(Some(lost(at, exit))),
                 Ok(_) => Ok(None),

@@ -1,13 +1,12 @@
 //! Finding the instances of an earlier node again.
 
-use crate::cgroup::{Group, Groups, Membership};
-use crate::console;
-use crate::instance::{Body, Book, Holdings, Instance, Origin};
-use crate::process::Identity;
-use crate::records::{End, Record, StartedBy};
+use crate::body::{self, Body, BodyKind, Process};
+use crate::cgroup::{Groups, Membership};
+use crate::create::Stores;
+use crate::instance::{Holdings, Instance, Origin};
+use crate::records::{End, Record};
 use crate::state::State;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use types::Timestamp;
@@ -15,17 +14,17 @@ use types::instance::{Exit, Happened, InstanceName};
 
 /// Takes over what lives, keeps what has ended, and removes what was half made and what nobody
 /// knows.
-pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
+pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
     let mut found = Vec::new();
     let mut known = HashSet::new();
-    for (id, record) in book.records.list()? {
+    for (id, record) in stores.records.list()? {
         let origin = match record {
-            Some(record) if record.boot == boot => of_this_boot(book, groups, &id, &record)?,
-            record => Some(of_earlier_boot(book, groups, &id, record)?),
+            Some(record) if record.boot == boot => of_this_boot(stores, groups, &id, &record)?,
+            record => Some(of_earlier_boot(stores, groups, &id, record)?),
         };
         if let Some(origin) = origin {
             known.insert((origin.owner.clone(), id));
-            found.push(Instance::new(origin, Arc::clone(book)));
+            found.push(Instance::new(origin, Arc::clone(stores)));
         }
     }
     for (owner, id) in groups.list()? {
@@ -34,16 +33,12 @@ pub(crate) fn find(book: &Arc<Book>, groups: &Groups, boot: &str) -> io::Result<
         }
     }
     groups.tidy()?;
-    for id in book.bundles.list()? {
-        if !known.iter().any(|(_, known)| *known == id) {
-            book.bundles.remove(&id)?;
-        }
-    }
+    body::keep_only(stores, &known.iter().map(|(_, id)| id).collect())?;
     Ok(found)
 }
 
 fn of_this_boot(
-    book: &Book,
+    stores: &Stores,
     groups: &Groups,
     id: &InstanceName,
     record: &Record,
@@ -51,21 +46,22 @@ fn of_this_boot(
     let group = groups.find(record.owner.as_ref(), id);
     let Some(identity) = &record.process else {
         group.sweep()?;
-        book.journal.record(book.world.now(), id, Happened::Destroyed)?;
-        book.records.remove(id)?;
+        stores.journal.record(stores.world.now(), id, Happened::Destroyed)?;
+        stores.records.remove(id)?;
         return Ok(None);
     };
-    let body = if record.end.is_none() { body(identity) } else { None };
-    let state = match (&body, record.end) {
+    let process = if record.end.is_none() { Process::find(identity) } else { None };
+    let body = Body::adopt(stores, id, record, group, process);
+    let state = match (body.process(), record.end) {
         (Some(_), _) => {
-            let since = book.world.now();
-            let frozen = group.frozen()?;
+            let since = stores.world.now();
+            let frozen = body.is_frozen()?;
             if !frozen {
                 // The earlier node may have ended in the middle of freezing, and the kernel would
                 // go on with it.
-                group.thaw()?;
+                body.thaw()?;
             }
-            book.journal.record(
+            stores.journal.record(
                 since,
                 id,
                 if frozen { Happened::Paused } else { Happened::Resumed },
@@ -74,59 +70,56 @@ fn of_this_boot(
         }
         (None, Some(End { at, exit })) => State::Exited { at, exit },
         (None, None) => {
-            gone(book, id, record.clone(), Exit::Missed, last_seen(book, &record.boot))?
+            gone(stores, id, record.clone(), Exit::Missed, last_seen(stores, &record.boot))?
         }
     };
     let membership = record.owner.as_ref().map(|owner| groups.join(owner)).transpose()?;
-    Ok(Some(origin(book, id, record, Found { group, body, state, membership })))
+    Ok(Some(origin(stores, id, record, Adopted { body, state, membership })))
 }
 
 /// What was found of an instance.
-struct Found {
-    group: Group,
-    body: Option<Body>,
+struct Adopted {
+    body: Body,
     state: State,
     membership: Option<Membership>,
 }
 
-fn origin(book: &Book, id: &InstanceName, record: &Record, found: Found) -> Origin {
-    let Found { group, body, state, membership } = found;
+fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted) -> Origin {
+    let Adopted { body, state, membership } = adopted;
     let awake = matches!(state, State::Running { .. });
     Origin {
         id: id.clone(),
-        seat: record.seat,
+        slot: record.slot,
         memory_mb: record.memory_mb,
-        started_by: record.started_by,
-        group,
         body,
         state,
         owner: record.owner.clone(),
         holdings: Holdings {
             // What has ended has no disks any more.
-            _stake: book
+            _stake: stores
                 .shares
                 .adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
             _membership: membership,
         },
-        promise: awake.then(|| book.shares.adopt_promise(&record.owner, record.memory_mb)),
+        promise: awake.then(|| stores.shares.adopt_promise(&record.owner, record.memory_mb)),
     }
 }
 
 /// The machine was started anew since, so whatever it was is gone. Even a record that cannot be
 /// read tells so much.
 fn of_earlier_boot(
-    book: &Book,
+    stores: &Stores,
     groups: &Groups,
     id: &InstanceName,
     record: Option<Record>,
 ) -> io::Result<Origin> {
     let unreadable = Record {
         boot: String::new(),
-        seat: 0,
+        slot: 0,
         memory_mb: 0,
         owner: None,
         disks: Vec::new(),
-        started_by: StartedBy::Tool,
+        body: BodyKind::Runc,
         process: None,
         end: None,
     };
@@ -134,37 +127,29 @@ fn of_earlier_boot(
     record.disks.clear();
     let state = match record.end {
         Some(End { at, exit }) => State::Exited { at, exit },
-        None => gone(book, id, record.clone(), Exit::Lost, book.world.now())?,
+        None => gone(stores, id, record.clone(), Exit::Lost, stores.world.now())?,
     };
     let group = groups.find(record.owner.as_ref(), id);
-    Ok(origin(book, id, &record, Found { group, body: None, state, membership: None }))
+    let body = Body::adopt(stores, id, &record, group, None);
+    Ok(origin(stores, id, &record, Adopted { body, state, membership: None }))
 }
 
 /// When an instance of this start of the machine could have been seen to run at the latest.
-fn last_seen(book: &Book, boot: &str) -> Timestamp {
-    let now = book.world.now();
-    let since_ms = book.sign.last(boot).map_or(0, |sign| book.world.uptime_ms() - sign);
+fn last_seen(stores: &Stores, boot: &str) -> Timestamp {
+    let now = stores.world.now();
+    let since_ms = stores.sign.last(boot).map_or(0, |sign| stores.world.uptime_ms() - sign);
     now.plus_ms(-since_ms.max(0))
 }
 
 fn gone(
-    book: &Book,
+    stores: &Stores,
     id: &InstanceName,
     mut record: Record,
     exit: Exit,
     at: Timestamp,
 ) -> io::Result<State> {
-    book.journal.record(at, id, Happened::Exited(exit))?;
+    stores.journal.record(at, id, Happened::Exited(exit))?;
     record.end = Some(End { at, exit });
-    book.records.put(id, &record)?;
+    stores.records.put(id, &record)?;
     Ok(State::Exited { at, exit })
-}
-
-fn body(identity: &Identity) -> Option<Body> {
-    let pidfd = identity.open()?;
-    let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
-    let console = console::reopen(identity.pid).ok();
-    // The descriptors above are of the right process only if it still lives now.
-    identity.open()?;
-    Some(Body { pid: identity.pid, pidfd, network, console })
 }

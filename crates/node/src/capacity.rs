@@ -1,5 +1,6 @@
 //! How much of what the machine has once is for instances, and how much of that one owner may have.
 
+use crate::number::fit;
 use crate::settings;
 use admission::Limits;
 use rustix::fs::statvfs;
@@ -68,7 +69,7 @@ pub fn divided(total: u64, share_percent: u32) -> Limits {
 /// There is something for one owner however little there is.
 fn share(total: u64, percent: u32) -> u64 {
     let part = u128::from(total) * u128::from(percent) / 100;
-    u64::try_from(part).unwrap_or(u64::MAX).clamp(1, total.max(1))
+    fit(part.clamp(1, total.max(1).into()))
 }
 
 fn without_reserve(whole: u64, (least, most): (u64, u64)) -> u64 {

@@ -19,9 +19,9 @@ pub(crate) fn tail(console: &OwnedFd) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(Vec::new());
     }
-    let size = u64::try_from(status.st_size).unwrap_or(0);
+    let size = u64::try_from(status.st_size).map_err(io::Error::other)?;
     let start = size.saturating_sub(CONSOLE_BYTES);
-    let mut bytes = vec![0; usize::try_from(size - start).unwrap_or(0)];
+    let mut bytes = vec![0; usize::try_from(size - start).map_err(io::Error::other)?];
     let file = std::fs::File::from(rustix::io::fcntl_dupfd_cloexec(console.as_fd(), 0)?);
     let length = file.read_at(&mut bytes, start)?;
     bytes.truncate(length);

@@ -4,12 +4,12 @@
 //! None of them is attached anywhere on the machine. They are gone when the last process and
 //! descriptor are.
 
-use crate::seats::IDS_PER_INSTANCE;
+use crate::network_pool::IDS_PER_INSTANCE;
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, makedev, mkdirat, mknodat,
-    openat, symlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, makedev,
+    mkdirat, mknodat, openat, symlinkat,
 };
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
@@ -50,10 +50,12 @@ fn files_for(size_mb: u32) -> u64 {
 pub(crate) const CONSOLE_BYTES: u64 = 1 << 20;
 
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
+/// Where an instance finds its `/etc`, in its writable layer.
+const ETC: &str = "upper/etc";
 
-/// Makes a writable layer in memory, with a limit. `files` are written into it before anything
-/// runs, as path and text.
-pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> io::Result<OwnedFd> {
+/// Makes a writable layer in memory, with a limit. The files of its `/etc` are written before
+/// anything runs, as name and text.
+pub(crate) fn make_layer(size_mb: u32, root: u32, etc: &[(&str, String)]) -> io::Result<OwnedFd> {
     let owner = root.to_string();
     let options = [
         ("size", format!("{size_mb}m")),
@@ -63,7 +65,7 @@ pub(crate) fn make_layer(size_mb: u32, root: u32, files: &[(&str, String)]) -> i
         ("gid", owner),
     ];
     let mount = make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
-    fill(mount.as_fd(), root, files)?;
+    fill(mount.as_fd(), root, etc)?;
     Ok(mount)
 }
 
@@ -83,11 +85,15 @@ pub(crate) fn make_memory_folder(size_mb: u32, root: u32) -> io::Result<OwnedFd>
     make_tmpfs(&options, attributes)
 }
 
-pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, files: &[(&str, String)]) -> io::Result<()> {
-    for folder in ["upper", "work"] {
-        make_owned_folder(layer, folder, root)?;
+/// Makes the folders of a fresh layer, and the files of its `/etc`.
+pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, etc: &[(&str, String)]) -> io::Result<()> {
+    for folder in ["upper", "work", ETC] {
+        mkdirat(layer, folder, FOLDER)?;
+        // The mask of this process may have taken bits away.
+        chmodat(layer, folder, FOLDER, AtFlags::empty())?;
+        chown(layer, folder, root)?;
     }
-    files.iter().try_for_each(|(path, text)| put(layer, &Path::new("upper").join(path), text, root))
+    etc.iter().try_for_each(|(name, text)| put(layer, &Path::new(ETC).join(name), text, root))
 }
 
 /// Makes the file for what the first process prints. It is apart from the writable layer, so that a
@@ -142,30 +148,14 @@ fn make_tmpfs(options: &[(&str, String)], attributes: MountAttrFlags) -> io::Res
     Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn make_owned_folder(at: BorrowedFd<'_>, path: impl AsRef<Path>, root: u32) -> io::Result<()> {
-    let path = path.as_ref();
-    match mkdirat(at, path, FOLDER) {
-        Ok(()) => {
-            chmodat(at, path, FOLDER, AtFlags::empty())?;
-            chown(at, path, root)
-        }
-        Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Writes a file into the fresh layer, in which nobody else can have made anything yet.
 fn put(at: BorrowedFd<'_>, path: &Path, text: &str, root: u32) -> io::Result<()> {
-    let folders: Vec<&Path> =
-        path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()).collect();
-    for folder in folders.into_iter().rev() {
-        make_owned_folder(at, folder, root)?;
-    }
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
-    File::from(openat(at, path, flags, mode)?).write_all(text.as_bytes())?;
-    chmodat(at, path, mode, AtFlags::empty())?;
-    chown(at, path, root)
+    let mut file = File::from(openat(at, path, flags, mode)?);
+    file.write_all(text.as_bytes())?;
+    fchmod(&file, mode)?;
+    Ok(fchown(&file, Some(Uid::from_raw(root)), Some(Gid::from_raw(root)))?)
 }
 
 fn chown(at: BorrowedFd<'_>, path: impl AsRef<Path>, root: u32) -> io::Result<()> {

@@ -54,6 +54,7 @@ pub(crate) trait Doing<T> {
 }
 
 /// A failed attempt, before a boundary has made it its own.
+#[derive(Debug)]
 pub(crate) struct Attempt {
     what: &'static str,
     source: io::Error,
@@ -74,6 +75,13 @@ impl From<Attempt> for OpenError {
 impl From<Attempt> for CreateError {
     fn from(Attempt { what, source }: Attempt) -> Self {
         Self::Machine { what, source }
+    }
+}
+
+/// For what is found out of an earlier node's instances, where the cause says enough.
+impl From<Attempt> for io::Error {
+    fn from(Attempt { source, .. }: Attempt) -> Self {
+        source
     }
 }
 

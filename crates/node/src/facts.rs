@@ -43,7 +43,7 @@ impl Journal {
         let facts = read(&path)?;
         // Numbers go on where they were even when all facts are forgotten: time never goes back
         // that far.
-        let by_time = u64::try_from(world.now().ms()).unwrap_or(0).saturating_mul(1_000);
+        let by_time = world.now().ms().max(0).cast_unsigned().saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let file = rewrite(&path, &facts)?;
         let state = Mutex::new(Kept { file, facts, next, stale: 0 });
@@ -84,9 +84,9 @@ impl Journal {
     }
 
     /// The oldest facts that are not forgotten, at most `limit`. Waits for the first one, but not
-    /// longer than `patience`.
-    pub(crate) fn oldest(&self, limit: usize, patience: Duration) -> Vec<Fact> {
-        let deadline = Instant::now() + patience;
+    /// longer than `timeout`.
+    pub(crate) fn oldest(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
+        let deadline = Instant::now() + timeout;
         let mut kept = self.state.lock();
         while kept.facts.is_empty() {
             if self.changed.wait_until(&mut kept, deadline).timed_out() {

@@ -1,28 +1,23 @@
 //! One instance and what can be done to it.
 
-use crate::cgroup::{Group, Membership, Usage};
+use crate::body::Body;
+use crate::cgroup::{Membership, Usage};
+use crate::create::Stores;
 use crate::error::{Doing, Error};
-use crate::facts::Journal;
-use crate::oci::Bundles;
-use crate::process;
-use crate::records::{End, Records, StartedBy};
-use crate::scratch::Scratches;
-use crate::shares::{Promise, Shares, Stake};
-use crate::sign::Sign;
+use crate::records::End;
+use crate::shares::{Promise, Stake};
 use crate::spec::Owner;
 use crate::state::{Event, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use types::World;
 use types::instance::{Exit, Happened, InstanceName};
 
 /// How long the kernel may take to end a killed process. A process that waits for a disk may need
 /// all of it.
-const KILL_PATIENCE: Duration = Duration::from_secs(30);
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What is known of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,18 +32,16 @@ pub struct View {
 
 pub(crate) struct Instance {
     pub(crate) id: InstanceName,
-    pub(crate) seat: u32,
+    pub(crate) slot: u32,
     pub(crate) memory_mb: u32,
-    pub(crate) started_by: StartedBy,
-    pub(crate) group: Group,
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Body,
     pub(crate) owner: Option<Owner>,
     holdings: Mutex<Option<Holdings>>,
     /// Changes with the state, under its lock.
     promise: Mutex<Option<Promise>>,
     state: Mutex<State>,
     changed: Condvar,
-    book: Arc<Book>,
+    stores: Arc<Stores>,
 }
 
 /// What an instance has of what belongs to its owner, until it is gone.
@@ -57,33 +50,12 @@ pub(crate) struct Holdings {
     pub(crate) _membership: Option<Membership>,
 }
 
-/// What all instances write into.
-pub(crate) struct Book {
-    pub(crate) journal: Journal,
-    pub(crate) records: Records,
-    pub(crate) bundles: Bundles,
-    pub(crate) scratches: Scratches,
-    pub(crate) shares: Shares,
-    pub(crate) sign: Sign,
-    pub(crate) world: World,
-}
-
-/// The process of an instance and what belongs to it. One that was lost with its machine has none.
-pub(crate) struct Body {
-    pub(crate) pid: i32,
-    pub(crate) pidfd: OwnedFd,
-    pub(crate) network: OwnedFd,
-    pub(crate) console: Option<OwnedFd>,
-}
-
 /// Where an instance comes from.
 pub(crate) struct Origin {
     pub(crate) id: InstanceName,
-    pub(crate) seat: u32,
+    pub(crate) slot: u32,
     pub(crate) memory_mb: u32,
-    pub(crate) started_by: StartedBy,
-    pub(crate) group: Group,
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Body,
     pub(crate) state: State,
     pub(crate) owner: Option<Owner>,
     pub(crate) holdings: Holdings,
@@ -91,35 +63,11 @@ pub(crate) struct Origin {
 }
 
 impl Instance {
-    pub(crate) fn new(origin: Origin, book: Arc<Book>) -> Self {
-        let Origin {
-            id,
-            seat,
-            memory_mb,
-            started_by,
-            group,
-            body,
-            state,
-            owner,
-            holdings,
-            promise,
-        } = origin;
+    pub(crate) fn new(origin: Origin, stores: Arc<Stores>) -> Self {
+        let Origin { id, slot, memory_mb, body, state, owner, holdings, promise } = origin;
         let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
         let holdings = Mutex::new(Some(holdings));
-        Self {
-            id,
-            seat,
-            memory_mb,
-            started_by,
-            group,
-            body,
-            owner,
-            holdings,
-            promise,
-            state,
-            changed,
-            book,
-        }
+        Self { id, slot, memory_mb, body, owner, holdings, promise, state, changed, stores }
     }
 
     pub(crate) fn state(&self) -> State {
@@ -128,26 +76,22 @@ impl Instance {
 
     pub(crate) fn pause(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.step(Event::Paused, self.book.world.now())?.is_none() {
+        if state.step(Event::Paused, self.stores.world.now())?.is_none() {
             return Ok(());
         }
-        if let Err(error) = self.group.freeze() {
-            // Some may stand still already; the instance is running as a whole or it is not.
-            self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))?;
-            return Err(error).doing("freeze").map_err(|attempt| attempt.on(&self.id));
-        }
+        self.body.freeze().map_err(|attempt| attempt.on(&self.id))?;
         self.apply(&mut state, Event::Paused, Some(Happened::Paused))
     }
 
     pub(crate) fn resume(&self) -> Result<(), Error> {
         let mut state = self.state.lock();
-        if state.step(Event::Resumed, self.book.world.now())?.is_none() {
+        if state.step(Event::Resumed, self.stores.world.now())?.is_none() {
             return Ok(());
         }
         // Written before the thaw: what runs is paid for, even if this process is killed in
         // between.
         self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
-        self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))
+        self.body.thaw().map_err(|attempt| attempt.on(&self.id))
     }
 
     /// Asks the first process to end, and ends it after `grace`.
@@ -157,7 +101,7 @@ impl Instance {
         let was_paused = matches!(*state, State::Paused { .. });
         self.apply(&mut state, Event::StopRequested, None)?;
         if was_paused {
-            self.group.thaw().doing("thaw").map_err(|attempt| attempt.on(&self.id))?;
+            self.body.thaw().map_err(|attempt| attempt.on(&self.id))?;
         }
         if !grace.is_zero() {
             self.signal(Signal::TERM)?;
@@ -173,28 +117,24 @@ impl Instance {
         self.stop(Duration::ZERO)
     }
 
-    /// How the first process ended, once it has. `None` after `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> Option<Exit> {
-        self.wait_for_exit(&mut self.state.lock(), Instant::now() + patience)
+    /// How the first process ended, once it has. `None` after `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Exit> {
+        self.wait_for_exit(&mut self.state.lock(), Instant::now() + timeout)
     }
 
     fn kill(&self, mut state: MutexGuard<'_, State>) -> Result<Exit, Error> {
         if !matches!(*state, State::Exited { .. }) {
             self.signal(Signal::KILL)?;
         }
-        self.wait_for_exit(&mut state, Instant::now() + KILL_PATIENCE)
+        self.wait_for_exit(&mut state, Instant::now() + KILL_TIMEOUT)
             .ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut))
             .doing("end")
             .map_err(|attempt| attempt.on(&self.id))
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Error> {
-        let Some(body) = &self.body else { return Ok(()) };
-        match pidfd_send_signal(&body.pidfd, signal) {
-            // It has just ended by itself.
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            failed => failed.doing("signal").map_err(|attempt| attempt.on(&self.id)),
-        }
+        let Some(process) = self.body.process() else { return Ok(()) };
+        process.signal(signal).map_err(|attempt| attempt.on(&self.id))
     }
 
     fn wait_for_exit(&self, state: &mut MutexGuard<'_, State>, deadline: Instant) -> Option<Exit> {
@@ -213,12 +153,12 @@ impl Instance {
 
     /// The watch has seen the end of the first process.
     pub(crate) fn ended(&self) {
-        let Some(body) = &self.body else { return };
-        let exit = process::exit_of(body.pidfd.as_fd(), body.pid);
+        let Some(process) = self.body.process() else { return };
+        let exit = process.exit();
         let mut state = self.state.lock();
         let exit = match (exit, *state) {
             (exit, State::Stopping { .. }) => exit,
-            (Exit::Signal(9), _) if self.group.oom_kills().is_ok_and(|kills| kills > 0) => {
+            (Exit::Signal(9), _) if self.body.oom_kills().is_ok_and(|kills| kills > 0) => {
                 Exit::OutOfMemory
             }
             (exit, _) => exit,
@@ -228,7 +168,7 @@ impl Instance {
             tracing::error!(%error, instance = %self.id, "cannot record the end of an instance");
         }
         if let State::Exited { at, exit } = *state
-            && let Err(error) = self.book.records.put_end(&self.id, End { at, exit })
+            && let Err(error) = self.stores.records.put_end(&self.id, End { at, exit })
         {
             tracing::error!(%error, instance = %self.id, "cannot keep how an instance ended");
         }
@@ -241,14 +181,14 @@ impl Instance {
         event: Event,
         happened: Option<Happened>,
     ) -> Result<(), Error> {
-        let now = self.book.world.now();
+        let now = self.stores.world.now();
         let Some(next) = state.step(event, now)? else { return Ok(()) };
         *state = next;
         self.keep_promise(next);
         self.changed.notify_all();
         match happened {
             Some(happened) => self
-                .book
+                .stores
                 .journal
                 .record(now, &self.id, happened)
                 .doing("record what happened to")
@@ -262,11 +202,11 @@ impl Instance {
         let mut promise = self.promise.lock();
         *promise = match state {
             State::Paused { .. } | State::Exited { .. } => None,
-            State::Running { .. } | State::Stopping { .. } => Some(
-                promise
-                    .take()
-                    .unwrap_or_else(|| self.book.shares.adopt_promise(&self.owner, self.memory_mb)),
-            ),
+            State::Running { .. } | State::Stopping { .. } => {
+                Some(promise.take().unwrap_or_else(|| {
+                    self.stores.shares.adopt_promise(&self.owner, self.memory_mb)
+                }))
+            }
         };
     }
 
@@ -277,6 +217,6 @@ impl Instance {
     }
 
     pub(crate) fn usage(&self) -> Result<Usage, Error> {
-        self.group.usage().doing("measure").map_err(|attempt| attempt.on(&self.id))
+        self.body.usage().map_err(|attempt| attempt.on(&self.id))
     }
 }

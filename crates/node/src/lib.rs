@@ -6,7 +6,8 @@
 //! instance is for.
 //!
 //! ```text
-//! Node ── Seats      networks, users and devices, made before they are needed
+//! Node ── NetworkPool  networks, users and devices, made before they are needed
+//!      ├─ Body       what an instance runs in
 //!      ├─ Groups     control groups: limits, freezing, usage
 //!      ├─ launch     from clone to exec
 //!      ├─ oci        the same by another program, for those who trust that one more
@@ -27,23 +28,25 @@
 //! the instance. An instance whose record is older than the machine's start is reported as lost.
 
 mod adopt;
+mod body;
 mod capacity;
 mod cgroup;
 mod console;
+mod create;
 mod disk;
 mod error;
 mod facts;
 mod instance;
 mod launch;
-mod making;
 mod net;
+mod network_pool;
 mod node;
+mod number;
 mod oci;
 mod probe;
 mod process;
 mod records;
 mod scratch;
-mod seats;
 mod settings;
 mod shares;
 mod sign;
@@ -58,9 +61,9 @@ pub use cgroup::Usage;
 pub use error::{CreateError, Error, OpenError};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
+pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
 pub use probe::{Finding, probe};
-pub use seats::IDS_PER_INSTANCE;
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;

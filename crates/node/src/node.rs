@@ -1,23 +1,24 @@
 //! The node: what callers can ask for.
 
+use crate::body::{self, BodyKind};
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
-use crate::console;
+use crate::create::Stores;
 use crate::error::{CreateError, Doing, Error, OpenError};
 use crate::facts::Journal;
-use crate::instance::{Book, Instance, View};
+use crate::instance::{Instance, View};
 use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
+use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
-use crate::records::{Records, StartedBy};
+use crate::records::Records;
 use crate::scratch::Scratches;
-use crate::seats::Seats;
-use crate::settings::{Backend, Settings};
+use crate::settings::Settings;
 use crate::shares::Shares;
 use crate::sign::Sign;
 use crate::spec::Spec;
 use crate::watch::Watch;
-use crate::{adopt, making};
+use crate::{adopt, create};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
@@ -36,7 +37,7 @@ use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
 /// any number of threads may make them.
 pub struct Node {
     pub(crate) settings: Settings,
-    pub(crate) book: Arc<Book>,
+    pub(crate) stores: Arc<Stores>,
     pub(crate) groups: Groups,
     pub(crate) home: Arc<Home>,
     pub(crate) filter: Filter,
@@ -44,7 +45,7 @@ pub struct Node {
     pub(crate) boot: String,
     /// Within what this process may have itself; only another right could raise that.
     pub(crate) open_files: u64,
-    pub(crate) seats: Seats,
+    pub(crate) networks: NetworkPool,
     pub(crate) watch: Watch,
     registry: Arc<Mutex<Registry>>,
     rules: Option<Rules>,
@@ -54,9 +55,9 @@ pub struct Node {
 /// The instances there are. An instance that is being made has its name taken, and nothing else.
 #[derive(Default)]
 pub(crate) struct Registry {
-    making: HashSet<InstanceName>,
+    starting: HashSet<InstanceName>,
     by_id: HashMap<InstanceName, Arc<Instance>>,
-    by_seat: HashMap<u32, Arc<Instance>>,
+    by_slot: HashMap<u32, Arc<Instance>>,
 }
 
 impl Node {
@@ -66,9 +67,8 @@ impl Node {
     /// The network of the calling thread is taken as the machine's.
     pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
         std::fs::create_dir_all(&settings.folder).doing("make the folder of the node")?;
-        if let Backend::Runc { program } = &settings.backend {
-            std::fs::metadata(program).doing("find the program that starts instances (runc)")?;
-        }
+        body::check_machine(&settings.backend)
+            .doing("find the program that starts instances (runc)")?;
         let lock = lock(&settings)?;
         let journal = Journal::open(&settings.folder, settings.limits.facts_kept, world.clone())
             .doing("open the journal")?;
@@ -80,25 +80,26 @@ impl Node {
         let capacity = Capacity::of(&settings.limits, &settings.folder)
             .doing("learn what this machine has")?;
         let shares = Shares::new(&capacity);
-        let book = Arc::new(Book { journal, records, bundles, scratches, shares, sign, world });
-        let groups = Groups::open(&settings.name, &settings.backend, &capacity)
+        let stores = Arc::new(Stores { journal, records, bundles, scratches, shares, sign, world });
+        let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
         let rules =
             Rules::write(&settings, capacity.memory_mb.total).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
         let found =
-            adopt::find(&book, &groups, &boot).doing("find the instances of an earlier node")?;
+            adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
-        let watch = Watch::start(move |seat| ended(&watched, seat)).doing("watch processes")?;
+        let watch = Watch::start(move |slot| ended(&watched, slot)).doing("watch processes")?;
         let taken = found
             .iter()
-            .filter(|instance| instance.body.is_some())
-            .map(|instance| instance.seat)
+            .filter(|instance| instance.body.process().is_some())
+            .map(|instance| instance.slot)
             .collect();
-        let seats = Seats::open(Arc::clone(&home), &settings, taken).doing("prepare seats")?;
+        let networks = NetworkPool::open(Arc::clone(&home), &settings, taken)
+            .doing("prepare the pool of networks")?;
         let null = File::options()
             .read(true)
             .write(true)
@@ -106,20 +107,21 @@ impl Node {
             .doing("open /dev/null")?
             .into();
         let filter = Filter::new();
-        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         lift_file_limit();
         lift_terminal_limit(&settings.limits);
-        let open_files = settings.limits.open_files.min(most);
+        let wanted = settings.limits.open_files;
+        let open_files =
+            getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| wanted.min(most));
         let node = Self {
             settings,
-            book,
+            stores,
             groups,
             home,
             filter,
             null,
             boot,
             open_files,
-            seats,
+            networks,
             watch,
             registry,
             rules,
@@ -134,13 +136,13 @@ impl Node {
     /// Starts an instance. When this returns, its first process runs.
     pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
         spec.check()?;
-        if let Some(kept) = self.book.journal.full() {
+        if let Some(kept) = self.stores.journal.full() {
             return Err(CreateError::Unheard(kept));
         }
         self.registry.lock().reserve(&spec.id)?;
-        let made = making::make(self, spec);
-        self.registry.lock().making.remove(&spec.id);
-        let instance = made?;
+        let created = create::create(self, spec);
+        self.registry.lock().starting.remove(&spec.id);
+        let instance = created?;
         Ok(self.view(&instance))
     }
 
@@ -156,11 +158,7 @@ impl Node {
     /// Writes out or drops what memory of an instance can be, which makes sense while it is paused.
     /// Takes as long as the disk needs.
     pub fn reclaim(&self, id: &InstanceName) -> Result<(), Error> {
-        self.find(id)?
-            .group
-            .reclaim()
-            .doing("reclaim the memory of")
-            .map_err(|attempt| attempt.on(id))
+        self.find(id)?.body.reclaim().map_err(|attempt| attempt.on(id))
     }
 
     /// Asks the first process to end and ends it after `grace`. What the instance was made of stays
@@ -169,9 +167,9 @@ impl Node {
         self.find(id)?.stop(grace)
     }
 
-    /// Waits for the end of the first process, but not longer than `patience`.
-    pub fn wait(&self, id: &InstanceName, patience: Duration) -> Result<Option<Exit>, Error> {
-        Ok(self.find(id)?.wait(patience))
+    /// Waits for the end of the first process, but not longer than `timeout`.
+    pub fn wait(&self, id: &InstanceName, timeout: Duration) -> Result<Option<Exit>, Error> {
+        Ok(self.find(id)?.wait(timeout))
     }
 
     /// Ends an instance and removes everything that was its own.
@@ -180,21 +178,15 @@ impl Node {
         instance.end()?;
         let attempt =
             |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
-        match instance.started_by {
-            StartedBy::Node => attempt(instance.group.remove(), "remove the control groups of")?,
-            StartedBy::Tool => {
-                attempt(instance.group.sweep(), "remove all control groups of")?;
-                attempt(self.book.bundles.remove(id), "remove the bundle of")?;
-            }
-        }
+        instance.body.destroy().map_err(|attempt| attempt.on(id))?;
         let Some(instance) = self.registry.lock().remove(id) else {
             return Err(Error::Missing(id.clone()));
         };
-        let now = self.book.world.now();
-        attempt(self.book.journal.record(now, id, Happened::Destroyed), "record the end of")?;
-        attempt(self.book.records.remove(id), "remove the record of")?;
-        if instance.body.is_some() {
-            self.seats.give_back(instance.seat);
+        let now = self.stores.world.now();
+        attempt(self.stores.journal.record(now, id, Happened::Destroyed), "record the end of")?;
+        attempt(self.stores.records.remove(id), "remove the record of")?;
+        if instance.body.process().is_some() {
+            self.networks.give_back(instance.slot);
         }
         instance.let_go();
         Ok(())
@@ -218,20 +210,13 @@ impl Node {
 
     /// Whether the kernel has ended a process of the instance for want of memory.
     pub fn ran_out_of_memory(&self, id: &InstanceName) -> Result<bool, Error> {
-        let kills =
-            self.find(id)?.group.oom_kills().doing("measure").map_err(|attempt| attempt.on(id))?;
+        let kills = self.find(id)?.body.oom_kills().map_err(|attempt| attempt.on(id))?;
         Ok(kills > 0)
     }
 
     /// The end of what the first process printed.
     pub fn console(&self, id: &InstanceName) -> Result<Vec<u8>, Error> {
-        let instance = self.find(id)?;
-        match instance.body.as_ref().and_then(|body| body.console.as_ref()) {
-            Some(console) => {
-                console::tail(console).doing("read the output of").map_err(|attempt| attempt.on(id))
-            }
-            None => Ok(Vec::new()),
-        }
+        self.find(id)?.body.console().map_err(|attempt| attempt.on(id))
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be
@@ -240,10 +225,10 @@ impl Node {
         &self,
         id: &InstanceName,
         port: u16,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<TcpStream, Error> {
         let socket = self.socket(id)?;
-        crate::net::connect(socket, port, patience)
+        crate::net::connect(socket, port, timeout)
             .doing("connect to")
             .map_err(|attempt| attempt.on(id))
     }
@@ -252,33 +237,32 @@ impl Node {
     /// block.
     pub fn socket(&self, id: &InstanceName) -> Result<OwnedFd, Error> {
         let instance = self.find(id)?;
-        let Some(body) = &instance.body else { return Err(Error::Missing(id.clone())) };
-        self.home
-            .socket(&body.network)
-            .doing("enter the network of")
-            .map_err(|attempt| attempt.on(id))
+        let Some(process) = instance.body.process() else {
+            return Err(Error::Missing(id.clone()));
+        };
+        process.socket(&self.home).map_err(|attempt| attempt.on(id))
     }
 
     /// Writes a sign of life, and answers its time. What ends while no node is there is reported as
     /// of the last one.
     pub fn give_sign(&self) -> Stamp {
-        let uptime_ms = self.book.world.uptime_ms();
-        if let Err(error) = self.book.sign.give(&self.boot, uptime_ms) {
+        let uptime_ms = self.stores.world.uptime_ms();
+        if let Err(error) = self.stores.sign.give(&self.boot, uptime_ms) {
             tracing::error!(%error, "a sign of life cannot be written; what ends unseen will seem to have ended earlier");
         }
         Stamp { boot: boot_number(&self.boot), uptime_ms }
     }
 
-    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `patience` for
+    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `timeout` for
     /// the first. The same facts come again until [`Node::forget`] is called. A node that finds
     /// instances of an earlier one says again whether each is paused or running.
-    pub fn facts(&self, limit: usize, patience: Duration) -> Vec<Fact> {
-        self.book.journal.oldest(limit, patience)
+    pub fn facts(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
+        self.stores.journal.oldest(limit, timeout)
     }
 
     /// Lets go of all facts up to the one with this number.
     pub fn forget(&self, through: u64) -> io::Result<()> {
-        self.book.journal.forget(through)
+        self.stores.journal.forget(through)
     }
 
     /// Removes what the node itself put on the machine: control groups and firewall rules. For when
@@ -291,8 +275,8 @@ impl Node {
     /// Takes an instance among those there are.
     pub(crate) fn admit(&self, instance: Arc<Instance>) -> io::Result<()> {
         self.registry.lock().insert(&instance);
-        match &instance.body {
-            Some(body) => self.watch.add(&body.pidfd, u64::from(instance.seat)),
+        match instance.body.process() {
+            Some(process) => self.watch.add(&process.pidfd, u64::from(instance.slot)),
             None => Ok(()),
         }
     }
@@ -309,41 +293,41 @@ impl Node {
         View {
             id: instance.id.clone(),
             state: instance.state(),
-            pid: instance.body.as_ref().map(|body| body.pid),
+            pid: instance.body.process().map(|process| process.pid),
             memory_mb: instance.memory_mb,
-            address: self.settings.subnet.address(instance.seat),
+            address: self.settings.subnet.address(instance.slot),
         }
     }
 }
 
 impl Registry {
     fn reserve(&mut self, id: &InstanceName) -> Result<(), CreateError> {
-        if self.by_id.contains_key(id) || self.making.contains(id) {
+        if self.by_id.contains_key(id) || self.starting.contains(id) {
             return Err(CreateError::Exists(id.clone()));
         }
-        self.making.insert(id.clone());
+        self.starting.insert(id.clone());
         Ok(())
     }
 
     fn insert(&mut self, instance: &Arc<Instance>) {
         self.by_id.insert(instance.id.clone(), Arc::clone(instance));
-        if instance.body.is_some() {
-            self.by_seat.insert(instance.seat, Arc::clone(instance));
+        if instance.body.process().is_some() {
+            self.by_slot.insert(instance.slot, Arc::clone(instance));
         }
     }
 
     fn remove(&mut self, id: &InstanceName) -> Option<Arc<Instance>> {
         let instance = self.by_id.remove(id)?;
-        if instance.body.is_some() {
-            self.by_seat.remove(&instance.seat);
+        if instance.body.process().is_some() {
+            self.by_slot.remove(&instance.slot);
         }
         Some(instance)
     }
 }
 
-fn ended(registry: &Mutex<Registry>, seat: u64) {
+fn ended(registry: &Mutex<Registry>, slot: u64) {
     let instance =
-        u32::try_from(seat).ok().and_then(|seat| registry.lock().by_seat.get(&seat).cloned());
+        u32::try_from(slot).ok().and_then(|slot| registry.lock().by_slot.get(&slot).cloned());
     if let Some(instance) = instance {
         instance.ended();
     }
@@ -382,13 +366,13 @@ fn lift_terminal_limit(limits: &crate::settings::Limits) {
 
 /// How long a killed node may still hold the lock: an instance that it was starting has its
 /// descriptors until it is a program of its own.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// Two nodes in one folder would fight over its instances.
 fn lock(settings: &Settings) -> Result<File, OpenError> {
     let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),

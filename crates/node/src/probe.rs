@@ -3,8 +3,8 @@
 use crate::cgroup;
 use crate::disk;
 use crate::net::NFT;
+use crate::network_pool::make_users;
 use crate::scratch;
-use crate::seats::make_users;
 use crate::sys;
 use std::fs::read_to_string;
 use std::io;

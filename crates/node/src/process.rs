@@ -53,7 +53,7 @@ pub(crate) fn boot() -> io::Result<String> {
 }
 
 /// How long the machine's first process may take to reap. It is another program, so nobody knows.
-const REAPING_PATIENCE: Duration = Duration::from_secs(1);
+const REAPING_TIMEOUT: Duration = Duration::from_secs(1);
 const REAPING_PAUSE: Duration = Duration::from_millis(1);
 
 /// How a process ended that is known to have ended.
@@ -78,7 +78,7 @@ pub(crate) fn exit_of(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
 /// Before it is reaped, the process table tells how it ended; afterwards only its descriptor does,
 /// on newer kernels.
 fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
-    let deadline = Instant::now() + REAPING_PATIENCE;
+    let deadline = Instant::now() + REAPING_TIMEOUT;
     loop {
         if let Some(status) =
             sys::status_after_reaping(pidfd).or_else(|| status_before_reaping(pidfd, pid))

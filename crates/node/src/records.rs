@@ -6,6 +6,7 @@
 //! killed process has written, and when the machine itself stops, the instances are gone too. Then
 //! the name of the file is all that is needed of it.
 
+use crate::body::BodyKind;
 use crate::process::Identity;
 use crate::spec::Owner;
 use files::Readers;
@@ -20,7 +21,9 @@ use types::instance::{Exit, InstanceName};
 pub(crate) struct Record {
     /// The start of the machine that the rest is about.
     pub(crate) boot: String,
-    pub(crate) seat: u32,
+    /// Of the pool of networks. The word in the file is that of earlier releases.
+    #[serde(rename = "seat")]
+    pub(crate) slot: u32,
     pub(crate) memory_mb: u32,
     /// Absent in records of nodes that did not know owners.
     #[serde(default)]
@@ -29,19 +32,11 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) disks: Vec<u32>,
     /// Absent in records of nodes that knew one way only.
-    #[serde(default)]
-    pub(crate) started_by: StartedBy,
+    #[serde(default, rename = "started_by")]
+    pub(crate) body: BodyKind,
     /// Absent while the instance is being made.
     pub(crate) process: Option<Identity>,
     pub(crate) end: Option<End>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum StartedBy {
-    #[default]
-    Node,
-    Tool,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -96,8 +91,8 @@ impl Records {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if let Ok(id) = InstanceName::new(name) {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(id) = name.and_then(|name| InstanceName::new(name).ok()) {
                 found.push((id, read(&path).ok().flatten()));
             } else {
                 fs::remove_file(&path)?;
@@ -121,14 +116,14 @@ fn read(file: &Path) -> io::Result<Option<Record>> {
 mod tests {
     use super::*;
 
-    fn record(seat: u32) -> Record {
+    fn record(slot: u32) -> Record {
         Record {
             boot: "now".into(),
-            seat,
+            slot,
             memory_mb: 64,
             owner: None,
             disks: vec![],
-            started_by: StartedBy::Node,
+            body: BodyKind::Container,
             process: None,
             end: None,
         }
@@ -143,10 +138,10 @@ mod tests {
         records.change(&id, &record(2)).unwrap();
         let mut file = OpenOptions::new().append(true).open(records.path(&id)).unwrap();
         file.write_all(b"\n{\"boot\":\"no").unwrap();
-        let seat = || records.list().unwrap()[0].1.as_ref().unwrap().seat;
-        assert_eq!(seat(), 2);
+        let slot = || records.list().unwrap()[0].1.as_ref().unwrap().slot;
+        assert_eq!(slot(), 2);
         records.put_end(&id, End { at: Timestamp::from_ms(1), exit: Exit::Code(0) }).unwrap();
-        assert_eq!(seat(), 2);
+        assert_eq!(slot(), 2);
         assert!(records.list().unwrap()[0].1.as_ref().unwrap().end.is_some());
     }
 
@@ -154,9 +149,6 @@ mod tests {
     fn a_record_of_a_node_without_owners_is_read() {
         let text = r#"{"boot":"b","seat":3,"memory_mb":64,"process":null,"end":null}"#;
         let record: Record = serde_json::from_str(text).unwrap();
-        assert_eq!(
-            (record.owner, record.disks, record.started_by),
-            (None, vec![], StartedBy::Node)
-        );
+        assert_eq!((record.owner, record.disks, record.body), (None, vec![], BodyKind::Container));
     }
 }

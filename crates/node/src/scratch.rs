@@ -30,7 +30,7 @@ const LOOPS: &str = "/dev/loop-control";
 /// A loop device that was free may be somebody else's a moment later.
 const TRIES: usize = 32;
 /// How long making a file system may take; mostly it is some milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const MKFS_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Of what the program says when it fails.
 const SAID_CHARS: usize = 300;
 /// Whoever the programs of the image run as, the folder is for them.
@@ -63,15 +63,15 @@ impl Scratches {
         Ok(mount)
     }
 
-    /// A writable layer, with `files` in it.
+    /// A writable layer, with these files in its `/etc`.
     pub(crate) fn make_layer(
         &self,
         size_mb: u32,
         root: u32,
-        files: &[(&str, String)],
+        etc: &[(&str, String)],
     ) -> io::Result<OwnedFd> {
         let mount = self.make_file_system(size_mb, root)?;
-        disk::fill(mount.as_fd(), root, files)?;
+        disk::fill(mount.as_fd(), root, etc)?;
         Ok(mount)
     }
 
@@ -118,7 +118,7 @@ fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&MKFS_TIMEOUT))? == 0 {
         child.kill()?;
     }
     let done = child.wait_with_output()?;

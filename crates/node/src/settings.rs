@@ -1,5 +1,6 @@
 //! What the owner of a machine decides about its node.
 
+use crate::number::fit;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -96,7 +97,7 @@ pub struct Limits {
     /// Connections of one instance to the internet, as the machine's firewall counts them.
     pub connections: u32,
     /// Networks and users kept ready.
-    pub seats_ready: u32,
+    pub networks_ready: u32,
     /// Facts that nobody has taken note of. Nothing is started beyond that.
     pub facts_kept: usize,
     /// Files that a process may have open.
@@ -117,7 +118,7 @@ impl Default for Limits {
             share_percent: 80,
             terminals: 64,
             connections: 1_024,
-            seats_ready: 16,
+            networks_ready: 16,
             facts_kept: 1_000_000,
             open_files: 65_536,
             shared_memory_mb: 64,
@@ -139,13 +140,13 @@ pub struct NotASubnet(String);
 
 impl Subnet {
     /// How many addresses there are for instances: all but the first two and the last.
-    pub(crate) fn seats(self) -> u32 {
+    pub(crate) fn slots(self) -> u32 {
         let size = 1_u64 << (32 - u32::from(self.bits));
-        u32::try_from(size.saturating_sub(3)).unwrap_or(u32::MAX)
+        fit(size.saturating_sub(3))
     }
 
-    pub(crate) fn address(self, seat: u32) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(seat).wrapping_add(2))
+    pub(crate) fn address(self, slot: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(slot).wrapping_add(2))
     }
 }
 
@@ -193,9 +194,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_first_seat_is_behind_the_gateway() {
+    fn the_first_slot_is_behind_the_gateway() {
         let subnet: Subnet = "10.64.0.0/30".parse().unwrap();
-        assert_eq!((subnet.seats(), subnet.address(0)), (1, Ipv4Addr::new(10, 64, 0, 2)));
+        assert_eq!((subnet.slots(), subnet.address(0)), (1, Ipv4Addr::new(10, 64, 0, 2)));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io;
+use rustix::ioctl::opcode;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::UnshareFlags;
 use std::ffi::c_void;
@@ -64,9 +65,8 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     set_attributes(mount, libc::MOUNT_ATTR_RDONLY, None)
 }
 
-/// `_IO('L', 0x82)` and `_IO('L', 0x0A)`.
-const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
-const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
+const LOOP_CTL_GET_FREE: libc::Ioctl = opcode::none(b'L', 0x82) as libc::Ioctl;
+const LOOP_CONFIGURE: libc::Ioctl = opcode::none(b'L', 0x0A) as libc::Ioctl;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
 /// What a loop device is to be. Zero is what is usual.
@@ -124,9 +124,8 @@ struct PidfdInfo {
 const _: () = assert!(size_of::<PidfdInfo>() == 64);
 
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
-/// `_IOWR(0xFF, 11, struct pidfd_info)` with the first published size of the structure, which every
-/// kernel takes.
-const PIDFD_GET_INFO: libc::Ioctl = 0xC040_FF0B_u32 as libc::Ioctl;
+/// With the first published size of the structure, which every kernel takes.
+const PIDFD_GET_INFO: libc::Ioctl = opcode::read_write::<PidfdInfo>(0xFF, 11) as libc::Ioctl;
 
 /// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps
 /// it.
@@ -184,7 +183,7 @@ struct ActingAs {
 }
 
 /// Rights do not follow the user.
-const SECBIT_NO_SETUID_FIXUP: libc::c_int = 1 << 2;
+const RIGHTS_STAY: libc::c_int = libc::SECBIT_NO_SETUID_FIXUP;
 const SAME: u32 = u32::MAX;
 
 impl ActingAs {
@@ -193,8 +192,9 @@ impl ActingAs {
         // process.
         unsafe {
             let bits = check(libc::syscall(libc::SYS_prctl, libc::PR_GET_SECUREBITS, 0, 0, 0, 0))?;
-            let acting = Self { security_bits: libc::c_int::try_from(bits).unwrap_or(0) };
-            let bits = acting.security_bits | SECBIT_NO_SETUID_FIXUP;
+            let security_bits = libc::c_int::try_from(bits).map_err(|_| io::Errno::RANGE)?;
+            let acting = Self { security_bits };
+            let bits = acting.security_bits | RIGHTS_STAY;
             check(libc::syscall(libc::SYS_prctl, libc::PR_SET_SECUREBITS, bits, 0, 0, 0))?;
             check(libc::syscall(libc::SYS_setresuid, SAME, uid, SAME))?;
             Ok(acting)

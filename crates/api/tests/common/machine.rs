@@ -50,6 +50,14 @@ impl Pretended {
         self
     }
 
+    pub fn add(&self, instance: &InstanceName) {
+        self.instances.lock().insert(instance.clone(), Some(Outcome::SUCCESS));
+    }
+
+    pub fn lose(&self, instance: &InstanceName) {
+        self.instances.lock().remove(instance);
+    }
+
     pub fn close(&self) {
         self.gate.send_replace(false);
     }

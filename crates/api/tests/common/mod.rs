@@ -67,6 +67,11 @@ impl Edge for Routes {
 }
 
 impl Routes {
+    /// How often anything was told.
+    pub fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// What was told of a sandbox last.
     pub fn sandbox(&self, workspace: &str, name: &str) -> WorkloadRoute {
         let told = self.0.lock();

@@ -44,7 +44,7 @@ impl Node {
             share_percent: self.workspace_share_percent,
             terminals: self.terminals_max,
             connections: self.connections_max,
-            seats_ready: self.ready,
+            networks_ready: self.ready,
             open_files: self.open_files_max,
             ..node::Limits::default()
         }

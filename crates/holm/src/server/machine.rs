@@ -9,7 +9,7 @@ use api::fleet::{Fleet, Machine};
 use auth::Auth;
 use files::Readers;
 use gateway::Gateway;
-use host::{Control, Host};
+use host::{LocalMachine, MachineControl};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Sandboxes {
     pub(crate) fleet: Fleet,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) hosts: Option<Hosts>,
-    host: Option<Host>,
+    host: Option<LocalMachine>,
 }
 
 /// Opens what the roles of this process need.
@@ -54,7 +54,8 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
-    let control: Arc<dyn Machine> = Arc::new(Control::new(host.clone(), gateway.standby().clone()));
+    let control: Arc<dyn Machine> =
+        Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
     let fleet = Fleet::new(Some(control), Some(Arc::new(edge)));
@@ -71,18 +72,18 @@ impl Sandboxes {
     }
 }
 
-async fn open_host(config: Config, world: World) -> Result<Host, Error> {
+async fn open_host(config: Config, world: World) -> Result<LocalMachine, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let images = images(&config)?;
         let settings = host_settings(&config, &world)?;
-        Host::open(settings, images, world)
+        LocalMachine::open(settings, images, world)
             .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
 }
 
 /// Frees the room of images that nothing needs, now and then.
-async fn tidy(host: Host) {
+async fn tidy(host: LocalMachine) {
     loop {
         let host = host.clone();
         // Its failures are logged where they happen.

@@ -2,7 +2,7 @@
 
 use api::fleet::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
-use host::{Control, Host};
+use host::{LocalMachine, MachineControl};
 use images::{Config, Store};
 use node::{Backend, Egress, Limits};
 use std::path::{Path, PathBuf};
@@ -33,9 +33,9 @@ pub(crate) struct Place {
 
 /// A machine that runs, with the way to it.
 pub(crate) struct Running {
-    pub(crate) control: Arc<Control>,
+    pub(crate) control: Arc<MachineControl>,
     pub(crate) gateway: Gateway,
-    host: Host,
+    host: LocalMachine,
 }
 
 pub(crate) struct Seen {
@@ -96,7 +96,7 @@ impl Place {
             egress: Egress::internet_only(),
             nameservers: vec![],
             first_uid: 1_000_000_000 + own * 700_000,
-            limits: Limits { seats_ready: 8, ..Limits::default() },
+            limits: Limits { networks_ready: 8, ..Limits::default() },
             backend: Backend::Direct,
         };
         let guest = std::fs::read(guest()).unwrap();
@@ -109,7 +109,8 @@ impl Place {
             image_mb_max: 1_000,
             pids_max: 64,
         };
-        let host = Host::open(settings, store(self.data.path()), self.world.clone()).unwrap();
+        let host =
+            LocalMachine::open(settings, store(self.data.path()), self.world.clone()).unwrap();
         let gateway = Gateway::new(Parts {
             settings: gateway::Settings {
                 standby_delay: Some(Duration::from_millis(1)),
@@ -119,7 +120,7 @@ impl Place {
             machine: Arc::new(host.clone()),
             world: self.world.clone(),
         });
-        let control = Arc::new(Control::new(host.clone(), gateway.standby().clone()));
+        let control = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
         Running { control, gateway, host }
     }
 }

@@ -19,8 +19,8 @@ mod v2;
 
 pub(crate) use owners::Membership;
 
+use crate::body::BodyKind;
 use crate::capacity::Capacity;
-use crate::settings::Backend;
 use crate::spec::{Owner, Spec};
 use admission::Limits;
 use owners::Owners;
@@ -36,7 +36,7 @@ use types::instance::InstanceName;
 pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 
 /// How long the kernel may take to freeze, thaw, or let go of a group; far more than it needs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(crate) fn version() -> Option<Version> {
 }
 
 impl Groups {
-    pub(crate) fn open(name: &str, backend: &Backend, capacity: &Capacity) -> io::Result<Self> {
+    pub(crate) fn open(name: &str, bodies: BodyKind, capacity: &Capacity) -> io::Result<Self> {
         let version = version().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -104,7 +104,7 @@ impl Groups {
         })?;
         let bounds = Bounds { memory_mb: capacity.memory_mb, processes: capacity.processes };
         match version {
-            Version::V1 => v1::prepare(name, backend, &bounds)?,
+            Version::V1 => v1::prepare(name, bodies.extra_device_rules(), &bounds)?,
             Version::V2 => v2::prepare(name, &bounds)?,
         }
         let owners = Arc::new(Owners::new(version, name, bounds));
@@ -296,15 +296,15 @@ fn gone(removed: io::Result<()>) -> io::Result<bool> {
 }
 
 fn wait_until(what: &str, done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    wait_at_most(PATIENCE, what, done)
+    wait_at_most(KERNEL_TIMEOUT, what, done)
 }
 
 fn wait_at_most(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     mut done: impl FnMut() -> io::Result<bool>,
 ) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     while !done()? {
         if Instant::now() > deadline {
             return Err(io::Error::new(

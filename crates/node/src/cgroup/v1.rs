@@ -1,10 +1,9 @@
 //! The older interface: one tree per controller.
 
 use super::{
-    Bounds, MOUNT, PATIENCE, PAUSE, Usage, make_folder, open_for_writing, read_field, read_number,
-    remove_folder, set_bound, wait_at_most,
+    Bounds, KERNEL_TIMEOUT, MOUNT, PAUSE, Usage, make_folder, open_for_writing, read_field,
+    read_number, remove_folder, set_bound, wait_at_most,
 };
-use crate::settings::Backend;
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -31,9 +30,6 @@ const DEVICE_RULES: [&str; 9] = [
 ];
 /// What a new group permits.
 const EVERYTHING: &str = "a *:* rwm";
-/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is
-/// forbidden above. No instance has the device, nor the right to make it.
-const DEVICE_RULE_OF_TOOLS: &str = "c 10:200 rwm";
 const PERIOD_US: u64 = 100_000;
 
 pub(super) fn offered(root: &Path) -> bool {
@@ -58,7 +54,7 @@ pub(super) fn folders_everywhere(name: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-pub(super) fn prepare(name: &str, backend: &Backend, bounds: &Bounds) -> io::Result<()> {
+pub(super) fn prepare(name: &str, extra_device_rules: &[&str], bounds: &Bounds) -> io::Result<()> {
     let name = Path::new(name);
     make_parent(name, bounds.memory_mb.total, bounds.processes.total)?;
     if !Path::new(MOUNT).join(DEVICES).join("tasks").exists() {
@@ -71,10 +67,9 @@ pub(super) fn prepare(name: &str, backend: &Backend, bounds: &Bounds) -> io::Res
     if read_to_string(devices.join("devices.list"))?.trim() == EVERYTHING {
         write(devices.join("devices.deny"), "a")?;
     }
-    let extra = (*backend != Backend::Direct).then_some(DEVICE_RULE_OF_TOOLS);
     DEVICE_RULES
-        .into_iter()
-        .chain(extra)
+        .iter()
+        .chain(extra_device_rules)
         .try_for_each(|rule| write(devices.join("devices.allow"), rule))
 }
 
@@ -124,7 +119,7 @@ const ATTEMPT: Duration = Duration::from_millis(20);
 /// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel
 /// then has to be asked again.
 pub(super) fn freeze(name: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + KERNEL_TIMEOUT;
     loop {
         set_frozen(name, true)?;
         match wait_at_most(ATTEMPT, "freeze", || frozen(name)) {

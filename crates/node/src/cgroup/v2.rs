@@ -22,8 +22,7 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const PERIOD_US: u64 = 100_000;
 
 pub(super) fn offered(root: &Path) -> bool {
-    let text = read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-    has_all(&text)
+    read_to_string(root.join("cgroup.controllers")).is_ok_and(|text| has_all(&text))
 }
 
 fn has_all(controllers: &str) -> bool {

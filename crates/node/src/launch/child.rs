@@ -309,12 +309,15 @@ unsafe fn keep_capabilities(set: u64) -> c_long {
     let mut capability: c_long = 0;
     while capability <= LAST_CAPABILITY {
         if set >> capability & 1 == 0 {
-            // SAFETY: a call without memory. EINVAL means that this kernel does not have the
-            // capability.
+            // SAFETY: a call without memory.
             let result = unsafe {
                 libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
             };
-            if result < 0 && sys::last_errno() != libc::EINVAL {
+            if result < 0 && sys::last_errno() == libc::EINVAL {
+                // This kernel does not have the capability, and so none above it.
+                break;
+            }
+            if result < 0 {
                 return result;
             }
         }

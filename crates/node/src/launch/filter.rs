@@ -5,6 +5,7 @@
 //! tree over ranges a tenth of that.
 
 use super::calls;
+use crate::number::fit;
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use libc::{c_long, sock_filter};
 
@@ -93,15 +94,12 @@ impl Filter {
 
     /// A view for the kernel, valid as long as `self`.
     pub(super) fn program(&self) -> libc::sock_fprog {
-        libc::sock_fprog {
-            len: u16::try_from(self.code.len()).unwrap_or(0),
-            filter: self.code.as_ptr().cast_mut(),
-        }
+        libc::sock_fprog { len: fit(self.code.len()), filter: self.code.as_ptr().cast_mut() }
     }
 }
 
 fn number(call: c_long) -> u32 {
-    u32::try_from(call).unwrap_or(u32::MAX)
+    fit(call)
 }
 
 fn verdict(call: u32) -> Verdict {
@@ -186,7 +184,7 @@ fn compare(offset: u32, values: &[u32], equal: u32, otherwise: u32) -> Vec<sock_
 }
 
 fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
-    sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
+    sock_filter { code: fit(code), jt, jf, k }
 }
 
 fn load(offset: u32) -> sock_filter {
@@ -198,7 +196,7 @@ fn jump(condition: u32, value: u32, if_true: u8, if_false: u8) -> sock_filter {
 }
 
 fn skip(count: usize) -> sock_filter {
-    instruction(BPF_JMP | BPF_JA, 0, 0, u32::try_from(count).unwrap_or(u32::MAX))
+    instruction(BPF_JMP | BPF_JA, 0, 0, fit(count))
 }
 
 fn finish(action: u32) -> sock_filter {

@@ -5,6 +5,7 @@ use super::LaunchError;
 use super::child::Task;
 use super::filter::Filter;
 use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step};
+use crate::number::fit;
 use crate::spec::User;
 use libc::c_void;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -104,12 +105,17 @@ pub(crate) struct Words<'a> {
 
 /// A copy of a descriptor that has a number out of the way of the ones that the new processes
 /// choose.
-pub(crate) fn keep(fd: impl AsFd) -> io::Result<OwnedFd> {
+pub(crate) fn copy(fd: impl AsFd) -> io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, LOWEST)
 }
 
+/// The descriptor itself, where its number is out of the way already, as most are in a server.
+pub(crate) fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= LOWEST { Ok(fd) } else { copy(fd) }
+}
+
 impl<'a> Launch<'a> {
-    /// All of `fds` must come from [`keep`].
+    /// All of `fds` must come from [`keep`] or [`copy`].
     pub(crate) fn new(fds: Fds, words: Words<'a>, filter: &'a Filter) -> Self {
         Self { fds, words, filter }
     }
@@ -339,5 +345,5 @@ pub(super) fn pointers(texts: &[String]) -> Result<Pointers, NulError> {
 }
 
 fn resource(which: libc::__rlimit_resource_t) -> i32 {
-    i32::try_from(which).unwrap_or(i32::MAX)
+    fit(which)
 }

@@ -4,6 +4,7 @@
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
 use super::step::{Pointers, Step};
 use super::{CONFIG_FD, LISTENER_FD, LaunchError, Report, Task, child, describe};
+use crate::number::fit;
 use crate::sys::{self, SignalsBlocked};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io;
@@ -20,7 +21,7 @@ pub(crate) struct Tool<'a> {
     pub(crate) arguments: &'a [String],
 }
 
-/// All of them come from [`super::keep`].
+/// All of them come from [`super::keep`] or [`super::copy`].
 pub(crate) struct ToolFds {
     /// Topmost first.
     pub(crate) layers: Vec<OwnedFd>,
@@ -71,7 +72,7 @@ impl Tool<'_> {
         let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number, flags: 0 };
         steps.extend([pass(&fds.null, 0), pass(&fds.output, 1), pass(&fds.output, 2)]);
         let passed = [(&fds.listener, LISTENER_FD), (&fds.config, CONFIG_FD)];
-        let count = usize::try_from(fds.passed()).unwrap_or(0);
+        let count: usize = fit(fds.passed());
         for (fd, number) in passed.into_iter().take(count) {
             steps.push(pass(fd.as_ref().unwrap_or(&fds.null), number));
         }

@@ -60,11 +60,11 @@ impl Home {
         })
     }
 
-    /// Makes the network of the instance on this seat.
-    pub(crate) fn make(&self, seat: u32) -> io::Result<OwnedFd> {
+    /// Makes the network of the instance in this slot of the pool.
+    pub(crate) fn make(&self, slot: u32) -> io::Result<OwnedFd> {
         let namespace = self.make_namespace()?;
         if self.connected {
-            let wire = self.wire(seat);
+            let wire = self.wire(slot);
             wire.lay(&namespace)?;
             self.within(&namespace, || inside::configure(&wire))??;
         }
@@ -86,11 +86,11 @@ impl Home {
         Ok(act())
     }
 
-    fn wire(&self, seat: u32) -> Wire {
-        let [a, b, c, d] = seat.to_be_bytes();
+    fn wire(&self, slot: u32) -> Wire {
+        let [a, b, c, d] = slot.to_be_bytes();
         Wire {
-            outer_name: format!("{}{seat:x}", self.interfaces),
-            address: self.subnet.address(seat),
+            outer_name: format!("{}{slot:x}", self.interfaces),
+            address: self.subnet.address(slot),
             outer_hardware: [0x02, 0x48, a, b, c, d],
             inner_hardware: [0x02, 0x49, a, b, c, d],
         }
@@ -151,11 +151,11 @@ impl Home {
 const BACKLOG: i32 = 1_024;
 
 /// Connects a socket that does not block to loopback, and makes it block.
-pub(crate) fn connect(socket: OwnedFd, port: u16, patience: Duration) -> io::Result<TcpStream> {
+pub(crate) fn connect(socket: OwnedFd, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     match rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
         Ok(()) => {}
         Err(Errno::INPROGRESS) => {
-            let limit = Timespec::try_from(patience).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let limit = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
             if poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&limit))? == 0 {
                 return Err(io::ErrorKind::TimedOut.into());
             }

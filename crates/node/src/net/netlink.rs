@@ -1,5 +1,6 @@
 //! The few messages of rtnetlink that a wire needs. Running `ip` would cost a millisecond for each.
 
+use crate::number::fit;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -132,11 +133,11 @@ fn create() -> u16 {
 }
 
 fn flags(flags: i32) -> u16 {
-    u16::try_from(flags).unwrap_or(0)
+    fit(flags)
 }
 
 fn byte(number: i32) -> u8 {
-    u8::try_from(number).unwrap_or(0)
+    fit(number)
 }
 
 /// A message: a header, a fixed part, and attributes that may nest. Everything is padded to four
@@ -187,7 +188,7 @@ impl Message {
         let start = self.body.len();
         self.raw(&[0; 4]);
         fill(self);
-        let length = u16::try_from(self.body.len() - start).unwrap_or(u16::MAX);
+        let length: u16 = fit(self.body.len() - start);
         if let Some(header) = self.body.get_mut(start..start + 4) {
             header[..2].copy_from_slice(&length.to_ne_bytes());
             header[2..].copy_from_slice(&kind.to_ne_bytes());
@@ -196,7 +197,7 @@ impl Message {
     }
 
     fn finish(self, sequence: u32) -> Vec<u8> {
-        let length = u32::try_from(HEADER_BYTES + self.body.len()).unwrap_or(u32::MAX);
+        let length: u32 = fit(HEADER_BYTES + self.body.len());
         let mut message = Vec::with_capacity(HEADER_BYTES + self.body.len());
         message.extend(length.to_ne_bytes());
         message.extend(self.kind.to_ne_bytes());

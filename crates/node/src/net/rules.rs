@@ -13,7 +13,7 @@ const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// About what the kernel needs for one, and the part of the memory that all may take.
 const CONNECTION_BYTES: u64 = 384;
 const TABLE_MEMORY_PART: u64 = 64;
-/// Interface names have at most 15 characters; a seat takes up to 8 of them.
+/// Interface names have at most 15 characters; the number of a slot takes up to 8 of them.
 const PREFIX_CHARS: usize = 7;
 
 /// Where Debian keeps the program; it is not on everybody's path.

@@ -5,7 +5,7 @@ use crate::launch::plan::{
     CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE,
 };
 use crate::launch::tool::ROOT_FOLDER;
-use crate::seats::IDS_PER_INSTANCE;
+use crate::network_pool::IDS_PER_INSTANCE;
 use crate::spec::{Spec, User};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -42,7 +42,7 @@ pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
                 { "type": "uts" },
                 { "type": "cgroup" },
                 { "type": "network", "path": prepared.network },
-                // Not the one of the seat: a user namespace that is joined is joined first, and the
+                // Not the one of the slot: a user namespace that is joined is joined first, and the
                 // network then belongs to somebody else.
                 { "type": "user" },
             ],

@@ -30,6 +30,7 @@ use rustix::fd::AsFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -38,7 +39,7 @@ use std::process::{Command, Stdio};
 use types::instance::InstanceName;
 
 /// How long one run of the program may take; mostly it is 20 to 50 milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const RUN_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 /// Of what the program says when it fails.
 const SAID_CHARS: usize = 500;
 
@@ -62,7 +63,7 @@ impl Bundles {
     }
 
     pub(crate) fn make(&self, id: &InstanceName, program: &Program) -> io::Result<Bundle> {
-        let folder = self.folder.join(id.as_str());
+        let folder = self.of(id);
         fs::create_dir(&folder)?;
         let bundle = Bundle { folder, id: id.clone() };
         let mut to =
@@ -76,19 +77,32 @@ impl Bundles {
         Ok(bundle)
     }
 
-    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
-        match fs::remove_dir_all(self.folder.join(id.as_str())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    /// The folder of one instance.
+    pub(crate) fn of(&self, id: &InstanceName) -> PathBuf {
+        self.folder.join(id.as_str())
     }
 
-    pub(crate) fn list(&self) -> io::Result<Vec<InstanceName>> {
-        let mut ids = Vec::new();
+    pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
+        remove(&self.of(id))
+    }
+
+    pub(crate) fn keep_only(&self, known: &HashSet<&InstanceName>) -> io::Result<()> {
         for entry in fs::read_dir(&self.folder)? {
-            ids.extend(entry?.file_name().to_str().and_then(|name| InstanceName::new(name).ok()));
+            let name = entry?.file_name();
+            let id = name.to_str().and_then(|name| InstanceName::new(name).ok());
+            if let Some(id) = id.filter(|id| !known.contains(id)) {
+                self.remove(&id)?;
+            }
         }
-        Ok(ids)
+        Ok(())
+    }
+}
+
+/// Removes a bundle, if it is there.
+pub(crate) fn remove(bundle: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(bundle) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -161,11 +175,11 @@ impl Bundle {
     fn finish(&self, pid: Pid, what: &'static str) -> Result<(), LaunchError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let failed = |said: String| Err(LaunchError::Tool { what, said });
-        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&PATIENCE))? == 0 {
+        if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&RUN_TIMEOUT))? == 0 {
             // It cannot be anybody else: nobody has reaped it.
             let _ = pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
             sys::reap(pid);
-            return failed(format!("nothing, for {} seconds", PATIENCE.tv_sec));
+            return failed(format!("nothing, for {} seconds", RUN_TIMEOUT.tv_sec));
         }
         match sys::reap(pid) {
             Some(0) => Ok(()),
@@ -179,7 +193,10 @@ impl Bundle {
         struct Line {
             msg: String,
         }
-        let text = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let text = match fs::read_to_string(self.folder.join("log")) {
+            Ok(text) => text,
+            Err(error) => return format!("nothing that can be read: {error}"),
+        };
         let last = text.lines().rev().find_map(|line| serde_json::from_str::<Line>(line).ok());
         last.map_or_else(
             || "nothing".to_owned(),

@@ -62,14 +62,14 @@ fn interfaces() -> usize {
     std::fs::read_to_string("/proc/thread-self/net/dev").unwrap().lines().count()
 }
 
-/// The thread that makes seats has finished the last one, with all its descriptors, and waits to be
+/// The thread that makes networks has finished the last one, with all its descriptors, and waits to be
 /// asked for more.
 fn maker_waits() -> bool {
     read_dir("/proc/self/task").unwrap().any(|task| {
         let file = |name: &str| {
             std::fs::read_to_string(task.as_ref().unwrap().path().join(name)).unwrap_or_default()
         };
-        file("comm").trim() == "seats" && file("wchan").starts_with("futex")
+        file("comm").trim() == "network-pool" && file("wchan").starts_with("futex")
     })
 }
 
@@ -80,8 +80,8 @@ fn many_instances_leave_no_trace() {
     for _ in 0..8 {
         machine.outcome(&node, "true");
     }
-    let ready = usize::try_from(machine.settings.limits.seats_ready).unwrap();
-    // Two lines of heading, loopback, and one wire for each seat that is ready.
+    let ready = usize::try_from(machine.settings.limits.networks_ready).unwrap();
+    // Two lines of heading, loopback, and one wire for each network that is ready.
     let settled = || {
         await_that("the kernel to let go of networks", || {
             interfaces() == 3 + ready && maker_waits()

@@ -71,7 +71,7 @@ fn from_create_to_first_output() {
     }
 }
 
-/// Includes making the seats: there are more rounds than seats ready.
+/// Includes making the networks: there are more rounds than networks ready.
 fn rate(machine: &Machine, node: &Node, threads: usize) -> f64 {
     let begin = Instant::now();
     std::thread::scope(|scope| {

@@ -129,7 +129,7 @@ pub(crate) fn settings(folder: &Path, name: String) -> Settings {
         egress: Egress::internet_only(),
         nameservers: vec!["192.0.2.53".parse().unwrap()],
         first_uid: 2_000_000_000,
-        limits: Limits { seats_ready: 4, ..Limits::default() },
+        limits: Limits { networks_ready: 4, ..Limits::default() },
         backend: backend(),
     }
 }

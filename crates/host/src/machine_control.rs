@@ -1,9 +1,8 @@
 //! What the management side asks of the machine, and of the data plane about what is awake.
 
-use crate::Host;
-use crate::Interrupted;
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
+use crate::{Interrupted, LocalMachine};
 use api::fleet::{ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
 use bytes::Bytes;
 use gateway::{Initial, Standby};
@@ -17,7 +16,9 @@ use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
 /// Facts that are written down at once.
 const FACTS_AT_ONCE: usize = 500;
 /// How long one look for facts waits. The end of the program has to wait for it.
-const FACTS_PATIENCE: Duration = Duration::from_millis(500);
+const FACTS_WAIT_MAX: Duration = Duration::from_millis(500);
+/// A look fails only when its thread did, or the program ends.
+const FACTS_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Of the answer to a call of the management side.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -28,19 +29,20 @@ impl From<Interrupted> for MachineFault {
     }
 }
 
-/// The machine together with the standby of its instances.
-pub struct Control {
-    host: Host,
+/// This machine together with what puts its instances on standby and wakes them.
+pub struct MachineControl {
+    machine: LocalMachine,
     standby: Standby,
 }
 
-impl Control {
-    /// Tells standby of the instances that run already. Those with work never sleep, so it need
-    /// not know them.
-    pub fn new(host: Host, standby: Standby) -> Self {
-        let serves =
-            |view: &&View| runs(&view.state) && host.0.leases.purpose(&view.id) == Purpose::Serve;
-        for view in host.0.node.list().iter().filter(serves) {
+impl MachineControl {
+    /// Tells standby of the instances that run already. Those with work never sleep, so it need not
+    /// know them.
+    pub fn new(machine: LocalMachine, standby: Standby) -> Self {
+        let serves = |view: &&View| {
+            runs(&view.state) && machine.0.leases.purpose(&view.id) == Purpose::Serve
+        };
+        for view in machine.0.node.list().iter().filter(serves) {
             let found = if matches!(view.state, State::Paused { .. }) {
                 Initial::Paused
             } else {
@@ -48,7 +50,7 @@ impl Control {
             };
             standby.track(view.id.as_str(), found);
         }
-        Self { host, standby }
+        Self { machine, standby }
     }
 }
 
@@ -56,27 +58,27 @@ fn fault(error: &Error) -> MachineFault {
     MachineFault(chain(error))
 }
 
-impl Machine for Control {
+impl Machine for MachineControl {
     fn name(&self) -> &str {
-        &self.host.0.name
+        &self.machine.0.name
     }
 
     fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage> {
-        self.host.0.find(image)
+        self.machine.0.find(image)
     }
 
     fn has_image(&self, digest: &str) -> bool {
-        self.host.0.has(digest)
+        self.machine.0.has(digest)
     }
 
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
-        Box::pin(self.host.fetch(launch))
+        Box::pin(self.machine.fetch(launch))
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
             let serves = launch.work.is_none().then(|| launch.instance.clone());
-            self.host.launch(launch).await?;
+            self.machine.launch(launch).await?;
             if let Some(instance) = serves {
                 self.standby.track(instance.as_str(), Initial::Awake);
             }
@@ -86,10 +88,10 @@ impl Machine for Control {
 
     fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         self.standby.forget(instance.as_str());
-        self.host.0.starting.lock().remove(instance);
+        self.machine.0.starting.lock().remove(instance);
         let id = instance.clone();
         Box::pin(async move {
-            self.host
+            self.machine
                 .on_node(move |inner| {
                     match inner.node.destroy(&id) {
                         Ok(()) | Err(Error::Missing(_)) => inner.leases.give_back(&id),
@@ -111,33 +113,37 @@ impl Machine for Control {
     }
 
     fn instances(&self) -> Vec<Seen> {
-        self.host.0.node.list().iter().map(seen).collect()
+        self.machine.0.node.list().iter().map(seen).collect()
     }
 
     fn runs(&self, instance: &InstanceName) -> bool {
-        self.host.0.node.inspect(instance).is_ok_and(|view| runs(&view.state))
+        self.machine.0.node.inspect(instance).is_ok_and(|view| runs(&view.state))
     }
 
     fn give_sign(&self) -> Option<Stamp> {
-        Some(self.host.0.node.give_sign())
+        Some(self.machine.0.node.give_sign())
     }
 
     fn facts(&self) -> Wait<'_, Vec<Fact>> {
         Box::pin(async move {
             loop {
-                let look = self.host.on_node(|inner| {
-                    Ok::<_, MachineFault>(inner.node.facts(FACTS_AT_ONCE, FACTS_PATIENCE))
+                let look = self.machine.on_node(|inner| {
+                    Ok::<_, MachineFault>(inner.node.facts(FACTS_AT_ONCE, FACTS_WAIT_MAX))
                 });
                 match look.await {
                     Ok(facts) if facts.is_empty() => {}
-                    facts => return facts.unwrap_or_default(),
+                    Ok(facts) => return facts,
+                    Err(fault) => {
+                        tracing::error!(%fault, "facts cannot be read; it is tried again");
+                        tokio::time::sleep(FACTS_RETRY_AFTER).await;
+                    }
                 }
             }
         })
     }
 
     fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
-        Box::pin(self.host.on_node(move |inner| {
+        Box::pin(self.machine.on_node(move |inner| {
             inner.node.forget(number).map_err(|error| MachineFault(error.to_string()))
         }))
     }
@@ -148,15 +154,15 @@ impl Machine for Control {
         from: u64,
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
-        Box::pin(self.host.attend(instance, from, printed))
+        Box::pin(self.machine.attend(instance, from, printed))
     }
 
     fn start_failure<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Option<String>> {
-        Box::pin(self.host.start_failure(instance))
+        Box::pin(self.machine.start_failure(instance))
     }
 
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(self.host.interrupt(instance))
+        Box::pin(self.machine.interrupt(instance))
     }
 
     fn call<'a>(

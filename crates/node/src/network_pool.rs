@@ -1,11 +1,13 @@
-//! Seats: the parts of an instance that take longest to make, made before somebody waits for them.
+//! The pool of networks, with users and devices: the parts of an instance that take longest to
+//! make, made before somebody waits for them.
 //!
-//! A seat has a number. Its address and its user ids follow from that number, so no two instances
+//! A slot of the pool has a number. Its address and its user ids follow from that number, so no two instances
 //! share either. Numbers are given out in a circle, because the kernel takes a moment to let go of
 //! the network of an instance that is gone.
 
 use crate::disk;
 use crate::net::Home;
+use crate::number::fit;
 use crate::settings::Settings;
 use crate::sys::Sleeper;
 use parking_lot::{Condvar, Mutex};
@@ -15,14 +17,20 @@ use std::fs::{File, write};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// User ids of one instance, from the one that its root has outside.
 pub const IDS_PER_INSTANCE: u32 = 65_536;
 /// Numbers that are tried when the kernel still holds the network of the one before.
 const TRIES: usize = 16;
+/// While at least this part of the pool is left it is filled up only when nobody has taken a slot
+/// for [`QUIET`]: making networks would take the processor, and locks of the kernel, from the
+/// instances that are just being started.
+const LOW_PART: usize = 4;
+const QUIET: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Slot {
     pub(crate) number: u32,
     pub(crate) network: OwnedFd,
     pub(crate) users: OwnedFd,
@@ -32,7 +40,7 @@ pub(crate) struct Seat {
     pub(crate) root: u32,
 }
 
-pub(crate) struct Seats {
+pub(crate) struct NetworkPool {
     shared: Arc<Shared>,
     maker: Option<JoinHandle<()>>,
 }
@@ -45,59 +53,66 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Which numbers are in use, and the seats that are ready.
+/// Which numbers are in use, and the slots that are ready.
 struct Free {
-    ready: VecDeque<Seat>,
+    ready: VecDeque<Slot>,
     taken: HashSet<u32>,
     next: u32,
     count: u32,
+    /// When the last slot was taken.
+    taken_at: Option<Instant>,
     open: bool,
 }
 
-impl Seats {
+impl NetworkPool {
     /// `taken` are the numbers of instances that live on from an earlier node.
     pub(crate) fn open(
         home: Arc<Home>,
         settings: &Settings,
         taken: HashSet<u32>,
     ) -> io::Result<Self> {
-        let ready = settings.limits.seats_ready;
+        let ready = settings.limits.networks_ready;
         let ids = (u32::MAX - settings.first_uid) / IDS_PER_INSTANCE;
         let count = settings
             .subnet
-            .seats()
+            .slots()
             .min(ids)
             .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
         // Begin behind the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
-        let free = Free { ready: VecDeque::new(), taken, next, count, open: true };
+        let free = Free { ready: VecDeque::new(), taken, next, count, taken_at: None, open: true };
         let shared = Arc::new(Shared {
             home,
             first_uid: settings.first_uid,
-            wanted: usize::try_from(ready).unwrap_or(usize::MAX),
+            wanted: fit(ready),
             state: Mutex::new(free),
             changed: Condvar::new(),
         });
         let maker = Arc::clone(&shared);
-        let maker =
-            std::thread::Builder::new().name("seats".into()).spawn(move || maker.keep_ready())?;
+        let maker = std::thread::Builder::new()
+            .name("network-pool".into())
+            .spawn(move || maker.keep_ready())?;
         Ok(Self { shared, maker: Some(maker) })
     }
 
-    /// A ready seat, or a new one.
-    pub(crate) fn take(&self) -> io::Result<Seat> {
-        let ready = self.shared.state.lock().ready.pop_front();
+    /// A ready slot, or a new one.
+    pub(crate) fn take(&self) -> io::Result<Slot> {
+        let ready = {
+            let mut state = self.shared.state.lock();
+            state.taken_at = Some(Instant::now());
+            state.ready.pop_front()
+        };
         self.shared.changed.notify_all();
         ready.map_or_else(|| self.shared.make(), Ok)
     }
 
-    /// Gives the number of a seat back whose instance is gone.
+    /// Gives the number of a slot back whose instance is gone.
     pub(crate) fn give_back(&self, number: u32) {
         self.shared.state.lock().taken.remove(&number);
     }
 }
 
-impl Drop for Seats {
+impl Drop for NetworkPool {
     fn drop(&mut self) {
         self.shared.state.lock().open = false;
         self.shared.changed.notify_all();
@@ -109,21 +124,12 @@ impl Drop for Seats {
 
 impl Shared {
     fn keep_ready(&self) {
-        loop {
-            {
-                let mut state = self.state.lock();
-                while state.open && state.ready.len() >= self.wanted {
-                    self.changed.wait(&mut state);
-                }
-                if !state.open {
-                    return;
-                }
-            }
+        while self.wait_until_due() {
             match self.make() {
-                Ok(seat) => self.state.lock().ready.push_back(seat),
+                Ok(slot) => self.state.lock().ready.push_back(slot),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot make a seat ahead");
-                    // The next one who takes a seat makes it and sees the error; then it is tried
+                    tracing::warn!(%error, "cannot make a network ahead");
+                    // The next one who takes a slot makes it and sees the error; then it is tried
                     // again.
                     let mut state = self.state.lock();
                     if state.open {
@@ -134,12 +140,28 @@ impl Shared {
         }
     }
 
-    fn make(&self) -> io::Result<Seat> {
-        let mut failure = io::Error::new(io::ErrorKind::StorageFull, "all seats are taken");
+    /// Waits until one more slot should be made. `false` when the pool closes.
+    fn wait_until_due(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.open {
+            let quiet_at = state.taken_at.map(|taken_at| taken_at + QUIET);
+            match quiet_at.filter(|quiet_at| Instant::now() < *quiet_at) {
+                _ if state.ready.len() >= self.wanted => self.changed.wait(&mut state),
+                Some(quiet_at) if state.ready.len() >= self.wanted.div_ceil(LOW_PART) => {
+                    self.changed.wait_until(&mut state, quiet_at);
+                }
+                Some(_) | None => return true,
+            }
+        }
+        false
+    }
+
+    fn make(&self) -> io::Result<Slot> {
+        let mut failure = io::Error::new(io::ErrorKind::StorageFull, "all networks are taken");
         for _ in 0..TRIES {
             let Some(number) = self.state.lock().draw() else { break };
-            match self.furnish(number) {
-                Ok(seat) => return Ok(seat),
+            match self.fill(number) {
+                Ok(slot) => return Ok(slot),
                 Err(error) => {
                     self.state.lock().taken.remove(&number);
                     let busy = error.kind() == io::ErrorKind::AlreadyExists;
@@ -153,9 +175,9 @@ impl Shared {
         Err(failure)
     }
 
-    fn furnish(&self, number: u32) -> io::Result<Seat> {
+    fn fill(&self, number: u32) -> io::Result<Slot> {
         let root = self.first_uid + number * IDS_PER_INSTANCE;
-        Ok(Seat {
+        Ok(Slot {
             number,
             network: self.home.make(number)?,
             users: make_users(root)?,

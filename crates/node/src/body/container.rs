@@ -1,0 +1,145 @@
+//! A container that the node starts itself.
+
+use super::Process;
+use crate::cgroup::Group;
+use crate::disk;
+use crate::error::{Attempt, CreateError, Doing};
+use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
+use crate::network_pool::Slot;
+use crate::node::Node;
+use crate::spec::{Spec, Writable, sealed};
+use rustix::fd::{AsFd, OwnedFd};
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug)]
+pub(crate) struct Container {
+    pub(super) group: Group,
+    pub(super) process: Option<Process>,
+}
+
+impl Container {
+    pub(super) fn start(
+        node: &Node,
+        spec: &Spec,
+        slot: Slot,
+        group: Group,
+    ) -> Result<Self, CreateError> {
+        let disk = writable(node, spec, &slot).doing("make its writable layer")?;
+        let started = start(node, spec, &slot, &group, disk)?;
+        Ok(Self::started(started, slot, group))
+    }
+
+    pub(super) fn started(started: Started, slot: Slot, group: Group) -> Self {
+        let process = Process {
+            pid: started.pid.as_raw_nonzero().get(),
+            pidfd: started.pidfd,
+            network: slot.network,
+            console: Some(slot.console),
+        };
+        Self { group, process: Some(process) }
+    }
+
+    pub(super) fn destroy(&self) -> Result<(), Attempt> {
+        self.group.remove().doing("remove the control groups of")
+    }
+}
+
+fn start(
+    node: &Node,
+    spec: &Spec,
+    slot: &Slot,
+    group: &Group,
+    disk: OwnedFd,
+) -> Result<Started, CreateError> {
+    let made = |scratch| node.stores.scratches.make(scratch, slot.root);
+    let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
+    let scratch = scratch.doing("make its folders of limited size")?;
+    let mut fds = descriptors(node, spec, slot, group, disk).doing("prepare what it inherits")?;
+    fds.scratch = scratch
+        .into_iter()
+        .map(keep)
+        .collect::<Result<_, _>>()
+        .doing("prepare what it inherits")?;
+    let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
+    let words = Words {
+        arguments: &spec.first.arguments,
+        environment: &spec.first.environment,
+        hostname: &spec.hostname,
+        workdir: &spec.workdir,
+        folders: &folders,
+        user: spec.user,
+        open_files: node.open_files,
+        shared_memory_mb: node.settings.limits.shared_memory_mb,
+        terminals: node.settings.limits.terminals,
+    };
+    Ok(launch::start(&Launch::new(fds, words, &node.filter))?)
+}
+
+pub(super) fn writable(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<OwnedFd> {
+    let files = files(node, spec);
+    match spec.writable {
+        Writable::Memory { mb } => disk::make_layer(mb, slot.root, &files),
+        Writable::Disk { mb } => node.stores.scratches.make_layer(mb, slot.root, &files),
+    }
+}
+
+/// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].
+pub(super) struct Parts {
+    /// Topmost first.
+    pub(super) layers: Vec<OwnedFd>,
+    pub(super) listener: Option<OwnedFd>,
+    pub(super) config: Option<OwnedFd>,
+}
+
+pub(super) fn parts(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<Parts> {
+    let layer =
+        |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, slot.users.as_fd())?)?);
+    let listener =
+        spec.first.listen.map(|port| node.home.listener(&slot.network, port)).transpose()?;
+    let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
+    Ok(Parts {
+        layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
+        listener: listener.map(keep).transpose()?,
+        config: config.map(keep).transpose()?,
+    })
+}
+
+fn descriptors(
+    node: &Node,
+    spec: &Spec,
+    slot: &Slot,
+    group: &Group,
+    disk: OwnedFd,
+) -> io::Result<Fds> {
+    let Parts { layers, listener, config } = parts(node, spec, slot)?;
+    Ok(Fds {
+        groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
+        network: copy(&slot.network)?,
+        users: copy(&slot.users)?,
+        layers,
+        disk: keep(disk)?,
+        scratch: Vec::new(),
+        devices: copy(&slot.devices)?,
+        program: copy(spec.first.program.fd())?,
+        null: copy(&node.null)?,
+        output: copy(&slot.console)?,
+        listener,
+        config,
+    })
+}
+
+/// What an instance finds under `/etc` that is its own and not its image's.
+fn files(node: &Node, spec: &Spec) -> [(&'static str, String); 3] {
+    let host = &spec.hostname;
+    let mut resolvers = String::new();
+    for address in &node.settings.nameservers {
+        let _ = writeln!(resolvers, "nameserver {address}");
+    }
+    [
+        ("hostname", format!("{host}\n")),
+        ("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
+        ("resolv.conf", resolvers),
+    ]
+}

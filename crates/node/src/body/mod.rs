@@ -1,0 +1,237 @@
+//! What an instance runs in: a container that the node starts itself, or one that a program starts
+//! which implements OCI. Everything that depends on which it is happens here: start, freeze, thaw,
+//! connect, measure, destroy, and finding it again. MicroVMs will be one more arm.
+
+mod container;
+mod runc;
+
+use crate::cgroup::{Group, Usage};
+use crate::console;
+use crate::create::Stores;
+use crate::error::{Attempt, CreateError, Doing};
+use crate::net::Home;
+use crate::network_pool::Slot;
+use crate::node::Node;
+use crate::process::{self, Identity};
+use crate::records::Record;
+use crate::settings::Backend;
+use crate::spec::{Owner, Spec};
+use container::Container;
+use runc::Runc;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use types::instance::{Exit, InstanceName};
+
+/// Which arm a body is, as records keep it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum BodyKind {
+    /// The word of releases that spoke of who started an instance.
+    #[default]
+    #[serde(rename = "node")]
+    Container,
+    #[serde(rename = "tool")]
+    Runc,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Container(Container),
+    Runc(Runc),
+}
+
+/// The first process of an instance and what is reached through it.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+    network: OwnedFd,
+    console: Option<OwnedFd>,
+}
+
+impl BodyKind {
+    /// What instances are made as from now on.
+    pub(crate) const fn of(backend: &Backend) -> Self {
+        match backend {
+            Backend::Direct => Self::Container,
+            Backend::Runc { .. } => Self::Runc,
+        }
+    }
+
+    /// Devices that the node's own group has to permit beside those that every instance has.
+    pub(crate) const fn extra_device_rules(self) -> &'static [&'static str] {
+        match self {
+            Self::Container => &[],
+            Self::Runc => runc::DEVICE_RULES,
+        }
+    }
+}
+
+/// Whether this machine has what is needed to start instances as set.
+pub(crate) fn check_machine(backend: &Backend) -> io::Result<()> {
+    match backend {
+        Backend::Direct => Ok(()),
+        Backend::Runc { program } => std::fs::metadata(program).map(drop),
+    }
+}
+
+/// Refuses what an instance cannot have in the body it would get.
+pub(crate) fn check(backend: &Backend, spec: &Spec) -> Result<(), CreateError> {
+    match backend {
+        Backend::Direct => Ok(()),
+        Backend::Runc { .. } => runc::check(spec),
+    }
+}
+
+/// Removes what is left of instances that are not known, and of nothing that is.
+pub(crate) fn keep_only(stores: &Stores, known: &HashSet<&InstanceName>) -> io::Result<()> {
+    stores.bundles.keep_only(known)
+}
+
+/// Ends whatever runs of an instance that was half made, and removes it.
+pub(crate) fn clear(node: &Node, owner: &Owner, id: &InstanceName) -> io::Result<()> {
+    node.groups.find(Some(owner), id).sweep()?;
+    node.stores.bundles.remove(id)
+}
+
+impl Body {
+    /// Starts the first process. What it was given of the slot stays with it.
+    pub(crate) fn start(
+        node: &Node,
+        spec: &Spec,
+        slot: Slot,
+        group: Group,
+    ) -> Result<Self, CreateError> {
+        match &node.settings.backend {
+            Backend::Direct => Container::start(node, spec, slot, group).map(Self::Container),
+            Backend::Runc { program } => {
+                Runc::start(node, spec, slot, group, program).map(Self::Runc)
+            }
+        }
+    }
+
+    /// The body that an earlier node recorded, with the process if that lives.
+    pub(crate) fn adopt(
+        stores: &Stores,
+        id: &InstanceName,
+        record: &Record,
+        group: Group,
+        process: Option<Process>,
+    ) -> Self {
+        let container = Container { group, process };
+        match record.body {
+            BodyKind::Container => Self::Container(container),
+            BodyKind::Runc => Self::Runc(Runc { container, bundle: stores.bundles.of(id) }),
+        }
+    }
+
+    /// Both arms are containers to the kernel; they differ in how they come and go.
+    fn container(&self) -> &Container {
+        match self {
+            Self::Container(container) => container,
+            Self::Runc(runc) => &runc.container,
+        }
+    }
+
+    /// `None` where it was lost with its machine, or had ended when it was found.
+    pub(crate) fn process(&self) -> Option<&Process> {
+        self.container().process.as_ref()
+    }
+
+    /// Holds all processes where they are, or none of them.
+    pub(crate) fn freeze(&self) -> Result<(), Attempt> {
+        let group = &self.container().group;
+        group.freeze().or_else(|error| {
+            // Some may stand still already; the instance is running as a whole or it is not.
+            group.thaw().doing("thaw")?;
+            Err(error).doing("freeze")
+        })
+    }
+
+    pub(crate) fn thaw(&self) -> Result<(), Attempt> {
+        self.container().group.thaw().doing("thaw")
+    }
+
+    pub(crate) fn is_frozen(&self) -> io::Result<bool> {
+        self.container().group.frozen()
+    }
+
+    pub(crate) fn reclaim(&self) -> Result<(), Attempt> {
+        self.container().group.reclaim().doing("reclaim the memory of")
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage, Attempt> {
+        self.container().group.usage().doing("measure")
+    }
+
+    pub(crate) fn oom_kills(&self) -> Result<u64, Attempt> {
+        self.container().group.oom_kills().doing("measure")
+    }
+
+    /// The end of what the first process printed.
+    pub(crate) fn console(&self) -> Result<Vec<u8>, Attempt> {
+        match self.process().and_then(|process| process.console.as_ref()) {
+            Some(console) => console::tail(console).doing("read the output of"),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Ends every process, and removes what is the body's own. The first process has ended.
+    pub(crate) fn destroy(&self) -> Result<(), Attempt> {
+        match self {
+            Self::Container(container) => container.destroy(),
+            Self::Runc(runc) => runc.destroy(),
+        }
+    }
+}
+
+impl Process {
+    /// The process that an earlier node started, if it lives.
+    pub(crate) fn find(identity: &Identity) -> Option<Self> {
+        let pidfd = identity.open()?;
+        let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
+        let console = console::reopen(identity.pid).ok();
+        // The descriptors above are of the right process only if it still lives now.
+        identity.open()?;
+        Some(Self { pid: identity.pid, pidfd, network, console })
+    }
+
+    /// By which the next node finds it.
+    pub(crate) fn identity(&self) -> io::Result<Identity> {
+        Identity::of(Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?)
+    }
+
+    /// A TCP socket in the network of the instance.
+    pub(crate) fn socket(&self, home: &Home) -> Result<OwnedFd, Attempt> {
+        home.socket(&self.network).doing("enter the network of")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Attempt> {
+        match pidfd_send_signal(&self.pidfd, signal) {
+            // It has just ended by itself.
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            failed => failed.doing("signal"),
+        }
+    }
+
+    /// How it ended. To be asked when it is known to have ended.
+    pub(crate) fn exit(&self) -> Exit {
+        process::exit_of(self.pidfd.as_fd(), self.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_earlier_releases_tell_the_kind() {
+        for (text, kind) in [(r#""node""#, BodyKind::Container), (r#""tool""#, BodyKind::Runc)] {
+            assert_eq!(serde_json::from_str::<BodyKind>(text).unwrap(), kind);
+            assert_eq!(serde_json::to_string(&kind).unwrap(), text);
+        }
+    }
+}

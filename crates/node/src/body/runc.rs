@@ -1,0 +1,80 @@
+//! A container that `runc` starts, or another program that takes the same orders. [`crate::oci`]
+//! says what is different then.
+
+use super::container::{Container, Parts, parts, writable};
+use crate::cgroup::Group;
+use crate::error::{Attempt, CreateError, Doing};
+use crate::launch::tool::ToolFds;
+use crate::launch::{Started, copy, keep};
+use crate::network_pool::Slot;
+use crate::node::Node;
+use crate::oci::{self, Prepared};
+use crate::spec::Spec;
+use rustix::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use types::instance::Medium;
+
+/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is
+/// forbidden above. No instance has the device, nor the right to make it.
+pub(super) const DEVICE_RULES: &[&str] = &["c 10:200 rwm"];
+
+#[derive(Debug)]
+pub(crate) struct Runc {
+    pub(super) container: Container,
+    /// The folder that the program works with.
+    pub(super) bundle: PathBuf,
+}
+
+/// The program cannot be handed a file system.
+pub(super) fn check(spec: &Spec) -> Result<(), CreateError> {
+    let on_disk = spec.scratch.iter().any(|scratch| scratch.medium == Medium::Disk);
+    if on_disk { Err(CreateError::NoScratch) } else { Ok(()) }
+}
+
+impl Runc {
+    pub(super) fn start(
+        node: &Node,
+        spec: &Spec,
+        slot: Slot,
+        group: Group,
+        program: &Path,
+    ) -> Result<Self, CreateError> {
+        let disk = writable(node, spec, &slot).doing("make its writable layer")?;
+        let started = start(node, spec, &slot, disk, program)?;
+        let container = Container::started(started, slot, group);
+        Ok(Self { container, bundle: node.stores.bundles.of(&spec.id) })
+    }
+
+    pub(super) fn destroy(&self) -> Result<(), Attempt> {
+        self.container.group.sweep().doing("remove all control groups of")?;
+        oci::remove(&self.bundle).doing("remove the bundle of")
+    }
+}
+
+fn start(
+    node: &Node,
+    spec: &Spec,
+    slot: &Slot,
+    disk: OwnedFd,
+    program: &Path,
+) -> Result<Started, CreateError> {
+    let bundle =
+        node.stores.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
+    let prepared = Prepared {
+        // By this process, because the other one starts without it.
+        network: format!("/proc/{}/fd/{}", std::process::id(), slot.network.as_raw_fd()),
+        root: slot.root,
+        group: format!("/{}", node.groups.path(Some(&spec.owner), &spec.id).display()),
+        program: &bundle.program(),
+        open_files: node.open_files,
+        shared_memory_mb: node.settings.limits.shared_memory_mb,
+        terminals: node.settings.limits.terminals,
+    };
+    let parts = parts(node, spec, slot).doing("prepare what it inherits")?;
+    let fds = |tool: OwnedFd| {
+        let Parts { layers, listener, config } = parts;
+        let (disk, null, output) = (keep(disk)?, copy(&node.null)?, copy(&slot.console)?);
+        Ok(ToolFds { layers, disk, program: tool, null, output, listener, config })
+    };
+    Ok(bundle.start(program, spec, &prepared, fds)?)
+}

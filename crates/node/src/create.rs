@@ -1,0 +1,107 @@
+//! Creating an instance: the order of things, and how they are undone when one fails.
+
+use crate::body::{self, Body, BodyKind, Process};
+use crate::error::{CreateError, Doing};
+use crate::facts::Journal;
+use crate::instance::{Holdings, Instance, Origin};
+use crate::network_pool::Slot;
+use crate::node::Node;
+use crate::oci::Bundles;
+use crate::records::{Record, Records};
+use crate::scratch::Scratches;
+use crate::shares::{Promise, Shares, Stake};
+use crate::sign::Sign;
+use crate::spec::Spec;
+use crate::state::State;
+use std::sync::Arc;
+use types::World;
+use types::instance::Happened;
+
+/// What all instances write into.
+pub(crate) struct Stores {
+    pub(crate) journal: Journal,
+    pub(crate) records: Records,
+    pub(crate) bundles: Bundles,
+    pub(crate) scratches: Scratches,
+    pub(crate) shares: Shares,
+    pub(crate) sign: Sign,
+    pub(crate) world: World,
+}
+
+pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
+    body::check(&node.settings.backend, spec)?;
+    // First of all, so that whoever takes too much costs the machine nothing.
+    let admitted = node.stores.shares.take(spec)?;
+    let slot = node.networks.take().doing("prepare a network and users")?;
+    let number = slot.number;
+    let created = in_slot(node, spec, slot, admitted);
+    if created.is_err() {
+        undo(node, spec);
+        node.networks.give_back(number);
+    }
+    created
+}
+
+/// In this order: the record comes before anything that would outlive a kill of this process, and
+/// the process is recorded only after its start was; a record without a process is swept, whatever
+/// it got to.
+fn in_slot(
+    node: &Node,
+    spec: &Spec,
+    slot: Slot,
+    (stake, promise): (Stake, Promise),
+) -> Result<Arc<Instance>, CreateError> {
+    let (stores, number) = (&node.stores, slot.number);
+    let mut record = record(node, spec, number);
+    stores.records.put(&spec.id, &record).doing("record the instance")?;
+    let membership = node.groups.join(&spec.owner).doing("join the control groups of its owner")?;
+    let group = node.groups.make(spec).doing("make its control groups")?;
+    let body = Body::start(node, spec, slot, group)?;
+    let identity = body.process().map(Process::identity).transpose();
+    record.process = identity.doing("identify its process")?;
+
+    let now = stores.world.now();
+    let origin = Origin {
+        id: spec.id.clone(),
+        slot: number,
+        memory_mb: spec.memory_mb,
+        body,
+        state: State::Running { since: now },
+        owner: Some(spec.owner.clone()),
+        holdings: Holdings { _stake: stake, _membership: Some(membership) },
+        promise: Some(promise),
+    };
+    let instance = Arc::new(Instance::new(origin, Arc::clone(stores)));
+    let happened = Happened::Started { memory_mb: spec.memory_mb };
+    stores.journal.record(now, &spec.id, happened).doing("record its start")?;
+    stores.records.change(&spec.id, &record).doing("record its process")?;
+    node.admit(Arc::clone(&instance)).doing("watch its process")?;
+    Ok(instance)
+}
+
+/// As it is before there is anything else of the instance.
+fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
+    Record {
+        boot: node.boot.clone(),
+        slot,
+        memory_mb: spec.memory_mb,
+        owner: Some(spec.owner.clone()),
+        disks: spec.disks().collect(),
+        body: BodyKind::of(&node.settings.backend),
+        process: None,
+        end: None,
+    }
+}
+
+/// Whatever cannot be undone now is left to the next start of the node, which sweeps records
+/// without a process.
+fn undo(node: &Node, spec: &Spec) {
+    node.dismiss(&spec.id);
+    let stores = &node.stores;
+    let undone = body::clear(node, &spec.owner, &spec.id)
+        .and_then(|()| stores.journal.record(stores.world.now(), &spec.id, Happened::Destroyed))
+        .and_then(|()| stores.records.remove(&spec.id));
+    if let Err(error) = undone {
+        tracing::error!(%error, instance = %spec.id, "cannot undo a failed start");
+    }
+}
