@@ -35,24 +35,30 @@ pub(super) enum Stage {
     },
 }
 
-pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut stage: Stage) {
+pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, stage: Stage) {
+    let end = see_through(&guest, &process, stage).await;
+    guest.processes.end(&process, end, guest.world.now());
+}
+
+/// Answers how the last run has ended.
+async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stage) -> End {
     loop {
         let end = match stage {
             Stage::Run(Run { pid, end, stdout, stderr }) => {
-                process.listen(&guest, Stream::Stdout, stdout);
-                process.listen(&guest, Stream::Stderr, stderr);
-                run_to_end(&process, pid, end).await
+                process.listen(guest, Stream::Stdout, stdout);
+                process.listen(guest, Stream::Stderr, stderr);
+                run_to_end(process, pid, end).await
             }
-            Stage::Running { pid, end } => run_to_end(&process, pid, end).await,
+            Stage::Running { pid, end } => run_to_end(process, pid, end).await,
             Stage::Restart { after } => after,
         };
         if process.next(end) == Next::End {
-            return process.end(&guest, end);
+            return end;
         }
         process.change(|state| state.phase = Phase::Restarting { after: end });
         tokio::time::sleep(RESTART_DELAY).await;
         if process.state.lock().asked.is_some() {
-            return process.end(&guest, end);
+            return end;
         }
         match spawn(&guest.reaper, &process.plan) {
             Ok(run) => {
@@ -61,7 +67,7 @@ pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut stag
             }
             Err(error) => {
                 process.note(&format!("failed to restart: {error}"));
-                return process.end(&guest, End::Exited(1));
+                return End::Exited(1);
             }
         }
     }
@@ -170,11 +176,6 @@ impl Process {
             true => Next::Restart,
             false => Next::End,
         }
-    }
-
-    fn end(&self, guest: &Guest, end: End) {
-        let at = guest.world.now();
-        self.change(|state| state.phase = Phase::Ended { end, at });
     }
 
     fn begin_again(&self, run: &Run) {
