@@ -3,6 +3,7 @@
 use crate::environment::Variables;
 use crate::guest::Guest;
 use crate::http::Error;
+use crate::program::USUAL_PATH;
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,8 +15,6 @@ use std::time::Duration;
 const NAME_CHARS_MAX: usize = 255;
 const COMMAND_BYTES_MAX: usize = 128 << 10;
 const PORTS_MAX: usize = 64;
-/// For an image that says nothing of it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a process with `keepAlive` may run when nothing else is said.
 const KEEP_ALIVE_S: u64 = 600;
 /// How long `waitForPorts` waits when nothing else is said.
@@ -100,8 +99,7 @@ impl Plan {
         })
     }
 
-    /// A program with its arguments, without a shell, or why it cannot be started. It is looked for
-    /// here, because one that is named by its path is started without a copy of this program.
+    /// A program with its arguments, without a shell, or why it cannot be started.
     pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
         let Some((program, arguments)) = words.split_first() else {
             return Err(
@@ -132,10 +130,23 @@ impl Plan {
     pub(crate) fn program(&self) -> &Path {
         Path::new(&self.program)
     }
+
+    /// What the process finds in its environment.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
+        let own = &self.own_environment;
+        self.environment.iter().filter(|(name, _)| !own.contains_key(*name)).chain(own)
+    }
+
+    /// Where its programs are.
+    pub(super) fn path(&self) -> &OsStr {
+        let name = OsStr::new("PATH");
+        let path = self.own_environment.get(name).or_else(|| self.environment.get(name));
+        path.map_or(USUAL_PATH.as_ref(), OsString::as_os_str)
+    }
 }
 
 pub(super) fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
-    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| USUAL_PATH.into());
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
@@ -170,7 +181,7 @@ impl Ask {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(PATH))] {
+        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(USUAL_PATH))] {
             if !environment.contains_key(OsStr::new(name)) {
                 own.entry(name.into()).or_insert(usual);
             }

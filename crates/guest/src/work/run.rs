@@ -39,7 +39,7 @@ fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
     if let Some(address) = work.data_address(listener) {
         plan.set_variable(types::work::DATA_VARIABLE, &address);
     }
-    spawn(&guest.reaper, &plan)
+    spawn(guest, &plan)
         .map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
 }
 
