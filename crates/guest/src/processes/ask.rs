@@ -1,5 +1,6 @@
 //! What is asked of a process, and the plan that is made of it.
 
+use super::plain;
 use crate::environment::Variables;
 use crate::guest::Guest;
 use crate::http::Error;
@@ -8,6 +9,7 @@ use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +74,9 @@ pub(crate) struct Plan {
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
     pub(super) arguments: Vec<OsString>,
+    /// Whether the program is that of a command that needs no shell, as long as it can be executed.
+    #[serde(default)]
+    pub(super) is_plain: bool,
     /// What every process gets.
     #[serde(with = "crate::handover::shared_pairs")]
     pub(super) environment: Arc<Variables>,
@@ -95,6 +100,7 @@ impl Plan {
         Some(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
+            is_plain: false,
             ..plan
         })
     }
@@ -119,6 +125,7 @@ impl Plan {
         Ok(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
+            is_plain: false,
             ..plan
         })
     }
@@ -143,6 +150,24 @@ impl Plan {
         let path = self.own_environment.get(name).or_else(|| self.environment.get(name));
         path.map_or(USUAL_PATH.as_ref(), OsString::as_os_str)
     }
+
+    /// The shell with its arguments for the command.
+    pub(super) fn by_shell(&self, guest: &Guest) -> (OsString, Vec<OsString>) {
+        by_shell(guest, &self.environment, &self.command)
+    }
+}
+
+fn by_shell(guest: &Guest, environment: &Variables, command: &str) -> (OsString, Vec<OsString>) {
+    let arguments = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
+    let arguments = arguments.to_string_lossy();
+    let arguments = arguments.split_whitespace().chain([command]).map(OsString::from).collect();
+    let shell = of_guest(guest, "SHELL").unwrap_or_else(|| guest.shell.path(environment));
+    (shell, arguments)
+}
+
+/// A variable of all processes that says something.
+fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
+    guest.variable(name).filter(|value| !value.is_empty())
 }
 
 pub(super) fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
@@ -186,15 +211,19 @@ impl Ask {
                 own.entry(name.into()).or_insert(usual);
             }
         }
-        let of_guest = |name: &str| guest.variable(name).filter(|value| !value.is_empty());
-        let shell_arguments =
-            of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
-        let mut arguments: Vec<OsString> =
-            shell_arguments.split_whitespace().map(OsString::from).collect();
-        arguments.push((&self.command).into());
+        let working_dir = working_dir(guest, self.working_dir.as_deref())?;
+        let plain = plain_words(guest, &self.command, [&environment, &own]);
+        let is_plain = plain.is_some();
+        let (program, arguments) = match plain {
+            Some((program, arguments)) => {
+                own.insert("PWD".into(), shown_directory(&working_dir, [&own, &environment]));
+                (program, arguments)
+            }
+            None => by_shell(guest, &environment, &self.command),
+        };
         Ok(Plan {
             name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
-            working_dir: working_dir(guest, self.working_dir.as_deref())?,
+            working_dir,
             command: self.command,
             keep_alive: self.keep_alive.unwrap_or(false),
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
@@ -204,8 +233,9 @@ impl Ask {
                 0
             }),
             life,
-            program: of_guest("SHELL").unwrap_or_else(|| guest.shell.path(&environment)),
+            program,
             arguments,
+            is_plain,
             environment,
             own_environment: own,
             user: guest.settings.user.clone(),
@@ -250,6 +280,32 @@ impl Ask {
         };
         seconds.map(Duration::from_secs)
     }
+}
+
+/// The program and its arguments, where the shell would add nothing. An image that asks for a shell
+/// of its own gets it.
+fn plain_words(
+    guest: &Guest,
+    command: &str,
+    variables: [&Variables; 2],
+) -> Option<(OsString, Vec<OsString>)> {
+    let asks_for_shell = ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
+    let words =
+        plain::words(command).filter(|_| !asks_for_shell && plain::pass_through(variables))?;
+    let (program, arguments) = words.split_first()?;
+    Some((program.into(), arguments.iter().map(OsString::from).collect()))
+}
+
+/// What a shell says where it is: the path that it was told, or else the one without links.
+fn shown_directory(directory: &Path, variables: [&Variables; 2]) -> OsString {
+    let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    let told = variables.into_iter().find_map(|variables| variables.get(OsStr::new("PWD")));
+    let told = told.filter(|path| {
+        let path = Path::new(path);
+        path.is_absolute() && place(path).is_some_and(|found| Some(found) == place(directory))
+    });
+    let real = || directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+    told.cloned().unwrap_or_else(|| real().into())
 }
 
 fn random_name(guest: &Guest) -> String {

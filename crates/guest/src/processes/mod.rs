@@ -23,6 +23,7 @@
 mod ask;
 mod handover;
 mod log;
+mod plain;
 mod routes;
 mod shell;
 mod spawn;

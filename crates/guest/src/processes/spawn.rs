@@ -33,7 +33,13 @@ pub(crate) fn spawn(guest: &Guest, plan: &Plan) -> io::Result<Run> {
     let (stdout, output) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, error) = pipe_with(PipeFlags::CLOEXEC)?;
     let standard = [input.as_fd(), output.as_fd(), error.as_fd()];
-    let Started { pid, end } = start(guest, plan, &plan.program, &plan.arguments, standard)?;
+    let Started { pid, end } = match start(guest, plan, &plan.program, &plan.arguments, standard) {
+        Err(_) if plan.is_plain => {
+            let (shell, arguments) = plan.by_shell(guest);
+            start(guest, plan, &shell, &arguments, standard)?
+        }
+        started => started?,
+    };
     Ok(Run { pid, end, stdout: receiver(stdout)?, stderr: receiver(stderr)? })
 }
 
