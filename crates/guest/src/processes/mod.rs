@@ -23,6 +23,7 @@
 mod ask;
 mod handover;
 mod log;
+mod pipe;
 mod plain;
 mod routes;
 mod shell;
@@ -35,6 +36,7 @@ mod view;
 pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
+pub(crate) use pipe::{drain, read_once};
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 pub(crate) use shell::Shell;
 pub(crate) use spawn::{Run, spawn};
@@ -59,8 +61,8 @@ use types::Timestamp;
 const RUNNING_MAX: usize = 4096;
 /// Output of all processes together. Beyond it the oldest ended processes lose theirs first.
 const LOGS_BYTES_MAX: u64 = 256 << 20;
-/// How long an answer to a stop waits to see it done. Who ignores the signal goes on, and is shown
-/// as running.
+/// How long the answer to a stop waits for the end. A process that ignores the signal goes on, and
+/// is shown as running.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,7 @@ pub(crate) enum Asked {
 
 pub(crate) struct Process {
     number: Number,
-    /// Of the first run. A restart keeps it, so that it goes on naming the process.
+    /// The pid of the first run. A restart keeps it, so that it goes on naming the process.
     pid: Pid,
     plan: Plan,
     started_at: Timestamp,
@@ -273,7 +275,7 @@ impl Process {
     /// Signals the whole group, and waits a little to see it done.
     pub(crate) async fn ask(&self, asked: Asked) -> Result<(), Error> {
         self.signal(asked)?;
-        // Who does not end in time is not an error: the signal has been sent.
+        // No end in time is not an error: the signal has been sent.
         let _ = tokio::time::timeout(STOP_WAIT, self.ended()).await;
         Ok(())
     }

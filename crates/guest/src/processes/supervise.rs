@@ -1,6 +1,7 @@
 //! The life of one process, from its start to its last end.
 
 use super::log::{GENERATION_BYTES_MAX, Stream};
+use super::pipe::{drain, read_once};
 use super::spawn::{Run, spawn};
 use super::{Asked, Phase, Process};
 use crate::guest::Guest;
@@ -13,7 +14,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 const RESTART_DELAY: Duration = Duration::from_secs(1);
-const READ_BYTES: usize = 32 << 10;
 
 /// What follows the end of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>
         }
     };
     for (stream, pipe) in process.outputs() {
-        drain(process, stream, &pipe);
+        drain(&pipe, |bytes| process.change(|state| state.log.append(stream, bytes)));
     }
     // The reaper never drops what it is asked to tell; should it, the process is gone all the same.
     ended.unwrap_or(End::Exited(1))
@@ -103,7 +103,8 @@ async fn until(deadline: Option<Instant>) {
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
     let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
-        match move_some(&process, stream, &pipe) {
+        let keep = |bytes: &[u8]| process.change(|state| state.log.append(stream, bytes));
+        match read_once(&pipe, keep) {
             Ok(0) => return,
             Ok(length) => since_reclaim += length,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
@@ -115,33 +116,6 @@ async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Ar
         }
         // A command that prints for ever must leave the others their turn.
         tokio::task::yield_now().await;
-    }
-}
-
-/// Moves what one read gives. The buffer is held only meanwhile, since a process may say nothing
-/// for days.
-fn move_some(process: &Process, stream: Stream, pipe: &Receiver) -> std::io::Result<usize> {
-    let mut buffer = [0; READ_BYTES];
-    let length = pipe.try_read(&mut buffer)?;
-    let bytes = buffer.get(..length).unwrap_or_default();
-    process.change(|state| state.log.append(stream, bytes));
-    Ok(length)
-}
-
-/// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be
-/// filling it for ever.
-fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
-    let mut waiting =
-        rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-    let mut buffer = vec![0; waiting.min(READ_BYTES)];
-    while waiting > 0 {
-        let wanted = waiting.min(buffer.len());
-        let Some(room) = buffer.get_mut(..wanted) else { return };
-        // Read past the runtime, whose idea of what can be read may lag behind the pipe.
-        let Ok(length @ 1..) = rustix::io::read(pipe, &mut *room) else { return };
-        let bytes = room.get(..length).unwrap_or_default();
-        process.change(|state| state.log.append(stream, bytes));
-        waiting -= length;
     }
 }
 
