@@ -9,8 +9,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use tokio::io::unix::AsyncFd;
 
-const STANDARD_ERROR: RawFd = 2;
-
 /// Has the runtime tell when a descriptor can be read or written.
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: what is asked for is a descriptor that stays open and the same as long as it is
@@ -46,7 +44,7 @@ impl HandedOver {
             .ok()?
             .parse()
             .ok()
-            .filter(|number| *number > STANDARD_ERROR)?;
+            .filter(|number| *number > libc::STDERR_FILENO)?;
         // The variable is a promise of the starter that this number is open and meant for us, and
         // nothing of ours has opened a file yet.
         adopt(number).ok()

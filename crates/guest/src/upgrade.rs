@@ -156,7 +156,7 @@ enum Failure {
     Wrong(String),
 }
 
-/// What `--version` prints. It tells who may take over from whom.
+/// What `--version` prints. It tells which program can take over from which.
 pub(crate) fn version_line(version: &str) -> String {
     format!("holm-guest {version} state {}", handover::FORMAT)
 }
@@ -353,5 +353,5 @@ async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
     // It has ended, so what it said is in the pipe; what it left behind may hold the pipe open.
     rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
     let length = rustix::io::read(&said, &mut line).unwrap_or(0);
-    Ok(String::from_utf8_lossy(line.get(..length).unwrap_or_default()).trim_end().to_owned())
+    Ok(String::from_utf8_lossy(&line[..length]).trim_end().to_owned())
 }
