@@ -41,7 +41,7 @@ enum KeptPhase {
 impl Processes {
     /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a
     /// handover.
-    pub(crate) fn are_settled(&self, reaper: &Reaper) -> bool {
+    pub(crate) fn have_handled_ends(&self, reaper: &Reaper) -> bool {
         self.all().iter().all(|process| match process.state.lock().phase {
             Phase::Running { pid } => reaper.waits_for(pid),
             Phase::Restarting { .. } | Phase::Ended { .. } => true,
