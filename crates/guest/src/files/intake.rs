@@ -9,7 +9,7 @@ use std::io::Write;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Of fields that are not the file.
+/// The most that a field other than the file may have.
 const TEXT_FIELD_BYTES_MAX: usize = 4 << 10;
 /// Pieces that wait for the disk before the sender has to. Each is what one read from the
 /// connection gave.

@@ -15,7 +15,7 @@ pub(super) struct Number(u64);
 #[derive(Default)]
 pub(super) struct Table {
     all: BTreeMap<Number, Arc<Process>>,
-    /// By their names, which nobody else may have meanwhile.
+    /// By name, which no two of them share.
     running: HashMap<String, Number>,
     ended: BTreeSet<Number>,
     last: Number,
