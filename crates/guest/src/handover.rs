@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Raised with every change of `State` that a program of another version could not read.
 pub(crate) const FORMAT: u32 = 1;
 /// How often the ends of processes get their turn before a handover is given up.
-const SETTLE_TURNS_MAX: usize = 10_000;
+const END_TURNS_MAX: usize = 10_000;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct State {
@@ -58,16 +58,16 @@ impl Carried {
 /// on as before.
 pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Error {
     guest.reaper.pause();
-    let settled = settle(guest).await;
-    let error = settled.and_then(|()| replace_now(guest, path, upgrades));
+    let handled = handle_ends(guest).await;
+    let error = handled.and_then(|()| replace_now(guest, path, upgrades));
     guest.reaper.go_on();
     error.err().unwrap_or_else(|| io::Error::other("the program was not replaced"))
 }
 
 /// What has ended is dealt with first: whoever comes next is not told of it again.
-async fn settle(guest: &Guest) -> io::Result<()> {
-    for _ in 0..SETTLE_TURNS_MAX {
-        if guest.processes.are_settled(&guest.reaper) {
+async fn handle_ends(guest: &Guest) -> io::Result<()> {
+    for _ in 0..END_TURNS_MAX {
+        if guest.processes.have_handled_ends(&guest.reaper) {
             return Ok(());
         }
         tokio::task::yield_now().await;

@@ -16,6 +16,7 @@ mod mcp;
 mod network;
 mod outside;
 mod processes;
+mod program;
 mod raw;
 mod reaper;
 mod reference;

@@ -84,7 +84,7 @@ async fn exchange(
     // It ends with the exchange, whose error is the one that counts.
     tokio::spawn(connection);
     let authority = request.uri().authority().map_or("", |authority| authority.as_str());
-    // Who puts a password into an address does not mean it for this header.
+    // A password in the address is not meant for this header.
     let host = authority.rsplit('@').next().unwrap_or_default();
     let host = HeaderValue::from_str(host).map_err(|_| Error::Address)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());

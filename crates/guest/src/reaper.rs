@@ -4,12 +4,13 @@
 //! A second waiter would steal exit codes from the first, so nothing else in this program may wait
 //! for a process.
 
+use crate::raw::{NotStarted, Program};
 use parking_lot::Mutex;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
-use std::process::{Child, Command};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,7 +30,7 @@ pub(crate) struct Reaper {
 }
 
 pub(crate) struct Started {
-    pub(crate) child: Child,
+    pub(crate) pid: Pid,
     pub(crate) end: oneshot::Receiver<End>,
 }
 
@@ -49,14 +50,25 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a child. The lock is held meanwhile, so that its end cannot be reaped before somebody
-    /// waits for it.
-    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Started> {
+    /// Starts a child with these as its standard input, output and error. The lock is held
+    /// meanwhile, so that its end cannot be reaped before somebody waits for it.
+    pub(crate) fn spawn(
+        &self,
+        program: &Program,
+        standard: [BorrowedFd<'_>; 3],
+    ) -> io::Result<Started> {
         let mut waiting = self.waiting.lock();
-        let child = command.spawn()?;
+        let pid = match crate::raw::start(program, standard) {
+            Ok(pid) => pid,
+            Err(NotStarted::NoProcess(error)) => return Err(error),
+            Err(NotStarted::Ended { pid, error }) => {
+                rustix::process::waitpid(Some(pid), WaitOptions::empty())?;
+                return Err(error);
+            }
+        };
         let (tell, end) = oneshot::channel();
-        waiting.insert(i32::try_from(child.id()).map_err(io::Error::other)?, tell);
-        Ok(Started { child, end })
+        waiting.insert(Pid::as_raw(Some(pid)), tell);
+        Ok(Started { pid, end })
     }
 
     /// Waits for a child of the program that this one takes the place of. It may have ended since.

@@ -28,15 +28,15 @@ const HEADERS_WAIT: Duration = Duration::from_secs(120);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let guest = guest.clone();
                 tokio::spawn(async move {
                     serve_connection(guest, stream).await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

@@ -155,7 +155,7 @@ fn read(file: File) -> Result<Given, Error> {
 /// One line of JSON, and after it the data of the work as it is.
 fn given_in(mut text: Bytes) -> Result<Given, serde_json::Error> {
     let Some(end) = memchr::memchr(b'\n', &text) else { return serde_json::from_slice(&text) };
-    match serde_json::from_slice::<Given>(text.get(..end).unwrap_or_default()) {
+    match serde_json::from_slice::<Given>(&text[..end]) {
         Ok(given) if given.work.is_some() => Ok(Given { data: text.split_off(end + 1), ..given }),
         // Whoever writes settings by hand may break lines.
         _ => serde_json::from_slice(&text),

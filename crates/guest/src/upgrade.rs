@@ -10,20 +10,22 @@ use crate::guest::Guest;
 use crate::handover;
 use crate::http::{Answer, Error, Request};
 use crate::outside;
+use crate::raw::Program;
 use crate::reaper::{End, Started};
 use bytes::Bytes;
 use http::{HeaderName, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Body as HttpBody;
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -154,7 +156,7 @@ enum Failure {
     Wrong(String),
 }
 
-/// What `--version` prints. It tells who may take over from whom.
+/// What `--version` prints. It tells which program can take over from which.
 pub(crate) fn version_line(version: &str) -> String {
     format!("holm-guest {version} state {}", handover::FORMAT)
 }
@@ -330,33 +332,26 @@ where
 
 /// Runs a program to hear what it is.
 async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
-    let mut command = Command::new(path);
-    command
-        .arg("--version")
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let Started { mut child, end } = guest
+    let words = [path.as_os_str(), "--version".as_ref()];
+    let program = Program::new(path, words, [], Path::new("."))?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let (said, output) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let Started { pid, end } = guest
         .reaper
-        .spawn(&mut command)
+        .spawn(&program, [null.as_fd(), output.as_fd(), null.as_fd()])
         .map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
+    drop(output);
     let Ok(ended) = timeout(VERSION_WAIT, end).await else {
-        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            // It may just have ended.
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
+        // It may just have ended.
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
         return Err(Failure::Wrong("it does not tell its version".into()));
     };
     if ended != Ok(End::Exited(0)) {
         return Err(Failure::Wrong("it fails to tell its version".into()));
     }
     let mut line = [0; 256];
-    let mut length = 0;
-    if let Some(output) = child.stdout.take() {
-        // It has ended, so what it said is in the pipe; what it left behind may hold the pipe open.
-        rustix::io::ioctl_fionbio(&output, true).map_err(io::Error::from)?;
-        length = rustix::io::read(&output, &mut line).unwrap_or(0);
-    }
-    Ok(String::from_utf8_lossy(line.get(..length).unwrap_or_default()).trim_end().to_owned())
+    // It has ended, so what it said is in the pipe; what it left behind may hold the pipe open.
+    rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
+    let length = rustix::io::read(&said, &mut line).unwrap_or(0);
+    Ok(String::from_utf8_lossy(&line[..length]).trim_end().to_owned())
 }

@@ -45,22 +45,22 @@ pub(crate) fn parse_mode(text: Option<&str>) -> Result<Option<u32>, Error> {
 
 /// Where the content of a file goes until it is whole.
 pub(crate) struct Draft {
-    place: Place,
+    storage: Storage,
     target: PathBuf,
     owner: Option<(u32, u32)>,
     mode: u32,
 }
 
-enum Place {
-    Beside(NamedTempFile),
+enum Storage {
+    Temporary(NamedTempFile),
     /// Opened for writing already; a failure from here on leaves a half.
     InPlace(File),
 }
 
-impl Place {
+impl Storage {
     fn file(&mut self) -> &mut File {
         match self {
-            Self::Beside(temporary) => temporary.as_file_mut(),
+            Self::Temporary(temporary) => temporary.as_file_mut(),
             Self::InPlace(file) => file,
         }
     }
@@ -81,13 +81,13 @@ impl Draft {
             make_directories(&parent, DIRECTORY_MODE, user).map_err(fail)?;
         }
         let owner = existing.as_ref().map(|metadata| (metadata.uid(), metadata.gid()));
-        let place = match (beside(&parent, existing.is_some()), &existing) {
-            (Ok(temporary), _) => Place::Beside(temporary),
-            (Err(_), Some(_)) => Place::InPlace(in_place(&target).map_err(fail)?),
+        let storage = match (beside(&parent, existing.is_some()), &existing) {
+            (Ok(temporary), _) => Storage::Temporary(temporary),
+            (Err(_), Some(_)) => Storage::InPlace(in_place(&target).map_err(fail)?),
             (Err(error), None) => return Err(fail(error)),
         };
         Ok(Self {
-            place,
+            storage,
             target,
             owner: owner.or_else(|| user.map(|user| (user.uid, user.gid))),
             mode: existing.map_or(FILE_MODE, |metadata| metadata.mode() & 0o7777),
@@ -96,15 +96,15 @@ impl Draft {
 
     /// Adds a whole file; file to file, so that the kernel does the copying.
     pub(crate) fn append(&mut self, part: &mut File) -> io::Result<u64> {
-        io::copy(part, self.place.file())
+        io::copy(part, self.storage.file())
     }
 
     /// Makes the draft the file. Without `mode` an existing file keeps its own.
     pub(crate) fn finish(self, mode: Option<u32>) -> Result<(), Error> {
         let fail = |error| refuse(&self.target, &error);
-        let temporary = match self.place {
-            Place::Beside(temporary) => temporary,
-            Place::InPlace(file) => {
+        let temporary = match self.storage {
+            Storage::Temporary(temporary) => temporary,
+            Storage::InPlace(file) => {
                 return mode.map_or(Ok(()), |mode| set_mode(&file, mode)).map_err(fail);
             }
         };
@@ -125,7 +125,7 @@ impl Draft {
 
 impl Write for Draft {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.place.file().write(bytes)
+        self.storage.file().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

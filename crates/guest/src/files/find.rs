@@ -2,7 +2,7 @@
 
 use super::glob::Glob;
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Found, Stop, walk};
+use super::walk::{Exclusions, Stop, WalkEntry, walk};
 use super::{blocking_until, refuse};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const RESULTS: usize = 20;
 const RESULTS_MAX: usize = 1_000;
-/// For those who ask for all.
+/// For callers that ask for all.
 const RESULTS_OF_ALL_MAX: usize = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -77,7 +77,7 @@ impl Wanted {
         })
     }
 
-    fn takes(&self, found: &Found<'_>) -> bool {
+    fn takes(&self, found: &WalkEntry<'_>) -> bool {
         let kind = if found.kind.is_dir() { Kind::Directory } else { Kind::File };
         let name = found.name.to_string_lossy();
         kind == self.kind

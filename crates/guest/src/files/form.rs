@@ -1,7 +1,7 @@
 //! Form data as it comes in, piece by piece. Nothing of a field is kept but a tail shorter than the
-//! boundary, so a file of any size passes through.
+//! boundary, so a file of any size passes through, and nearly all of it without being copied.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 const BOUNDARY_BYTES_MAX: usize = 70;
 const FIELD_HEADER_BYTES_MAX: usize = 16 << 10;
@@ -40,7 +40,9 @@ enum State {
 pub(crate) struct Reader {
     /// Line break, two dashes, the boundary.
     delimiter: Vec<u8>,
-    held: BytesMut,
+    /// The end of a piece of which nothing more could be known. It comes before `held`, and is data.
+    known: Option<Bytes>,
+    held: Bytes,
     state: State,
 }
 
@@ -49,17 +51,35 @@ impl Reader {
         let boundary = boundary(content_type).ok_or(Error::Boundary)?;
         let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
         // The first boundary has no line before it.
-        Ok(Self { delimiter, held: BytesMut::from(&b"\r\n"[..]), state: State::Preamble })
+        let held = Bytes::from_static(b"\r\n");
+        Ok(Self { delimiter, known: None, held, state: State::Preamble })
     }
 
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        if self.state != State::Done {
-            self.held.extend_from_slice(piece);
+    /// Takes the next piece. All events of the one before must have been asked for.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if self.state == State::Done {
+            return;
         }
+        if self.state == State::Data && self.ends_before(&piece) {
+            self.known =
+                Some(std::mem::replace(&mut self.held, piece)).filter(|data| !data.is_empty());
+        } else {
+            self.held = [&self.held[..], &piece[..]].concat().into();
+        }
+    }
+
+    /// Whether no boundary begins in what is held, now that it is known how it goes on.
+    fn ends_before(&self, piece: &Bytes) -> bool {
+        let Some(begin) = piece.get(..self.delimiter.len()) else { return false };
+        find(&[&self.held[..], begin].concat(), &self.delimiter)
+            .is_none_or(|at| at >= self.held.len())
     }
 
     /// The next event of what was pushed so far; nothing means that more is needed.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
+        if let Some(known) = self.known.take() {
+            return Ok(Some(Event::Data(known)));
+        }
         loop {
             match self.state {
                 State::Done => return Ok(None),
@@ -89,7 +109,7 @@ impl Reader {
         self.state = State::AfterBoundary;
     }
 
-    fn keep_tail(&mut self) -> BytesMut {
+    fn keep_tail(&mut self) -> Bytes {
         let known = (self.held.len() + 1).saturating_sub(self.delimiter.len());
         self.held.split_to(known)
     }
@@ -100,10 +120,8 @@ impl Reader {
                 self.pass_delimiter(0);
                 Some(Event::FieldEnd)
             }
-            Some(at) => Some(Event::Data(self.held.split_to(at).freeze())),
-            None => Some(self.keep_tail())
-                .filter(|data| !data.is_empty())
-                .map(|data| Event::Data(data.freeze())),
+            Some(at) => Some(Event::Data(self.held.split_to(at))),
+            None => Some(self.keep_tail()).filter(|data| !data.is_empty()).map(Event::Data),
         }
     }
 
@@ -204,7 +222,7 @@ mod tests {
         let mut fields = Fields::new();
         let mut ended = false;
         for piece in body.chunks(step.max(1)) {
-            reader.push(piece);
+            reader.push(Bytes::copy_from_slice(piece));
             while let Some(event) = reader.next()? {
                 match event {
                     Event::Field { name } => fields.push((name, Vec::new())),

@@ -1,19 +1,11 @@
 //! Shell patterns on names: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a character that is meant as
 //! it is.
 
+use regex::Regex;
+
 /// A pattern that was found well-formed.
 #[derive(Debug, Clone)]
-pub(crate) struct Glob {
-    parts: Vec<Part>,
-}
-
-#[derive(Debug, Clone)]
-enum Part {
-    One(char),
-    AnyOne,
-    AnyNumber,
-    Class { negated: bool, ranges: Vec<(char, char)> },
-}
+pub(crate) struct Glob(Regex);
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a pattern of names")]
@@ -22,18 +14,19 @@ pub(crate) struct BadGlob(String);
 impl Glob {
     pub(crate) fn parse(pattern: &str) -> Result<Self, BadGlob> {
         let bad = || BadGlob(pattern.to_owned());
-        let mut parts = Vec::new();
+        let mut expression = String::from("(?s)^");
         let mut rest = pattern.chars();
         while let Some(next) = rest.next() {
-            parts.push(match next {
-                '*' => Part::AnyNumber,
-                '?' => Part::AnyOne,
-                '[' => class(&mut rest).ok_or_else(bad)?,
-                '\\' => Part::One(rest.next().ok_or_else(bad)?),
-                plain => Part::One(plain),
-            });
+            match next {
+                '*' => expression.push_str(".*"),
+                '?' => expression.push('.'),
+                '[' => push_class(&mut expression, &mut rest).ok_or_else(bad)?,
+                '\\' => push_character(&mut expression, rest.next().ok_or_else(bad)?),
+                plain => push_character(&mut expression, plain),
+            }
         }
-        Ok(Self { parts })
+        expression.push('$');
+        Regex::new(&expression).map(Self).map_err(|_| bad())
     }
 
     /// Reads a list separated by commas. Empty elements do not count.
@@ -45,50 +38,26 @@ impl Glob {
             .collect()
     }
 
-    /// Only the last `*` is ever tried again, so the work is at most pattern times name.
     pub(crate) fn matches(&self, name: &str) -> bool {
-        let name: Vec<char> = name.chars().collect();
-        let (mut part, mut at) = (0, 0);
-        let mut retry: Option<(usize, usize)> = None;
-        while at < name.len() {
-            match self.parts.get(part) {
-                Some(Part::AnyNumber) => {
-                    retry = Some((part + 1, at));
-                    part += 1;
-                }
-                Some(wanted) if wanted.takes(name[at]) => (part, at) = (part + 1, at + 1),
-                _ => {
-                    let Some((after_star, from)) = retry else { return false };
-                    retry = Some((after_star, from + 1));
-                    (part, at) = (after_star, from + 1);
-                }
-            }
-        }
-        self.parts[part..].iter().all(|rest| matches!(rest, Part::AnyNumber))
+        self.0.is_match(name)
     }
 }
 
-impl Part {
-    fn takes(&self, given: char) -> bool {
-        match self {
-            Self::One(wanted) => *wanted == given,
-            Self::AnyOne | Self::AnyNumber => true,
-            Self::Class { negated, ranges } => {
-                ranges.iter().any(|(low, high)| (*low..=*high).contains(&given)) != *negated
-            }
-        }
-    }
+/// By its number, which means nothing else wherever it stands.
+fn push_character(expression: &mut String, character: char) {
+    expression.push_str(&format!("\\x{{{:x}}}", u32::from(character)));
 }
 
-fn class(rest: &mut std::str::Chars<'_>) -> Option<Part> {
-    let negated = rest.as_str().starts_with(['^', '!']);
-    if negated {
+fn push_class(expression: &mut String, rest: &mut std::str::Chars<'_>) -> Option<()> {
+    expression.push('[');
+    if rest.as_str().starts_with(['^', '!']) {
         rest.next();
+        expression.push('^');
     }
-    let mut ranges = Vec::new();
+    let mut is_empty = true;
     loop {
         let low = match rest.next()? {
-            ']' if !ranges.is_empty() => return Some(Part::Class { negated, ranges }),
+            ']' if !is_empty => break,
             '\\' => rest.next()?,
             plain => plain,
         };
@@ -105,8 +74,13 @@ fn class(rest: &mut std::str::Chars<'_>) -> Option<Part> {
         if high < low {
             return None;
         }
-        ranges.push((low, high));
+        push_character(expression, low);
+        expression.push('-');
+        push_character(expression, high);
+        is_empty = false;
     }
+    expression.push(']');
+    Some(())
 }
 
 #[cfg(test)]

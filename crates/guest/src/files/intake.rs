@@ -1,16 +1,19 @@
-//! Form data from the wire into a file, with one piece of it in memory at a time.
+//! Form data from the wire into a file, with a few pieces of it in memory at a time.
 
-use super::blocking;
+use super::cut_off;
 use super::form::{self, Event};
 use crate::http::{Error, RequestBody};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::io::Write;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Of fields that are not the file.
+/// The most that a field other than the file may have.
 const TEXT_FIELD_BYTES_MAX: usize = 4 << 10;
-/// Pieces are gathered to this size before they go to disk in one step.
-const WRITE_BYTES: usize = 256 << 10;
+/// Pieces that wait for the disk before the sender has to. Each is what one read from the
+/// connection gave.
+const WAITING_PIECES_MAX: usize = 2;
 
 pub(crate) struct Received<S> {
     pub(crate) sink: S,
@@ -31,7 +34,7 @@ pub(crate) async fn receive<S: Write + Send + 'static>(
         let frame =
             frame.map_err(|error| Error::BadRequest(format!("the body ended early: {error}")))?;
         let Ok(piece) = frame.into_data() else { continue };
-        reader.push(&piece);
+        reader.push(piece);
         while let Some(event) = reader.next().map_err(bad)? {
             form.take(event, &mut open).await?;
         }
@@ -65,8 +68,7 @@ impl<S: Write + Send + 'static> Form<S> {
                 let open = open
                     .take()
                     .ok_or_else(|| Error::BadRequest("the form has two files".into()))?;
-                self.file =
-                    Some(Target { sink: blocking(open).await?, pieces: Vec::new(), waiting: 0 });
+                self.file = Some(Target::open(open));
                 self.field = Field::File;
             }
             Event::Field { name } if name == "permissions" => {
@@ -84,7 +86,7 @@ impl<S: Write + Send + 'static> Form<S> {
         match (&self.field, &mut self.permissions) {
             (Field::File, _) => {
                 if let Some(target) = self.file.take() {
-                    self.file = Some(target.take(data).await?);
+                    self.file = Some(target.write(data).await?);
                 }
             }
             (Field::Permissions, Some(text)) => extend(text, &data)?,
@@ -100,35 +102,43 @@ impl<S: Write + Send + 'static> Form<S> {
         let file =
             self.file.ok_or_else(|| Error::BadRequest("the form has no field `file`".into()))?;
         let permissions = self.permissions.map(|text| String::from_utf8_lossy(&text).into_owned());
-        Ok(Received { sink: file.flush().await?.sink, permissions })
+        Ok(Received { sink: file.finish().await?, permissions })
     }
 }
 
-/// The file and the pieces that have yet to be written to it.
+/// A file that a thread writes while more of it comes in. When this is dropped, the thread drops
+/// what it has written.
 struct Target<S> {
-    sink: S,
-    pieces: Vec<Bytes>,
-    waiting: usize,
+    pieces: mpsc::Sender<Bytes>,
+    writing: JoinHandle<Result<S, Error>>,
 }
 
 impl<S: Write + Send + 'static> Target<S> {
-    async fn take(mut self, data: Bytes) -> Result<Self, Error> {
-        self.waiting += data.len();
-        self.pieces.push(data);
-        if self.waiting < WRITE_BYTES { Ok(self) } else { self.flush().await }
-    }
-
-    async fn flush(mut self) -> Result<Self, Error> {
-        blocking(move || {
-            for piece in self.pieces.drain(..) {
-                self.sink.write_all(&piece).map_err(|error| {
+    fn open(open: impl FnOnce() -> Result<S, Error> + Send + 'static) -> Self {
+        let (pieces, mut coming) = mpsc::channel::<Bytes>(WAITING_PIECES_MAX);
+        let writing = spawn_blocking(move || {
+            let mut sink = open()?;
+            while let Some(piece) = coming.blocking_recv() {
+                sink.write_all(&piece).map_err(|error| {
                     Error::Unprocessable(format!("the content could not be written: {error}"))
                 })?;
             }
-            self.waiting = 0;
-            Ok(self)
-        })
-        .await
+            Ok(sink)
+        });
+        Self { pieces, writing }
+    }
+
+    async fn write(self, data: Bytes) -> Result<Self, Error> {
+        if self.pieces.send(data).await.is_ok() {
+            return Ok(self);
+        }
+        // The thread has ended before the file did, and says why.
+        self.finish().await.and_then(|_| Err(Error::Internal("the file was not written".into())))
+    }
+
+    async fn finish(self) -> Result<S, Error> {
+        drop(self.pieces);
+        self.writing.await.unwrap_or_else(|error| Err(cut_off(&error)))
     }
 }
 

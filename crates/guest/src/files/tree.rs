@@ -3,7 +3,7 @@
 use super::entry::{Directory, File, Names, Subdirectory};
 use super::glob::Glob;
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Found, Stop, walk};
+use super::walk::{Exclusions, Stop, WalkEntry, walk};
 use super::{blocking_until, open_file, read, refuse};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
@@ -80,7 +80,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn add(&mut self, found: Found<'_>, wanted: &Wanted) -> Result<(), Error> {
+    fn add(&mut self, found: WalkEntry<'_>, wanted: &Wanted) -> Result<(), Error> {
         let name = text(found.name);
         if found.kind.is_dir() {
             if self.directory.subdirectories.len() == DIRECTORIES_MAX {

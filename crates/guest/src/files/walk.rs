@@ -55,7 +55,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-pub(crate) struct Found<'a> {
+pub(crate) struct WalkEntry<'a> {
     pub(crate) path: PathBuf,
     pub(crate) relative: &'a Path,
     pub(crate) name: &'a OsStr,
@@ -68,7 +68,7 @@ pub(crate) fn walk(
     root: &Path,
     exclusions: &Exclusions,
     stop: &Stop,
-    mut visit: impl FnMut(Found<'_>) -> ControlFlow<()>,
+    mut visit: impl FnMut(WalkEntry<'_>) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut levels = vec![(PathBuf::new(), entry::entries(root)?.into_iter())];
     while let Some((inside, entries)) = levels.last_mut() {
@@ -85,7 +85,7 @@ pub(crate) fn walk(
         let relative = inside.join(&name);
         let path = root.join(&relative);
         let below = if kind.is_dir() { entry::entries(&path).ok() } else { None };
-        if visit(Found { path, relative: &relative, name: &name, kind }).is_break() {
+        if visit(WalkEntry { path, relative: &relative, name: &name, kind }).is_break() {
             return Ok(());
         }
         levels.extend(below.map(|below| (relative, below.into_iter())));

@@ -1,12 +1,15 @@
 //! What is asked of a process, and the plan that is made of it.
 
+use super::plain;
 use crate::environment::Variables;
 use crate::guest::Guest;
 use crate::http::Error;
+use crate::program::USUAL_PATH;
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +17,6 @@ use std::time::Duration;
 const NAME_CHARS_MAX: usize = 255;
 const COMMAND_BYTES_MAX: usize = 128 << 10;
 const PORTS_MAX: usize = 64;
-/// For an image that says nothing of it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a process with `keepAlive` may run when nothing else is said.
 const KEEP_ALIVE_S: u64 = 600;
 /// How long `waitForPorts` waits when nothing else is said.
@@ -73,6 +74,9 @@ pub(crate) struct Plan {
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
     pub(super) arguments: Vec<OsString>,
+    /// Whether the program is that of a command that needs no shell, as long as it can be executed.
+    #[serde(default)]
+    pub(super) is_plain: bool,
     /// What every process gets.
     #[serde(with = "crate::handover::shared_pairs")]
     pub(super) environment: Arc<Variables>,
@@ -96,12 +100,12 @@ impl Plan {
         Some(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
+            is_plain: false,
             ..plan
         })
     }
 
-    /// A program with its arguments, without a shell, or why it cannot be started. It is looked for
-    /// here, because one that is named by its path is started without a copy of this program.
+    /// A program with its arguments, without a shell, or why it cannot be started.
     pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
         let Some((program, arguments)) = words.split_first() else {
             return Err(
@@ -121,6 +125,7 @@ impl Plan {
         Ok(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
+            is_plain: false,
             ..plan
         })
     }
@@ -132,10 +137,41 @@ impl Plan {
     pub(crate) fn program(&self) -> &Path {
         Path::new(&self.program)
     }
+
+    /// What the process finds in its environment.
+    pub(super) fn variables(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
+        let own = &self.own_environment;
+        self.environment.iter().filter(|(name, _)| !own.contains_key(*name)).chain(own)
+    }
+
+    /// Where its programs are.
+    pub(super) fn path(&self) -> &OsStr {
+        let name = OsStr::new("PATH");
+        let path = self.own_environment.get(name).or_else(|| self.environment.get(name));
+        path.map_or(USUAL_PATH.as_ref(), OsString::as_os_str)
+    }
+
+    /// The shell with its arguments for the command.
+    pub(super) fn by_shell(&self, guest: &Guest) -> (OsString, Vec<OsString>) {
+        by_shell(guest, &self.environment, &self.command)
+    }
+}
+
+fn by_shell(guest: &Guest, environment: &Variables, command: &str) -> (OsString, Vec<OsString>) {
+    let arguments = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
+    let arguments = arguments.to_string_lossy();
+    let arguments = arguments.split_whitespace().chain([command]).map(OsString::from).collect();
+    let shell = of_guest(guest, "SHELL").unwrap_or_else(|| guest.shell.path(environment));
+    (shell, arguments)
+}
+
+/// A variable of all processes that says something.
+fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
+    guest.variable(name).filter(|value| !value.is_empty())
 }
 
 pub(super) fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
-    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| PATH.into());
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| USUAL_PATH.into());
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
@@ -170,20 +206,24 @@ impl Ask {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(PATH))] {
+        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(USUAL_PATH))] {
             if !environment.contains_key(OsStr::new(name)) {
                 own.entry(name.into()).or_insert(usual);
             }
         }
-        let of_guest = |name: &str| guest.variable(name).filter(|value| !value.is_empty());
-        let shell_arguments =
-            of_guest("SHELL_ARGS").unwrap_or_else(|| "-c".into()).to_string_lossy().into_owned();
-        let mut arguments: Vec<OsString> =
-            shell_arguments.split_whitespace().map(OsString::from).collect();
-        arguments.push((&self.command).into());
+        let working_dir = working_dir(guest, self.working_dir.as_deref())?;
+        let plain = plain_words(guest, &self.command, [&environment, &own]);
+        let is_plain = plain.is_some();
+        let (program, arguments) = match plain {
+            Some((program, arguments)) => {
+                own.insert("PWD".into(), shown_directory(&working_dir, [&own, &environment]));
+                (program, arguments)
+            }
+            None => by_shell(guest, &environment, &self.command),
+        };
         Ok(Plan {
             name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
-            working_dir: working_dir(guest, self.working_dir.as_deref())?,
+            working_dir,
             command: self.command,
             keep_alive: self.keep_alive.unwrap_or(false),
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
@@ -193,8 +233,9 @@ impl Ask {
                 0
             }),
             life,
-            program: of_guest("SHELL").unwrap_or_else(|| guest.shell.path(&environment)),
+            program,
             arguments,
+            is_plain,
             environment,
             own_environment: own,
             user: guest.settings.user.clone(),
@@ -239,6 +280,32 @@ impl Ask {
         };
         seconds.map(Duration::from_secs)
     }
+}
+
+/// The program and its arguments, where the shell would add nothing. An image that asks for a shell
+/// of its own gets it.
+fn plain_words(
+    guest: &Guest,
+    command: &str,
+    variables: [&Variables; 2],
+) -> Option<(OsString, Vec<OsString>)> {
+    let asks_for_shell = ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
+    let words =
+        plain::words(command).filter(|_| !asks_for_shell && plain::pass_through(variables))?;
+    let (program, arguments) = words.split_first()?;
+    Some((program.into(), arguments.iter().map(OsString::from).collect()))
+}
+
+/// What a shell says where it is: the path that it was told, or else the one without links.
+fn shown_directory(directory: &Path, variables: [&Variables; 2]) -> OsString {
+    let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    let told = variables.into_iter().find_map(|variables| variables.get(OsStr::new("PWD")));
+    let told = told.filter(|path| {
+        let path = Path::new(path);
+        path.is_absolute() && place(path).is_some_and(|found| Some(found) == place(directory))
+    });
+    let real = || directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+    told.cloned().unwrap_or_else(|| real().into())
 }
 
 fn random_name(guest: &Guest) -> String {

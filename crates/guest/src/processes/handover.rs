@@ -3,6 +3,7 @@
 use super::ask::Plan;
 use super::log::{KeptLog, Log};
 use super::supervise::{Stage, supervise};
+use super::table::Number;
 use super::{Asked, Phase, Process, Processes, State, keep};
 use crate::guest::Guest;
 use crate::handover::Carried;
@@ -41,7 +42,7 @@ enum KeptPhase {
 impl Processes {
     /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a
     /// handover.
-    pub(crate) fn are_settled(&self, reaper: &Reaper) -> bool {
+    pub(crate) fn have_handled_ends(&self, reaper: &Reaper) -> bool {
         self.all().iter().all(|process| match process.state.lock().phase {
             Phase::Running { pid } => reaper.waits_for(pid),
             Phase::Restarting { .. } | Phase::Ended { .. } => true,
@@ -56,7 +57,7 @@ impl Processes {
     pub(crate) fn take_over(&self, guest: &Arc<Guest>, kept: Vec<Kept>) -> io::Result<()> {
         let mut table = self.table.lock();
         for kept in kept {
-            let (process, outputs, stage) = kept.take_over(guest)?;
+            let (process, outputs, stage) = kept.take_over(guest, table.next_number())?;
             for (stream, number) in outputs {
                 let pipe = Receiver::from_owned_fd(adopt(number)?)?;
                 process.listen(guest, stream, Arc::new(pipe));
@@ -64,7 +65,7 @@ impl Processes {
             if let Some(stage) = stage {
                 tokio::spawn(supervise(guest.clone(), process.clone(), stage));
             }
-            table.push(process);
+            table.add(process);
         }
         Ok(())
     }
@@ -102,7 +103,7 @@ impl Process {
 type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
 
 impl Kept {
-    fn take_over(self, guest: &Guest) -> io::Result<Taken> {
+    fn take_over(self, guest: &Guest, order: Number) -> io::Result<Taken> {
         let number =
             |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
         let (phase, stage) = match self.phase {
@@ -117,7 +118,7 @@ impl Kept {
         };
         let log = Log::take_over(self.log, keep(guest))?;
         let state = State { phase, asked: self.asked, restarts: self.restarts, log };
-        let process = Process::new(number(self.pid)?, self.plan, self.started_at, state);
+        let process = Process::new(order, number(self.pid)?, self.plan, self.started_at, state);
         Ok((Arc::new(process), self.outputs, stage))
     }
 }

@@ -17,9 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use types::instance::Stream;
 
-/// Of one generation. Two of them make the 32 MiB of each stream.
+/// Size of one generation. Two of them make the 32 MiB of each stream.
 pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
-/// Of one generation where output is not to be kept in files.
+/// Size of one generation where output is not to be kept in files.
 const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
 /// Up to here output stays in memory.
 const SPILL_BYTES: usize = 4 << 10;
@@ -255,7 +255,7 @@ impl Generation {
 
     fn bytes(&self, from: usize, to: usize) -> io::Result<Vec<u8>> {
         match &self.body {
-            Body::Memory(kept) => Ok(kept.get(from..to).unwrap_or_default().to_vec()),
+            Body::Memory(kept) => Ok(kept[from..to].to_vec()),
             Body::File(file) => {
                 let mut bytes = vec![0; to - from];
                 file.read_exact_at(&mut bytes, from as u64)?;
@@ -266,7 +266,7 @@ impl Generation {
 
     /// The run at an index: its stream, and where it begins and ends.
     fn run(&self, index: usize) -> (Stream, usize, usize) {
-        let run = self.runs.get(index).copied().unwrap_or_default();
+        let run = self.runs[index];
         let end = self.runs.get(index + 1).map_or(self.length, |next| begin_of(*next));
         (stream_of(run), begin_of(run), end)
     }

@@ -23,16 +23,20 @@
 mod ask;
 mod handover;
 mod log;
+mod pipe;
+mod plain;
 mod routes;
 mod shell;
 mod spawn;
 mod stream;
 mod supervise;
+mod table;
 mod view;
 
 pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
+pub(crate) use pipe::{drain, read_once};
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 pub(crate) use shell::Shell;
 pub(crate) use spawn::{Run, spawn};
@@ -48,19 +52,18 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use supervise::Stage;
+use table::{Number, Table};
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use types::Timestamp;
 use types::instance::Stream;
 
-/// Ended processes that are remembered; the oldest is forgotten first.
-const ENDED_MAX: usize = 1000;
 const RUNNING_MAX: usize = 4096;
 /// Output of all processes together. Beyond it the oldest ended processes lose theirs first.
 const LOGS_BYTES_MAX: u64 = 256 << 20;
-/// How long an answer to a stop waits to see it done. Who ignores the signal goes on, and is shown
-/// as running.
+/// How long the answer to a stop waits for the end. A process that ignores the signal goes on, and
+/// is shown as running.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +81,8 @@ pub(crate) enum Asked {
 }
 
 pub(crate) struct Process {
-    /// Of the first run. A restart keeps it, so that it goes on naming the process.
+    number: Number,
+    /// The pid of the first run. A restart keeps it, so that it goes on naming the process.
     pid: Pid,
     plan: Plan,
     started_at: Timestamp,
@@ -118,8 +122,7 @@ impl From<StartError> for Error {
 
 #[derive(Default)]
 pub(crate) struct Processes {
-    /// The oldest first.
-    table: Mutex<Vec<Arc<Process>>>,
+    table: Mutex<Table>,
 }
 
 impl Processes {
@@ -127,42 +130,45 @@ impl Processes {
     pub(crate) fn get(&self, identifier: &str) -> Result<Arc<Process>, Error> {
         let table = self.table.lock();
         let pid = crate::network::process_number(identifier);
-        let by_pid = table.iter().rev().find(|process| pid == Some(process.pid()));
-        let found =
-            by_pid.or_else(|| table.iter().rev().find(|process| process.plan.name == identifier));
+        let newest = |is_meant: &dyn Fn(&Process) -> bool| {
+            table.all().rev().find(|process| is_meant(process))
+        };
+        let found = newest(&|process| pid == Some(process.pid()))
+            .or_else(|| newest(&|process| process.plan.name == identifier));
         found.cloned().ok_or_else(|| Error::NotFound(format!("there is no process '{identifier}'")))
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Process>> {
-        self.table.lock().clone()
+        self.table.lock().all().cloned().collect()
     }
 
     /// How many of those that hold the sandbox awake are running.
     pub(crate) fn keeping_alive(&self) -> usize {
-        self.table
-            .lock()
-            .iter()
-            .filter(|process| process.plan.keep_alive && !process.has_ended())
-            .count()
+        self.table.lock().running().filter(|process| process.plan.keep_alive).count()
     }
 
     pub(crate) fn start(&self, guest: &Arc<Guest>, plan: Plan) -> Result<Arc<Process>, StartError> {
-        self.forget_surplus();
         let mut table = self.table.lock();
-        let running: Vec<_> = table.iter().filter(|process| !process.has_ended()).collect();
-        if running.iter().any(|process| process.plan.name == plan.name) {
+        table.forget_surplus();
+        if table.is_running(&plan.name) {
             return Err(StartError::NameTaken(plan.name));
         }
-        if running.len() >= RUNNING_MAX {
+        if table.count_running() >= RUNNING_MAX {
             return Err(StartError::TooMany);
         }
-        let run = spawn(&guest.reaper, &plan).map_err(StartError::Spawn)?;
+        let run = spawn(guest, &plan).map_err(StartError::Spawn)?;
         let log = Log::new(keep(guest));
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
-        let process = Arc::new(Process::new(run.pid, plan, guest.world.now(), state));
-        table.push(process.clone());
+        let number = table.next_number();
+        let process = Arc::new(Process::new(number, run.pid, plan, guest.world.now(), state));
+        table.add(process.clone());
         tokio::spawn(supervise::supervise(guest.clone(), process.clone(), Stage::Run(run)));
         Ok(process)
+    }
+
+    fn end(&self, process: &Process, end: End, at: Timestamp) {
+        process.change(|state| state.phase = Phase::Ended { end, at });
+        self.table.lock().end(process);
     }
 
     /// Asks all that run to end.
@@ -179,21 +185,10 @@ impl Processes {
         }
     }
 
-    fn forget_surplus(&self) {
-        let mut table = self.table.lock();
-        let ended = table.iter().filter(|process| process.has_ended()).count();
-        let mut surplus = (ended + 1).saturating_sub(ENDED_MAX);
-        table.retain(|process| {
-            let forget = surplus > 0 && process.has_ended();
-            surplus -= usize::from(forget);
-            !forget
-        });
-    }
-
     /// Makes the output of all processes fit its limit.
     fn reclaim(&self) {
         let table = self.table.lock();
-        let mut excess = table.iter().map(|process| process.state.lock().log.stored()).sum::<u64>();
+        let mut excess = table.all().map(|process| process.state.lock().log.stored()).sum::<u64>();
         let mut reclaim = |process: &Arc<Process>, drop: fn(&mut Log)| {
             if excess > LOGS_BYTES_MAX {
                 let log = &mut process.state.lock().log;
@@ -203,10 +198,10 @@ impl Processes {
             }
         };
         table
-            .iter()
+            .all()
             .filter(|process| process.has_ended())
             .for_each(|process| reclaim(process, Log::drop_stored));
-        table.iter().for_each(|process| reclaim(process, Log::drop_older));
+        table.all().for_each(|process| reclaim(process, Log::drop_older));
     }
 }
 
@@ -218,8 +213,9 @@ fn keep(guest: &Guest) -> Keep {
 }
 
 impl Process {
-    fn new(pid: Pid, plan: Plan, started_at: Timestamp, state: State) -> Self {
+    fn new(number: Number, pid: Pid, plan: Plan, started_at: Timestamp, state: State) -> Self {
         Self {
+            number,
             pid,
             started_at,
             deadline: plan.life.map(|life| Instant::now() + life),
@@ -280,7 +276,7 @@ impl Process {
     /// Signals the whole group, and waits a little to see it done.
     pub(crate) async fn ask(&self, asked: Asked) -> Result<(), Error> {
         self.signal(asked)?;
-        // Who does not end in time is not an error: the signal has been sent.
+        // No end in time is not an error: the signal has been sent.
         let _ = tokio::time::timeout(STOP_WAIT, self.ended()).await;
         Ok(())
     }

@@ -1,15 +1,24 @@
 //! Starting a process by its plan.
 
 use super::Plan;
-use crate::reaper::{End, Reaper, Started};
+use crate::guest::Guest;
+use crate::program;
+use crate::raw::Program;
+use crate::reaper::{End, Started};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
+
+/// Runs scripts that do not say what they are for, as the C library has it.
+const USUAL_SHELL: &str = "/bin/sh";
 
 /// One run of a process. A restart makes another.
 pub(crate) struct Run {
@@ -19,31 +28,41 @@ pub(crate) struct Run {
     pub(crate) stderr: Arc<Receiver>,
 }
 
-pub(crate) fn spawn(reaper: &Reaper, plan: &Plan) -> io::Result<Run> {
-    let mut command = Command::new(&plan.program);
-    command
-        .args(&plan.arguments)
-        .env_clear()
-        .envs(&*plan.environment)
-        .envs(&plan.own_environment)
-        .current_dir(&plan.working_dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // Its own group, so that a signal reaches all that it starts.
-        .process_group(0);
-    if let Some(user) = &plan.user {
-        command.uid(user.uid).gid(user.gid);
+pub(crate) fn spawn(guest: &Guest, plan: &Plan) -> io::Result<Run> {
+    let input = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let (stdout, output) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, error) = pipe_with(PipeFlags::CLOEXEC)?;
+    let standard = [input.as_fd(), output.as_fd(), error.as_fd()];
+    let Started { pid, end } = match start(guest, plan, &plan.program, &plan.arguments, standard) {
+        Err(_) if plan.is_plain => {
+            let (shell, arguments) = plan.by_shell(guest);
+            start(guest, plan, &shell, &arguments, standard)?
+        }
+        started => started?,
+    };
+    Ok(Run { pid, end, stdout: receiver(stdout)?, stderr: receiver(stderr)? })
+}
+
+fn start(
+    guest: &Guest,
+    plan: &Plan,
+    name: &OsStr,
+    arguments: &[OsString],
+    standard: [BorrowedFd<'_>; 3],
+) -> io::Result<Started> {
+    let path = program::find(name, plan.path(), &plan.working_dir)?;
+    let lay_out = |path: &Path, words: &[&OsStr]| {
+        let words = words.iter().copied().chain(arguments.iter().map(OsString::as_os_str));
+        let program = Program::new(path, words, plan.variables(), &plan.working_dir)?;
+        Ok::<_, io::Error>(program.run_as(plan.user.as_ref()))
+    };
+    match guest.reaper.spawn(&lay_out(&path, &[name])?, standard) {
+        Err(error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
+            let words = [USUAL_SHELL.as_ref(), path.as_os_str()];
+            guest.reaper.spawn(&lay_out(Path::new(USUAL_SHELL), &words)?, standard)
+        }
+        started => started,
     }
-    let Started { mut child, end } = reaper.spawn(&mut command)?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let missing = || io::Error::other("the process has no output");
-    Ok(Run {
-        pid: pid.ok_or_else(|| io::Error::other("the process has no number"))?,
-        end,
-        stdout: receiver(child.stdout.take().ok_or_else(missing)?.into())?,
-        stderr: receiver(child.stderr.take().ok_or_else(missing)?.into())?,
-    })
 }
 
 fn receiver(fd: OwnedFd) -> io::Result<Arc<Receiver>> {

@@ -90,8 +90,7 @@ impl Follower {
 /// How many bytes at the end begin a character without finishing it.
 fn unfinished(bytes: &[u8]) -> usize {
     let valid_from = bytes.len().saturating_sub(3);
-    let last = bytes.get(valid_from..).unwrap_or_default();
-    for (back, byte) in last.iter().rev().enumerate() {
+    for (back, byte) in bytes[valid_from..].iter().rev().enumerate() {
         let length = match byte {
             0xC2..=0xDF => 2,
             0xE0..=0xEF => 3,

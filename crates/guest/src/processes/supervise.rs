@@ -1,6 +1,7 @@
 //! The life of one process, from its start to its last end.
 
 use super::log::GENERATION_BYTES_MAX;
+use super::pipe::{drain, read_once};
 use super::spawn::{Run, spawn};
 use super::{Asked, Phase, Process};
 use crate::guest::Guest;
@@ -14,7 +15,6 @@ use tokio::time::Instant;
 use types::instance::Stream;
 
 const RESTART_DELAY: Duration = Duration::from_secs(1);
-const READ_BYTES: usize = 32 << 10;
 
 /// What follows the end of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,33 +36,39 @@ pub(super) enum Stage {
     },
 }
 
-pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, mut stage: Stage) {
+pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, stage: Stage) {
+    let end = see_through(&guest, &process, stage).await;
+    guest.processes.end(&process, end, guest.world.now());
+}
+
+/// Answers how the last run has ended.
+async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stage) -> End {
     loop {
         let end = match stage {
             Stage::Run(Run { pid, end, stdout, stderr }) => {
-                process.listen(&guest, Stream::Stdout, stdout);
-                process.listen(&guest, Stream::Stderr, stderr);
-                run_to_end(&process, pid, end).await
+                process.listen(guest, Stream::Stdout, stdout);
+                process.listen(guest, Stream::Stderr, stderr);
+                run_to_end(process, pid, end).await
             }
-            Stage::Running { pid, end } => run_to_end(&process, pid, end).await,
+            Stage::Running { pid, end } => run_to_end(process, pid, end).await,
             Stage::Restart { after } => after,
         };
         if process.next(end) == Next::End {
-            return process.end(&guest, end);
+            return end;
         }
         process.change(|state| state.phase = Phase::Restarting { after: end });
         tokio::time::sleep(RESTART_DELAY).await;
         if process.state.lock().asked.is_some() {
-            return process.end(&guest, end);
+            return end;
         }
-        match spawn(&guest.reaper, &process.plan) {
+        match spawn(guest, &process.plan) {
             Ok(run) => {
                 process.begin_again(&run);
                 stage = Stage::Run(run);
             }
             Err(error) => {
                 process.note(&format!("failed to restart: {error}"));
-                return process.end(&guest, End::Exited(1));
+                return End::Exited(1);
             }
         }
     }
@@ -80,7 +86,7 @@ async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>
         }
     };
     for (stream, pipe) in process.outputs() {
-        drain(process, stream, &pipe);
+        drain(&pipe, |bytes| process.change(|state| state.log.append(stream, bytes)));
     }
     // The reaper never drops what it is asked to tell; should it, the process is gone all the same.
     ended.unwrap_or(End::Exited(1))
@@ -98,7 +104,8 @@ async fn until(deadline: Option<Instant>) {
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
     let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
-        match move_some(&process, stream, &pipe) {
+        let keep = |bytes: &[u8]| process.change(|state| state.log.append(stream, bytes));
+        match read_once(&pipe, keep) {
             Ok(0) => return,
             Ok(length) => since_reclaim += length,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
@@ -110,33 +117,6 @@ async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Ar
         }
         // A command that prints for ever must leave the others their turn.
         tokio::task::yield_now().await;
-    }
-}
-
-/// Moves what one read gives. The buffer is held only meanwhile, since a process may say nothing
-/// for days.
-fn move_some(process: &Process, stream: Stream, pipe: &Receiver) -> std::io::Result<usize> {
-    let mut buffer = [0; READ_BYTES];
-    let length = pipe.try_read(&mut buffer)?;
-    let bytes = buffer.get(..length).unwrap_or_default();
-    process.change(|state| state.log.append(stream, bytes));
-    Ok(length)
-}
-
-/// Moves what is in the pipe now. Not until it is empty: a child that was left behind may be
-/// filling it for ever.
-fn drain(process: &Process, stream: Stream, pipe: &Receiver) {
-    let mut waiting =
-        rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-    let mut buffer = vec![0; waiting.min(READ_BYTES)];
-    while waiting > 0 {
-        let wanted = waiting.min(buffer.len());
-        let Some(room) = buffer.get_mut(..wanted) else { return };
-        // Read past the runtime, whose idea of what can be read may lag behind the pipe.
-        let Ok(length @ 1..) = rustix::io::read(pipe, &mut *room) else { return };
-        let bytes = room.get(..length).unwrap_or_default();
-        process.change(|state| state.log.append(stream, bytes));
-        waiting -= length;
     }
 }
 
@@ -171,11 +151,6 @@ impl Process {
             true => Next::Restart,
             false => Next::End,
         }
-    }
-
-    fn end(&self, guest: &Guest, end: End) {
-        let at = guest.world.now();
-        self.change(|state| state.phase = Phase::Ended { end, at });
     }
 
     fn begin_again(&self, run: &Run) {

@@ -7,9 +7,9 @@ use crate::reaper::End;
 use serde::Serialize;
 use types::instance::Stream;
 
-/// Of each stream, in an answer that shows the process.
+/// How much of each stream an answer contains that shows the process.
 pub(crate) const EMBEDDED_TAIL_BYTES: usize = 64 << 10;
-/// Of each stream, in an answer that shows the output.
+/// How much of each stream an answer contains that shows the output.
 pub(crate) const LOGS_TAIL_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -53,7 +53,7 @@ pub(crate) struct LogsView {
     stderr: String,
 }
 
-/// Shows a process with at most so many bytes of each of its streams.
+/// Shows a process with at most `tail_bytes` of each of its streams.
 pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<ProcessView, Error> {
     let state = process.state.lock();
     let stdout = tail(&state.log, Stream::Stdout, tail_bytes)?.0;
@@ -105,10 +105,7 @@ fn tail(log: &Log, stream: Stream, limit: usize) -> Result<(String, u64), Error>
         0 => 0,
         _ => tail.bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count(),
     };
-    Ok((
-        String::from_utf8_lossy(tail.bytes.get(skip..).unwrap_or_default()).into_owned(),
-        tail.left_out,
-    ))
+    Ok((String::from_utf8_lossy(&tail.bytes[skip..]).into_owned(), tail.left_out))
 }
 
 fn status(phase: Phase, asked: Option<Asked>) -> Status {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const SESSIONS_MAX: usize = 32;
 const ID_CHARS_MAX: usize = 128;
 
-/// What a caller asks for. Who comes second to a session gets it as it is.
+/// What a caller asks for. The second caller of a session gets it as it is.
 struct Ask {
     session: String,
     shell: PathBuf,

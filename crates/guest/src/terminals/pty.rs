@@ -2,14 +2,15 @@
 
 use super::{Ask, Size};
 use crate::guest::Guest;
+use crate::program::{self, USUAL_PATH};
+use crate::raw::{Leads, Program};
 use crate::reaper::{End, Started};
 use rustix::process::Pid;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{Winsize, tcsetwinsize};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
@@ -26,22 +27,19 @@ impl Pty {
         rustix::pty::unlockpt(&master)?;
         let shell_end = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
         rustix::io::ioctl_fionbio(&master, true)?;
-        let mut command = Command::new(&ask.shell);
-        command
-            .env_clear()
-            .envs(&*guest.environment())
-            .env("TERM", "xterm-256color")
-            .current_dir(&ask.working_dir)
-            .stdin(shell_end.try_clone()?)
-            .stdout(shell_end.try_clone()?)
-            .stderr(shell_end);
-        if let Some(user) = &guest.settings.user {
-            command.uid(user.uid).gid(user.gid);
-        }
-        crate::raw::own_terminal(&mut command);
-        let Started { child, end } = guest.reaper.spawn(&mut command)?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the shell has no number"))?;
+        let environment = guest.environment();
+        let term = (OsString::from("TERM"), OsString::from("xterm-256color"));
+        let variables = environment.iter().filter(|(name, _)| **name != term.0);
+        let variables = variables.chain([(&term.0, &term.1)]);
+        let path = environment.get(OsStr::new("PATH")).map_or(USUAL_PATH.as_ref(), |path| &**path);
+        let shell = ask.shell.as_ref();
+        let file = program::find(shell, path, &ask.working_dir)?;
+        let mut program = Program::new(&file, [shell], variables, &ask.working_dir)?
+            .run_as(guest.settings.user.as_ref());
+        program.leads = Leads::Session;
+        let Started { pid, end } = guest
+            .reaper
+            .spawn(&program, [shell_end.as_fd(), shell_end.as_fd(), shell_end.as_fd()])?;
         let pty = Self { pid, master: crate::raw::watched(master)? };
         pty.resize(ask.size)?;
         Ok((pty, end))

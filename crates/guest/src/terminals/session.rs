@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, interval};
 
-/// What who comes later, or comes back, is shown.
+/// Shown to clients that come later or come back.
 const REPLAY_BYTES_MAX: usize = 100 << 10;
 const REPLAY_BEGIN: &[u8] = b"\x1b[0m";
 /// Pieces of output that wait for a slow client before it is shown the replay instead.
@@ -116,7 +116,7 @@ async fn run(
         let next = unwritten.as_slices().0;
         tokio::select! {
             read = pty.read(&mut buffer) => match read {
-                Ok(length @ 1..) => session.show(buffer.get(..length).unwrap_or_default()),
+                Ok(length @ 1..) => session.show(&buffer[..length]),
                 Ok(0) | Err(_) => break,
             },
             written = pty.write(next), if !next.is_empty() => match written {
@@ -143,7 +143,7 @@ async fn run(
     // for ever.
     for _ in 0..LAST_READS_MAX {
         let Some(Ok(length @ 1..)) = pty.read(&mut buffer).now_or_never() else { break };
-        session.show(buffer.get(..length).unwrap_or_default());
+        session.show(&buffer[..length]);
     }
     session.close();
     // Everything on the terminal is told that it has gone; most of it is gone already.

@@ -44,7 +44,7 @@ pub(crate) fn connect(guest: &Arc<Guest>, mut request: Request) -> Result<Answer
 }
 
 async fn serve(session: Arc<Session>, upgrade: OnUpgrade) {
-    // Who leaves before the upgrade leaves the session to others.
+    // A client that goes before the upgrade leaves the session to the others.
     let Ok(upgraded) = upgrade.await else { return };
     let limits = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))

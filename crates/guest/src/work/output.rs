@@ -3,7 +3,7 @@
 //!
 //! A position counts the bytes since the start over both streams and never changes. In memory,
 //! because a file would be room that the work was promised. What somebody has read is dropped
-//! first; it goes only when the room is needed, since who read it may have been stopped before he
+//! first; it goes only when the room is needed, since the reader may have been stopped before it
 //! wrote it down.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use types::instance::Stream;
 
 /// What a piece costs beside its bytes.
 const PIECE_COST: usize = 64;
-/// Of a piece that grows.
+/// A piece grows up to here.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Output {
@@ -56,7 +56,7 @@ impl Output {
         Self { pieces: VecDeque::new(), bytes_max, stored: 0, end: 0, fetched: 0, abandoned: false }
     }
 
-    /// Keeps some output, whether there is room or not: who may wait asks for room before.
+    /// Keeps some output, whether there is room or not: callers that can wait ask for room before.
     pub(super) fn append(&mut self, stream: Stream, at: Timestamp, bytes: &[u8]) {
         match self.pieces.back_mut() {
             Some(last)
@@ -97,8 +97,8 @@ impl Output {
         self.make_room();
     }
 
-    /// Somebody was sent all up to here, and is there to read on. Half of what is kept counts as on
-    /// its way to him: a connection may break, and he comes again for what it held.
+    /// Everything up to here was sent to a reader, which is there to read on. Half of what is kept
+    /// counts as on its way: a connection may break, and the reader comes again for what it held.
     pub(super) fn fetch(&mut self, position: u64) {
         let on_its_way = self.bytes_max as u64 / 2;
         self.fetched = self.fetched.max(position.saturating_sub(on_its_way));

@@ -2,7 +2,7 @@
 
 use super::Work;
 use crate::guest::Guest;
-use crate::processes::{Plan, Run, spawn};
+use crate::processes::{Plan, Run, drain, read_once, spawn};
 use crate::reaper::End as Ended;
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 use std::io;
@@ -13,9 +13,8 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use types::instance::{Outcome, Stream, WorkEnd};
 
-const READ_BYTES: usize = 32 << 10;
-/// Outcome long a full store of output waits for somebody to read on. Then the oldest goes.
-const READER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a full store of output waits for somebody to read on. Then the oldest goes.
+const READER_WAIT: Duration = Duration::from_secs(2);
 /// What the machine is told of why nothing started.
 const REASON_CHARACTERS: usize = 500;
 
@@ -39,7 +38,7 @@ fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
     if let Some(address) = work.data_address(listener) {
         plan.set_variable(types::work::DATA_VARIABLE, &address);
     }
-    spawn(&guest.reaper, &plan)
+    spawn(guest, &plan)
         .map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
 }
 
@@ -66,14 +65,14 @@ async fn see_through(guest: &Guest, work: &Work, run: Run) -> Outcome {
     // What it left behind.
     kill(pid);
     for (stream, pipe) in [(Stream::Stdout, &stdout), (Stream::Stderr, &stderr)] {
-        drain(guest, work, stream, pipe);
+        drain(pipe, |bytes| keep(guest, work, stream, bytes));
     }
     outcome
 }
 
 async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) -> Outcome {
     let cut = tokio::select! {
-        // Who has ended in time has not been cut.
+        // Work that has ended in time has not been cut.
         biased;
         ended = &mut *end => return told(ended),
         () = work.interrupted.notified() => Cut::Interrupted,
@@ -86,7 +85,7 @@ async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) ->
     }
     if timeout(grace, &mut *end).await.is_err() {
         kill(pid);
-        // However it ended, it was for the cut.
+        // However it ended, the cut is why.
         let _ = end.await;
     }
     match cut {
@@ -128,36 +127,14 @@ async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
         if pipe.readable().await.is_err() {
             return;
         }
-        match move_some(guest, work, stream, pipe) {
+        match read_once(pipe, |bytes| keep(guest, work, stream, bytes)) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }
-        // Who prints for ever must leave the others their turn.
+        // A program that prints for ever must leave the others their turn.
         tokio::task::yield_now().await;
-    }
-}
-
-/// Moves what one read gives. The buffer is held only meanwhile, since work may say nothing for
-/// days.
-fn move_some(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) -> io::Result<usize> {
-    let mut buffer = [0; READ_BYTES];
-    let length = pipe.try_read(&mut buffer)?;
-    keep(guest, work, stream, buffer.get(..length).unwrap_or_default());
-    Ok(length)
-}
-
-/// Moves what is in the pipe now, of which the kernel keeps little.
-fn drain(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
-    let mut waiting =
-        rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-    let mut buffer = vec![0; waiting.min(READ_BYTES)];
-    while waiting > 0 {
-        // Read past the runtime, whose idea of what can be read may lag behind the pipe.
-        let Ok(length @ 1..) = rustix::io::read(pipe, buffer.as_mut_slice()) else { return };
-        keep(guest, work, stream, buffer.get(..length).unwrap_or_default());
-        waiting = waiting.saturating_sub(length);
     }
 }
 
@@ -178,7 +155,7 @@ impl Work {
             if self.state.lock().output.has_room() {
                 return;
             }
-            if timeout(READER_PATIENCE, fetched).await.is_err() {
+            if timeout(READER_WAIT, fetched).await.is_err() {
                 self.state.lock().output.abandon();
             }
         }

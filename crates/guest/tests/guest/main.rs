@@ -8,6 +8,7 @@ mod contract;
 mod cuts;
 mod first;
 mod network;
+mod plain;
 mod processes;
 mod robust;
 mod server;

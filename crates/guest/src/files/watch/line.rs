@@ -20,7 +20,7 @@ pub(crate) enum Op {
 struct Line<'a> {
     op: Op,
     name: String,
-    /// Of the directory that holds the entry.
+    /// The path of the directory that holds the entry.
     path: String,
     error: Option<&'a str>,
 }

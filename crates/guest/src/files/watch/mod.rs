@@ -40,7 +40,7 @@ pub(crate) async fn get(
     let ignored = request.query("ignore").unwrap_or_default();
     let ignored: Vec<String> =
         ignored.split(',').map(str::trim).filter(|one| !one.is_empty()).map(Into::into).collect();
-    let place = Place::take()?;
+    let slot = Slot::take()?;
     let shown = text(&root);
     // The watch stands before the answer begins, so that a caller who has the answer misses
     // nothing.
@@ -54,27 +54,27 @@ pub(crate) async fn get(
     std::thread::Builder::new()
         .name("watch".into())
         .stack_size(STACK_BYTES)
-        .spawn(move || run(changes, Output { sender, server }, place))
+        .spawn(move || run(changes, Output { sender, server }, slot))
         .map_err(|error| Error::Unavailable(format!("no thread is left for a watch: {error}")))?;
     Ok(answer)
 }
 
 /// One of the watches that may be at the same time.
-struct Place;
+struct Slot;
 
-impl Place {
+impl Slot {
     fn take() -> Result<Self, Error> {
         let taken = WATCHES.fetch_add(1, Ordering::Relaxed);
-        let place = Self;
+        let slot = Self;
         if taken < WATCHES_MAX {
-            Ok(place)
+            Ok(slot)
         } else {
             Err(Error::Unavailable("there are too many watches".into()))
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         WATCHES.fetch_sub(1, Ordering::Relaxed);
     }
@@ -105,9 +105,9 @@ impl Output {
     }
 }
 
-fn run(mut changes: Changes, mut output: Output, place: Place) {
+fn run(mut changes: Changes, mut output: Output, slot: Slot) {
     let ended = follow(&mut changes, &mut output);
-    drop(place);
+    drop(slot);
     if let Err(Ended::Kernel(error)) = ended {
         output.sender.abort(error.into());
     }

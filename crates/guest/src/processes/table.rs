@@ -1,0 +1,69 @@
+//! Which processes there are. A start looks at none of those that have ended, however many are
+//! remembered.
+
+use super::Process;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Ended processes that are remembered; the oldest is forgotten first.
+const ENDED_MAX: usize = 1000;
+
+/// The place of a process in the order of starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Number(u64);
+
+#[derive(Default)]
+pub(super) struct Table {
+    all: BTreeMap<Number, Arc<Process>>,
+    /// By name, which no two of them share.
+    running: HashMap<String, Number>,
+    ended: BTreeSet<Number>,
+    last: Number,
+}
+
+impl Table {
+    /// The oldest first.
+    pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &Arc<Process>> {
+        self.all.values()
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = &Arc<Process>> {
+        self.running.values().filter_map(|number| self.all.get(number))
+    }
+
+    pub(super) fn is_running(&self, name: &str) -> bool {
+        self.running.contains_key(name)
+    }
+
+    pub(super) fn count_running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Makes room for one more that has ended.
+    pub(super) fn forget_surplus(&mut self) {
+        while self.ended.len() >= ENDED_MAX
+            && let Some(oldest) = self.ended.pop_first()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+
+    pub(super) fn next_number(&mut self) -> Number {
+        self.last.0 += 1;
+        self.last
+    }
+
+    pub(super) fn add(&mut self, process: Arc<Process>) {
+        if process.has_ended() {
+            self.ended.insert(process.number);
+        } else {
+            self.running.insert(process.name().to_owned(), process.number);
+        }
+        self.all.insert(process.number, process);
+    }
+
+    pub(super) fn end(&mut self, process: &Process) {
+        self.running.remove(process.name());
+        self.ended.insert(process.number);
+    }
+}

@@ -1,0 +1,64 @@
+//! Programs to start: where they are found, and how they are laid out for the kernel.
+
+use crate::raw::{Leads, Program};
+use crate::settings::User;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where programs are looked for when no variable says so.
+pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Program {
+    /// The first word is what the program is told that it is called.
+    pub(crate) fn new<'a>(
+        path: &Path,
+        words: impl IntoIterator<Item = &'a OsStr>,
+        environment: impl IntoIterator<Item = (&'a OsString, &'a OsString)>,
+        directory: &Path,
+    ) -> io::Result<Self> {
+        let environment = environment.into_iter().map(|(name, value)| {
+            let mut pair = Vec::with_capacity(name.len() + value.len() + 2);
+            pair.extend_from_slice(name.as_bytes());
+            pair.push(b'=');
+            pair.extend_from_slice(value.as_bytes());
+            text(pair)
+        });
+        Ok(Self {
+            path: text(path.as_os_str().as_bytes())?,
+            arguments: words
+                .into_iter()
+                .map(|word| text(word.as_bytes()))
+                .collect::<io::Result<_>>()?,
+            environment: environment.collect::<io::Result<_>>()?,
+            directory: text(directory.as_os_str().as_bytes())?,
+            user: None,
+            leads: Leads::Group,
+        })
+    }
+
+    pub(crate) fn run_as(mut self, user: Option<&User>) -> Self {
+        self.user = user.map(|user| (user.uid, user.gid));
+        self
+    }
+}
+
+fn text(bytes: impl Into<Vec<u8>>) -> io::Result<CString> {
+    CString::new(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// The file that a name stands for where a process is started in `directory`. A name with a slash
+/// is a path already.
+pub(crate) fn find(name: &OsStr, path: &OsStr, directory: &Path) -> io::Result<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Ok(name.into());
+    }
+    let mut files = std::env::split_paths(path).map(|folder| directory.join(folder).join(name));
+    files.find(|file| is_program(file)).ok_or_else(|| rustix::io::Errno::NOENT.into())
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
