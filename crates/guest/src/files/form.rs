@@ -87,7 +87,7 @@ impl Reader {
                 State::Preamble => match find(&self.held, &self.delimiter) {
                     Some(at) => self.pass_delimiter(at),
                     None => {
-                        self.keep_tail();
+                        self.pass_all_but_tail();
                         return Ok(None);
                     }
                 },
@@ -109,9 +109,13 @@ impl Reader {
         self.state = State::AfterBoundary;
     }
 
-    fn keep_tail(&mut self) -> Bytes {
+    /// Answers all but a tail with which a boundary could begin. The tail is copied, since whoever
+    /// reads from the connection needs the memory of the piece again.
+    fn pass_all_but_tail(&mut self) -> Bytes {
         let known = (self.held.len() + 1).saturating_sub(self.delimiter.len());
-        self.held.split_to(known)
+        let passed = self.held.split_to(known);
+        self.held = Bytes::copy_from_slice(&self.held);
+        passed
     }
 
     fn data(&mut self) -> Option<Event> {
@@ -121,7 +125,7 @@ impl Reader {
                 Some(Event::FieldEnd)
             }
             Some(at) => Some(Event::Data(self.held.split_to(at))),
-            None => Some(self.keep_tail()).filter(|data| !data.is_empty()).map(Event::Data),
+            None => Some(self.pass_all_but_tail()).filter(|data| !data.is_empty()).map(Event::Data),
         }
     }
 

@@ -1,19 +1,16 @@
-//! Form data from the wire into a file, with a few pieces of it in memory at a time.
+//! Form data from the wire into a file, with one piece of it in memory at a time.
 
-use super::cut_off;
+use super::blocking;
 use super::form::{self, Event};
 use crate::http::{Error, RequestBody};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::io::Write;
-use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The most that a field other than the file may have.
 const TEXT_FIELD_BYTES_MAX: usize = 4 << 10;
-/// Pieces that wait for the disk before the sender has to. Each is what one read from the
-/// connection gave.
-const WAITING_PIECES_MAX: usize = 2;
+/// Smaller pieces are gathered to this size before they go to disk in one step.
+const WRITE_BYTES: usize = 256 << 10;
 
 pub(crate) struct Received<S> {
     pub(crate) sink: S,
@@ -68,7 +65,7 @@ impl<S: Write + Send + 'static> Form<S> {
                 let open = open
                     .take()
                     .ok_or_else(|| Error::BadRequest("the form has two files".into()))?;
-                self.file = Some(Target::open(open));
+                self.file = Some(Target { sink: blocking(open).await?, gathered: Vec::new() });
                 self.field = Field::File;
             }
             Event::Field { name } if name == "permissions" => {
@@ -102,43 +99,37 @@ impl<S: Write + Send + 'static> Form<S> {
         let file =
             self.file.ok_or_else(|| Error::BadRequest("the form has no field `file`".into()))?;
         let permissions = self.permissions.map(|text| String::from_utf8_lossy(&text).into_owned());
-        Ok(Received { sink: file.finish().await?, permissions })
+        Ok(Received { sink: file.flush(Bytes::new()).await?.sink, permissions })
     }
 }
 
-/// A file that a thread writes while more of it comes in. When this is dropped, the thread drops
-/// what it has written.
+/// The file, and what has been gathered for it.
 struct Target<S> {
-    pieces: mpsc::Sender<Bytes>,
-    writing: JoinHandle<Result<S, Error>>,
+    sink: S,
+    gathered: Vec<u8>,
 }
 
 impl<S: Write + Send + 'static> Target<S> {
-    fn open(open: impl FnOnce() -> Result<S, Error> + Send + 'static) -> Self {
-        let (pieces, mut coming) = mpsc::channel::<Bytes>(WAITING_PIECES_MAX);
-        let writing = spawn_blocking(move || {
-            let mut sink = open()?;
-            while let Some(piece) = coming.blocking_recv() {
-                sink.write_all(&piece).map_err(|error| {
-                    Error::Unprocessable(format!("the content could not be written: {error}"))
-                })?;
-            }
-            Ok(sink)
-        });
-        Self { pieces, writing }
-    }
-
-    async fn write(self, data: Bytes) -> Result<Self, Error> {
-        if self.pieces.send(data).await.is_ok() {
+    /// Large pieces go to disk as they are. The next is not read before: the connection holds more
+    /// meanwhile, and the memory of this one is used again while it is still in the caches.
+    async fn write(mut self, data: Bytes) -> Result<Self, Error> {
+        if self.gathered.len() + data.len() < WRITE_BYTES {
+            self.gathered.extend_from_slice(&data);
             return Ok(self);
         }
-        // The thread has ended before the file did, and says why.
-        self.finish().await.and_then(|_| Err(Error::Internal("the file was not written".into())))
+        self.flush(data).await
     }
 
-    async fn finish(self) -> Result<S, Error> {
-        drop(self.pieces);
-        self.writing.await.unwrap_or_else(|error| Err(cut_off(&error)))
+    async fn flush(mut self, data: Bytes) -> Result<Self, Error> {
+        blocking(move || {
+            let written = self.sink.write_all(&self.gathered);
+            written.and_then(|()| self.sink.write_all(&data)).map_err(|error| {
+                Error::Unprocessable(format!("the content could not be written: {error}"))
+            })?;
+            self.gathered.clear();
+            Ok(self)
+        })
+        .await
     }
 }
 

@@ -82,11 +82,8 @@ pub(crate) struct Done {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(cut_off(&error)))
-}
-
-fn cut_off(error: &tokio::task::JoinError) -> Error {
-    Error::Internal(format!("the operation was cut off: {error}"))
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
 }
 
 /// Like `blocking`, for work that takes long and should end when its caller has gone.

@@ -96,11 +96,10 @@ impl Plan {
         let command = words.join(" ");
         let asked =
             Ask { command: command.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
-        let plan = asked.plan(guest).ok()?;
+        let plan = asked.plan_without_program(guest).ok()?;
         Some(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
-            is_plain: false,
             ..plan
         })
     }
@@ -115,7 +114,7 @@ impl Plan {
         };
         let asked =
             Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
-        let plan = asked.plan(guest).map_err(|error| error.to_string())?;
+        let plan = asked.plan_without_program(guest).map_err(|error| error.to_string())?;
         let program = match program.contains('/') {
             true => Some(PathBuf::from(program)),
             false => find_program(program, &plan.environment),
@@ -125,7 +124,6 @@ impl Plan {
         Ok(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
-            is_plain: false,
             ..plan
         })
     }
@@ -153,16 +151,50 @@ impl Plan {
 
     /// The shell with its arguments for the command.
     pub(super) fn by_shell(&self, guest: &Guest) -> (OsString, Vec<OsString>) {
-        by_shell(guest, &self.environment, &self.command)
+        let options = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
+        let options = options.to_string_lossy();
+        let arguments = options.split_whitespace().chain([self.command.as_str()]);
+        let arguments = arguments.map(OsString::from).collect();
+        let shell = of_guest(guest, "SHELL").unwrap_or_else(|| guest.shell.path(&self.environment));
+        (shell, arguments)
     }
-}
 
-fn by_shell(guest: &Guest, environment: &Variables, command: &str) -> (OsString, Vec<OsString>) {
-    let arguments = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
-    let arguments = arguments.to_string_lossy();
-    let arguments = arguments.split_whitespace().chain([command]).map(OsString::from).collect();
-    let shell = of_guest(guest, "SHELL").unwrap_or_else(|| guest.shell.path(environment));
-    (shell, arguments)
+    /// The program and its arguments, where the shell would add nothing. An image that asks for a
+    /// shell of its own gets it.
+    fn without_shell(&self, guest: &Guest) -> Option<(OsString, Vec<OsString>)> {
+        let asks_for_shell =
+            ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
+        let variables = [&*self.environment, &self.own_environment];
+        let words = plain::words(&self.command)
+            .filter(|_| !asks_for_shell && plain::pass_through(variables))?;
+        let (program, arguments) = words.split_first()?;
+        Some((program.into(), arguments.iter().map(OsString::from).collect()))
+    }
+
+    /// Has it run its command, through the shell or as the shell would.
+    fn with_command(mut self, guest: &Guest) -> Self {
+        if let Some((program, arguments)) = self.without_shell(guest) {
+            let directory = self.shown_directory();
+            self.own_environment.insert("PWD".into(), directory);
+            return Self { program, arguments, is_plain: true, ..self };
+        }
+        let (program, arguments) = self.by_shell(guest);
+        Self { program, arguments, ..self }
+    }
+
+    /// What a shell says where it is: the path that it was told, or else the one without links.
+    fn shown_directory(&self) -> OsString {
+        let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+        let variables = [&self.own_environment, &*self.environment];
+        let told = variables.into_iter().find_map(|variables| variables.get(OsStr::new("PWD")));
+        let told = told.filter(|path| {
+            let path = Path::new(path);
+            path.is_absolute()
+                && place(path).is_some_and(|there| Some(there) == place(&self.working_dir))
+        });
+        let real = || self.working_dir.canonicalize().unwrap_or_else(|_| self.working_dir.clone());
+        told.cloned().unwrap_or_else(|| real().into())
+    }
 }
 
 /// A variable of all processes that says something.
@@ -197,6 +229,11 @@ impl Ask {
     }
 
     pub(crate) fn plan(self, guest: &Guest) -> Result<Plan, Error> {
+        Ok(self.plan_without_program(guest)?.with_command(guest))
+    }
+
+    /// Leaves it open what is started.
+    fn plan_without_program(self, guest: &Guest) -> Result<Plan, Error> {
         self.check(guest)?;
         let life = self.life();
         let environment = guest.environment();
@@ -211,19 +248,9 @@ impl Ask {
                 own.entry(name.into()).or_insert(usual);
             }
         }
-        let working_dir = working_dir(guest, self.working_dir.as_deref())?;
-        let plain = plain_words(guest, &self.command, [&environment, &own]);
-        let is_plain = plain.is_some();
-        let (program, arguments) = match plain {
-            Some((program, arguments)) => {
-                own.insert("PWD".into(), shown_directory(&working_dir, [&own, &environment]));
-                (program, arguments)
-            }
-            None => by_shell(guest, &environment, &self.command),
-        };
         Ok(Plan {
             name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
-            working_dir,
+            working_dir: working_dir(guest, self.working_dir.as_deref())?,
             command: self.command,
             keep_alive: self.keep_alive.unwrap_or(false),
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
@@ -233,9 +260,9 @@ impl Ask {
                 0
             }),
             life,
-            program,
-            arguments,
-            is_plain,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            is_plain: false,
             environment,
             own_environment: own,
             user: guest.settings.user.clone(),
@@ -280,32 +307,6 @@ impl Ask {
         };
         seconds.map(Duration::from_secs)
     }
-}
-
-/// The program and its arguments, where the shell would add nothing. An image that asks for a shell
-/// of its own gets it.
-fn plain_words(
-    guest: &Guest,
-    command: &str,
-    variables: [&Variables; 2],
-) -> Option<(OsString, Vec<OsString>)> {
-    let asks_for_shell = ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
-    let words =
-        plain::words(command).filter(|_| !asks_for_shell && plain::pass_through(variables))?;
-    let (program, arguments) = words.split_first()?;
-    Some((program.into(), arguments.iter().map(OsString::from).collect()))
-}
-
-/// What a shell says where it is: the path that it was told, or else the one without links.
-fn shown_directory(directory: &Path, variables: [&Variables; 2]) -> OsString {
-    let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
-    let told = variables.into_iter().find_map(|variables| variables.get(OsStr::new("PWD")));
-    let told = told.filter(|path| {
-        let path = Path::new(path);
-        path.is_absolute() && place(path).is_some_and(|found| Some(found) == place(directory))
-    });
-    let real = || directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-    told.cloned().unwrap_or_else(|| real().into())
 }
 
 fn random_name(guest: &Guest) -> String {
