@@ -4,9 +4,9 @@
 
 mod common;
 
-use api::fleet::How;
 use common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use common::{Cloud, settings};
+use control::machine::How;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -5,11 +5,11 @@ use crate::Interrupted;
 use crate::instances::{fact, machine_id, runs, seen};
 use crate::launching::chain;
 use crate::leases::Purpose;
-use api::fleet::{
-    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, Stamp, UnknownImage,
-    Wait, WorkEnd,
-};
 use bytes::Bytes;
+use control::machine::{
+    Fact, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, ProcessAnswer, Seen, Stamp,
+    UnknownImage, Wait, WorkEnd,
+};
 use gateway::{Found, Keeper};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
@@ -160,12 +160,13 @@ impl Machine for Control {
         Box::pin(self.host.interrupt(instance))
     }
 
-    fn call<'a>(
+    fn start_process<'a>(
         &'a self,
         instance: &'a str,
-        request: http::Request<Bytes>,
-    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        order: Bytes,
+    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move {
+            let request = process_request(order);
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
             let answer = self
                 .keeper
@@ -177,7 +178,17 @@ impl Machine for Control {
                 .collect()
                 .await
                 .map_err(|error| fault(&*error))?;
-            Ok(http::Response::from_parts(head, body.to_bytes()))
+            Ok(ProcessAnswer { status: head.status.as_u16(), body: body.to_bytes() })
         })
     }
+}
+
+/// The call of the sandbox API that starts a process.
+fn process_request(order: Bytes) -> http::Request<Bytes> {
+    let mut request = http::Request::new(order);
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = http::Uri::from_static("/process");
+    let json = http::HeaderValue::from_static("application/json");
+    request.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    request
 }

@@ -1,6 +1,6 @@
 //! Names and facts of instances, from one side's words to the other's.
 
-use api::fleet::{Fact, Happened, Seen, Stamp};
+use control::machine::{Fact, Happened, Seen, Stamp};
 use node::{Exit, Id, SpecError, State, View};
 
 pub(crate) fn machine_id(instance: &str) -> Result<Id, SpecError> {

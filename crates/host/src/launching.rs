@@ -4,7 +4,7 @@ use crate::instances::machine_id;
 use crate::leases::Purpose;
 use crate::{Host, Inner, Interrupted};
 use admission::Refused;
-use api::fleet::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
+use control::machine::{ImageAt, Launch, LaunchFault, Scratch, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
 use node::{CreateError, FirstProcess, Medium, Owner, Spec, User, Writable};
 use serde_json::json;

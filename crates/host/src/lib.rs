@@ -2,7 +2,7 @@
 //! put together.
 //!
 //! ```text
-//! api::fleet::Machine  ◀── Control ──▶ gateway (who is awake)
+//! control::machine::Machine  ◀── Control ──▶ gateway (who is awake)
 //! gateway::Machine     ◀── Host ─┬──▶ node    instances
 //!                                ├──▶ images  what they are made of
 //!                                └──  guest   their first program
@@ -22,7 +22,7 @@ mod registries;
 mod settings;
 mod work;
 
-pub use control::Control;
+pub use crate::control::Control;
 pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};

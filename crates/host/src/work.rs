@@ -7,8 +7,8 @@
 use crate::instances::{how_it_ended, machine_id};
 use crate::launching::chain;
 use crate::{Host, Interrupted};
-use api::fleet::{How, MachineFault, Printed, Stream, WorkEnd};
 use bytes::Bytes;
+use control::machine::{How, MachineFault, Printed, Stream, WorkEnd};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};

@@ -2,8 +2,8 @@
 
 use super::Body;
 use super::endpoints::json_answer;
-use crate::error::Error;
-use crate::headers;
+use crate::http::error::Error;
+use crate::http::headers;
 use auth::clients::{self, NewClient, Registered};
 use auth::{Auth, Denied, Identity};
 use axum::extract::{Path, State};

@@ -14,8 +14,8 @@ mod outside;
 mod page;
 mod sign_in;
 
-use crate::error::Error;
-use crate::listed::Listed;
+use crate::http::error::Error;
+use crate::http::listed::Listed;
 use auth::Auth;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};

@@ -1,10 +1,10 @@
 //! The change stream of a workspace, as server-sent events: watchers need not poll.
 
-use crate::call::Call;
-use crate::error::Error;
-use crate::headers;
-use crate::reply::Answer;
-use crate::streams::Place;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::reply::Answer;
+use crate::http::streams::Place;
 use auth::{Auth, Denied, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;

@@ -1,8 +1,8 @@
 //! Logs of workloads and builds. Tasks of jobs are what prints; of other kinds nothing is kept yet.
 
-use crate::call::Call;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
 use jobs::logs::{Found, Line, Question, Severity, find};
 use schemars::JsonSchema;

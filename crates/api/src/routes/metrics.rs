@@ -1,10 +1,9 @@
 //! Cost and usage: the rules of the questions. What is answered, the meter says.
 
-use super::prices;
-use crate::bill;
-use crate::call::{Call, Person};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Call, Person};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
+use control::billing::{self, prices};
 use meter::{Filter, Key, Question, Window};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -202,7 +201,7 @@ fn bound(question: &Question) -> String {
 
 /// The question that a request asks, if its caller may ask it.
 fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
-    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
+    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
     if asked.label.is_some() || asked.unit.is_some() {
         return Err(Error::Malformed("`label` and `unit` are not supported".into()));
     }
@@ -234,7 +233,7 @@ pub(crate) async fn query(
     let (question, now) = (question(&call)?, call.app.world.now());
     let asked = question.clone();
     let work = move |tx: &mut Tx<'_>| {
-        let book = bill::book(tx, &asked.account)?;
+        let book = billing::book(tx, &asked.account)?;
         Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
     };
     let answer = call.app.store.read(work).await?;
@@ -244,7 +243,7 @@ pub(crate) async fn query(
 }
 
 pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>, Error> {
-    bill::account(&call.who, call.path.name())?;
+    billing::account(&call.who.0, call.path.name())?;
     Ok(Reply::of(&MetricsValues {
         values: GroupBy::ALL.map(|dimension| dimension.name().to_owned()).to_vec(),
     }))
@@ -253,7 +252,7 @@ pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>,
 pub(crate) async fn resource_types(
     call: Call<Person, WindowQuery>,
 ) -> Result<Reply<MetricsValues>, Error> {
-    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
+    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
     let filter = Filter { within: within(&call.who, &account), ..Filter::default() };

@@ -1,9 +1,9 @@
 //! The people of a workspace.
 
-use crate::call::{Body, Call};
-use crate::error::Error;
-use crate::query::NoQuery;
-use crate::reply::Reply;
+use crate::http::call::{Body, Call};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::people::{self, Invitation, Person};
 use auth::{Member, invitations};
 use store::Tx;
@@ -56,7 +56,7 @@ pub(crate) async fn invite(
         .once(move |tx| {
             let invitation = people::invite(tx, &member, &email, role)?;
             let link = invitations::link(&issuer, &invitation);
-            Ok(pending(invitation, &member.workspace_name, link))
+            Ok::<_, Error>(pending(invitation, &member.workspace_name, link))
         })
         .await;
     call.app.auth.forget();

@@ -1,14 +1,15 @@
 //! Workspaces.
 
-use crate::call::{Body, Call, Person};
-use crate::engine::Desk;
-use crate::error::Error;
-use crate::furnish::{as_admin, furnish};
-use crate::query::{Flag, NoQuery};
-use crate::reply::{Answer, Reply};
+use crate::http::call::{Body, Call, Person};
+use crate::http::error::Error;
+use crate::http::query::{Flag, NoQuery};
+use crate::http::reply::{Answer, Reply};
 use auth::Member;
 use auth::workspaces::{self, Change, NewWorkspace, Settings};
 use axum::response::Response;
+use control::Context;
+use control::context::as_admin;
+use control::workspace_defaults;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use store::{Tx, resources};
@@ -44,7 +45,8 @@ pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Workspace>>, Er
 pub(crate) async fn create(
     call: Call<Person, NoQuery, Body<Workspace>>,
 ) -> Result<Reply<Workspace>, Error> {
-    let (app, who, wish) = (call.app.clone(), call.who.0.clone(), call.body.0.clone());
+    let (control, who, wish) =
+        (call.app.control().clone(), call.who.0.clone(), call.body.0.clone());
     let name = wish.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
     let new = NewWorkspace {
         name,
@@ -61,8 +63,9 @@ pub(crate) async fn create(
     let reply = call
         .once(move |tx| {
             let made = workspaces::create(tx, &who, new.clone())?;
-            furnish(&Desk { app: app.clone(), member: as_admin(&who, &made) }, tx)?;
-            Ok(shown(made))
+            let context = Context { control: control.clone(), member: as_admin(&who, &made) };
+            workspace_defaults::create_missing(&context, tx)?;
+            Ok::<_, Error>(shown(made))
         })
         .await;
     call.app.auth.forget();

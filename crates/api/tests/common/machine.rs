@@ -1,10 +1,10 @@
 //! A machine that only pretends to run instances.
 
-use api::fleet::{
-    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, Seen, UnknownImage,
-    Wait, WorkEnd,
-};
 use bytes::Bytes;
+use control::machine::{
+    Fact, How, ImageAt, Launch, LaunchFault, Machine, MachineFault, Printed, ProcessAnswer, Seen,
+    UnknownImage, Wait, WorkEnd,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,11 +160,11 @@ impl Machine for Pretended {
         Box::pin(async { Ok(()) })
     }
 
-    fn call<'a>(
+    fn start_process<'a>(
         &'a self,
         instance: &'a str,
-        _: http::Request<Bytes>,
-    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        _: Bytes,
+    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move { Err(missing(instance)) })
     }
 }

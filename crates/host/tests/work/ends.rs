@@ -1,7 +1,7 @@
 //! How work ends, as the management side hears it.
 
 use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, shell};
-use api::fleet::{How, Launch, Machine, Work};
+use control::machine::{How, Launch, Machine, Work};
 use std::time::{Duration, Instant};
 
 fn within(launch: Launch, timeout: Duration) -> Launch {
@@ -105,7 +105,7 @@ async fn work_runs_as_the_user_of_its_image_with_its_variables_and_folders() {
     let mut launch =
         launch("humble", HUMBLE, &["id -u; echo $GREETING $HOME; echo x > /data/x && cat /data/x"]);
     launch.scratch =
-        vec![api::fleet::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
+        vec![control::machine::Scratch { path: "/data".into(), size_mb: 8, read_only: false }];
     let seen = machine.outcome(launch).await;
     assert_eq!(String::from_utf8(seen.out).unwrap(), "1000\nhello /\nx\n");
     assert_eq!(seen.end.how, How::Exited(0));

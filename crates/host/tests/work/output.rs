@@ -1,7 +1,7 @@
 //! What work prints, to whom, and how often.
 
 use crate::place::{PLAIN, Place, Running, SHELL, launch, shell};
-use api::fleet::{How, Launch, Machine, Work};
+use control::machine::{How, Launch, Machine, Work};
 use bytes::Bytes;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A machine for one test, with an image of busybox, and what is asked of it.
 
-use api::fleet::{Launch, Machine, MachineFault, Printed, Stream, Work, WorkEnd};
+use control::machine::{Launch, Machine, MachineFault, Printed, Stream, Work, WorkEnd};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{Control, Host};
 use images::{Config, Store};

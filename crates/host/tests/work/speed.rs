@@ -1,7 +1,7 @@
 //! How long work takes that does nothing. Prints a table; run it by its name, in a release build.
 
 use crate::place::{PLAIN, Place, Running, launch};
-use api::fleet::{How, Launch, Machine};
+use control::machine::{How, Launch, Machine};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 200;
