@@ -14,6 +14,7 @@ mod routes;
 mod table;
 
 pub use crate::http::error::Error;
+pub use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
 pub use crate::http::patience::Patience;
 pub use crate::http::serve::{addresses, router};
 pub use app::App;

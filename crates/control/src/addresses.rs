@@ -4,7 +4,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use crate::kinds::preview::is_usable;
 use sha2::{Digest, Sha256};
 use store::edge_names::{self, Holder, Taken};
@@ -120,13 +120,13 @@ fn taken(
 ) -> Result<Error, Error> {
     let rival =
         own_preview_at(context, tx, at)?.filter(|_| holder.workspace == context.member.workspace);
-    Ok(Error::Conflict(match rival {
-        Some(rival) => format!(
-            "the preview `{}` of the sandbox `{}` has this address; choose another prefix, or send `force=true`",
-            rival.row.name, rival.row.parent
-        ),
-        None => format!("the address `{}` is taken; choose another prefix", at.name()),
-    }))
+    Ok(match rival {
+        Some(rival) => {
+            Conflict::OwnPreviewThere { preview: rival.row.name, sandbox: rival.row.parent }
+        }
+        None => Conflict::AddressTaken { address: at.name() },
+    }
+    .into())
 }
 
 /// The preview of the caller's workspace that has an address.

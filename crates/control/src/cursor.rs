@@ -1,6 +1,6 @@
 //! Cursors of paged lists: opaque, signed, bound to the query and the workspace, and short-lived.
 
-use crate::Error;
+use crate::error::BadCursor;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -31,12 +31,8 @@ impl CursorKey {
     }
 
     /// The position that a cursor holds.
-    pub fn open(&self, query: &str, cursor: &str, now: Timestamp) -> Result<String, Error> {
-        let bad = || {
-            Error::Malformed(
-                "`cursor` is not one that this list gave out for the same query; start again without it".into(),
-            )
-        };
+    pub fn open(&self, query: &str, cursor: &str, now: Timestamp) -> Result<String, BadCursor> {
+        let bad = || BadCursor::Foreign;
         if cursor.len() > TEXT_MAX {
             return Err(bad());
         }
@@ -47,9 +43,7 @@ impl CursorKey {
         let body = std::str::from_utf8(body).map_err(|_| bad())?;
         let (expires, position) = body.split_once('.').ok_or_else(bad)?;
         if expires.parse::<i64>().map_err(|_| bad())? < now.ms() {
-            return Err(Error::Malformed(
-                "`cursor` is older than 24 hours; start again without it".into(),
-            ));
+            return Err(BadCursor::Expired);
         }
         Ok(position.to_owned())
     }

@@ -1,6 +1,6 @@
 //! Repeating a request safely: the same key and content give the first answer again.
 
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use bytes::Bytes;
 use serde::Serialize;
 use store::idempotency::{self, Claim};
@@ -62,11 +62,7 @@ where
             let body = keyring.read().open(&seal_context, &body)?.into();
             Ok(Answer { body, replayed: true })
         }
-        Claim::Conflict => Err(Error::Conflict(
-            "this `Idempotency-Key` was used for another request; use a new key for a new request"
-                .into(),
-        )
-        .into()),
+        Claim::Conflict => Err(Error::from(Conflict::KeyReused).into()),
     };
     store.write(work).await
 }

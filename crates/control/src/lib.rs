@@ -13,7 +13,7 @@ mod cursor;
 pub mod domains;
 mod drive_key;
 pub mod engine;
-mod error;
+pub mod error;
 pub mod executions;
 pub mod idempotency;
 pub mod kinds;

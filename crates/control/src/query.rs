@@ -1,6 +1,6 @@
 //! What a list may be asked for.
 
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
@@ -115,7 +115,7 @@ impl ListQuery {
             Some(text) if (2..=200).contains(&text.chars().count()) => {
                 Ok(Some(text.to_lowercase()))
             }
-            Some(_) => Err(Error::Malformed("`q` must have 2 to 200 characters".into())),
+            Some(_) => Err(Unfit::SearchText.into()),
         }
     }
 
@@ -124,9 +124,7 @@ impl ListQuery {
         match self.external_id.as_deref() {
             None | Some("") => Ok(None),
             Some(id) if id.chars().count() <= EXTERNAL_ID_MAX => Ok(Some(id.to_owned())),
-            Some(_) => Err(Error::Malformed(format!(
-                "`externalId` has at most {EXTERNAL_ID_MAX} characters"
-            ))),
+            Some(_) => Err(Unfit::ExternalId { max: EXTERNAL_ID_MAX }.into()),
         }
     }
 
@@ -143,9 +141,7 @@ impl ListQuery {
                 None if name.eq_ignore_ascii_case("TERMINATING") => {}
                 None => {
                     let known = Status::ALL.map(Status::name).join(", ");
-                    let message =
-                        format!("`status` must list statuses out of {known}, separated by commas");
-                    return Err(Error::Malformed(message));
+                    return Err(Unfit::Status { known }.into());
                 }
             }
         }
@@ -156,7 +152,7 @@ impl ListQuery {
         match self.limit {
             None => Ok(page.default),
             Some(limit) if (1..=page.max).contains(&limit) => Ok(limit),
-            Some(_) => Err(Error::Malformed(format!("`limit` must be 1 to {}", page.max))),
+            Some(_) => Err(Unfit::PageSize { max: page.max }.into()),
         }
     }
 }

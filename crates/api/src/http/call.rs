@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::idempotency;
+use crate::http::malformed::Malformed;
 use crate::http::operation::{Line, Needs};
 use crate::http::query::NoQuery;
 use admission::Connection;
@@ -263,19 +264,12 @@ fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
 
 pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
     if raw.is_empty() {
-        return Err(Error::Malformed("a JSON body is required".into()));
+        return Err(Malformed::NoBody.into());
     }
-    let value: Value = serde_json::from_slice(raw).map_err(|error| {
-        Error::Malformed(format!(
-            "the body is not valid JSON: line {}, column {}",
-            error.line(),
-            error.column()
-        ))
-    })?;
+    let value: Value = serde_json::from_slice(raw)
+        .map_err(|error| Malformed::NotJson { line: error.line(), column: error.column() })?;
     if holds_nul(&value) {
-        return Err(Error::Malformed(
-            "the body holds a NUL character, which no text may have".into(),
-        ));
+        return Err(Malformed::BodyNul.into());
     }
     Ok(value)
 }
@@ -385,12 +379,11 @@ pub(crate) fn note_sign_in(extensions: &Extensions, who: Option<&Identity>) {
 }
 
 async fn path(parts: &mut Parts) -> Result<Path, Error> {
-    let params = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| {
-        Error::Malformed("the path is not valid UTF-8 after percent-decoding".into())
-    })?;
+    let params =
+        RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Malformed::PathNotUtf8)?;
     let values: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
     if values.iter().any(|value| value.contains('\0')) {
-        return Err(Error::Malformed("the path holds a NUL character".into()));
+        return Err(Malformed::PathNul.into());
     }
     Ok(Path(values))
 }
@@ -414,7 +407,7 @@ pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Byt
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
             Err(Error::TooLarge { limit })
         }
-        Err(_) => Err(Error::Malformed("the body ended before its announced length".into())),
+        Err(_) => Err(Malformed::CutBody.into()),
     }
 }
 
@@ -422,7 +415,7 @@ fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
     let given = given(query)?;
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(given.as_bytes()));
     serde_path_to_error::deserialize(pairs).map_err(|error| {
-        Error::Malformed(format!("query parameter `{}`: {}", error.path(), error.inner()))
+        Malformed::Query { name: error.path().to_string(), why: error.inner().to_string() }.into()
     })
 }
 
@@ -430,7 +423,7 @@ fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
 fn given(query: &str) -> Result<String, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     if pairs.clone().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
-        return Err(Error::Malformed("the query holds a NUL character".into()));
+        return Err(Malformed::QueryNul.into());
     }
     let given = pairs.filter(|(_, value)| !value.is_empty());
     Ok(form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish())

@@ -1,10 +1,13 @@
 //! Why a request was not served, and the only place that turns decisions into statuses.
 
+use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
 use auth::Denied;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use control::Error as Decision;
+use control::error::{Absent, BadCursor, Forbidden, Unfit};
 use http::{HeaderValue, StatusCode, header};
+use jobs::StartError;
 use serde_json::{Map, Value, json};
 use types::error::{ErrorBody, Refusal};
 use types::version::UnknownVersion;
@@ -15,12 +18,12 @@ pub enum Error {
     /// What the control plane decided.
     #[error(transparent)]
     Control(#[from] Decision),
-    #[error("{0}")]
-    Malformed(String),
-    #[error("{0}")]
-    NotFound(String),
-    #[error("{0}")]
-    Gone(String),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(
+        "changes up to revision {oldest} are no longer kept; list again and begin without `after`"
+    )]
+    ChangesGone { oldest: i64 },
     #[error(transparent)]
     Version(#[from] UnknownVersion),
     #[error("the body has more than the {limit} bytes that are accepted")]
@@ -42,7 +45,30 @@ macro_rules! through_control {
     )+};
 }
 
-through_control!(Problems, Denied, store::Error, auth::Error, admission::Refused);
+through_control!(
+    Absent,
+    BadCursor,
+    Denied,
+    Forbidden,
+    Problems,
+    Unfit,
+    admission::Refused,
+    auth::Error,
+    store::Error
+);
+
+/// Rules of one operation.
+macro_rules! through_malformed {
+    ($($source:ty),+) => {$(
+        impl From<$source> for Error {
+            fn from(source: $source) -> Self {
+                Self::Malformed(source.into())
+            }
+        }
+    )+};
+}
+
+through_malformed!(LogsRule, MetricsRule);
 
 impl Error {
     /// Status and stable name.
@@ -51,8 +77,8 @@ impl Error {
             Self::Control(decision) => case(decision),
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Self::Version(_) => (StatusCode::BAD_REQUEST, "invalid_api_version"),
-            Self::NotFound(_) | Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
-            Self::Gone(_) => (StatusCode::GONE, "gone"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
+            Self::ChangesGone { .. } => (StatusCode::GONE, "gone"),
             Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
             Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
         }
@@ -92,14 +118,14 @@ impl Error {
 /// Status and stable name of a decision.
 fn case(decision: &Decision) -> (StatusCode, &'static str) {
     match decision {
-        Decision::Invalid(_) | Decision::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        Decision::Invalid(_) | Decision::Unfit(_) => (StatusCode::BAD_REQUEST, "bad_request"),
         Decision::Denied(denied) => denied_case(denied),
-        Decision::NoResource { .. } | Decision::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+        Decision::NoResource { .. } | Decision::Absent(_) => (StatusCode::NOT_FOUND, "not_found"),
         Decision::Exists { kind, .. } => (StatusCode::CONFLICT, exists(*kind)),
         Decision::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
         Decision::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
-        Decision::Refused(_) => (StatusCode::FORBIDDEN, "forbidden"),
-        Decision::Gone(_) => (StatusCode::GONE, "gone"),
+        Decision::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
+        Decision::ShareExpired => (StatusCode::GONE, "gone"),
         Decision::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
         Decision::Quota { kind: KindName::Sandbox, .. } | Decision::OverShare(_) => {
             (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED")
@@ -110,12 +136,11 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
             (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
         }
         Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
-        Decision::TooMany { .. }
-        | Decision::NoSlots(_)
-        | Decision::TooManyOpen(_)
-        | Decision::Crowded(admission::Refused::Share { .. }) => {
+        Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {
             (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
         }
+        Decision::NotQueued(why) => not_queued_case(why),
+        Decision::Identity(why) => identity_case(why),
         Decision::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
         Decision::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         Decision::Store(store::Error::Unreachable(_)) => {
@@ -134,9 +159,10 @@ fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
             json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
         }
         Decision::NoRoom(_)
-        | Decision::NoSlots(_)
-        | Decision::TooManyOpen(_)
-        | Decision::Crowded(_) => json!({"retryable": true}),
+        | Decision::Crowded(_)
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. }) => {
+            json!({"retryable": true})
+        }
         Decision::TooMany { retry_after_s } => {
             json!({"retryable": true, "retry_after": retry_after_s})
         }
@@ -151,9 +177,8 @@ fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
 fn retry_after_s(decision: &Decision) -> Option<u64> {
     match decision {
         Decision::TooMany { retry_after_s } => Some(*retry_after_s),
-        Decision::NoSlots(_)
-        | Decision::TooManyOpen(_)
-        | Decision::Crowded(_)
+        Decision::Crowded(_)
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. })
         | Decision::Store(store::Error::Busy { .. }) => Some(1),
         _ => None,
     }
@@ -167,6 +192,36 @@ fn exists(kind: KindName) -> &'static str {
         KindName::Drive => "DRIVE_ALREADY_EXISTS",
         KindName::Application => "APPLICATION_ALREADY_EXISTS",
         _ => "conflict",
+    }
+}
+
+fn not_queued_case(why: &StartError) -> (StatusCode, &'static str) {
+    match why {
+        StartError::Tasks { .. } | StartError::NeverFits(_) => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
+        StartError::Taken(_) => (StatusCode::CONFLICT, "conflict"),
+        StartError::Full { .. } | StartError::Crowded { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+        }
+        StartError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+    }
+}
+
+fn identity_case(why: &auth::Error) -> (StatusCode, &'static str) {
+    use auth::Error as Identity;
+    match why {
+        Identity::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        Identity::Exists(_) | Identity::LastAdmin | Identity::LastAccountAdmin => {
+            (StatusCode::CONFLICT, "conflict")
+        }
+        Identity::InvitationExpired => (StatusCode::GONE, "gone"),
+        Identity::TooMany { .. } => (StatusCode::FORBIDDEN, "forbidden"),
+        Identity::Denied(denied) => denied_case(denied),
+        // These have decisions of their own, which is what they are turned into.
+        Identity::Invalid(_) | Identity::Crowded(_) | Identity::Store(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! headers.
 
 use crate::http::error::Error;
+use crate::http::malformed::Malformed;
 use http::HeaderMap;
 use types::ApiVersion;
 
@@ -37,8 +38,7 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Error> {
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'))
         .and_then(|text| text.parse().ok());
-    let rule =
-        || Error::Malformed("`If-Match` must be the `ETag` of an answer, such as `\"3\"`".into());
+    let rule = || Error::from(Malformed::IfMatch);
     version.map(Some).ok_or_else(rule)
 }
 

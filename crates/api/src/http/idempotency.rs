@@ -3,6 +3,7 @@
 use crate::http::call::{Call, Who};
 use crate::http::error::Error;
 use crate::http::headers::IDEMPOTENCY_KEY;
+use crate::http::malformed::Malformed;
 use crate::http::reply::Reply;
 use bytes::Bytes;
 use control::idempotency::{self, Answer, RequestKey};
@@ -21,9 +22,7 @@ pub(crate) fn key(parts: &Parts, body: &Bytes, realm: String) -> Result<Option<R
     let Some(key) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = key.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > KEY_MAX || !key.as_bytes().iter().all(u8::is_ascii_graphic) {
-        return Err(Error::Malformed(format!(
-            "`Idempotency-Key` must be 1 to {KEY_MAX} visible ASCII characters"
-        )));
+        return Err(Malformed::IdempotencyKey { max: KEY_MAX }.into());
     }
     let mut digest = Sha256::new();
     for part in [parts.method.as_str().as_bytes(), parts.uri.to_string().as_bytes(), body] {

@@ -6,6 +6,7 @@ pub(crate) mod headers;
 pub(crate) mod idempotency;
 pub(crate) mod limits;
 pub(crate) mod listed;
+pub(crate) mod malformed;
 pub(crate) mod operation;
 mod pages;
 pub(crate) mod patience;

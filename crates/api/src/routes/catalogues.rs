@@ -4,6 +4,7 @@ use crate::http::call::{Anyone, Call};
 use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
+use control::error::Absent;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -69,8 +70,7 @@ pub(crate) struct FeatureQuery {
 pub(crate) async fn feature(call: Call<Member, FeatureQuery>) -> Result<Reply<Feature>, Error> {
     let key = call.path.name().to_owned();
     let enabled = call.app.settings.catalogue.features.get(&key).copied();
-    let enabled =
-        enabled.ok_or_else(|| Error::NotFound("there is no feature flag of this key".into()))?;
+    let enabled = enabled.ok_or_else(|| Error::from(Absent::Feature))?;
     let feature = Feature {
         enabled,
         evaluated_at: call.app.world.now(),
@@ -88,9 +88,7 @@ pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Erro
     let named = |template: &&Template| template.name.as_deref() == Some(call.path.name());
     match call.app.settings.catalogue.templates.iter().find(named) {
         Some(template) => Ok(Reply::of(template)),
-        None => Err(Error::NotFound(
-            "there is no template of this name; GET /templates lists them".into(),
-        )),
+        None => Err(Absent::Template.into()),
     }
 }
 

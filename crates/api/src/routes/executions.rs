@@ -8,6 +8,7 @@ use crate::http::reply::Reply;
 use auth::Member;
 use control::Context;
 use control::engine::{Held, Listing, Page};
+use control::error::{Absent, BadCursor, Unfit};
 use control::executions::view;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,7 +49,7 @@ impl ExecutionQuery {
 
     fn offset(&self) -> Result<i64, control::Error> {
         match self.offset.unwrap_or(0) {
-            ..0 => Err(control::Error::Malformed("`offset` must be at least 0".into())),
+            ..0 => Err(Unfit::Offset.into()),
             offset => Ok(offset),
         }
     }
@@ -56,7 +57,7 @@ impl ExecutionQuery {
 
 fn absent(name: &str) -> control::Error {
     let name: String = name.chars().take(80).collect();
-    control::Error::NotFound(format!("the job has no execution `{name}`"))
+    Absent::Execution { name }.into()
 }
 
 /// The execution that a path names; whether the job is still there does not matter then.
@@ -100,10 +101,7 @@ fn page(
     let (order, mut after) = (asked.sort.into(), None);
     if let Some(cursor) = asked.cursor() {
         let position = context.control.cursors.open(&bound, cursor, now)?;
-        after =
-            Some(position.parse().map_err(|_| {
-                control::Error::Malformed("`cursor` is not one of this list".into())
-            })?);
+        after = Some(position.parse().map_err(|_| BadCursor::OtherRelease)?);
     }
     let query =
         Query { workspace, job, text: text.as_deref(), order, after, offset, limit: limit + 1 };

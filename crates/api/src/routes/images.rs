@@ -2,6 +2,7 @@
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
+use crate::http::malformed::Malformed;
 use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
 use auth::Member;
@@ -33,7 +34,7 @@ pub(crate) async fn create(
 ) -> Result<Reply<CreateImageAnswer>, Error> {
     let given = call.body.0.image.as_deref().is_some_and(|image| !image.is_empty());
     if call.query.skip_build.0 && !given {
-        return Err(Error::Malformed("`image` is required with `skip-build=true`".into()));
+        return Err(Malformed::ImageRequired.into());
     }
     let registers = given && !call.query.upload.0;
     Err(control::Error::Missing(if registers { Missing::RegisterImage } else { Missing::Build })

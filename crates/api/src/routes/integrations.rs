@@ -6,6 +6,7 @@ use crate::http::reply::Reply;
 use auth::Member;
 use control::Missing;
 use control::engine::Held;
+use control::error::Absent;
 use control::providers;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -15,9 +16,7 @@ use types::wire::{Integration, IntegrationEndpoint};
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Integration>, Error> {
     let found = providers::find(call.path.name());
-    found
-        .map(|provider| Reply::of(&provider))
-        .ok_or_else(|| Error::NotFound("no integration of this name is known".into()))
+    found.map(|provider| Reply::of(&provider)).ok_or_else(|| Absent::Integration.into())
 }
 
 async fn connection<Q, B>(call: &Call<Member, Q, B>) -> Result<Held<IntegrationConnection>, Error> {

@@ -7,6 +7,7 @@ use crate::http::reply::Reply;
 use auth::Member;
 use control::Missing;
 use control::engine::{self, Held, Listing, Managed, Secrets};
+use control::error::Absent;
 use control::kinds::application;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -111,7 +112,7 @@ pub(crate) async fn by_external_id<K: Managed>(call: Call<Member>) -> Result<Rep
             &[Status::Terminated],
         )?;
         let row = row.ok_or_else(|| {
-            control::Error::NotFound(format!("there is no {} with the external id `{id}`", K::NAME))
+            control::Error::from(Absent::ExternalId { kind: K::NAME, id: id.clone() })
         })?;
         engine::present(&context, tx, &Held::<K>::read(row)?, &Secrets::Masked)
     };

@@ -2,6 +2,7 @@
 
 use crate::http::call::{Call, Wish};
 use crate::http::error::Error;
+use crate::http::malformed::Malformed;
 use crate::http::query::NoQuery;
 use crate::http::reply::Reply;
 use auth::Member;
@@ -34,8 +35,7 @@ pub(crate) struct NameQuery {
 
 /// Removes the secret that the query names: some names do not fit into a path.
 pub(crate) async fn remove_by_query(call: Call<Member, NameQuery>) -> Result<Reply<Secret>, Error> {
-    let name =
-        call.query.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
+    let name = call.query.name.clone().ok_or_else(|| Malformed::Required("name"))?;
     let context = call.context();
     let work = move |tx: &mut Tx<'_>| engine::remove::<Secret>(&context, tx, &[], &name);
     Ok(Reply::of(&call.app.store.write(work).await?))

@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::http::call::{Asked, Who, json, note_sign_in, raw_body};
 use crate::http::error::Error;
 use crate::http::headers;
+use crate::http::malformed::Malformed;
 use crate::http::operation::Needs;
 use crate::http::patience::Patience;
 use crate::http::reply::{Answer, Reply};
@@ -15,6 +16,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use control::Context;
 use control::context::as_admin;
+use control::error::Absent;
 use control::executions::triggers;
 use http::{Method, StatusCode};
 use jobs::callbacks::{report, status_code};
@@ -116,9 +118,7 @@ fn arguments(raw: &[u8]) -> Result<Free, Error> {
     }
     match json(raw)? {
         Value::Object(arguments) => Ok(arguments),
-        _ => Err(Error::Malformed(
-            "the body must be a JSON object: the arguments of the task".into(),
-        )),
+        _ => Err(Malformed::TriggerBody.into()),
     }
 }
 
@@ -128,7 +128,7 @@ async fn ended(app: &App, id: ExecutionId) -> Result<Response, Error> {
     loop {
         let wanted = id.clone();
         let execution = app.store.read(move |tx| find_by_id(tx, &wanted)).await?;
-        let gone = || Error::NotFound("the execution is gone: its workspace was deleted".into());
+        let gone = || Error::from(Absent::ExecutionOfGoneWorkspace);
         let execution = execution.ok_or_else(gone)?;
         if execution.phase.has_ended() {
             return Ok(told(&execution, status_code(&execution)));

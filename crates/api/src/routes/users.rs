@@ -2,6 +2,7 @@
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
+use crate::http::malformed::Malformed;
 use crate::http::query::NoQuery;
 use crate::http::reply::Reply;
 use auth::people::{self, Invitation, Person};
@@ -50,7 +51,7 @@ pub(crate) async fn invite(
     call: Call<Member, NoQuery, Body<InviteUserRequest>>,
 ) -> Result<Reply<PendingInvitation>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
-    let email = asked.email.ok_or_else(|| Error::Malformed("`email` is required".into()))?;
+    let email = asked.email.ok_or_else(|| Malformed::Required("email"))?;
     let (role, issuer) = (asked.role.unwrap_or_default(), call.app.auth.issuer().to_owned());
     let reply = call
         .once(move |tx| {

@@ -7,6 +7,7 @@ use crate::http::reply::Reply;
 use auth::Member;
 use control::Missing;
 use control::engine::{self, Held, Secrets};
+use control::error::{Absent, Unfit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -71,16 +72,14 @@ pub(crate) async fn remove_version(
         let mut state = held.state.clone();
         state.versions.retain(|kept| kept.name.as_deref() != Some(version.as_str()));
         if state.versions.len() == held.state.versions.len() {
-            return Err(Error::NotFound(format!("the template has no version `{version}`")));
+            return Err(Absent::TemplateVersion { version: version.clone() }.into());
         }
         if state.versions.is_empty() {
-            return Err(Error::Malformed(
-                "the only version of a template cannot be removed; remove the template".into(),
-            ));
+            return Err(Unfit::LastTemplateVersion.into());
         }
         let held = engine::change_state(&context, tx, held, state)?;
         let template = engine::present(&context, tx, &held, &Secrets::Masked)?;
-        Ok(TemplateVersionDeleted {
+        Ok::<_, control::Error>(TemplateVersionDeleted {
             message: "the version is removed".into(),
             template: Some(template),
         })

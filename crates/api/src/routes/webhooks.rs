@@ -3,6 +3,7 @@
 
 use crate::http::error::Error;
 use crate::http::listed::Listed;
+use crate::http::malformed::Malformed;
 use crate::http::serve::harden;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
@@ -37,8 +38,7 @@ async fn take(
             return Error::TooLarge { limit: WEBHOOK_BYTES_MAX }.into_response();
         }
         Err(_) => {
-            return Error::Malformed("the body ended before its announced length".into())
-                .into_response();
+            return Error::from(Malformed::CutBody).into_response();
         }
     };
     let webhook = Webhook {

@@ -4,7 +4,7 @@ use super::watch::{Found, judge, look};
 use super::{alert, seal_context};
 use crate::control::Control;
 use crate::engine::MASK;
-use crate::error::Error;
+use crate::error::{Absent, Error, Forbidden, Unfit};
 use meter::Money;
 use store::Tx;
 use store::budgets::{self, Webhook};
@@ -37,7 +37,7 @@ pub fn remove(tx: &mut Tx<'_>, account: &AccountId, name: &str) -> Result<Budget
 }
 
 fn missing(name: &str) -> Error {
-    Error::NotFound(format!("the account has no budget `{name}`"))
+    Absent::Budget { name: name.to_owned() }.into()
 }
 
 fn present(tx: &mut Tx<'_>, budget: budgets::Budget) -> Result<Budget, Error> {
@@ -209,9 +209,7 @@ impl Draft {
             workspaces::find_by_name(tx, name)?.filter(|found| found.account == self.account);
         match found {
             Some(_) => Ok(()),
-            None => {
-                Err(Error::Malformed(format!("`workspace`: the account has no workspace `{name}`")))
-            }
+            None => Err(Unfit::BudgetWorkspace { name: name.to_owned() }.into()),
         }
     }
 
@@ -219,9 +217,7 @@ impl Draft {
         let max = self.control.settings.bill.budgets_max;
         match budgets::count(tx, &self.account)? < max {
             true => Ok(()),
-            false => Err(Error::Refused(format!(
-                "an account may have {max} budgets; delete one that is not needed"
-            ))),
+            false => Err(Forbidden::ManyBudgets { max }.into()),
         }
     }
 }

@@ -18,7 +18,7 @@ pub use watch::look_at_budgets;
 pub use watch::{Found, judge, look};
 
 use crate::control::Control;
-use crate::error::Error;
+use crate::error::{Absent, Error};
 use crate::settings::Bill;
 use auth::Identity;
 use meter::{Money, Price, PriceBook, Window};
@@ -41,9 +41,7 @@ pub fn account(person: &Identity, id: &str) -> Result<AccountId, Error> {
     let within = person.memberships.iter().any(|membership| membership.account == account);
     match within || person.administers(&account) {
         true => Ok(account),
-        false => Err(Error::NotFound(
-            "there is no such account among yours; GET /accounts lists them".into(),
-        )),
+        false => Err(Absent::Account.into()),
     }
 }
 

@@ -5,7 +5,7 @@ use super::managed::{Managed, Paging};
 use super::secrets::Secrets;
 use super::verbs::present;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{BadCursor, Error, Unfit};
 use crate::query::{Anchor, ListQuery, PageSize};
 use serde::Serialize;
 use store::Tx;
@@ -152,10 +152,7 @@ fn bare<K: Managed>(
     let rows = resources::list(tx, &selection.query(context, K::NAME, asked, limit + 1))?;
     if rows.len() as i64 > limit {
         let version = ApiVersion::V2026_04_28;
-        let message = format!(
-            "there are more than {limit} objects: ask for pages with the version header `{version}`"
-        );
-        return Err(Error::Malformed(message));
+        return Err(Unfit::LongList { limit, version }.into());
     }
     rows.into_iter().map(|row| item(context, tx, row)).collect()
 }
@@ -209,7 +206,7 @@ fn page<K: Managed>(
 }
 
 fn position(text: &str) -> Result<Position, Error> {
-    text.parse().map_err(|_| Error::Malformed("`cursor` is not one that this list gave out".into()))
+    text.parse().map_err(|_| BadCursor::OtherRelease.into())
 }
 
 /// The list and its filters, as a cursor is bound to them.

@@ -6,9 +6,9 @@ pub mod view;
 
 use crate::context::Context;
 use crate::engine::{self, Held};
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use crate::workloads::environment;
-use jobs::{NewExecution, Plan, Scratch, StartError};
+use jobs::{NewExecution, Plan, Scratch};
 use store::Tx;
 use store::executions::Execution;
 use types::Kind;
@@ -54,9 +54,7 @@ pub fn start(
     asked: &Asked,
 ) -> Result<Execution, Error> {
     if !job.wish.enabled() {
-        return Err(Error::Malformed(
-            "the job is disabled; set `spec.enabled` to true first".into(),
-        ));
+        return Err(Unfit::JobDisabled.into());
     }
     crate::billing::allow(
         tx,
@@ -66,9 +64,7 @@ pub fn start(
     )?;
     let limit = job_memory(&job.wish);
     if asked.memory.is_some_and(|memory| memory > limit) {
-        return Err(Error::Malformed(format!(
-            "`memory` must not be more than the {limit} MB of the job"
-        )));
+        return Err(Unfit::MemoryAboveJob { limit }.into());
     }
     let id = ExecutionId::new(context.world());
     let name = asked.name.clone().unwrap_or_else(|| id.to_string());
@@ -156,17 +152,4 @@ fn environment(
         theirs.filter(|(name, _)| !over.contains_key(name)).chain(over.clone()).collect();
     environment.extend(ours.into_iter().map(|(name, value)| (name.to_owned(), value)));
     environment
-}
-
-impl From<StartError> for Error {
-    fn from(error: StartError) -> Self {
-        let message = error.to_string();
-        match error {
-            StartError::Tasks { .. } | StartError::NeverFits(_) => Self::Malformed(message),
-            StartError::Taken(_) => Self::Conflict(message),
-            StartError::Full { .. } => Self::NoSlots(message),
-            StartError::Crowded { .. } => Self::TooManyOpen(message),
-            StartError::Store(error) => error.into(),
-        }
-    }
 }

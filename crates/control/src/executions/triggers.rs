@@ -4,7 +4,7 @@ use super::Asked;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, opened};
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use store::deliveries::{self, NewDelivery};
 use store::identity::workspaces::{self, Workspace};
 use store::trigger_addresses as addresses;
@@ -64,9 +64,7 @@ pub fn begin(
     let wish = opened(context, &job)?;
     let Some(trigger) = trigger(&wish, &holder.trigger) else { return Ok(None) };
     if !trigger.is_on() {
-        return Err(Error::Malformed(
-            "the trigger is disabled; set its `enabled` to true first".into(),
-        ));
+        return Err(Unfit::TriggerDisabled.into());
     }
     let set = trigger.configuration.clone().unwrap_or_default();
     let name = format!(

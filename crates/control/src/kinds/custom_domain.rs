@@ -5,7 +5,7 @@ use crate::addresses;
 use crate::context::Context;
 use crate::domains::{Claim, Fault};
 use crate::engine::{self, Draft, Held, Managed, Paging, Secrets};
-use crate::error::Error;
+use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
 use crate::usage;
 use store::Tx;
 use store::edge_names::{self, Taken};
@@ -69,9 +69,7 @@ impl Managed for CustomDomain {
 /// What another workspace shares is read-only here.
 fn refuse_copy(state: &State) -> Result<(), Error> {
     match &state.shared_from_workspace {
-        Some(owner) => Err(Error::Refused(format!(
-            "the domain belongs to the workspace `{owner}`; change it there"
-        ))),
+        Some(owner) => Err(Forbidden::DomainOfOther { owner: owner.clone() }.into()),
         None => Ok(()),
     }
 }
@@ -107,9 +105,7 @@ fn note_verdict(
 ) -> Result<CustomDomain, Error> {
     let held = Held::<CustomDomain>::lock(context, tx, &[], name)?;
     if self::claim(&held)?.proof != claim.proof {
-        return Err(Error::Conflict(
-            "the domain was registered anew meanwhile; verify it again".into(),
-        ));
+        return Err(Conflict::DomainRegisteredAnew.into());
     }
     let state = judged(held.state.clone(), found, context.world().now());
     if is_served(&state) != is_served(&held.state) {
@@ -143,9 +139,7 @@ fn keep_to_one(
 
 /// Does not say whose it is.
 fn in_use(name: &str) -> Error {
-    Error::Conflict(format!(
-        "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
-    ))
+    Conflict::DomainInUse { name: name.to_owned() }.into()
 }
 
 /// Whether its time is paid for.
@@ -155,8 +149,7 @@ fn is_served(state: &State) -> bool {
 
 fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
     refuse_copy(&held.state)?;
-    let gone =
-        || Error::Refused("the domain has lost its records; delete it and register it anew".into());
+    let gone = || Error::from(Forbidden::DomainWithoutRecords);
     let proof = held.state.txt_records.iter().next().ok_or_else(gone)?;
     Ok(Claim {
         domain: held.row.name.clone(),
@@ -233,17 +226,12 @@ pub fn share(
     if held.state.status != DomainStatus::Verified
         || held.wish.spec.domain_type == Some(DomainType::Applications)
     {
-        return Err(Error::Malformed(
-            "only verified domains of previews can be shared; verify the domain first".into(),
-        ));
+        return Err(Unfit::DomainUnverified.into());
     }
     let mut state = held.state.clone();
     for other in targets(context, tx, target)? {
         if state.shared_with.contains(&other.name) {
-            return Err(Error::Conflict(format!(
-                "the domain is shared with `{}` already",
-                other.name
-            )));
+            return Err(Conflict::DomainShared { workspace: other.name }.into());
         }
         hand_over(&context.in_workspace(&other), tx, &held, &context.member.workspace_name)?;
         state.shared_with.push(other.name);
@@ -260,7 +248,7 @@ fn targets(context: &Context, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Works
     if target != WHOLE_ACCOUNT {
         others.retain(|other| other.name == target);
         if others.is_empty() {
-            return Err(Error::NotFound(format!("this account has no other workspace `{target}`")));
+            return Err(Absent::OtherWorkspace { name: target.to_owned() }.into());
         }
     }
     Ok(others)
@@ -288,12 +276,8 @@ fn hand_over(
         ..held.state.clone()
     };
     row.state = serde_json::to_string(&state).unwrap_or_default();
-    let taken = |_| {
-        Error::Conflict(format!(
-            "the workspace `{}` has a domain of this name",
-            target.member.workspace_name
-        ))
-    };
+    let taken =
+        |_| Conflict::DomainThere { workspace: target.member.workspace_name.clone() }.into();
     store::resources::insert(tx, row).map(drop).map_err(taken)
 }
 
@@ -308,7 +292,7 @@ pub fn unshare(
     let mut state = held.state.clone();
     state.shared_with.retain(|workspace| *workspace != target && target != WHOLE_ACCOUNT);
     if state.shared_with.len() == held.state.shared_with.len() {
-        return Err(Error::NotFound(format!("the domain is not shared with `{target}`")));
+        return Err(Absent::DomainShare { workspace: target.to_owned() }.into());
     }
     let withdrawn = held.state.shared_with.iter().filter(|name| !state.shared_with.contains(name));
     for workspace in withdrawn {

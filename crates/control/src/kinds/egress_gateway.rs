@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed, Paging};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use store::{Tx, references};
 use types::KindName;
 use types::kinds::EgressGateway;
@@ -26,9 +26,7 @@ impl Managed for EgressGateway {
             &held.row.name,
         )?;
         match users.first() {
-            Some((_, name)) => Err(Error::Conflict(format!(
-                "the gateway is used by the sandbox `{name}`; delete that first"
-            ))),
+            Some((_, name)) => Err(Conflict::GatewayUsed { sandbox: name.clone() }.into()),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
-use crate::error::Error;
+use crate::error::{Absent, Error, Unfit};
 use serde_json::Value;
 use store::Tx;
 use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
@@ -13,12 +13,10 @@ impl Managed for Image {
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         if !held.state.shares.is_empty() {
-            return Err(Error::Malformed("the image is shared; take the shares back first".into()));
+            return Err(Unfit::ImageShared.into());
         }
         match deployed(context, tx)?.iter().find(|reference| is_of(reference, held, None)) {
-            Some(reference) => Err(Error::Malformed(format!(
-                "the image is deployed as `{reference}`; remove what runs it first"
-            ))),
+            Some(reference) => Err(Unfit::ImageDeployed { reference: reference.clone() }.into()),
             None => Ok(()),
         }
     }
@@ -85,12 +83,10 @@ pub fn without_tag(
     let mut state = held.state.clone();
     state.tags.retain(|kept| kept.name.as_deref() != Some(tag));
     if state.tags.len() == held.state.tags.len() {
-        return Err(Error::NotFound(format!("the image has no tag `{tag}`")));
+        return Err(Absent::ImageTag { tag: tag.to_owned() }.into());
     }
     if deployed(context, tx)?.iter().any(|reference| is_of(reference, &held, Some(tag))) {
-        return Err(Error::Malformed(format!(
-            "the tag `{tag}` is deployed; remove what runs it first"
-        )));
+        return Err(Unfit::TagDeployed { tag: tag.to_owned() }.into());
     }
     let held = engine::change_state(context, tx, held, state)?;
     engine::present(context, tx, &held, &Secrets::Masked)

@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
-use crate::error::Error;
+use crate::error::{Absent, Conflict, Error, Unfit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -40,13 +40,11 @@ pub fn share(
 ) -> Result<Shared, Error> {
     let held = Held::<Image>::lock(context, tx, parents, name)?;
     if let Some(owner) = &held.state.source_workspace {
-        return Err(Error::Malformed(format!(
-            "the image is shared by `{owner}`; only that workspace can share it on"
-        )));
+        return Err(Unfit::ImageOfOther { owner: owner.clone() }.into());
     }
     let target = target(context, tx, asked)?;
     if held.state.shares.iter().any(|share| share.workspace == target.name) {
-        return Err(Error::Conflict(format!("the image is shared with `{}` already", target.name)));
+        return Err(Conflict::ImageShared { workspace: target.name }.into());
     }
     if target.account == context.member.account {
         let (owner, to) = (&context.member.workspace_name, context.in_workspace(&target));
@@ -69,12 +67,7 @@ fn target(
     let found = workspaces::find_by_name(tx, &asked.target_workspace)?
         .filter(|workspace| workspace.account == account);
     let found = found.filter(|workspace| workspace.id != context.member.workspace);
-    found.ok_or_else(|| {
-        Error::NotFound(
-            "there is no such other workspace; name `targetAccountId` for one of another account"
-                .into(),
-        )
-    })
+    found.ok_or_else(|| Absent::ShareTarget.into())
 }
 
 /// Remembers a share with the image.
@@ -111,9 +104,7 @@ fn copy_into(
     if let Some(existing) = target.find(tx, KindName::Image, &parents, &row.name)? {
         if !force {
             let workspace = &target.member.workspace_name;
-            return Err(Error::Conflict(format!(
-                "the workspace `{workspace}` has an image of this name"
-            )));
+            return Err(Conflict::ImageThere { workspace: workspace.clone() }.into());
         }
         store::resources::delete(tx, &existing, target.actor())?;
     }
@@ -162,7 +153,7 @@ pub fn unshare(
     let mut state = held.state.clone();
     let gone: Vec<_> = state.shares.extract_if(.., |share| share.workspace == *target).collect();
     let Some(share) = gone.into_iter().next() else {
-        return Err(Error::NotFound(format!("the image is not shared with `{target}`")));
+        return Err(Absent::ImageShare { workspace: target.to_owned() }.into());
     };
     match (share.pending_share_id, workspaces::find_by_name(tx, target)?) {
         (Some(pending), _) => drop(engine::remove::<ImageShare>(context, tx, &[], &pending)?),
@@ -264,14 +255,14 @@ fn render(
 fn offered(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<Offer, Error> {
     let incoming = offers(context, tx, Some(Direction::Incoming))?;
     let found = incoming.into_iter().find(|(_, share)| share.id.as_deref() == Some(id));
-    found.ok_or_else(|| Error::NotFound("no share of this id waits for this workspace".into()))
+    found.ok_or_else(|| Absent::PendingShare.into())
 }
 
 /// Takes over what another workspace shares; with `force`, over an image of the same name.
 pub fn accept(context: &Context, tx: &mut Tx<'_>, id: &str, force: bool) -> Result<Image, Error> {
     let (source, share) = offered(context, tx, id)?;
     if share.expires_at.is_some_and(|end| end <= context.world().now()) {
-        return Err(Error::Gone("the share has expired; ask for a new one".into()));
+        return Err(Error::ShareExpired);
     }
     let parents = [share.resource_type.clone().unwrap_or_default()];
     let name = share.image_name.as_deref().unwrap_or_default();

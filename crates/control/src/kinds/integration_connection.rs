@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed, Paging};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use crate::providers;
 use store::{Tx, references};
 use types::kinds::IntegrationConnection;
@@ -29,9 +29,9 @@ impl Managed for IntegrationConnection {
             &held.row.name,
         )?;
         match users.first() {
-            Some((kind, name)) => Err(Error::Conflict(format!(
-                "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
-            ))),
+            Some((kind, name)) => {
+                Err(Conflict::ConnectionUsed { kind: *kind, name: name.clone() }.into())
+            }
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use crate::workloads;
 use store::Tx;
 use store::trigger_addresses::{self as addresses, Holder};
@@ -42,9 +42,7 @@ fn take_addresses(context: &Context, tx: &mut Tx<'_>, job: &Job) -> Result<(), E
         let id = trigger.id.clone().unwrap_or_default();
         let holder = Holder { kind: KindName::Job, name: name.to_owned(), trigger: id };
         if !addresses::take(tx, workspace, &address, &holder)? {
-            return Err(Error::Conflict(format!(
-                "a trigger of another object answers at `{address}` already; choose another `configuration.path`"
-            )));
+            return Err(Conflict::TriggerAddress { address }.into());
         }
     }
     Ok(())

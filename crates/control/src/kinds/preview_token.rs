@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging};
-use crate::error::Error;
+use crate::error::{Absent, Error};
 use store::Tx;
 use store::resources::{self, Query};
 use types::Kind;
@@ -63,7 +63,7 @@ pub fn revoke(
     let found = tokens(context, tx, place)?.into_iter().filter(|(_, token)| meant(token));
     let rows: Vec<String> = found.map(|(held, _)| held.row.name).collect();
     if rows.is_empty() {
-        return Err(Error::NotFound("the preview has no token of this name or value".to_owned()));
+        return Err(Absent::PreviewToken.into());
     }
     for row in rows {
         engine::remove::<PreviewToken>(context, tx, place, &row)?;

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
-use crate::error::Error;
+use crate::error::{Conflict, Error, Unfit};
 use crate::workloads::images;
 use store::Tx;
 use types::kinds::{Sandbox, Volume};
@@ -64,17 +64,15 @@ impl Managed for Sandbox {
 fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
     let volume = Held::<Volume>::lock(context, tx, &[], name)?;
     if let Some(holder) = &volume.state.attached_to {
-        return Err(Error::Conflict(format!(
-            "the volume `{name}` is attached to {holder}; delete that first"
-        )));
+        return Err(
+            Conflict::VolumeAttached { volume: name.to_owned(), holder: holder.clone() }.into()
+        );
     }
     if volume.wish.spec.region != sandbox.spec.region
         && volume.wish.spec.region.is_some()
         && sandbox.spec.region.is_some()
     {
-        return Err(Error::Malformed(format!(
-            "the volume `{name}` is in another region than the sandbox"
-        )));
+        return Err(Unfit::VolumeElsewhere { volume: name.to_owned() }.into());
     }
     let holder = Some(format!("sandbox:{}", sandbox.name()));
     let taken = types::kinds::volume::State { attached_to: holder, ..volume.state.clone() };

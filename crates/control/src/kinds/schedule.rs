@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Managed, Paging};
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use crate::query::SMALL_PAGE;
 use store::Tx;
 use store::resources::{Query, total};
@@ -21,9 +21,7 @@ impl Managed for Schedule {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         if draft.old.is_none() && count(context, tx, &draft.parents.join("/"))? >= SCHEDULES_MAX {
-            return Err(Error::Malformed(format!(
-                "a sandbox has at most {SCHEDULES_MAX} schedules; delete one first"
-            )));
+            return Err(Unfit::ManySchedules { max: SCHEDULES_MAX }.into());
         }
         Ok(())
     }

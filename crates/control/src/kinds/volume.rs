@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
-use crate::error::Error;
+use crate::error::{Conflict, Error};
 use store::Tx;
 use types::kinds::{Volume, VolumeTemplate};
 
@@ -27,9 +27,7 @@ impl Managed for Volume {
 
     fn release(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match &held.state.attached_to {
-            Some(holder) => Err(Error::Conflict(format!(
-                "the volume is attached to {holder}; delete that first"
-            ))),
+            Some(holder) => Err(Conflict::Attached { holder: holder.clone() }.into()),
             None => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::engine::{Held, Managed, Paging};
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use crate::workspace_defaults::DEFAULT_VPC;
 use store::Tx;
 use types::kinds::Vpc;
@@ -12,9 +12,7 @@ impl Managed for Vpc {
 
     fn release(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match held.row.name.as_str() {
-            DEFAULT_VPC => Err(Error::Malformed(format!(
-                "the VPC `{DEFAULT_VPC}` belongs to the workspace and stays"
-            ))),
+            DEFAULT_VPC => Err(Unfit::DefaultVpc { name: DEFAULT_VPC }.into()),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,15 @@
 //! Why the control plane refuses, one variant per decision.
 
+mod absent;
+mod conflict;
+mod forbidden;
+mod unfit;
+
+pub use absent::Absent;
+pub use conflict::Conflict;
+pub use forbidden::Forbidden;
+pub use unfit::{BadCursor, Unfit};
+
 use crate::machine::{LaunchFault, UnknownImage};
 use crate::missing::Missing;
 use auth::Denied;
@@ -9,26 +19,29 @@ use types::{KindName, Problems};
 pub enum Error {
     #[error("{0}")]
     Invalid(#[from] Problems),
-    #[error("{0}")]
-    Malformed(String),
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     #[error("{0}")]
     Denied(Denied),
+    /// What accounts, members, keys and invitations refuse.
+    #[error(transparent)]
+    Identity(auth::Error),
     #[error("there is no {kind} `{name}` in this workspace")]
     NoResource { kind: KindName, name: String },
-    #[error("{0}")]
-    NotFound(String),
+    #[error(transparent)]
+    Absent(#[from] Absent),
     #[error("a {kind} named `{name}` exists already; choose another name, or change it with PUT")]
     Exists { kind: KindName, name: String },
-    #[error("{0}")]
-    Conflict(String),
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     #[error(
         "the {kind} has version {version} now, not the one in `If-Match`; read it and try again"
     )]
     Changed { kind: KindName, version: i64 },
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Gone(String),
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    #[error("the share has expired; ask for a new one")]
+    ShareExpired,
     #[error(
         "`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more"
     )]
@@ -40,11 +53,10 @@ pub enum Error {
     #[error("too many requests; try again in {retry_after_s} s")]
     TooMany { retry_after_s: u64 },
     #[error("{0}; end some first, or try again later")]
-    Crowded(admission::Refused),
-    #[error("{0}; try again later, or let it wait with `allowQueue`")]
-    NoSlots(String),
-    #[error("{0}; try again when some have ended")]
-    TooManyOpen(String),
+    Crowded(#[from] admission::Refused),
+    /// Why the queue takes no execution.
+    #[error("{}", not_queued(.0))]
+    NotQueued(jobs::StartError),
     #[error(transparent)]
     InvalidImage(UnknownImage),
     #[error("{0}; try again later, or elsewhere")]
@@ -59,9 +71,30 @@ pub enum Error {
     Store(store::Error),
 }
 
-impl From<admission::Refused> for Error {
-    fn from(refused: admission::Refused) -> Self {
-        Self::Crowded(refused)
+/// What the queue says, and what to do about it.
+fn not_queued(error: &jobs::StartError) -> String {
+    use jobs::StartError as Queue;
+    match error {
+        Queue::Full { .. } => format!("{error}; try again later, or let it wait with `allowQueue`"),
+        Queue::Crowded { .. } => format!("{error}; try again when some have ended"),
+        Queue::Tasks { .. } | Queue::NeverFits(_) | Queue::Taken(_) | Queue::Store(_) => {
+            error.to_string()
+        }
+    }
+}
+
+impl From<jobs::StartError> for Error {
+    fn from(error: jobs::StartError) -> Self {
+        match error {
+            jobs::StartError::Store(error) => error.into(),
+            other => Self::NotQueued(other),
+        }
+    }
+}
+
+impl From<BadCursor> for Error {
+    fn from(bad: BadCursor) -> Self {
+        Self::Unfit(bad.into())
     }
 }
 
@@ -78,7 +111,7 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
             store::Error::Stale { what } => {
-                Self::Conflict(format!("{what} was changed meanwhile; read it and try again"))
+                Self::Conflict(Conflict::Stale { what: what.to_string() })
             }
             other => Self::Store(other),
         }
@@ -98,19 +131,12 @@ impl From<LaunchFault> for Error {
 
 impl From<auth::Error> for Error {
     fn from(error: auth::Error) -> Self {
-        use auth::Error as Identity;
-        let message = error.to_string();
         match error {
-            Identity::Denied(denied) => denied.into(),
-            Identity::Invalid(problems) => problems.into(),
-            Identity::NotFound { .. } => Self::NotFound(message),
-            Identity::Exists(_) | Identity::LastAdmin | Identity::LastAccountAdmin => {
-                Self::Conflict(message)
-            }
-            Identity::InvitationExpired => Self::Gone(message),
-            Identity::TooMany { .. } => Self::Refused(message),
-            Identity::Crowded(_) => Self::TooMany { retry_after_s: 1 },
-            Identity::Store(error) => error.into(),
+            auth::Error::Denied(denied) => denied.into(),
+            auth::Error::Invalid(problems) => problems.into(),
+            auth::Error::Crowded(_) => Self::TooMany { retry_after_s: 1 },
+            auth::Error::Store(error) => error.into(),
+            other => Self::Identity(other),
         }
     }
 }
