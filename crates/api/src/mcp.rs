@@ -4,10 +4,10 @@
 //! tool can do exactly what its operation can. Streamable HTTP without sessions, JSON answers.
 
 use crate::app::App;
-use crate::call::{Call, Person, Raw};
-use crate::error::Error;
+use crate::http::call::{Call, Person, Raw};
+use crate::http::error::Error;
+use crate::http::reply::Answer;
 use crate::openapi;
-use crate::reply::Answer;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
@@ -249,11 +249,13 @@ impl Answer for Spoken {
     }
 }
 
-pub(crate) async fn serve(call: Call<Person, crate::query::NoQuery, Raw>) -> Result<Spoken, Error> {
+pub(crate) async fn serve(
+    call: Call<Person, crate::http::query::NoQuery, Raw>,
+) -> Result<Spoken, Error> {
     let service = StreamableHttpService::new(
         {
             let app: App = call.app.clone();
-            move || Ok(Tools { operations: crate::serve::operations(app.clone()) })
+            move || Ok(Tools { operations: crate::http::serve::operations(app.clone()) })
         },
         Arc::new(NeverSessionManager::default()),
         // Callers show credentials that no browser adds by itself, so the host they came by does

@@ -1,8 +1,8 @@
 //! The OpenAPI document, made from the table and from the types of the handlers, and a page to try
 //! it.
 
-use crate::listed::Listed;
-use crate::operation::{Base, Line, Needs, Operation, Shape};
+use crate::http::listed::Listed;
+use crate::http::operation::{Base, Line, Needs, Operation, Shape};
 use crate::table;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse};

@@ -2,17 +2,17 @@
 //! OpenAPI document are all made from this table. It is kept out of the formatter's hands: one line
 //! is one operation.
 
-use crate::call::{Call, Input, Query, Who};
-use crate::engine::Managed;
-use crate::error::Error;
-use crate::operation::{Base, Line, Needs, Operation};
-use crate::reply::Answer;
+use crate::http::call::{Call, Input, Query, Who};
+use crate::http::error::Error;
+use crate::http::operation::{Base, Line, Needs, Operation};
+use crate::http::reply::Answer;
 use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
     executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
     previews, prices, quotas, resources, sandboxes, schedules, seal_keys, secrets,
     service_accounts, snapshots, users, volume_templates, workspaces,
 };
+use control::engine::Managed;
 use http::Method;
 use std::future::Future;
 use types::Scope;
@@ -79,10 +79,10 @@ impl Table {
         let Words { path, item, noun, plural, what, list, get, .. } = *words;
         let lists = format!("Lists {}", several(what));
         match K::PAGING {
-            crate::engine::Paging::Pages(_) => {
+            control::engine::Paging::Pages(_) => {
                 self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list::<K>);
             }
-            crate::engine::Paging::Bare => {
+            control::engine::Paging::Bare => {
                 self.add(
                     GET,
                     path,

@@ -5,9 +5,9 @@
 
 mod common;
 
-use api::Settings;
 use common::samples::samples;
 use common::{Answer, Cloud, settings};
+use control::Settings;
 use http::Method;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

@@ -208,8 +208,8 @@ async fn a_synchronous_trigger_answers_with_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_members_call_a_trigger_unless_it_is_public() {
-    let cloud = Cloud::start_with(api::Settings {
-        trigger_rate: api::Rate { per_second: 1, burst: 2 },
+    let cloud = Cloud::start_with(control::Settings {
+        trigger_rate: control::Rate { per_second: 1, burst: 2 },
         ..settings()
     })
     .await;

@@ -4,9 +4,9 @@
 
 mod common;
 
-use api::{Catalogue, Missing, Settings};
 use common::samples::samples;
 use common::{Cloud, settings};
+use control::{Catalogue, Missing, Settings};
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

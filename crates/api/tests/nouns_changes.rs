@@ -4,9 +4,9 @@
 
 mod common;
 
-use api::{Settings, StreamLimits};
 use axum::body::{Body, BodyDataStream};
 use common::{Cloud, settings};
+use control::{Settings, StreamLimits};
 use futures_util::StreamExt;
 use http::{Method, Request};
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 
 mod common;
 
-use api::fleet::{Launch, LaunchFault};
 use common::machine::{IMAGE, Pretended};
 use common::{Cloud, settings};
+use control::machine::{Launch, LaunchFault};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ async fn cloud_on(
     (Cloud::start_on_machine(machine.clone(), impatient()).await, machine)
 }
 
-fn impatient() -> api::Settings {
+fn impatient() -> control::Settings {
     let jobs = jobs::Settings {
         backoff_first: Duration::from_millis(2),
         backoff_max: Duration::from_millis(4),
         poll: Duration::from_millis(5),
         ..jobs::Settings::default()
     };
-    api::Settings { jobs, ..settings() }
+    control::Settings { jobs, ..settings() }
 }
 async fn end(cloud: &Cloud, id: &str) -> Value {
     let path = format!("{EXECUTIONS}/{id}");

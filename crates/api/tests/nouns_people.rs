@@ -2,8 +2,8 @@
 
 mod common;
 
-use api::{Rate, Settings};
 use common::{Cloud, settings};
+use control::{Rate, Settings};
 use http::Method;
 use serde_json::json;
 use types::KindName;

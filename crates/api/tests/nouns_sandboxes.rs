@@ -6,6 +6,7 @@ mod common;
 
 use common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use common::{Cloud, settings};
+use control::machine::How;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;

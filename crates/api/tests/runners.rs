@@ -27,7 +27,7 @@ async fn start() -> (Cloud, Runners, CodeHost) {
     let mut cloud = Cloud::start().await;
     let host = CodeHost::start(Arc::new(AtomicI64::new(0))).await;
     let settings = Settings { api_url: host.url.clone(), ..Settings::default() };
-    let runners = api::fleet::runners(&cloud.app, settings).unwrap();
+    let runners = control::workloads::runners(&cloud.control, settings).unwrap();
     cloud.router = cloud.router.clone().merge(api::webhooks(runners.clone()));
     let secret = json!({"token": TOKEN, "webhookSecret": SECRET});
     let connection =

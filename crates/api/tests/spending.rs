@@ -221,7 +221,7 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
         cloud.put(&path, wish("0.3")).await.ok();
         assert!(calls(&cloud, "team").await.is_empty());
         ran(&cloud, "main", "one", "2026-04-15T10:00:00Z", 1).await;
-        let look = || api::bill::look_at_budgets(&cloud.app);
+        let look = || control::billing::look_at_budgets(&cloud.control);
         for looked in <[_; 4]>::from(tokio::join!(look(), look(), look(), look())) {
             looked.unwrap();
         }
@@ -274,7 +274,7 @@ async fn a_hard_limit_refuses_new_work_while_the_money_is_spent() {
     put("0.1").await.ok();
     make("a").await.ok();
     ran(&cloud, "main", "one", "2026-04-15T10:00:00Z", 1).await;
-    api::bill::look_at_budgets(&cloud.app).await.unwrap();
+    control::billing::look_at_budgets(&cloud.control).await.unwrap();
     assert_eq!(cloud.get(&path).await.ok()["exhausted"], true);
     let refused = make("b").await;
     assert_eq!(refused.body["error"], "USAGE_LIMIT_EXCEEDED");
@@ -301,7 +301,7 @@ async fn a_budget_without_a_hard_limit_refuses_nothing() {
     ran(&cloud, "main", "one", "2026-04-15T10:00:00Z", 1).await;
     let path = format!("{}/budgets/team", account(&cloud));
     assert_eq!(cloud.put(&path, json!({"amount": "0.1"})).await.ok()["exhausted"], false);
-    api::bill::look_at_budgets(&cloud.app).await.unwrap();
+    control::billing::look_at_budgets(&cloud.control).await.unwrap();
     cloud.post("/v0/sandboxes", json!({"metadata": {"name": "a"}, "spec": {}})).await.ok();
     let hard = json!({"amount": "0.1", "hardLimit": true});
     cloud.put(&path, hard).await.ok();

@@ -1,6 +1,6 @@
 //! Instances as the management side sees them.
 
-use api::fleet::Seen;
+use control::machine::Seen;
 use node::{State, View};
 
 pub(crate) fn seen(view: &View) -> Seen {

@@ -3,7 +3,7 @@
 use crate::leases::Purpose;
 use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
-use api::fleet::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
+use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
 use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;

@@ -2,7 +2,7 @@
 //! put together.
 //!
 //! ```text
-//! api::fleet::Machine  ◀── MachineControl ──▶ gateway (who is on standby)
+//! control::machine::Machine  ◀── MachineControl ──▶ gateway (who is on standby)
 //! gateway::Machine     ◀── LocalMachine ─┬──▶ node    instances
 //!                                        ├──▶ images  what they are made of
 //!                                        └──  guest   their first program

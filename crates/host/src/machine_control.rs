@@ -3,8 +3,10 @@
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
 use crate::{Interrupted, LocalMachine};
-use api::fleet::{ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
 use bytes::Bytes;
+use control::machine::{
+    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
+};
 use gateway::{Initial, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
@@ -165,12 +167,13 @@ impl Machine for MachineControl {
         Box::pin(self.machine.interrupt(instance))
     }
 
-    fn call<'a>(
+    fn start_process<'a>(
         &'a self,
         instance: &'a InstanceName,
-        request: http::Request<Bytes>,
-    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        order: Bytes,
+    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move {
+            let request = process_request(order);
             let fault = |error: &dyn std::error::Error| MachineFault(chain(error));
             let answer = self
                 .standby
@@ -182,7 +185,17 @@ impl Machine for MachineControl {
                 .collect()
                 .await
                 .map_err(|error| fault(&*error))?;
-            Ok(http::Response::from_parts(head, body.to_bytes()))
+            Ok(ProcessAnswer { status: head.status.as_u16(), body: body.to_bytes() })
         })
     }
+}
+
+/// The call of the sandbox API that starts a process.
+fn process_request(order: Bytes) -> http::Request<Bytes> {
+    let mut request = http::Request::new(order);
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = http::Uri::from_static("/process");
+    let json = http::HeaderValue::from_static("application/json");
+    request.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    request
 }

@@ -5,8 +5,8 @@
 //! next run of this program knows it again.
 
 use crate::{Interrupted, LocalMachine};
-use api::fleet::MachineFault;
 use bytes::Bytes;
+use control::machine::MachineFault;
 use files::Readers;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};

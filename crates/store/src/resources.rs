@@ -198,16 +198,8 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
 }
 
 /// The kinds that live below a kind, at any depth.
-const fn below(kind: KindName) -> &'static [KindName] {
-    match kind {
-        KindName::Sandbox => {
-            &[KindName::Preview, KindName::PreviewToken, KindName::Schedule, KindName::Snapshot]
-        }
-        KindName::Preview => &[KindName::PreviewToken],
-        KindName::Vpc => &[KindName::EgressGateway, KindName::EgressIp],
-        KindName::EgressGateway => &[KindName::EgressIp],
-        _ => &[],
-    }
+fn below(kind: KindName) -> impl Iterator<Item = KindName> {
+    KindName::ALL.iter().copied().filter(move |below| below.parents().contains(&kind))
 }
 
 /// Objects that are deleted at once at most when a workspace goes.

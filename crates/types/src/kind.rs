@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 macro_rules! kind_names {
-    ($($variant:ident = $name:literal / $plural:literal),+ $(,)?) => {
+    ($($variant:ident = $name:literal / $plural:literal $(in [$($parent:ident),+])?),+ $(,)?) => {
         /// The kinds that the engine of the management API stores.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -28,6 +28,11 @@ macro_rules! kind_names {
             pub const fn plural(self) -> &'static str {
                 match self { $(Self::$variant => $plural),+ }
             }
+
+            /// The kinds of the objects around one, outermost first.
+            pub const fn parents(self) -> &'static [Self] {
+                match self { $(Self::$variant => &[$($(Self::$parent),+)?]),+ }
+            }
         }
     };
 }
@@ -37,8 +42,8 @@ kind_names! {
     Application = "application" / "applications",
     CustomDomain = "custom-domain" / "customdomains",
     Drive = "drive" / "drives",
-    EgressGateway = "egress-gateway" / "egressgateways",
-    EgressIp = "egress-ip" / "ips",
+    EgressGateway = "egress-gateway" / "egressgateways" in [Vpc],
+    EgressIp = "egress-ip" / "ips" in [Vpc, EgressGateway],
     Function = "function" / "functions",
     Image = "image" / "images",
     ImageShare = "image-share" / "pending-image-shares",
@@ -46,12 +51,12 @@ kind_names! {
     Job = "job" / "jobs",
     Model = "model" / "models",
     Policy = "policy" / "policies",
-    Preview = "preview" / "previews",
-    PreviewToken = "preview-token" / "tokens",
+    Preview = "preview" / "previews" in [Sandbox],
+    PreviewToken = "preview-token" / "tokens" in [Sandbox, Preview],
     Sandbox = "sandbox" / "sandboxes",
-    Schedule = "schedule" / "schedules",
+    Schedule = "schedule" / "schedules" in [Sandbox],
     Secret = "secret" / "secrets",
-    Snapshot = "snapshot" / "snapshots",
+    Snapshot = "snapshot" / "snapshots" in [Sandbox],
     Volume = "volume" / "volumes",
     VolumeTemplate = "volume-template" / "volume_templates",
     Vpc = "vpc" / "vpcs",
@@ -115,7 +120,7 @@ pub trait Kind:
     /// Where the wire form holds the name.
     const NAME_AT: &'static [&'static str] = &["metadata", "name"];
     /// The kinds of the objects around it, outermost first: a token lives in a preview of a sandbox.
-    const PARENTS: &'static [KindName] = &[];
+    const PARENTS: &'static [KindName] = Self::NAME.parents();
     /// Whether earlier wishes are kept to go back to.
     const HAS_REVISIONS: bool = false;
 

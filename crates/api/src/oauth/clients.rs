@@ -2,8 +2,9 @@
 
 use super::Body;
 use super::endpoints::json_answer;
-use crate::error::Error;
-use crate::headers;
+use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::malformed::Malformed;
 use auth::clients::{self, NewClient, Registered};
 use auth::{Auth, Denied, Identity};
 use axum::extract::{Path, State};
@@ -65,11 +66,8 @@ pub(super) async fn create(
     Body(body): Body,
 ) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
-    let wanted: ClientRequest = serde_json::from_slice(&body).map_err(|error| {
-        Error::Malformed(format!(
-            "the body is not a client with `name` and `redirect_uris`: {error}"
-        ))
-    })?;
+    let wanted: ClientRequest = serde_json::from_slice(&body)
+        .map_err(|error| Malformed::ClientBody { why: error.to_string() }.into())?;
     let ClientRequest { name, redirect_uris, confidential, account_id: account } = wanted;
     let new = NewClient { name, redirect_uris, confidential, account };
     let (client, secret) = auth.change(move |tx| clients::create(tx, &who, new.clone())).await?;
@@ -83,7 +81,7 @@ pub(super) async fn remove(
 ) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
     if id.as_str().contains('\0') {
-        return Err(Error::Malformed("the path holds a NUL character".into()));
+        return Err(Malformed::PathNul.into());
     }
     auth.change(move |tx| clients::delete(tx, &who, &id)).await?;
     Ok(json_answer(&serde_json::json!({})))

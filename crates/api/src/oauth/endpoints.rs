@@ -1,8 +1,8 @@
 //! What programs call.
 
 use super::{Body, From};
-use crate::error::Error;
-use crate::headers;
+use crate::http::error::Error;
+use crate::http::headers;
 use auth::oauth::{Code, Fault, Params};
 use auth::{Auth, Denied, Throttled};
 use axum::extract::State;

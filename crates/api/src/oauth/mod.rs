@@ -14,8 +14,9 @@ mod outside;
 mod page;
 mod sign_in;
 
-use crate::error::Error;
-use crate::listed::Listed;
+use crate::http::error::Error;
+use crate::http::listed::Listed;
+use crate::http::malformed::Malformed;
 use auth::Auth;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
@@ -96,7 +97,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         let read = Bytes::from_request(request, state).await;
         read.map(Self).map_err(|rejection| match rejection.status() {
             http::StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: BODY_MAX },
-            _ => Error::Malformed("the body ended before its announced length".into()),
+            _ => Malformed::CutBody.into(),
         })
     }
 }

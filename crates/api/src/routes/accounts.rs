@@ -1,8 +1,8 @@
 //! Accounts.
 
-use crate::call::{Call, Person};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Call, Person};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use types::wire::Account;
 
 pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Account>>, Error> {

@@ -1,9 +1,9 @@
 //! API keys, of people and of service accounts.
 
-use crate::call::{Body, Call, Person};
-use crate::error::Error;
-use crate::query::NoQuery;
-use crate::reply::Reply;
+use crate::http::call::{Body, Call, Person};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::api_keys::{self, NewKey};
 use auth::{Member, Subject};
 use store::Tx;
@@ -57,7 +57,7 @@ pub(crate) async fn create_own(
     let (who, new) = (call.who.0.clone(), new_key(&call.body.0)?);
     call.once(move |tx| {
         let (key, value) = api_keys::create(tx, &who, new.clone())?;
-        Ok(shown(key, Some(value)))
+        Ok::<_, Error>(shown(key, Some(value)))
     })
     .await
 }
@@ -84,7 +84,7 @@ pub(crate) async fn create_for_service_account(
         (call.who.clone(), ServiceAccountId::known(call.path.at(0)), new_key(&call.body.0)?);
     call.once(move |tx| {
         let (key, value) = api_keys::create_of_service_account(tx, &member, &id, new.clone())?;
-        Ok(shown(key, Some(value)))
+        Ok::<_, Error>(shown(key, Some(value)))
     })
     .await
 }

@@ -1,35 +1,18 @@
 //! What the operator offers: regions, hubs, templates, features, news.
 
-use crate::call::{Anyone, Call};
-use crate::engine::Desk;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Anyone, Call};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::error::Absent;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use types::Problems;
 use types::parts::{Flavor, FlavorType};
 use types::wire::{
     ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
     McpDefinition, PublicIps, SandboxDefinition, Template,
 };
-
-/// A region that is named must be one of ours; published clients write `auto` for any.
-pub(crate) fn require_region(desk: &Desk, region: Option<&str>, field: &str) -> Result<(), Error> {
-    let regions = &desk.app.settings.regions;
-    let names: Vec<&str> = regions.iter().filter_map(|region| region.name.as_deref()).collect();
-    match region {
-        None | Some("" | "auto") => Ok(()),
-        Some(name) if names.contains(&name) => Ok(()),
-        Some(_) => {
-            let mut problems = Problems::default();
-            problems
-                .add(field, format!("must be a region of this installation: {}", names.join(", ")));
-            Err(problems.into())
-        }
-    }
-}
 
 pub(crate) async fn configuration(call: Call<Member>) -> Result<Reply<Configuration>, Error> {
     let regions = &call.app.settings.regions;
@@ -87,8 +70,7 @@ pub(crate) struct FeatureQuery {
 pub(crate) async fn feature(call: Call<Member, FeatureQuery>) -> Result<Reply<Feature>, Error> {
     let key = call.path.name().to_owned();
     let enabled = call.app.settings.catalogue.features.get(&key).copied();
-    let enabled =
-        enabled.ok_or_else(|| Error::NotFound("there is no feature flag of this key".into()))?;
+    let enabled = enabled.ok_or_else(|| Error::from(Absent::Feature))?;
     let feature = Feature {
         enabled,
         evaluated_at: call.app.world.now(),
@@ -106,9 +88,7 @@ pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Erro
     let named = |template: &&Template| template.name.as_deref() == Some(call.path.name());
     match call.app.settings.catalogue.templates.iter().find(named) {
         Some(template) => Ok(Reply::of(template)),
-        None => Err(Error::NotFound(
-            "there is no template of this name; GET /templates lists them".into(),
-        )),
+        None => Err(Absent::Template.into()),
     }
 }
 
@@ -120,7 +100,7 @@ pub(crate) async fn sandbox_hub(
     call: Call<Member>,
 ) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
     let mut offered = call.app.settings.catalogue.sandboxes.clone();
-    if let Some(machine) = call.app.fleet.machine() {
+    if let Some(machine) = call.app.machine() {
         // What was not made on this machine cannot be started on it.
         offered.retain(|offer| {
             offer.image.as_deref().is_some_and(|image| machine.find_image(image).is_ok())

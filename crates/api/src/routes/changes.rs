@@ -1,10 +1,11 @@
 //! The change stream of a workspace, as server-sent events: watchers need not poll.
 
-use crate::call::Call;
-use crate::error::Error;
-use crate::headers;
-use crate::reply::Answer;
-use crate::streams::Place;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::malformed::Malformed;
+use crate::http::reply::Answer;
+use crate::http::streams::Place;
 use auth::{Auth, Denied, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;
@@ -80,10 +81,7 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     let place = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
     let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let after = match last {
-        Some(id) => Some(
-            id.parse()
-                .map_err(|_| Error::Malformed("`Last-Event-ID` must be a revision".into()))?,
-        ),
+        Some(id) => Some(id.parse().map_err(|_| Malformed::LastEventId)?),
         None => call.query.after,
     };
     let workspace = call.who.workspace.clone();
@@ -105,9 +103,7 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
 
 fn gone(error: store::Error) -> Error {
     match error {
-        store::Error::Gone { oldest } => Error::Gone(format!(
-            "changes up to revision {oldest} are no longer kept; list again and begin without `after`"
-        )),
+        store::Error::Gone { oldest } => Error::ChangesGone { oldest },
         other => other.into(),
     }
 }
@@ -124,7 +120,7 @@ fn kinds(asked: Option<&str>) -> Result<Vec<KindName>, Error> {
 fn unknown_kind(name: &str) -> Error {
     let known: Vec<&str> = KindName::ALL.iter().map(|kind| kind.name()).collect();
     let shown: String = name.chars().take(40).collect();
-    Error::Malformed(format!("`kind` does not know `{shown}`; it knows {}", known.join(", ")))
+    Malformed::UnknownKind { given: shown, known: known.join(", ") }.into()
 }
 
 /// Waits for the next events of the stream. It ends when the feed fails or has moved on too far, and when the caller

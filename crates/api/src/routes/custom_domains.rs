@@ -1,345 +1,52 @@
-//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared
-//! with others.
+//! Custom domains.
 
-use crate::addresses;
-use crate::call::{Body, Call, Wish};
-use crate::domains::{Claim, Fault};
-use crate::engine::{self, Desk, Draft, Held, Managed, Paging, Secrets};
-use crate::error::Error;
-use crate::query::NoQuery;
-use crate::reply::Reply;
-use crate::usage;
+use crate::http::call::{Body, Call, Wish};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::Member;
-use store::Tx;
-use store::edge_names::{self, Taken};
-use store::identity::workspaces::{self, Workspace};
-use types::edge::domain_name;
-use types::kinds::custom_domain::{DomainStatus, DomainType, State};
-use types::kinds::{Application, CustomDomain, Preview};
-use types::usage::Dimension;
-use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget, ShareStatus};
-use types::{Kind, KindName, Timestamp};
-
-/// Stands for every other workspace of the account.
-const WHOLE_ACCOUNT: &str = "account";
-
-impl Desk {
-    /// The same caller in another workspace of the account: for what one workspace gives another.
-    pub(crate) fn in_workspace(&self, workspace: &Workspace) -> Self {
-        let member = Member {
-            workspace: workspace.id.clone(),
-            workspace_name: workspace.name.clone(),
-            ..self.member.clone()
-        };
-        Self { app: self.app.clone(), member }
-    }
-}
-
-impl Managed for CustomDomain {
-    const PAGING: Paging = Paging::Bare;
-
-    fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        super::catalogues::require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")?;
-        if let Some(preview) = draft.wish.spec.fallback_preview_id.as_deref() {
-            require_preview(desk, tx, preview)?;
-        }
-        if draft.old.is_some() {
-            return refuse_copy(draft.state);
-        }
-        let name = draft.wish.name().to_owned();
-        // Who has only registered it has shown nothing, so that is in nobody's way.
-        if edge_names::holder(tx, &domain_name(&name))?.is_some() {
-            return Err(in_use(&name));
-        }
-        let proof = desk.world().random_text(32);
-        draft.state.txt_records =
-            [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
-        let target = types::hosts::record_target(&desk.app.settings.public_url, "domains");
-        draft.state.cname_records = Some(target);
-        Ok(())
-    }
-
-    fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        refuse_copy(&held.state)?;
-        if is_served(&held.state) {
-            usage::serve(
-                desk,
-                tx,
-                Dimension::CustomDomainTime,
-                (&held.row.name, &held.row.id),
-                false,
-            )?;
-        }
-        for name in &held.state.shared_with {
-            withdraw(desk, tx, &held.row.name, name)?;
-        }
-        Ok(())
-    }
-}
-
-/// What another workspace shares is read-only here.
-fn refuse_copy(state: &State) -> Result<(), Error> {
-    match &state.shared_from_workspace {
-        Some(owner) => Err(Error::Refused(format!(
-            "the domain belongs to the workspace `{owner}`; change it there"
-        ))),
-        None => Ok(()),
-    }
-}
-
-fn require_preview(desk: &Desk, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
-    let previews = engine::everywhere::<Preview>(desk, tx)?;
-    if previews.iter().any(|preview| preview.metadata.name == id) {
-        return Ok(());
-    }
-    let mut problems = types::Problems::default();
-    problems.add("spec.fallbackPreviewId", "names no preview of this workspace");
-    Err(problems.into())
-}
+use control::engine::{self, Held};
+use control::kinds::custom_domain as domains;
+use types::kinds::custom_domain::DomainType;
+use types::kinds::{Application, CustomDomain};
+use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget};
 
 pub(crate) async fn create_for_application(
     call: Call<Member, NoQuery, Wish<CustomDomain>>,
 ) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, application, mut wish) =
-        (call.desk(), call.path.name().to_owned(), call.body.0.clone());
+    let (context, application, mut wish) =
+        (call.context(), call.path.name().to_owned(), call.body.0.clone());
     wish.spec.domain_type = Some(DomainType::Applications);
     call.once(move |tx| {
-        Held::<Application>::get(&desk, tx, &[], &application)?;
-        engine::create(&desk, tx, &[], wish.clone())
+        Held::<Application>::get(&context, tx, &[], &application)?;
+        engine::create(&context, tx, &[], wish.clone())
     })
     .await
 }
 
 pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
-    let claim = {
-        let (desk, name) = (desk.clone(), name.clone());
-        call.app.store.read(move |tx| claim(&Held::get(&desk, tx, &[], &name)?)).await?
-    };
-    let found = claim.check(&*call.app.dns).await;
-    let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
-        if self::claim(&held)?.proof != claim.proof {
-            return Err(Error::Conflict(
-                "the domain was registered anew meanwhile; verify it again".into(),
-            ));
-        }
-        let state = judged(held.state.clone(), &found, desk.world().now());
-        if is_served(&state) != is_served(&held.state) {
-            let of = (held.row.name.as_str(), &held.row.id);
-            usage::serve(&desk, tx, Dimension::CustomDomainTime, of, is_served(&state))?;
-        }
-        keep_to_one(&desk, tx, &held, &state)?;
-        for workspace in &state.shared_with {
-            judge_copy(&desk, tx, &name, workspace, &state)?;
-        }
-        let held = engine::change_state(&desk, tx, held, state)?;
-        engine::present(&desk, tx, &held, &Secrets::Masked)
-    };
-    Ok(Reply::of(&call.app.store.write(work).await?))
-}
-
-/// A verified domain is one workspace's in the whole server; one that is not any more is free.
-fn keep_to_one(
-    desk: &Desk,
-    tx: &mut Tx<'_>,
-    held: &Held<CustomDomain>,
-    state: &State,
-) -> Result<(), Error> {
-    if state.status != DomainStatus::Verified {
-        return Ok(edge_names::give_back(tx, &held.row.id)?);
-    }
-    let wanted = addresses::holder(desk, &held.row.id);
-    match edge_names::take(tx, &domain_name(&held.row.name), &wanted)? {
-        Taken::Own => Ok(()),
-        Taken::By(_) => Err(in_use(&held.row.name)),
-    }
-}
-
-/// Does not say whose it is.
-fn in_use(name: &str) -> Error {
-    Error::Conflict(format!(
-        "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
-    ))
-}
-
-/// Whether its time is paid for.
-fn is_served(state: &State) -> bool {
-    state.status == DomainStatus::Verified
-}
-
-fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
-    refuse_copy(&held.state)?;
-    let gone =
-        || Error::Refused("the domain has lost its records; delete it and register it anew".into());
-    let proof = held.state.txt_records.iter().next().ok_or_else(gone)?;
-    Ok(Claim {
-        domain: held.row.name.clone(),
-        proof: (proof.0.clone(), proof.1.clone()),
-        target: held.state.cname_records.clone().unwrap_or_default(),
-    })
-}
-
-/// What was seen once is not taken back because name servers are silent.
-fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State {
-    state.verification_error = found.as_ref().err().map(ToString::to_string);
-    state.status = match (found, state.status) {
-        (Ok(()), _) => DomainStatus::Verified,
-        (Err(Fault::NoAnswer(_)), DomainStatus::Verified) => DomainStatus::Verified,
-        (Err(_), _) => DomainStatus::Failed,
-    };
-    if found.is_ok() {
-        state.last_verified_at = Some(now);
-    }
-    state
-}
-
-/// The workspace may be gone, and the copy with it.
-fn judge_copy(
-    desk: &Desk,
-    tx: &mut Tx<'_>,
-    domain: &str,
-    workspace: &str,
-    owner: &State,
-) -> Result<(), Error> {
-    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
-    let Some(copy) = Held::<CustomDomain>::find(&desk.in_workspace(&other), tx, &[], domain)?
-    else {
-        return Ok(());
-    };
-    let state = State {
-        status: owner.status,
-        last_verified_at: owner.last_verified_at,
-        verification_error: owner.verification_error.clone(),
-        ..copy.state.clone()
-    };
-    engine::change_state(desk, tx, copy, state).map(drop)
+    Ok(Reply::of(&domains::verify(&call.context(), call.path.name()).await?))
 }
 
 pub(crate) async fn shares(
     call: Call<Member>,
 ) -> Result<Reply<Vec<CustomDomainShareTarget>>, Error> {
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
-    let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<CustomDomain>::get(&desk, tx, &[], &name)?;
-        let mut targets = Vec::new();
-        for workspace in held.state.shared_with {
-            let known = workspaces::find_by_name(tx, &workspace)?;
-            let workspace_display_name = known.map(|known| known.display_name);
-            targets.push(CustomDomainShareTarget {
-                status: ShareStatus::Active,
-                workspace,
-                workspace_display_name,
-            });
-        }
-        Ok::<_, Error>(targets)
-    };
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    let found = call.app.store.read(move |tx| domains::shares(&context, tx, &name)).await?;
+    Ok(Reply::of(&found))
 }
 
 pub(crate) async fn share(
     call: Call<Member, NoQuery, Body<CustomDomainShareRequest>>,
 ) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, name, target) =
-        (call.desk(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
-    call.once(move |tx| {
-        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
-        refuse_copy(&held.state)?;
-        if held.state.status != DomainStatus::Verified
-            || held.wish.spec.domain_type == Some(DomainType::Applications)
-        {
-            return Err(Error::Malformed(
-                "only verified domains of previews can be shared; verify the domain first".into(),
-            ));
-        }
-        let mut state = held.state.clone();
-        for other in targets(&desk, tx, &target)? {
-            if state.shared_with.contains(&other.name) {
-                return Err(Error::Conflict(format!(
-                    "the domain is shared with `{}` already",
-                    other.name
-                )));
-            }
-            hand_over(&desk.in_workspace(&other), tx, &held, &desk.member.workspace_name)?;
-            state.shared_with.push(other.name);
-        }
-        let held = engine::change_state(&desk, tx, held, state)?;
-        engine::present(&desk, tx, &held, &Secrets::Masked)
-    })
-    .await
-}
-
-/// The workspaces that a share names.
-fn targets(desk: &Desk, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>, Error> {
-    let others = workspaces::list_of_account(tx, &desk.member.account)?;
-    let mut others: Vec<Workspace> =
-        others.into_iter().filter(|other| other.id != desk.member.workspace).collect();
-    if target != WHOLE_ACCOUNT {
-        others.retain(|other| other.name == target);
-        if others.is_empty() {
-            return Err(Error::NotFound(format!("this account has no other workspace `{target}`")));
-        }
-    }
-    Ok(others)
-}
-
-/// Puts a read-only copy into the target workspace.
-fn hand_over(
-    target: &Desk,
-    tx: &mut Tx<'_>,
-    held: &Held<CustomDomain>,
-    owner: &str,
-) -> Result<(), Error> {
-    if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
-        && own.state.shared_from_workspace.is_none()
-    {
-        // Only registered: it is verified for the workspace that shares it.
-        store::resources::delete(tx, &own.row, target.actor())?;
-    }
-    let mut row = held.row.clone();
-    row.id = types::ids::ResourceId::new(target.world());
-    row.workspace = target.member.workspace.clone();
-    let state = State {
-        shared_from_workspace: Some(owner.to_owned()),
-        shared_with: Vec::new(),
-        ..held.state.clone()
-    };
-    row.state = serde_json::to_string(&state).unwrap_or_default();
-    let taken = |_| {
-        Error::Conflict(format!(
-            "the workspace `{}` has a domain of this name",
-            target.member.workspace_name
-        ))
-    };
-    store::resources::insert(tx, row).map(drop).map_err(taken)
+    let (context, name, target) =
+        (call.context(), call.path.name().to_owned(), call.body.0.target_workspace.clone());
+    call.once(move |tx| domains::share(&context, tx, &name, &target)).await
 }
 
 pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {
-    let (desk, name, target) =
-        (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
-    let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<CustomDomain>::lock(&desk, tx, &[], &name)?;
-        let mut state = held.state.clone();
-        state.shared_with.retain(|workspace| *workspace != target && target != WHOLE_ACCOUNT);
-        if state.shared_with.len() == held.state.shared_with.len() {
-            return Err(Error::NotFound(format!("the domain is not shared with `{target}`")));
-        }
-        for workspace in
-            held.state.shared_with.iter().filter(|workspace| !state.shared_with.contains(workspace))
-        {
-            withdraw(&desk, tx, &name, workspace)?;
-        }
-        let held = engine::change_state(&desk, tx, held, state)?;
-        engine::present(&desk, tx, &held, &Secrets::Masked)
-    };
+    let (context, name, target) =
+        (call.context(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
+    let work = move |tx: &mut store::Tx<'_>| domains::unshare(&context, tx, &name, &target);
     Ok(Reply::of(&call.app.store.write(work).await?))
-}
-
-/// Takes the copy out of a workspace again. The workspace may be gone, and the copy with it.
-fn withdraw(desk: &Desk, tx: &mut Tx<'_>, domain: &str, workspace: &str) -> Result<(), Error> {
-    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
-    if let Some(copy) = desk.in_workspace(&other).find(tx, KindName::CustomDomain, &[], domain)? {
-        store::resources::delete(tx, &copy, desk.actor())?;
-    }
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! The log of calls to the addresses that users gave.
 
-use crate::call::Call;
-use crate::engine::{Held, Page};
-use crate::error::Error;
-use crate::query::{ListQuery, SMALL_PAGE};
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::query::{ListQuery, SMALL_PAGE};
+use crate::http::reply::Reply;
 use auth::Member;
+use control::engine::{Held, Page};
 use store::Tx;
 use store::deliveries;
 use types::kinds::Job;
@@ -16,14 +16,15 @@ use types::{Kind, Timestamp};
 /// Those about a job, newest first.
 pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<Delivery>>, Error> {
     let size = call.query.size(SMALL_PAGE)?;
-    let (desk, job, cursor) = (call.desk(), call.path.at(0).to_owned(), call.query.cursor.clone());
+    let (context, job, cursor) =
+        (call.context(), call.path.at(0).to_owned(), call.query.cursor.clone());
     let work = move |tx: &mut Tx<'_>| {
-        Held::<Job>::get(&desk, tx, &[], &job)?;
-        let (workspace, about) = (&desk.member.workspace, (Job::NAME.name(), job.as_str()));
+        Held::<Job>::get(&context, tx, &[], &job)?;
+        let (workspace, about) = (&context.member.workspace, (Job::NAME.name(), job.as_str()));
         let bound = format!("{workspace}/deliveries/{job}");
         let after = cursor.as_deref().filter(|cursor| !cursor.is_empty());
         let after = after
-            .map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()))
+            .map(|cursor| context.control.cursors.open(&bound, cursor, context.world().now()))
             .transpose()?;
         let after = after.as_deref().and_then(position);
         // One more than asked for tells whether there is another page.
@@ -33,7 +34,7 @@ pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<D
         let next_cursor = match found.last().filter(|_| has_more) {
             Some(last) => {
                 let position = format!("{}:{}", last.created_at.ms(), last.id);
-                desk.app.cursors.sign(&bound, &position, desk.world().now())
+                context.control.cursors.sign(&bound, &position, context.world().now())
             }
             None => String::new(),
         };

@@ -1,28 +1,21 @@
 //! Drives and the tokens that open them.
 
-use crate::call::{Anyone, Call};
-use crate::engine::{self, Desk, Draft, Held, Managed};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Anyone, Call};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::engine::{self, Held};
 use serde_json::json;
-use store::Tx;
 use types::kinds::Drive;
 use types::parts::Sensitive;
 use types::wire::{Deleted, DriveAccessToken, JsonWebKeys};
 
 const TOKEN_LIFE_S: i64 = 3600;
 
-impl Managed for Drive {
-    fn settle(desk: &Desk, _: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        super::catalogues::require_region(desk, draft.wish.spec.region.as_deref(), "spec.region")
-    }
-}
-
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Deleted>, Error> {
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
+    let (context, name) = (call.context(), call.path.name().to_owned());
     let last =
-        call.app.store.write(move |tx| engine::remove::<Drive>(&desk, tx, &[], &name)).await?;
+        call.app.store.write(move |tx| engine::remove::<Drive>(&context, tx, &[], &name)).await?;
     Ok(Reply::of(&Deleted { message: "the drive is removed".into(), name: last.metadata.name }))
 }
 
@@ -32,8 +25,8 @@ pub(crate) async fn jwks(call: Call<Anyone>) -> Result<Reply<JsonWebKeys>, Error
 }
 
 pub(crate) async fn access_token(call: Call<Member>) -> Result<Reply<DriveAccessToken>, Error> {
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
-    let drive = call.app.store.read(move |tx| Held::<Drive>::get(&desk, tx, &[], &name)).await?;
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    let drive = call.app.store.read(move |tx| Held::<Drive>::get(&context, tx, &[], &name)).await?;
     let now = call.app.world.now();
     let claims = json!({
         "iss": call.app.settings.public_url,

@@ -1,31 +1,31 @@
 //! Egress gateways and addresses of all VPCs, and who uses them.
 
-use crate::call::Call;
-use crate::engine::{Desk, Draft, Held, Managed, Paging, everywhere};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::engine::{Managed, everywhere};
 use store::{Tx, references};
-use types::kinds::{EgressGateway, EgressIp};
+use types::kinds::EgressGateway;
 use types::wire::EgressGatewayUsage;
 use types::{Kind, KindName};
 
 /// Every object of a nested kind, wherever it is.
 pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
-    let desk = call.desk();
-    let found = call.app.store.read(move |tx| everywhere::<K>(&desk, tx)).await?;
+    let context = call.context();
+    let found = call.app.store.read(move |tx| everywhere::<K>(&context, tx)).await?;
     Ok(Reply::of(&found))
 }
 
 /// The sandboxes that leave through each gateway.
 pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage>, Error> {
-    let desk = call.desk();
+    let context = call.context();
     let work = move |tx: &mut Tx<'_>| {
         let mut usage = EgressGatewayUsage::default();
-        for gateway in everywhere::<EgressGateway>(&desk, tx)? {
+        for gateway in everywhere::<EgressGateway>(&context, tx)? {
             let users = references::users(
                 tx,
-                &desk.member.workspace,
+                &context.member.workspace,
                 KindName::EgressGateway,
                 gateway.name(),
             )?;
@@ -38,27 +38,4 @@ pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage
         Ok::<_, Error>(usage)
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
-}
-
-impl Managed for EgressGateway {
-    const PAGING: Paging = Paging::Bare;
-
-    fn settle(desk: &Desk, _: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        super::catalogues::require_region(desk, Some(&draft.wish.spec.region), "spec.region")
-    }
-
-    fn release(desk: &Desk, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users =
-            references::users(tx, &desk.member.workspace, KindName::EgressGateway, &held.row.name)?;
-        match users.first() {
-            Some((_, name)) => Err(Error::Conflict(format!(
-                "the gateway is used by the sandbox `{name}`; delete that first"
-            ))),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Managed for EgressIp {
-    const PAGING: Paging = Paging::Bare;
 }

@@ -1,27 +1,28 @@
 //! Providers, and what a connection to one reaches.
 
-use crate::call::Call;
-use crate::engine::Held;
-use crate::error::Error;
-use crate::missing::Missing;
-use crate::providers;
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::Missing;
+use control::engine::Held;
+use control::error::Absent;
+use control::providers;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use store::Tx;
 use types::kinds::IntegrationConnection;
 use types::wire::{Integration, IntegrationEndpoint};
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Integration>, Error> {
     let found = providers::find(call.path.name());
-    found
-        .map(|provider| Reply::of(&provider))
-        .ok_or_else(|| Error::NotFound("no integration of this name is known".into()))
+    found.map(|provider| Reply::of(&provider)).ok_or_else(|| Absent::Integration.into())
 }
 
 async fn connection<Q, B>(call: &Call<Member, Q, B>) -> Result<Held<IntegrationConnection>, Error> {
-    let (desk, name) = (call.desk(), call.path.at(0).to_owned());
-    call.app.store.read(move |tx| Held::<IntegrationConnection>::get(&desk, tx, &[], &name)).await
+    let (context, name) = (call.context(), call.path.at(0).to_owned());
+    let work = move |tx: &mut Tx<'_>| Held::<IntegrationConnection>::get(&context, tx, &[], &name);
+    Ok(call.app.store.read(work).await?)
 }
 
 /// The endpoints that the provider of a connection serves, by path.
@@ -35,10 +36,10 @@ pub(crate) async fn endpoints(
 
 pub(crate) async fn models(call: Call<Member>) -> Result<Reply<Vec<Value>>, Error> {
     connection(&call).await?;
-    Err(Error::Missing(Missing::AskProvider))
+    Err(control::Error::Missing(Missing::AskProvider).into())
 }
 
 pub(crate) async fn model(call: Call<Member>) -> Result<Reply<Value>, Error> {
     connection(&call).await?;
-    Err(Error::Missing(Missing::AskProvider))
+    Err(control::Error::Missing(Missing::AskProvider).into())
 }

@@ -1,8 +1,8 @@
 //! The caller's own invitations.
 
-use crate::call::{Call, Person};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Call, Person};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::invitations::{self, Received};
 use store::Tx;
 use types::wire::{

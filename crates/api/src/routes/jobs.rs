@@ -1,12 +1,12 @@
 //! Starting executions of jobs.
 
-use crate::call::{Body, Call};
-use crate::engine::Held;
-use crate::error::Error;
-use crate::executions::{self, Asked};
-use crate::query::NoQuery;
-use crate::reply::Reply;
+use crate::http::call::{Body, Call};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::engine::Held;
+use control::executions::{self, Asked};
 use types::Problems;
 use types::kinds::Job;
 use types::parts::Sensitive;
@@ -15,16 +15,16 @@ use types::wire::{CreateJobExecutionOutput, CreateJobExecutionRequest, Free};
 pub(crate) async fn execute(
     call: Call<Member, NoQuery, Body<CreateJobExecutionRequest>>,
 ) -> Result<Reply<CreateJobExecutionOutput>, Error> {
-    let (desk, job, body) = (call.desk(), call.path.name().to_owned(), call.body.0.clone());
+    let (context, job, body) = (call.context(), call.path.name().to_owned(), call.body.0.clone());
     let work = move |tx: &mut store::Tx<'_>| {
-        let held = Held::<Job>::lock(&desk, tx, &[], &job)?;
-        let execution = executions::start(&desk, tx, &held, &asked(&body)?)?;
-        Ok(CreateJobExecutionOutput {
+        let held = Held::<Job>::lock(&context, tx, &[], &job)?;
+        let execution = executions::start(&context, tx, &held, &asked(&body)?)?;
+        Ok::<_, control::Error>(CreateJobExecutionOutput {
             execution_id: Some(execution.name.clone()),
             id: Some(execution.name),
             job_id: Some(execution.job),
             tasks: readable(body.tasks.as_ref()),
-            workspace_id: Some(desk.member.workspace_name.clone()),
+            workspace_id: Some(context.member.workspace_name.clone()),
         })
     };
     call.once(work).await
@@ -36,7 +36,7 @@ fn readable(tasks: Option<&Vec<Free>>) -> Option<Vec<Free>> {
     tasks.filter(|tasks| tasks.iter().all(|task| !task.is_empty())).cloned()
 }
 
-fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, Error> {
+fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, control::Error> {
     let mut problems = Problems::default();
     body.check(&mut problems);
     let tasks = body.tasks.clone().unwrap_or_default();

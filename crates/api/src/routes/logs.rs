@@ -1,8 +1,9 @@
 //! Logs of workloads and builds. Tasks of jobs are what prints; of other kinds nothing is kept yet.
 
-use crate::call::Call;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::malformed::LogsRule;
+use crate::http::reply::Reply;
 use auth::Member;
 use jobs::logs::{Found, Line, Question, Severity, find};
 use schemars::JsonSchema;
@@ -55,12 +56,10 @@ pub(crate) struct LogQuery {
 }
 
 /// A time of the query; the published command line writes it without a zone and means UTC.
-fn time(name: &str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
+fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
-    parsed.map(Some).map_err(|_| {
-        Error::Malformed(format!("`{name}` must be a UTC time such as `2026-04-16T09:30:00`"))
-    })
+    parsed.map(Some).map_err(|_| LogsRule::Time { name }.into())
 }
 
 /// A value that is there; clients also send it empty.
@@ -79,9 +78,7 @@ impl LogQuery {
         let start = start.unwrap_or(end.plus_s(-RANGE_S_MAX));
         match end.since(start) / 1000 {
             0..=RANGE_S_MAX => Ok((start, end)),
-            _ => Err(Error::Malformed(
-                "`start` must be before `end`, and at most 3 days before it".into(),
-            )),
+            _ => Err(LogsRule::Range.into()),
         }
     }
 
@@ -92,18 +89,14 @@ impl LogQuery {
             .then(|| (usize::try_from(limit), usize::try_from(offset)));
         match page {
             Some((Ok(limit), Ok(offset))) => Ok((limit, offset)),
-            _ => Err(Error::Malformed(format!(
-                "`limit` must be 1 to {LIMIT_MAX} and `offset` at least 0"
-            ))),
+            _ => Err(LogsRule::Page { limit_max: LIMIT_MAX }.into()),
         }
     }
 
     fn search(&self) -> Result<Option<String>, Error> {
         let text = self.search.clone().filter(|text| !text.is_empty());
         if text.as_ref().is_some_and(|text| text.chars().count() > SEARCH_MAX) {
-            return Err(Error::Malformed(format!(
-                "`search` must have at most {SEARCH_MAX} characters"
-            )));
+            return Err(LogsRule::Search { max: SEARCH_MAX }.into());
         }
         Ok(text)
     }
@@ -112,11 +105,9 @@ impl LogQuery {
         let names = self.workload_ids.as_deref().unwrap_or_default().split(',').map(str::trim);
         let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
         match names.len() {
-            0 => Err(Error::Malformed("`workloadIds` is required: the name of a workload".into())),
+            0 => Err(LogsRule::NoWorkload.into()),
             1..=NAMES_MAX => Ok(names),
-            _ => Err(Error::Malformed(format!(
-                "`workloadIds` must name at most {NAMES_MAX} workloads"
-            ))),
+            _ => Err(LogsRule::ManyWorkloads { max: NAMES_MAX }.into()),
         }
     }
 
@@ -129,8 +120,8 @@ impl LogQuery {
         }
         let known: Option<Vec<_>> = words.iter().map(|word| Severity::of_word(word)).collect();
         let mut known = known.ok_or_else(|| {
-            let names = Severity::ALL.map(Severity::name).join(", ");
-            Error::Malformed(format!("`severity` must be `all` or some of {names}"))
+            let known = Severity::ALL.map(Severity::name).join(", ");
+            Error::from(LogsRule::Severity { known })
         })?;
         known.sort_unstable();
         known.dedup();

@@ -1,10 +1,11 @@
 //! Cost and usage: the rules of the questions. What is answered, the meter says.
 
-use super::prices;
-use crate::bill;
-use crate::call::{Call, Person};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Call, Person};
+use crate::http::error::Error;
+use crate::http::malformed::MetricsRule;
+use crate::http::reply::Reply;
+use control::billing::{self, prices};
+use control::error::BadCursor;
 use meter::{Filter, Key, Question, Window};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,7 +63,7 @@ fn window(start: Option<&str>, end: Option<&str>) -> Result<Window, Error> {
     let (start, end) = (utc("startTime", start)?, utc("endTime", end)?);
     match start < end {
         true => Ok(Window { start, end }),
-        false => Err(Error::Malformed("`endTime` must be after `startTime`".into())),
+        false => Err(MetricsRule::Window.into()),
     }
 }
 
@@ -71,12 +72,8 @@ fn length_s(window: &Window) -> i64 {
     (window.end.since(window.start) + 999) / 1000
 }
 
-fn utc(name: &str, text: Option<&str>) -> Result<Timestamp, Error> {
-    let rule = || {
-        Error::Malformed(format!(
-            "`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`"
-        ))
-    };
+fn utc(name: &'static str, text: Option<&str>) -> Result<Timestamp, MetricsRule> {
+    let rule = || MetricsRule::Time { name };
     let text = text.ok_or_else(rule)?;
     if !(text.ends_with('Z') || text.ends_with("+00:00")) {
         return Err(rule());
@@ -97,16 +94,11 @@ fn resolution(asked: Option<&str>, length_s: i64) -> Result<Resolution, Error> {
         Some("weekly") => (Resolution::Weekly, 366),
         Some("monthly") => return Ok(Resolution::Monthly),
         Some(_) => {
-            return Err(Error::Malformed(
-                "`resolution` must be hourly, daily, weekly or monthly".into(),
-            ));
+            return Err(MetricsRule::Resolution.into());
         }
     };
     if length_s > days_max * DAY_S {
-        let message = format!(
-            "the window may have at most {days_max} days with this resolution; choose a coarser one"
-        );
-        return Err(Error::Malformed(message));
+        return Err(MetricsRule::LongWindow { days_max }.into());
     }
     Ok(resolution)
 }
@@ -116,18 +108,16 @@ fn dimensions(asked: Option<&str>) -> Result<Vec<GroupBy>, Error> {
         asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).collect();
     let known = GroupBy::ALL.map(GroupBy::name).join(", ");
     let parse = |name: &&str| {
-        GroupBy::parse(name).ok_or_else(|| Error::Malformed(format!("`groupBy` knows {known}")))
+        GroupBy::parse(name).ok_or_else(|| MetricsRule::Dimension { known: known.clone() })
     };
     let mut dimensions = names.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     if dimensions.len() > DIMENSIONS_MAX {
-        return Err(Error::Malformed(format!(
-            "`groupBy` takes at most {DIMENSIONS_MAX} dimensions"
-        )));
+        return Err(MetricsRule::ManyDimensions { max: DIMENSIONS_MAX }.into());
     }
     dimensions.sort_unstable();
     dimensions.dedup();
     if dimensions.len() != names.len() {
-        return Err(Error::Malformed("`groupBy` names a dimension twice".into()));
+        return Err(MetricsRule::DimensionTwice.into());
     }
     Ok(dimensions)
 }
@@ -150,12 +140,10 @@ fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Er
     let asked = match asked {
         None => PAGE_MAX,
         Some(limit) if limit >= 1 => usize::try_from(limit).unwrap_or(PAGE_MAX).min(PAGE_MAX),
-        Some(_) => return Err(Error::Malformed("`limit` must be at least 1".into())),
+        Some(_) => return Err(MetricsRule::Limit.into()),
     };
     match points_max / steps {
-        0 => Err(Error::Malformed(format!(
-            "the window has {steps} steps with this resolution, and {points_max} are answered at most; shorten it"
-        ))),
+        0 => Err(MetricsRule::ManySteps { steps, max: points_max }.into()),
         fitting => Ok(asked.min(fitting)),
     }
 }
@@ -172,13 +160,10 @@ fn filter(asked: &MetricsQuery, within: Option<BTreeSet<String>>) -> Result<Filt
     let types =
         || ResourceType::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", ");
     let known_type = |name: &String| {
-        ResourceType::parse(name)
-            .ok_or_else(|| Error::Malformed(format!("`resourceType` must be one of {}", types())))
+        ResourceType::parse(name).ok_or_else(|| MetricsRule::ResourceType { known: types() })
     };
     let known_dimension = |name: &String| {
-        let rule = || {
-            Error::Malformed(format!("`billingDimension` must be one of {}", prices::dimensions()))
-        };
+        let rule = || MetricsRule::BillingDimension { known: prices::dimensions() };
         Dimension::parse(name).ok_or_else(rule)
     };
     Ok(Filter {
@@ -202,9 +187,9 @@ fn bound(question: &Question) -> String {
 
 /// The question that a request asks, if its caller may ask it.
 fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
-    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
+    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
     if asked.label.is_some() || asked.unit.is_some() {
-        return Err(Error::Malformed("`label` and `unit` are not supported".into()));
+        return Err(MetricsRule::Unsupported.into());
     }
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let resolution = resolution(asked.resolution.as_deref(), length_s(&window))?;
@@ -221,9 +206,7 @@ fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
         let position = call.app.cursors.open(&bound(&question), cursor, call.app.world.now())?;
         // It was signed by us, so only another release can have written another form.
         let key = serde_json::from_str::<Key>(&position);
-        question.after = Some(key.map_err(|_| {
-            Error::Malformed("`cursor` is not of this release; start again".into())
-        })?);
+        question.after = Some(key.map_err(|_| control::Error::from(BadCursor::OtherRelease))?);
     }
     Ok(question)
 }
@@ -234,7 +217,7 @@ pub(crate) async fn query(
     let (question, now) = (question(&call)?, call.app.world.now());
     let asked = question.clone();
     let work = move |tx: &mut Tx<'_>| {
-        let book = bill::book(tx, &asked.account)?;
+        let book = billing::book(tx, &asked.account)?;
         Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
     };
     let answer = call.app.store.read(work).await?;
@@ -244,7 +227,7 @@ pub(crate) async fn query(
 }
 
 pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>, Error> {
-    bill::account(&call.who, call.path.name())?;
+    billing::account(&call.who.0, call.path.name())?;
     Ok(Reply::of(&MetricsValues {
         values: GroupBy::ALL.map(|dimension| dimension.name().to_owned()).to_vec(),
     }))
@@ -253,7 +236,7 @@ pub(crate) async fn group_by(call: Call<Person>) -> Result<Reply<MetricsValues>,
 pub(crate) async fn resource_types(
     call: Call<Person, WindowQuery>,
 ) -> Result<Reply<MetricsValues>, Error> {
-    let (account, asked) = (bill::account(&call.who, call.path.name())?, &call.query);
+    let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
     let window = window(asked.start_time.as_deref(), asked.end_time.as_deref())?;
     let now = call.app.world.now();
     let filter = Filter { within: within(&call.who, &account), ..Filter::default() };

@@ -32,5 +32,5 @@ pub(crate) mod snapshots;
 pub(crate) mod triggers;
 pub(crate) mod users;
 pub(crate) mod volume_templates;
-pub(crate) mod volumes;
+pub(crate) mod webhooks;
 pub(crate) mod workspaces;

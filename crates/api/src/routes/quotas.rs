@@ -1,8 +1,8 @@
 //! Quotas, to be read before they refuse.
 
-use crate::call::Call;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use auth::Member;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -1,37 +1,22 @@
 //! Schedules of sandboxes and the history of their firings.
 
-use crate::call::Call;
-use crate::engine::{self, Desk, Draft, Held, Listing, Managed, Page, Paging};
-use crate::error::Error;
-use crate::query::{ListQuery, SMALL_PAGE, Sort};
-use crate::reply::Reply;
+use crate::http::call::Call;
+use crate::http::error::Error;
+use crate::http::query::{ListQuery, SMALL_PAGE, Sort};
+use crate::http::reply::Reply;
 use auth::Member;
+use control::Context;
+use control::engine::{self, Held, Listing, Page};
+use control::kinds::schedule;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use store::firings::{self, Firing};
-use store::resources::{Order, Query, total};
+use types::Timestamp;
 use types::kinds::schedule::ScheduleType;
 use types::kinds::{Sandbox, Schedule};
 use types::parts::PaginationMeta;
 use types::wire::SandboxScheduleExecution;
-use types::{KindName, Timestamp};
-
-/// Of one sandbox.
-const SCHEDULES_MAX: i64 = 100;
-
-impl Managed for Schedule {
-    const PAGING: Paging = Paging::Pages(SMALL_PAGE);
-
-    fn settle(desk: &Desk, tx: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        if draft.old.is_none() && count(desk, tx, &draft.parents.join("/"))? >= SCHEDULES_MAX {
-            return Err(Error::Malformed(format!(
-                "a sandbox has at most {SCHEDULES_MAX} schedules; delete one first"
-            )));
-        }
-        Ok(())
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -77,37 +62,40 @@ impl ScheduleQuery {
 }
 
 pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Schedule>, Error> {
-    let (desk, parents, query, version) =
-        (call.desk(), call.path.all(), call.query.clone(), call.version);
+    let (context, parents, query, version) =
+        (call.context(), call.path.all(), call.query.clone(), call.version);
     let work = move |tx: &mut Tx<'_>| match query.kind {
-        None | Some(TypeFilter::Any) => engine::list(&desk, tx, &parents, &query.common(), version),
+        None | Some(TypeFilter::Any) => {
+            engine::list(&context, tx, &parents, &query.common(), version)
+        }
         Some(_) => {
             // A sandbox has few: all are read, and the type is told apart here.
-            let whole = ListQuery { limit: Some(SCHEDULES_MAX), cursor: None, ..query.common() };
-            let mut all = match engine::list::<Schedule>(&desk, tx, &parents, &whole, version)? {
+            let whole =
+                ListQuery { limit: Some(schedule::SCHEDULES_MAX), cursor: None, ..query.common() };
+            let mut all = match engine::list::<Schedule>(&context, tx, &parents, &whole, version)? {
                 Listing::Bare(all) => all,
                 Listing::Page(page) => page.data,
             };
             all.retain(|schedule| query.takes(schedule));
             if version.has_pages() {
-                cut(&desk, &parents, all, &query).map(Listing::Page)
+                cut(&context, &parents, all, &query).map(Listing::Page)
             } else {
                 Ok(Listing::Bare(all))
             }
         }
     };
-    call.app.store.read(work).await
+    Ok(call.app.store.read(work).await?)
 }
 
 /// The page that a query asks for, out of all matches. Its cursor counts matches.
 fn cut(
-    desk: &Desk,
+    context: &Context,
     parents: &[String],
     all: Vec<Schedule>,
     query: &ScheduleQuery,
-) -> Result<Page<Schedule>, Error> {
-    let (cursors, now) = (&desk.app.cursors, desk.world().now());
-    let (workspace, sandbox) = (&desk.member.workspace, parents.join("/"));
+) -> Result<Page<Schedule>, control::Error> {
+    let (cursors, now) = (&context.control.cursors, context.world().now());
+    let (workspace, sandbox) = (&context.member.workspace, parents.join("/"));
     let bound =
         format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
     let start = match query.cursor.as_deref() {
@@ -124,36 +112,19 @@ fn cut(
     Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
 }
 
-fn count(desk: &Desk, tx: &mut Tx<'_>, sandbox: &str) -> Result<i64, Error> {
-    let query = Query {
-        workspace: &desk.member.workspace,
-        kind: KindName::Schedule,
-        parent: Some(sandbox),
-        statuses: &[],
-        hidden_statuses: &[],
-        external_id: None,
-        text: None,
-        order: Order::CreatedDesc,
-        after: None,
-        limit: SCHEDULES_MAX,
-        from_end: false,
-    };
-    Ok(total(tx, &query)?)
-}
-
 /// What schedules did, newest first.
 pub(crate) async fn executions(
     call: Call<Member, ListQuery>,
 ) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
     let size = call.query.size(SMALL_PAGE)?;
-    let (desk, name, cursor) =
-        (call.desk(), call.path.name().to_owned(), call.query.cursor.clone());
+    let (context, name, cursor) =
+        (call.context(), call.path.name().to_owned(), call.query.cursor.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let sandbox = Held::<Sandbox>::get(&desk, tx, &[], &name)?.row.id;
-        let bound = format!("{}/schedule-executions/{sandbox}", desk.member.workspace);
+        let sandbox = Held::<Sandbox>::get(&context, tx, &[], &name)?.row.id;
+        let bound = format!("{}/schedule-executions/{sandbox}", context.member.workspace);
         let after = cursor
             .as_deref()
-            .map(|cursor| desk.app.cursors.open(&bound, cursor, desk.world().now()));
+            .map(|cursor| context.control.cursors.open(&bound, cursor, context.world().now()));
         let after = after.transpose()?.as_deref().and_then(position);
         // One more than asked for tells whether there is another page.
         let mut found = firings::list(
@@ -167,12 +138,12 @@ pub(crate) async fn executions(
         let next_cursor = match found.last().filter(|_| has_more) {
             Some(last) => {
                 let position = format!("{}:{}", last.created_at.ms(), last.id);
-                desk.app.cursors.sign(&bound, &position, desk.world().now())
+                context.control.cursors.sign(&bound, &position, context.world().now())
             }
             None => String::new(),
         };
         let meta = PaginationMeta { has_more, next_cursor, total: firings::count(tx, &sandbox)? };
-        Ok::<_, Error>(Page { data: found.into_iter().map(execution).collect(), meta })
+        Ok::<_, control::Error>(Page { data: found.into_iter().map(execution).collect(), meta })
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
 }

@@ -1,8 +1,8 @@
 //! The keys that seal secrets in the database.
 
-use crate::call::{Call, Person};
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::call::{Call, Person};
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use schemars::JsonSchema;
 use serde::Serialize;
 use store::identity::accounts;

@@ -1,9 +1,9 @@
 //! Service accounts.
 
-use crate::call::{Body, Call};
-use crate::error::Error;
-use crate::query::NoQuery;
-use crate::reply::Reply;
+use crate::http::call::{Body, Call};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::Member;
 use auth::service_accounts;
 use store::Tx;
@@ -37,7 +37,7 @@ pub(crate) async fn create(
         .once(move |tx| {
             let (account, secret) =
                 service_accounts::create(tx, &member, &asked.name, &description)?;
-            Ok(shown(account, Some(secret)))
+            Ok::<_, Error>(shown(account, Some(secret)))
         })
         .await;
     call.app.auth.forget();

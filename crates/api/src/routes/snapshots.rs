@@ -1,18 +1,14 @@
 //! Snapshots of sandboxes.
 
-use crate::call::{Body, Call};
-use crate::engine::{self, Held, Managed, Paging};
-use crate::error::Error;
-use crate::missing::Missing;
-use crate::query::NoQuery;
-use crate::reply::{Reply, Silent};
+use crate::http::call::{Body, Call};
+use crate::http::error::Error;
+use crate::http::query::NoQuery;
+use crate::http::reply::{Reply, Silent};
 use auth::Member;
+use control::Missing;
+use control::engine::{self, Held};
 use types::kinds::{Sandbox, Snapshot};
 use types::wire::SandboxSnapshotRequest;
-
-impl Managed for Snapshot {
-    const PAGING: Paging = Paging::Bare;
-}
 
 pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Error> {
     super::resources::list_bare::<Snapshot>(call).await
@@ -21,13 +17,17 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Err
 pub(crate) async fn create(
     call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
 ) -> Result<Reply<Snapshot>, Error> {
-    let (desk, name) = (call.desk(), call.path.name().to_owned());
-    call.app.store.read(move |tx| Held::<Sandbox>::get(&desk, tx, &[], &name).map(drop)).await?;
-    Err(Error::Missing(Missing::Snapshot))
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    call.app.store.read(move |tx| Held::<Sandbox>::get(&context, tx, &[], &name).map(drop)).await?;
+    Err(control::Error::Missing(Missing::Snapshot).into())
 }
 
 pub(crate) async fn remove(call: Call<Member>) -> Result<Silent, Error> {
-    let (desk, parents, name) = (call.desk(), call.path.parents(), call.path.name().to_owned());
-    call.app.store.write(move |tx| engine::remove::<Snapshot>(&desk, tx, &parents, &name)).await?;
+    let (context, parents, name) =
+        (call.context(), call.path.parents(), call.path.name().to_owned());
+    call.app
+        .store
+        .write(move |tx| engine::remove::<Snapshot>(&context, tx, &parents, &name))
+        .await?;
     Ok(Silent)
 }

@@ -1,9 +1,10 @@
 //! The people of a workspace.
 
-use crate::call::{Body, Call};
-use crate::error::Error;
-use crate::query::NoQuery;
-use crate::reply::Reply;
+use crate::http::call::{Body, Call};
+use crate::http::error::Error;
+use crate::http::malformed::Malformed;
+use crate::http::query::NoQuery;
+use crate::http::reply::Reply;
 use auth::people::{self, Invitation, Person};
 use auth::{Member, invitations};
 use store::Tx;
@@ -50,13 +51,13 @@ pub(crate) async fn invite(
     call: Call<Member, NoQuery, Body<InviteUserRequest>>,
 ) -> Result<Reply<PendingInvitation>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
-    let email = asked.email.ok_or_else(|| Error::Malformed("`email` is required".into()))?;
+    let email = asked.email.ok_or_else(|| Malformed::Required("email"))?;
     let (role, issuer) = (asked.role.unwrap_or_default(), call.app.auth.issuer().to_owned());
     let reply = call
         .once(move |tx| {
             let invitation = people::invite(tx, &member, &email, role)?;
             let link = invitations::link(&issuer, &invitation);
-            Ok(pending(invitation, &member.workspace_name, link))
+            Ok::<_, Error>(pending(invitation, &member.workspace_name, link))
         })
         .await;
     call.app.auth.forget();

@@ -1,22 +1,19 @@
 //! Volume templates and their versions.
 
-use crate::call::{Call, Wish};
-use crate::engine::{self, Held, Managed, Paging, Secrets};
-use crate::error::Error;
-use crate::missing::Missing;
-use crate::query::Flag;
-use crate::reply::Reply;
+use crate::http::call::{Call, Wish};
+use crate::http::error::Error;
+use crate::http::query::Flag;
+use crate::http::reply::Reply;
 use auth::Member;
+use control::Missing;
+use control::engine::{self, Held, Secrets};
+use control::error::{Absent, Unfit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use types::KindName;
 use types::kinds::VolumeTemplate;
 use types::wire::TemplateVersionDeleted;
-
-impl Managed for VolumeTemplate {
-    const PAGING: Paging = Paging::Bare;
-}
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Version {
@@ -29,15 +26,19 @@ pub(crate) struct Version {
 }
 
 fn refuse_upload(query: &Version) -> Result<(), Error> {
-    if query.upload.0 { Err(Error::Missing(Missing::ReceiveTemplate)) } else { Ok(()) }
+    if query.upload.0 {
+        Err(control::Error::Missing(Missing::ReceiveTemplate).into())
+    } else {
+        Ok(())
+    }
 }
 
 pub(crate) async fn create(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
     refuse_upload(&call.query)?;
-    let (desk, wish) = (call.desk(), call.body.0.clone());
-    call.once(move |tx| engine::create(&desk, tx, &[], wish.clone())).await
+    let (context, wish) = (call.context(), call.body.0.clone());
+    call.once(move |tx| engine::create(&context, tx, &[], wish.clone())).await
 }
 
 /// Replaces a template, or makes it when there is none.
@@ -45,17 +46,18 @@ pub(crate) async fn upsert(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
     refuse_upload(&call.query)?;
-    let (desk, name, wish) = (call.desk(), call.path.name().to_owned(), call.body.0);
+    let (context, name, wish) = (call.context(), call.path.name().to_owned(), call.body.0);
     let seen = call.if_match;
-    let work = move |tx: &mut Tx<'_>| match desk.find(tx, KindName::VolumeTemplate, &[], &name)? {
-        None if wish.metadata.name == name && seen.is_none() => {
-            engine::create(&desk, tx, &[], wish.clone())
-        }
-        _ => {
-            engine::require_version::<VolumeTemplate>(&desk, tx, &[], &name, seen)?;
-            engine::replace(&desk, tx, &[], &name, wish.clone()).map(|shown| shown.object)
-        }
-    };
+    let work =
+        move |tx: &mut Tx<'_>| match context.find(tx, KindName::VolumeTemplate, &[], &name)? {
+            None if wish.metadata.name == name && seen.is_none() => {
+                engine::create(&context, tx, &[], wish.clone())
+            }
+            _ => {
+                engine::require_version::<VolumeTemplate>(&context, tx, &[], &name, seen)?;
+                engine::replace(&context, tx, &[], &name, wish.clone()).map(|shown| shown.object)
+            }
+        };
     Ok(Reply::of(&call.app.store.write(work).await?))
 }
 
@@ -63,23 +65,21 @@ pub(crate) async fn upsert(
 pub(crate) async fn remove_version(
     call: Call<Member>,
 ) -> Result<Reply<TemplateVersionDeleted>, Error> {
-    let (desk, template, version) =
-        (call.desk(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
+    let (context, template, version) =
+        (call.context(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
     let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<VolumeTemplate>::lock(&desk, tx, &[], &template)?;
+        let held = Held::<VolumeTemplate>::lock(&context, tx, &[], &template)?;
         let mut state = held.state.clone();
         state.versions.retain(|kept| kept.name.as_deref() != Some(version.as_str()));
         if state.versions.len() == held.state.versions.len() {
-            return Err(Error::NotFound(format!("the template has no version `{version}`")));
+            return Err(Absent::TemplateVersion { version: version.clone() }.into());
         }
         if state.versions.is_empty() {
-            return Err(Error::Malformed(
-                "the only version of a template cannot be removed; remove the template".into(),
-            ));
+            return Err(Unfit::LastTemplateVersion.into());
         }
-        let held = engine::change_state(&desk, tx, held, state)?;
-        let template = engine::present(&desk, tx, &held, &Secrets::Masked)?;
-        Ok(TemplateVersionDeleted {
+        let held = engine::change_state(&context, tx, held, state)?;
+        let template = engine::present(&context, tx, &held, &Secrets::Masked)?;
+        Ok::<_, control::Error>(TemplateVersionDeleted {
             message: "the version is removed".into(),
             template: Some(template),
         })

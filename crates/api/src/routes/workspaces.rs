@@ -1,14 +1,17 @@
 //! Workspaces.
 
-use crate::call::{Body, Call, Person};
-use crate::engine::Desk;
-use crate::error::Error;
-use crate::furnish::{as_admin, furnish};
-use crate::query::{Flag, NoQuery};
-use crate::reply::{Answer, Reply};
+use crate::http::call::{Body, Call, Person};
+use crate::http::error::Error;
+use crate::http::malformed::Malformed;
+use crate::http::query::{Flag, NoQuery};
+use crate::http::reply::{Answer, Reply};
 use auth::Member;
 use auth::workspaces::{self, Change, NewWorkspace, Settings};
 use axum::response::Response;
+use control::Context;
+use control::context::as_admin;
+use control::error::Absent;
+use control::workspace_defaults;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use store::{Tx, resources};
@@ -44,8 +47,9 @@ pub(crate) async fn list(call: Call<Person>) -> Result<Reply<Vec<Workspace>>, Er
 pub(crate) async fn create(
     call: Call<Person, NoQuery, Body<Workspace>>,
 ) -> Result<Reply<Workspace>, Error> {
-    let (app, who, wish) = (call.app.clone(), call.who.0.clone(), call.body.0.clone());
-    let name = wish.name.clone().ok_or_else(|| Error::Malformed("`name` is required".into()))?;
+    let (control, who, wish) =
+        (call.app.control().clone(), call.who.0.clone(), call.body.0.clone());
+    let name = wish.name.clone().ok_or_else(|| Malformed::Required("name"))?;
     let new = NewWorkspace {
         name,
         display_name: wish.display_name,
@@ -61,8 +65,9 @@ pub(crate) async fn create(
     let reply = call
         .once(move |tx| {
             let made = workspaces::create(tx, &who, new.clone())?;
-            furnish(&Desk { app: app.clone(), member: as_admin(&who, &made) }, tx)?;
-            Ok(shown(made))
+            let context = Context { control: control.clone(), member: as_admin(&who, &made) };
+            workspace_defaults::create_missing(&context, tx)?;
+            Ok::<_, Error>(shown(made))
         })
         .await;
     call.app.auth.forget();
@@ -117,9 +122,7 @@ fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
     let member =
         call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
             // A stranger's workspace does not exist.
-            auth::Denied::NotMember { workspace } => {
-                Error::NotFound(format!("you have no workspace `{workspace}`"))
-            }
+            auth::Denied::NotMember { workspace } => Absent::Workspace { name: workspace }.into(),
             other => other.into(),
         })?;
     member.may(call.needs.scopes())?;
@@ -154,9 +157,7 @@ pub(crate) async fn update(
 ) -> Result<Reply<Workspace>, Error> {
     let (member, wish) = (enter(&call)?, call.body.0);
     if wish.name.as_ref().is_some_and(|name| *name != member.workspace_name) {
-        return Err(Error::Malformed(
-            "`name` cannot be changed: it must equal the name in the path".into(),
-        ));
+        return Err(Malformed::NameChanged.into());
     }
     let settings = Settings {
         runtime: wish.runtime,

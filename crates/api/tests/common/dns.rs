@@ -1,7 +1,7 @@
 //! What a test lets the DNS say.
 
-use api::domains::{Leads, Lookup, NoAnswer};
-use api::fleet::Wait;
+use control::domains::{Leads, Lookup, NoAnswer};
+use control::machine::Wait;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 

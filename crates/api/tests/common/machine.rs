@@ -1,7 +1,9 @@
 //! A machine that only pretends to run instances.
 
-use api::fleet::{ImageAt, Launch, LaunchFault, Machine, MachineFault, Seen, UnknownImage, Wait};
 use bytes::Bytes;
+use control::machine::{
+    ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,11 +170,11 @@ impl Machine for Pretended {
         Box::pin(async { Ok(()) })
     }
 
-    fn call<'a>(
+    fn start_process<'a>(
         &'a self,
         instance: &'a InstanceName,
-        _: http::Request<Bytes>,
-    ) -> Wait<'a, Result<http::Response<Bytes>, MachineFault>> {
+        _: Bytes,
+    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>> {
         Box::pin(async move { Err(missing(instance)) })
     }
 }

@@ -9,12 +9,12 @@ pub mod machine;
 pub mod people;
 pub mod samples;
 
-use api::fleet::Edge;
-use api::{App, Bill, Catalogue, Parts, Rate, Settings, StreamLimits};
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
 use axum::body::Body;
+use control::machine::Edge;
+use control::{Bill, Catalogue, Control, Parts, Rate, Settings, StreamLimits};
 use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -88,7 +88,7 @@ impl Routes {
 }
 
 pub struct Cloud {
-    pub app: App,
+    pub control: Control,
     pub router: Router,
     pub store: Store,
     pub auth: Auth,
@@ -174,7 +174,7 @@ impl Cloud {
 
     /// One with a machine, which runs what its rows ask for.
     pub async fn start_on_machine(
-        machine: Arc<dyn api::fleet::Machine>,
+        machine: Arc<dyn control::machine::Machine>,
         settings: Settings,
     ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -186,7 +186,7 @@ impl Cloud {
         target: Target,
         folder: tempfile::TempDir,
         settings: Settings,
-        machine: Option<Arc<dyn api::fleet::Machine>>,
+        machine: Option<Arc<dyn control::machine::Machine>>,
     ) -> Self {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
@@ -204,7 +204,7 @@ impl Cloud {
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let runs = machine.is_some();
         let routes = Arc::new(Routes(parking_lot::Mutex::default()));
-        let fleet = api::fleet::Fleet::new(machine, runs.then(|| routes.clone() as Arc<dyn Edge>));
+        let edge = runs.then(|| routes.clone() as Arc<dyn Edge>);
         let dns = Arc::new(Zone::default());
         let logs = Logs::start(store.clone(), jobs::logs::Settings::default());
         let parts = Parts {
@@ -212,18 +212,19 @@ impl Cloud {
             auth: auth.clone(),
             world,
             settings,
-            fleet,
+            machine,
+            edge,
             logs,
             dns: dns.clone(),
         };
-        let app = App::new(parts).await.expect("an app");
-        let router = api::router(app.clone());
+        let control = Control::new(parts).await.expect("a control plane");
+        let router = api::router(api::App::new(control.clone()));
         let _running = runs.then(|| {
             let ending = tokio_util::sync::CancellationToken::new();
-            tokio::spawn(api::fleet::run(app.clone(), ending.clone()));
+            drop(control::start(&control, &ending));
             ending.drop_guard()
         });
-        Self { app, router, store, auth, clock, first, dns, routes, _folder: folder, _running }
+        Self { control, router, store, auth, clock, first, dns, routes, _folder: folder, _running }
     }
 
     /// The same again, as after a restart.
@@ -234,12 +235,13 @@ impl Cloud {
             auth: self.auth.clone(),
             world,
             settings: settings(),
-            fleet: api::fleet::Fleet::new(None, None),
+            machine: None,
+            edge: None,
             logs: Logs::start(self.store.clone(), jobs::logs::Settings::default()),
             dns: self.dns.clone(),
         };
-        self.app = App::new(parts).await.expect("an app");
-        self.router = api::router(self.app.clone());
+        self.control = Control::new(parts).await.expect("a control plane");
+        self.router = api::router(api::App::new(self.control.clone()));
     }
 
     /// The id of a workspace.

@@ -4,44 +4,53 @@ use crate::config::{Config, Meter, Region};
 use crate::error::Error;
 use crate::server::addresses::Urls;
 use crate::server::dns::Dns;
-use api::App;
-use api::fleet::Fleet;
 use auth::Auth;
 use auth::outside::Provider;
+use control::Control;
+use control::machine::{Edge, Machine};
 use jobs::logs::Logs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Store;
 use types::{KindName, World};
 
-pub(crate) async fn api(
+/// What the control plane is made of beside settings and store.
+#[derive(Clone)]
+pub(crate) struct Local {
+    pub(crate) machine: Option<Arc<dyn Machine>>,
+    pub(crate) edge: Option<Arc<dyn Edge>>,
+}
+
+pub(crate) async fn control(
     config: &Config,
     store: &Store,
     world: &World,
     urls: &Urls,
     auth: &Auth,
-    fleet: Fleet,
+    local: Local,
     logs: Logs,
-) -> Result<App, Error> {
-    let settings = api_settings(config, urls)?;
+) -> Result<Control, Error> {
+    let settings = control_settings(config, urls)?;
+    let Local { machine, edge } = local;
     let dns = Arc::new(Dns::open(&config.domains));
-    let parts = api::Parts {
+    let parts = control::Parts {
         store: store.clone(),
         auth: auth.clone(),
         world: world.clone(),
         settings,
-        fleet,
+        machine,
+        edge,
         logs,
         dns,
     };
-    api::App::new(parts)
+    Control::new(parts)
         .await
         .map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
 /// Runners for the workflows of a code host.
-pub(crate) fn runners(config: &Config, app: &App) -> Result<jobs::runners::Runners, Error> {
-    let opened = api::fleet::runners(app, config.runners.settings());
+pub(crate) fn runners(config: &Config, control: &Control) -> Result<jobs::runners::Runners, Error> {
+    let opened = control::workloads::runners(control, config.runners.settings());
     opened
         .map_err(|error| Error::Start { act: "prepare runners".into(), message: error.to_string() })
 }
@@ -85,27 +94,27 @@ fn outside(config: &Config) -> Option<Provider> {
     })
 }
 
-fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
+fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, Error> {
     let limits = &config.limits;
-    Ok(api::Settings {
+    Ok(control::Settings {
         public_url: urls.public.clone(),
         content_url: urls.content.clone(),
         regions: config.placement.regions.iter().map(region).collect(),
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,
         bare_list_max: limits.bare_list_max.into(),
-        key_rate: api::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
-        workspace_rate: api::Rate {
+        key_rate: control::Rate { per_second: limits.key_per_second, burst: limits.key_burst },
+        workspace_rate: control::Rate {
             per_second: limits.workspace_per_second,
             burst: limits.workspace_burst,
         },
-        trigger_rate: api::Rate {
+        trigger_rate: control::Rate {
             per_second: limits.trigger_per_second,
             burst: limits.trigger_burst,
         },
         quotas: quotas(config),
         bill: bill(&config.meter),
-        streams: api::StreamLimits {
+        streams: control::StreamLimits {
             total: config.server.streams_max as u64,
             workspace: config.server.streams_workspace_max as u64,
             holder: config.server.streams_key_max as u64,
@@ -115,8 +124,8 @@ fn api_settings(config: &Config, urls: &Urls) -> Result<api::Settings, Error> {
     })
 }
 
-fn bill(meter: &Meter) -> api::Bill {
-    api::Bill {
+fn bill(meter: &Meter) -> control::Bill {
+    control::Bill {
         first_prices: meter
             .prices
             .iter()
@@ -131,7 +140,7 @@ fn bill(meter: &Meter) -> api::Bill {
 }
 
 /// What the operator offers, and where that says nothing of sandboxes, the images of the project.
-fn catalogue(config: &Config) -> Result<api::Catalogue, Error> {
+fn catalogue(config: &Config) -> Result<control::Catalogue, Error> {
     let mut catalogue = catalogue_file(config)?;
     if catalogue.sandboxes.is_empty() {
         let hub = super::hub::definitions();
@@ -143,8 +152,8 @@ fn catalogue(config: &Config) -> Result<api::Catalogue, Error> {
     Ok(catalogue)
 }
 
-fn catalogue_file(config: &Config) -> Result<api::Catalogue, Error> {
-    let Some(file) = &config.catalogue.file else { return Ok(api::Catalogue::default()) };
+fn catalogue_file(config: &Config) -> Result<control::Catalogue, Error> {
+    let Some(file) = &config.catalogue.file else { return Ok(control::Catalogue::default()) };
     let act = || format!("read the catalogue {} (catalogue.file)", file.display());
     let text = std::fs::read_to_string(file).map_err(Error::io(act()))?;
     serde_norway::from_str(&text)
@@ -180,7 +189,7 @@ mod tests {
         let (_, section) = page.split_once("## The catalogue").unwrap();
         let example =
             section.split("```").nth(1).and_then(|block| block.strip_prefix("yaml")).unwrap();
-        let catalogue: api::Catalogue = serde_norway::from_str(example).unwrap();
+        let catalogue: control::Catalogue = serde_norway::from_str(example).unwrap();
         assert_eq!(catalogue.templates[0].name.as_deref(), Some("starter"));
         assert_eq!(catalogue.sandboxes[0].memory, Some(4096));
         assert_eq!(catalogue.servers[0].name.as_deref(), Some("search"));

@@ -1,8 +1,8 @@
 //! Asks the DNS for the records of custom domains.
 
 use crate::config;
-use api::domains::{Leads, Lookup, NoAnswer};
-use api::fleet::Wait;
+use control::domains::{Leads, Lookup, NoAnswer};
+use control::machine::Wait;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};

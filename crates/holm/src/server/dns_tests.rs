@@ -1,6 +1,6 @@
 use super::Dns;
 use crate::config::{Acme, Domains, NameServer};
-use api::domains::{Leads, Lookup};
+use control::domains::{Leads, Lookup};
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};

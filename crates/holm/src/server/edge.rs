@@ -1,6 +1,6 @@
 //! How the data plane learns of routes: in the same process, by a call.
 
-use api::fleet::Edge;
+use control::machine::Edge;
 use gateway::Gateway;
 use std::collections::HashMap;
 use tokio::sync::watch;

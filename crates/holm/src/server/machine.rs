@@ -1,11 +1,11 @@
 //! The parts that run sandboxes and lead to them, as far as this process has them.
 
 use super::addresses::Urls;
+use super::assembly;
 use super::edge::{Hosts, Local};
 use super::guard::Door;
 use crate::config::{self, Config, Role};
 use crate::error::Error;
-use api::fleet::{Fleet, Machine};
 use auth::Auth;
 use files::Readers;
 use gateway::Gateway;
@@ -24,7 +24,8 @@ const GUEST: &str = "holm-guest";
 
 /// What this process has for sandboxes.
 pub(crate) struct Sandboxes {
-    pub(crate) fleet: Fleet,
+    /// For the control plane.
+    pub(crate) local: assembly::Local,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) hosts: Option<Hosts>,
     host: Option<LocalMachine>,
@@ -40,7 +41,7 @@ pub(crate) async fn open(
     let roles = &config.server.roles;
     if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
         return Ok(Sandboxes {
-            fleet: Fleet::new(None, None),
+            local: assembly::Local { machine: None, edge: None },
             gateway: None,
             hosts: None,
             host: None,
@@ -54,12 +55,11 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
-    let control: Arc<dyn Machine> =
-        Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
+    let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
-    let fleet = Fleet::new(Some(control), Some(Arc::new(edge)));
-    Ok(Sandboxes { fleet, gateway: Some(gateway), hosts, host: Some(host) })
+    let local = assembly::Local { machine: Some(machine), edge: Some(Arc::new(edge)) };
+    Ok(Sandboxes { local, gateway: Some(gateway), hosts, host: Some(host) })
 }
 
 impl Sandboxes {

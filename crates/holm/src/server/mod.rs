@@ -1,6 +1,6 @@
 //! The server: assembly, listening, observation and the orderly end.
 //!
-//! Order of the start: settings, log, ports, store, first start, machine, API, serve. The ports
+//! Order of the start: settings, log, ports, store, first start, machine, control plane, serve. The ports
 //! come before the store so that a second server by mistake ends before it touches data; callers
 //! that come early wait in the kernel's queue. Order of the end: `/ready` says 503, the ports
 //! close, requests in flight finish, traces are sent.
@@ -32,9 +32,9 @@ use crate::exit::Exit;
 use crate::world;
 use acme::Acme;
 use addresses::Addresses;
-use api::App;
 use auth::Auth;
 use connections::Gate;
+use control::Control;
 use edge::Hosts;
 use front::Front;
 use jobs::logs::Logs;
@@ -67,11 +67,11 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
-    let app =
-        assembly::api(&config, &store, &world, &urls, &auth, sandboxes.fleet.clone(), logs.clone())
-            .await?;
+    let local = sandboxes.local.clone();
+    let control =
+        assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
     let callbacks = callbacks::open(&config, &store)?;
-    let runners = assembly::runners(&config, &app)?;
+    let runners = assembly::runners(&config, &control)?;
     let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
@@ -79,7 +79,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         metrics: observation.metrics.clone(),
         request_timeout: config.server.request_timeout.0,
     };
-    let router = api::router(app.clone()).merge(api::webhooks(runners.clone()));
+    let app = api::App::new(control.clone());
+    let router = api::router(app).merge(api::webhooks(runners.clone()));
     let refusals = Refusals::new(&config.log);
     let front = Front {
         router: probes::surround(router, probes),
@@ -89,12 +90,11 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
-    let fleet = tokio::spawn(api::fleet::run(app.clone(), ending.draining.clone()));
+    let background = control::start(&control, &ending.draining);
     let sending = ending.draining.clone();
     let sender = tokio::spawn(async move { callbacks.run(sending).await });
-    tokio::spawn(api::bill::run(app.clone(), ending.draining.clone()));
-    api::fleet::ready(&app).await;
-    let upkeep = Upkeep { store, auth, app: app.clone(), logs, world };
+    control::workloads::ready(&control).await;
+    let upkeep = Upkeep { store, auth, control, logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
@@ -110,7 +110,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     tokio::join!(content, listener.serve(front.clone(), ending.clone()));
     addresses::forget(&config);
     // It ends with the draining, which is over; a failure in it was logged where it happened.
-    let _ = fleet.await;
+    let _ = background.await;
     let _ = sender.await;
     sandboxes.leave().await;
     tracing::info!("stopped");
@@ -150,7 +150,7 @@ async fn follow_signals(ending: Ending) {
 struct Upkeep {
     store: Store,
     auth: Auth,
-    app: App,
+    control: Control,
     logs: Logs,
     world: World,
 }
@@ -161,7 +161,7 @@ impl Upkeep {
         while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
             let tidied = self.store.tidy(self.world.now()).await;
             let forgotten = self.logs.tidy(self.world.now()).await;
-            if let Err(error) = self.app.forget_executions().await {
+            if let Err(error) = self.control.forget_executions().await {
                 tracing::warn!(%error, "old executions stay; it is tried again in an hour");
             }
             match self.auth.maintain().await.and(forgotten).and(tidied) {

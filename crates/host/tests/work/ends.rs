@@ -1,7 +1,7 @@
 //! How work ends, as the management side hears it.
 
 use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, name, shell};
-use api::fleet::{Launch, Machine, Work};
+use control::machine::{Launch, Machine, Work};
 use std::time::{Duration, Instant};
 use types::instance::{Medium, Outcome, Scratch};
 

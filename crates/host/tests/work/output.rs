@@ -1,8 +1,8 @@
 //! What work prints, to whom, and how often.
 
 use crate::place::{PLAIN, Place, Running, SHELL, launch, shell};
-use api::fleet::{Launch, Machine, Work};
 use bytes::Bytes;
+use control::machine::{Launch, Machine, Work};
 use std::time::Duration;
 use types::instance::Outcome;
 

@@ -1,6 +1,6 @@
 //! A machine for one test, with an image of busybox, and what is asked of it.
 
-use api::fleet::{Launch, Machine, MachineFault, Work};
+use control::machine::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
 use images::{Config, Store};

@@ -1,7 +1,7 @@
 //! How long work takes that does nothing. Prints a table; run it by its name, in a release build.
 
 use crate::place::{PLAIN, Place, Running, launch};
-use api::fleet::{Launch, Machine};
+use control::machine::{Launch, Machine};
 use std::time::{Duration, Instant};
 use types::instance::Outcome;
 

@@ -63,7 +63,6 @@ impl EgressGatewayMetadata {
 
 impl Kind for EgressGateway {
     const NAME: KindName = KindName::EgressGateway;
-    const PARENTS: &'static [KindName] = &[KindName::Vpc];
 
     type State = Lifecycle;
 

@@ -80,7 +80,6 @@ pub struct State {
 
 impl Kind for EgressIp {
     const NAME: KindName = KindName::EgressIp;
-    const PARENTS: &'static [KindName] = &[KindName::Vpc, KindName::EgressGateway];
 
     type State = State;
 

@@ -101,7 +101,6 @@ pub struct State {
 
 impl Kind for Preview {
     const NAME: KindName = KindName::Preview;
-    const PARENTS: &'static [KindName] = &[KindName::Sandbox];
 
     type State = State;
 

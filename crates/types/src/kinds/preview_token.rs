@@ -59,7 +59,6 @@ const TOKEN_CHARACTERS: usize = 48;
 impl Kind for PreviewToken {
     const NAME: KindName = KindName::PreviewToken;
     const NAMING: Naming = Naming::Server { prefix: "token" };
-    const PARENTS: &'static [KindName] = &[KindName::Sandbox, KindName::Preview];
 
     type State = ();
 

@@ -70,7 +70,6 @@ impl Kind for Schedule {
     const NAME: KindName = KindName::Schedule;
     const NAMING: Naming = Naming::Server { prefix: "schedule" };
     const NAME_AT: &'static [&'static str] = &["id"];
-    const PARENTS: &'static [KindName] = &[KindName::Sandbox];
 
     /// When it fired last.
     type State = Option<Timestamp>;

@@ -61,7 +61,6 @@ impl Kind for Snapshot {
     const NAME: KindName = KindName::Snapshot;
     const NAMING: Naming = Naming::Server { prefix: "snap" };
     const NAME_AT: &'static [&'static str] = &["id"];
-    const PARENTS: &'static [KindName] = &[KindName::Sandbox];
 
     type State = State;
 

@@ -1,0 +1,430 @@
+//! A request as handlers see it: who calls, where, and what was sent, all checked.
+
+use crate::app::App;
+use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::idempotency;
+use crate::http::malformed::Malformed;
+use crate::http::operation::{Line, Needs};
+use crate::http::query::NoQuery;
+use admission::Connection;
+use auth::{Identity, Member};
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use bytes::Bytes;
+use control::Context;
+use control::idempotency::RequestKey;
+use http::request::Parts;
+use http::{Extensions, HeaderMap};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use types::schema::Checker;
+use types::{ApiVersion, Kind, Naming, World};
+
+/// One request, checked. Without one there is no way to the store: `who` holds the workspace.
+pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
+    pub app: App,
+    pub who: W,
+    pub path: Path,
+    pub query: Q,
+    pub body: B,
+    pub version: ApiVersion,
+    /// What the operation needs; checked already, unless the path decides where.
+    pub needs: Needs,
+    /// What the caller calls this attempt, to repeat it safely.
+    pub(crate) key: Option<RequestKey>,
+    /// The version that the caller has seen and means to change, from `If-Match`.
+    pub(crate) if_match: Option<i64>,
+    pub(crate) headers: HeaderMap,
+}
+
+/// The values of the path, in their order.
+pub(crate) struct Path(Vec<String>);
+
+impl Path {
+    /// The last value: the object itself.
+    pub(crate) fn name(&self) -> &str {
+        self.0.last().map_or("", String::as_str)
+    }
+
+    /// The `index`-th value from the left.
+    pub(crate) fn at(&self, index: usize) -> &str {
+        self.0.get(index).map_or("", String::as_str)
+    }
+
+    /// All values: of a collection, the objects around it.
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    /// All but the last: of an object, the objects around it.
+    pub(crate) fn parents(&self) -> Vec<String> {
+        self.0.split_last().map(|(_, parents)| parents.to_vec()).unwrap_or_default()
+    }
+}
+
+/// Who may call: an argument type of the handler, so that no handler runs without the check.
+pub(crate) trait Who: Sized + Send + 'static {
+    fn admit(
+        app: &App,
+        needs: Needs,
+        request: &Asked<'_>,
+    ) -> impl Future<Output = Result<Self, Error>> + Send;
+    /// Whose repetitions of one idempotency key belong together.
+    fn realm(&self) -> String;
+    /// Who is known by credentials, if anybody.
+    fn identity(&self) -> Option<&Identity>;
+}
+
+/// What a request says of its caller.
+pub(crate) struct Asked<'r> {
+    pub token: Option<&'r str>,
+    pub workspace: Option<&'r str>,
+}
+
+/// Nobody needs to be known.
+pub(crate) struct Anyone;
+
+impl Who for Anyone {
+    async fn admit(_: &App, _: Needs, _: &Asked<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn realm(&self) -> String {
+        "anyone".into()
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        None
+    }
+}
+
+/// Who shows the credentials, counted against the rate of the key, or of the person behind a token.
+async fn identify(app: &App, asked: &Asked<'_>) -> Result<Arc<Identity>, Error> {
+    let token = asked.token.ok_or(auth::Denied::Missing)?;
+    let identity = app.auth.identify(token).await?;
+    app.limits.take_key(identity.holder())?;
+    Ok(identity)
+}
+
+/// Somebody with valid credentials, in no particular workspace.
+pub(crate) struct Person(pub Arc<Identity>);
+
+impl Who for Person {
+    async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
+        let identity = identify(app, asked).await?;
+        identity.may(needs.scopes())?;
+        Ok(Self(identity))
+    }
+
+    fn realm(&self) -> String {
+        self.0.subject.as_str().to_owned()
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        Some(&self.0)
+    }
+}
+
+impl Who for Member {
+    async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
+        let identity = identify(app, asked).await?;
+        let member = app.auth.enter(&identity, asked.workspace)?;
+        app.limits.take_workspace(member.workspace.as_str())?;
+        member.may(needs.scopes())?;
+        Ok(member)
+    }
+
+    fn realm(&self) -> String {
+        self.workspace.as_str().to_owned()
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        Some(&self.who)
+    }
+}
+
+/// Query parameters: texts that serde makes a struct of, described by its schema.
+pub(crate) trait Query: DeserializeOwned + JsonSchema + Send + 'static {}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Query for T {}
+
+/// A request body.
+pub(crate) trait Input: Sized + Send + 'static {
+    /// Whether a PUT or DELETE that takes it honours `If-Match`.
+    const GUARDED: bool = false;
+    /// Its schema; `None` when none is read.
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
+    fn read(
+        raw: &[u8],
+        path: &Path,
+        world: &World,
+        checker: &OnceLock<Checker>,
+    ) -> Result<Self, Error>;
+}
+
+/// No body is read.
+pub(crate) struct NoBody;
+
+impl Input for NoBody {
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    fn read(_: &[u8], _: &Path, _: &World, _: &OnceLock<Checker>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+}
+
+/// No body is read; the handler honours `If-Match`.
+pub(crate) struct Guarded;
+
+impl Input for Guarded {
+    const GUARDED: bool = true;
+
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        None
+    }
+
+    fn read(_: &[u8], _: &Path, _: &World, _: &OnceLock<Checker>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+}
+
+/// The body as it came; whoever takes it checks it.
+pub(crate) struct Raw(pub Bytes);
+
+impl Input for Raw {
+    fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
+        Some(json_schema!({"type": "object"}))
+    }
+
+    fn read(raw: &[u8], _: &Path, _: &World, _: &OnceLock<Checker>) -> Result<Self, Error> {
+        Ok(Self(Bytes::copy_from_slice(raw)))
+    }
+}
+
+/// A JSON body of a wire type.
+pub(crate) struct Body<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        Some(generator.subschema_for::<T>())
+    }
+
+    fn read(raw: &[u8], _: &Path, _: &World, checker: &OnceLock<Checker>) -> Result<Self, Error> {
+        typed(json(raw)?, checker).map(Self)
+    }
+}
+
+/// A JSON body that is the wish for an object of a kind. Its name may come from the path or from the server.
+pub(crate) struct Wish<K>(pub K);
+
+impl<K: Kind> Input for Wish<K> {
+    const GUARDED: bool = true;
+
+    fn schema(generator: &mut SchemaGenerator) -> Option<Schema> {
+        Some(generator.subschema_for::<K>())
+    }
+
+    fn read(
+        raw: &[u8],
+        path: &Path,
+        world: &World,
+        checker: &OnceLock<Checker>,
+    ) -> Result<Self, Error> {
+        let mut value = json(raw)?;
+        name_wish::<K>(&mut value, path, world);
+        typed(value, checker).map(Self)
+    }
+}
+
+/// Puts the name that the path gives, or that the server makes, where the body has none.
+fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
+    let Some((last, steps)) = K::NAME_AT.split_last() else { return };
+    let mut at = value;
+    for step in steps {
+        let Value::Object(members) = at else { return };
+        at = members.entry(*step).or_insert_with(|| Value::Object(Map::new()));
+    }
+    let Value::Object(members) = at else { return };
+    let absent = members.get(*last).is_none_or(|name| name.is_null() || name.as_str() == Some(""));
+    let of_an_object = path.0.len() > K::PARENTS.len();
+    let name = match K::NAMING {
+        _ if !absent => return,
+        _ if of_an_object => path.name().to_owned(),
+        Naming::Server { prefix } => format!("{prefix}-{}", world.random_text(10)),
+        Naming::Caller => return,
+    };
+    members.insert((*last).into(), Value::String(name));
+}
+
+pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
+    if raw.is_empty() {
+        return Err(Malformed::NoBody.into());
+    }
+    let value: Value = serde_json::from_slice(raw)
+        .map_err(|error| Malformed::NotJson { line: error.line(), column: error.column() })?;
+    if holds_nul(&value) {
+        return Err(Malformed::BodyNul.into());
+    }
+    Ok(value)
+}
+
+/// PostgreSQL cannot store the character; refusing it everywhere keeps both databases alike.
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| name.contains('\0') || holds_nul(value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn typed<T: DeserializeOwned + JsonSchema>(
+    value: Value,
+    checker: &OnceLock<Checker>,
+) -> Result<T, Error> {
+    checker.get_or_init(Checker::of::<T>).check(&value)?;
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut problems = types::Problems::default();
+        problems.add(error.path().to_string(), format!("cannot be read: {}", error.inner()));
+        Error::from(problems)
+    })
+}
+
+/// A request whose caller is known and whose body has arrived, before anything is read into the types of its operation.
+/// Most of the checks are here, so that they are compiled for three ways to be admitted and not for every operation.
+struct Admitted<W> {
+    who: W,
+    version: ApiVersion,
+    path: Path,
+    raw: Bytes,
+    key: Option<RequestKey>,
+    parts: Parts,
+}
+
+impl<W: Who> Admitted<W> {
+    async fn read(app: &App, line: &Line, request: Request) -> Result<Self, Error> {
+        let (mut parts, body) = request.into_parts();
+        let version = headers::version(&parts.headers)?;
+        let path = path(&mut parts).await?;
+        let named = named_workspace(&path, line, parts.uri.query().unwrap_or_default());
+        let asked = Asked {
+            token: headers::bearer(&parts.headers),
+            workspace: named.as_deref().or_else(|| headers::workspace(&parts.headers)),
+        };
+        let who = W::admit(app, line.needs, &asked).await?;
+        note_sign_in(&parts.extensions, who.identity());
+        let raw = raw_body(body, app.settings.body_max).await?;
+        let key = idempotency::key(&parts, &raw, who.realm())?;
+        Ok(Self { who, version, path, raw, key, parts })
+    }
+}
+
+impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
+    /// Checks a request in the order in which a caller can mend it: version, path, credentials, rights,
+    /// body, query, and what `If-Match` says.
+    pub(crate) async fn read(
+        app: App,
+        line: &Line,
+        checker: &OnceLock<Checker>,
+        request: Request,
+    ) -> Result<Self, Error> {
+        let Admitted { who, version, path, raw, key, parts } =
+            Admitted::<W>::read(&app, line, request).await?;
+        let body = B::read(&raw, &path, &app.world, checker)?;
+        let query = parse_query(parts.uri.query().unwrap_or_default())?;
+        let if_match = headers::if_match(&parts.headers)?;
+        Ok(Self {
+            app,
+            who,
+            path,
+            query,
+            body,
+            version,
+            needs: line.needs,
+            key,
+            if_match,
+            headers: parts.headers,
+        })
+    }
+}
+
+impl<Q, B> Call<Member, Q, B> {
+    /// What the rules need, to take into a transaction.
+    pub(crate) fn context(&self) -> Context {
+        Context { control: self.app.control().clone(), member: self.who.clone() }
+    }
+}
+
+impl<W, Q, B> Call<W, Q, B> {
+    /// The same call, for a handler that asks nothing of the query.
+    pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
+        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers } = self;
+        Call { app, who, path, query: NoQuery {}, body, version, needs, key, if_match, headers }
+    }
+}
+
+/// Tells whoever accepted the connection that its caller is known.
+pub(crate) fn note_sign_in(extensions: &Extensions, who: Option<&Identity>) {
+    if let (Some(connection), Some(who)) = (extensions.get::<Connection>(), who) {
+        connection.signed_in(who.holder());
+    }
+}
+
+async fn path(parts: &mut Parts) -> Result<Path, Error> {
+    let params =
+        RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Malformed::PathNotUtf8)?;
+    let values: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
+    if values.iter().any(|value| value.contains('\0')) {
+        return Err(Malformed::PathNul.into());
+    }
+    Ok(Path(values))
+}
+
+/// The workspace that the address names: in the path of inference addresses, else `?workspace=`.
+fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
+    if line.path.starts_with("/{workspace}/") {
+        return Some(path.at(0).to_owned());
+    }
+    // Billing queries use the same word for a filter, not to say where they act.
+    if line.path.starts_with("/accounts") {
+        return None;
+    }
+    let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "workspace");
+    named.map(|(_, value)| value.into_owned()).filter(|name| !name.is_empty())
+}
+
+pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            Err(Error::TooLarge { limit })
+        }
+        Err(_) => Err(Malformed::CutBody.into()),
+    }
+}
+
+fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
+    let given = given(query)?;
+    let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(given.as_bytes()));
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        Malformed::Query { name: error.path().to_string(), why: error.inner().to_string() }.into()
+    })
+}
+
+/// The query without the parameters that clients send empty for "not given".
+fn given(query: &str) -> Result<String, Error> {
+    let pairs = form_urlencoded::parse(query.as_bytes());
+    if pairs.clone().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
+        return Err(Malformed::QueryNul.into());
+    }
+    let given = pairs.filter(|(_, value)| !value.is_empty());
+    Ok(form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish())
+}

@@ -1,0 +1,268 @@
+//! Why a request was not served, and the only place that turns decisions into statuses.
+
+use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
+use auth::Denied;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use control::Error as Decision;
+use control::error::{Absent, BadCursor, Forbidden, Unfit};
+use http::{HeaderValue, StatusCode, header};
+use jobs::StartError;
+use serde_json::{Map, Value, json};
+use types::error::{ErrorBody, Refusal};
+use types::version::UnknownVersion;
+use types::{KindName, Problems};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What the control plane decided.
+    #[error(transparent)]
+    Control(#[from] Decision),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(
+        "changes up to revision {oldest} are no longer kept; list again and begin without `after`"
+    )]
+    ChangesGone { oldest: i64 },
+    #[error(transparent)]
+    Version(#[from] UnknownVersion),
+    #[error("the body has more than the {limit} bytes that are accepted")]
+    TooLarge { limit: usize },
+    #[error("no operation is at this path")]
+    NoRoute,
+    #[error("the path exists, but not with this method")]
+    NoMethod,
+}
+
+/// What the control plane decides when it is told so.
+macro_rules! through_control {
+    ($($source:ty),+) => {$(
+        impl From<$source> for Error {
+            fn from(source: $source) -> Self {
+                Self::Control(source.into())
+            }
+        }
+    )+};
+}
+
+through_control!(
+    Absent,
+    BadCursor,
+    Denied,
+    Forbidden,
+    Problems,
+    Unfit,
+    admission::Refused,
+    auth::Error,
+    store::Error
+);
+
+/// Rules of one operation.
+macro_rules! through_malformed {
+    ($($source:ty),+) => {$(
+        impl From<$source> for Error {
+            fn from(source: $source) -> Self {
+                Self::Malformed(source.into())
+            }
+        }
+    )+};
+}
+
+through_malformed!(LogsRule, MetricsRule);
+
+impl Error {
+    /// Status and stable name.
+    fn case(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Control(decision) => case(decision),
+            Self::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            Self::Version(_) => (StatusCode::BAD_REQUEST, "invalid_api_version"),
+            Self::NoRoute => (StatusCode::NOT_FOUND, "not_found"),
+            Self::ChangesGone { .. } => (StatusCode::GONE, "gone"),
+            Self::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
+            Self::NoMethod => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+        }
+    }
+
+    /// What the caller reads. What broke inside is for the log only.
+    fn message(&self) -> String {
+        match self {
+            Self::Control(Decision::Store(store::Error::Busy { .. })) => {
+                "too much is waiting for the database; try again shortly".into()
+            }
+            Self::Control(Decision::Store(store::Error::Unreachable(_))) => {
+                "the database cannot be reached; try again shortly".into()
+            }
+            Self::Control(Decision::Store(_)) => {
+                "something failed inside the server; the operator finds the cause in its log".into()
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// What the log is told. Other mistakes of callers are their own business, and what broke
+    /// inside is logged with its cause.
+    fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
+        let refuses = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        let refuses = refuses.contains(&status)
+            || matches!(self, Self::Control(Decision::Quota { .. } | Decision::OverShare(_)));
+        refuses.then(|| Refusal::new(name, self.message()))
+    }
+}
+
+/// Status and stable name of a decision.
+fn case(decision: &Decision) -> (StatusCode, &'static str) {
+    match decision {
+        Decision::Invalid(_) | Decision::Unfit(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        Decision::Denied(denied) => denied_case(denied),
+        Decision::NoResource { .. } | Decision::Absent(_) => (StatusCode::NOT_FOUND, "not_found"),
+        Decision::Exists { kind, .. } => (StatusCode::CONFLICT, exists(*kind)),
+        Decision::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
+        Decision::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
+        Decision::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
+        Decision::ShareExpired => (StatusCode::GONE, "gone"),
+        Decision::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
+        Decision::Quota { kind: KindName::Sandbox, .. } | Decision::OverShare(_) => {
+            (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED")
+        }
+        Decision::Quota { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
+        Decision::InvalidImage(_) => (StatusCode::BAD_REQUEST, "INVALID_IMAGE"),
+        Decision::NoRoom(_) | Decision::Crowded(admission::Refused::Total { .. }) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
+        }
+        Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
+        Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {
+            (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+        }
+        Decision::NotQueued(why) => not_queued_case(why),
+        Decision::Identity(why) => identity_case(why),
+        Decision::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
+        Decision::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        Decision::Store(store::Error::Unreachable(_)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+        }
+        Decision::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+    }
+}
+
+/// Members that only some decisions have.
+fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
+    let more = match decision {
+        Decision::Invalid(problems) => json!({"details": problems}),
+        Decision::Exists { .. } => json!({"status_code": status.as_u16()}),
+        Decision::InvalidImage(unknown) => {
+            json!({"details": {"requested_image": unknown.wanted, "supported_images": unknown.there_are}})
+        }
+        Decision::NoRoom(_)
+        | Decision::Crowded(_)
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. }) => {
+            json!({"retryable": true})
+        }
+        Decision::TooMany { retry_after_s } => {
+            json!({"retryable": true, "retry_after": retry_after_s})
+        }
+        _ => return Map::new(),
+    };
+    match more {
+        Value::Object(more) => more,
+        _ => Map::new(),
+    }
+}
+
+fn retry_after_s(decision: &Decision) -> Option<u64> {
+    match decision {
+        Decision::TooMany { retry_after_s } => Some(*retry_after_s),
+        Decision::Crowded(_)
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. })
+        | Decision::Store(store::Error::Busy { .. }) => Some(1),
+        _ => None,
+    }
+}
+
+/// The names by which the published clients know a conflict of names.
+fn exists(kind: KindName) -> &'static str {
+    match kind {
+        KindName::Sandbox => "SANDBOX_ALREADY_EXISTS",
+        KindName::Volume => "VOLUME_ALREADY_EXISTS",
+        KindName::Drive => "DRIVE_ALREADY_EXISTS",
+        KindName::Application => "APPLICATION_ALREADY_EXISTS",
+        _ => "conflict",
+    }
+}
+
+fn not_queued_case(why: &StartError) -> (StatusCode, &'static str) {
+    match why {
+        StartError::Tasks { .. } | StartError::NeverFits(_) => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
+        StartError::Taken(_) => (StatusCode::CONFLICT, "conflict"),
+        StartError::Full { .. } | StartError::Crowded { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
+        }
+        StartError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+    }
+}
+
+fn identity_case(why: &auth::Error) -> (StatusCode, &'static str) {
+    use auth::Error as Identity;
+    match why {
+        Identity::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        Identity::Exists(_) | Identity::LastAdmin | Identity::LastAccountAdmin => {
+            (StatusCode::CONFLICT, "conflict")
+        }
+        Identity::InvitationExpired => (StatusCode::GONE, "gone"),
+        Identity::TooMany { .. } => (StatusCode::FORBIDDEN, "forbidden"),
+        Identity::Denied(denied) => denied_case(denied),
+        // These have decisions of their own, which is what they are turned into.
+        Identity::Invalid(_) | Identity::Crowded(_) | Identity::Store(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+        }
+    }
+}
+
+fn denied_case(denied: &Denied) -> (StatusCode, &'static str) {
+    match denied.blame() {
+        auth::Blame::Credentials => (StatusCode::UNAUTHORIZED, "unauthorized"),
+        auth::Blame::Rights => (StatusCode::FORBIDDEN, "forbidden"),
+        auth::Blame::Request => (StatusCode::BAD_REQUEST, "bad_request"),
+        auth::Blame::Server => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let (status, name) = self.case();
+        if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
+            tracing::error!(error = &self as &dyn std::error::Error, "a request failed");
+        }
+        let decision = match &self {
+            Self::Control(decision) => Some(decision),
+            _ => None,
+        };
+        let body = ErrorBody {
+            error: name.into(),
+            code: i64::from(status.as_u16()),
+            message: self.message(),
+            more: decision.map(|decision| more(decision, status)).unwrap_or_default(),
+        };
+        let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
+        *response.status_mut() = status;
+        if let Some(refusal) = self.refusal(status, name) {
+            response.extensions_mut().insert(refusal);
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = decision.and_then(retry_after_s) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

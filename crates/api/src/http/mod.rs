@@ -1,0 +1,16 @@
+//! Requests and answers: how one becomes a call of a handler, and how decisions become statuses.
+
+pub(crate) mod call;
+pub(crate) mod error;
+pub(crate) mod headers;
+pub(crate) mod idempotency;
+pub(crate) mod limits;
+pub(crate) mod listed;
+pub(crate) mod malformed;
+pub(crate) mod operation;
+mod pages;
+pub(crate) mod patience;
+pub(crate) mod query;
+pub(crate) mod reply;
+pub(crate) mod serve;
+pub(crate) mod streams;

@@ -1,0 +1,17 @@
+//! Query parameters that many operations share.
+
+pub(crate) use control::query::{Flag, ListQuery, PAGE, SMALL_PAGE, Sort};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// No query parameters.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct NoQuery {}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct ShowSecrets {
+    /// Reveals secret values; for administrators of the workspace.
+    #[serde(default)]
+    pub show_secrets: Flag,
+}

@@ -1,0 +1,148 @@
+//! The router: every operation of the table under its prefixes, the OpenAPI document, and answers
+//! for the rest.
+
+use crate::app::App;
+use crate::http::error::Error;
+use crate::http::operation::{Base, Operation};
+use crate::routes::triggers;
+use crate::{openapi, table};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter};
+use control::workloads;
+use http::{HeaderName, HeaderValue, Method, header};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+use types::error::Refusal;
+
+const PREFIXES: [(Base, &[&str]); 2] =
+    [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
+
+/// The operations of the table, without an app yet: made once, because it takes a millisecond.
+static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
+
+/// Builds the router of the management API.
+pub fn router(app: App) -> Router {
+    let oauth = crate::oauth::router(app.auth.clone());
+    operations(app)
+        .merge(openapi::pages().router)
+        .merge(oauth)
+        .layer(axum::middleware::map_response(harden))
+}
+
+/// Every address that this crate answers, with its method: operations under each of their prefixes,
+/// and everything else.
+pub fn addresses() -> Vec<(Method, String)> {
+    let mut addresses = Vec::new();
+    for operation in table::operations() {
+        let prefixes = PREFIXES
+            .iter()
+            .filter(|(base, _)| *base == operation.line.base)
+            .flat_map(|(_, them)| *them);
+        let under = |prefix: &&str| {
+            (operation.line.method.clone(), format!("{prefix}{}", operation.line.path))
+        };
+        addresses.extend(prefixes.map(under));
+    }
+    addresses.extend(openapi::pages().addresses);
+    addresses.extend(crate::oauth::routes().addresses);
+    addresses.extend(crate::routes::webhooks::routes().addresses);
+    addresses.extend(triggers::ADDRESSES.map(|path| (Method::POST, path.to_owned())));
+    addresses
+}
+
+/// Only the operations of the table.
+pub(crate) fn operations(app: App) -> Router {
+    OPERATIONS.clone().with_state(app)
+}
+
+fn routes() -> Router<App> {
+    let operations: Vec<Arc<Operation>> = table::operations().into_iter().map(Arc::new).collect();
+    let mut router = Router::new();
+    for (base, prefixes) in PREFIXES {
+        let mut paths: BTreeMap<&str, MethodRouter<App>> = BTreeMap::new();
+        for operation in operations.iter().filter(|operation| operation.line.base == base) {
+            let routes = paths.remove(operation.line.path).unwrap_or_default();
+            paths.insert(
+                operation.line.path,
+                routes.on(filter(&operation.line.method), handler(operation)),
+            );
+        }
+        for (path, routes) in paths {
+            let routes = routes.fallback(|| async { Error::NoMethod });
+            for prefix in prefixes {
+                router = router.route(&format!("{prefix}{path}"), routes.clone());
+            }
+        }
+    }
+    router.fallback(triggers::answer)
+}
+
+fn filter(method: &Method) -> MethodFilter {
+    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+}
+
+/// An operation as axum calls it: counted, timed and traced under its name.
+fn handler(
+    operation: &Arc<Operation>,
+) -> impl Fn(State<App>, Request) -> Running + Clone + Send + Sync + 'static {
+    let operation = Arc::clone(operation);
+    move |State(app), request| Box::pin(observed(app, Arc::clone(&operation), request))
+}
+
+type Running = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Response {
+    use tracing::Instrument;
+    let started = Instant::now();
+    let id = request_id(&app, &request);
+    let span = tracing::info_span!("request", operation = %operation.line.id, request_id = %id);
+    let routed = changes_routes(&operation.line.method, operation.line.path);
+    let mut response = (operation.run)(app.clone(), request).instrument(span.clone()).await;
+    if routed && response.status().is_success() {
+        workloads::published(&app).await;
+    }
+    if let Some(refusal) = response.extensions_mut().get_mut::<Refusal>() {
+        refusal.operation = Some(operation.line.id.clone());
+    }
+    let status = response.status().as_u16();
+    let seconds = started.elapsed().as_secs_f64();
+    span.in_scope(|| tracing::debug!(status, seconds, "answered"));
+    let labels = [("operation", operation.line.id.clone()), ("status", status.to_string())];
+    metrics::histogram!("holm_api_request_seconds", &labels).record(seconds);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// Whether a caller may try out at the edge what such a request has changed. A new sandbox is told
+/// of at once.
+fn changes_routes(method: &Method, path: &str) -> bool {
+    let routed = ["/sandboxes/", "/customdomains"].iter().any(|start| path.starts_with(start));
+    routed && *method != Method::GET
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The caller's name for the request, if it is harmless, else one of ours.
+fn request_id(app: &App, request: &Request) -> String {
+    let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let harmless = |id: &&str| {
+        (1..=64).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    given.filter(harmless).map_or_else(|| app.world.random_text(16), str::to_owned)
+}
+
+/// What every answer carries, whatever it is.
+pub(crate) async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

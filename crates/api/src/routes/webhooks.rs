@@ -1,0 +1,64 @@
+//! Webhooks of a code host, for the workspaces that have runners for it. There are no credentials
+//! of ours on them: each is signed with a secret that the workspace shares with the code host.
+
+use crate::http::error::Error;
+use crate::http::listed::Listed;
+use crate::http::malformed::Malformed;
+use crate::http::serve::harden;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
+
+/// Where workflows tell of their jobs: `POST /v0/webhooks/github/{workspace}`.
+pub fn webhooks(runners: Runners) -> Router {
+    routes()
+        .router
+        .method_not_allowed_fallback(|| async { Error::NoMethod })
+        .layer(DefaultBodyLimit::max(WEBHOOK_BYTES_MAX))
+        .layer(axum::middleware::map_response(harden))
+        .with_state(runners)
+}
+
+pub(crate) fn routes() -> Listed<Runners> {
+    Listed::new().post("/v0/webhooks/github/{workspace}", take)
+}
+
+async fn take(
+    State(runners): State<Runners>,
+    Path(workspace): Path<String>,
+    request: Request,
+) -> Response {
+    let headers = request.headers().clone();
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            return Error::TooLarge { limit: WEBHOOK_BYTES_MAX }.into_response();
+        }
+        Err(_) => {
+            return Error::from(Malformed::CutBody).into_response();
+        }
+    };
+    let webhook = Webhook {
+        event: text(&headers, "x-github-event"),
+        delivery: text(&headers, "x-github-delivery"),
+        signature: text(&headers, "x-hub-signature-256"),
+        body: &body,
+    };
+    match runners.take(&workspace, webhook).await {
+        Ok(()) => StatusCode::OK.into_response(),
+        // Nothing is said of what was missing: not even whether there is such a workspace.
+        Err(WebhookRefused::Unsigned) => StatusCode::UNAUTHORIZED.into_response(),
+        Err(WebhookRefused::Busy) => {
+            let later = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];
+            (StatusCode::SERVICE_UNAVAILABLE, later).into_response()
+        }
+        Err(WebhookRefused::Store(error)) => Error::from(error).into_response(),
+    }
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

@@ -1,0 +1,164 @@
+//! Where sandboxes and previews answer. An address is one preview's in the whole server: it is
+//! taken in the transaction that writes the preview, kept with its state, and told to the edge as
+//! long as the preview has it.
+
+use crate::context::Context;
+use crate::engine::{Draft, Held};
+use crate::error::{Conflict, Error};
+use crate::kinds::preview::is_usable;
+use sha2::{Digest, Sha256};
+use store::edge_names::{self, Holder, Taken};
+use store::identity::workspaces;
+use store::{Tx, resources};
+use types::KindName;
+use types::edge::{PreviewAddress, sandbox_label, sandbox_name};
+use types::ids::ResourceId;
+use types::kinds::Preview;
+
+/// Characters of a label that the server chooses: 100 bits.
+const OWN_LABEL_CHARACTERS: usize = 25;
+
+/// The address that a preview asks for; without a prefix it gets one of its own.
+pub fn wanted(context: &Context, preview: &Preview) -> Option<PreviewAddress> {
+    let prefix = filled(preview.spec.prefix_url.as_deref())?;
+    Some(match filled(preview.spec.custom_domain.as_deref()) {
+        Some(domain) => PreviewAddress::Host(format!("{prefix}.{domain}")),
+        None => PreviewAddress::Label(format!("{prefix}-{}", context.member.workspace_name)),
+    })
+}
+
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+/// The address of a preview that is written. One that the server chose stays the same, also for a
+/// preview that is made again under its name in the same sandbox.
+pub fn of_draft(
+    context: &Context,
+    draft: &Draft<'_, Preview>,
+    sandbox: &ResourceId,
+) -> PreviewAddress {
+    if let Some(at) = wanted(context, draft.wish) {
+        return at;
+    }
+    let domain = filled(draft.wish.spec.custom_domain.as_deref());
+    let same = |old: &Preview| {
+        wanted(context, old).is_none() && filled(old.spec.custom_domain.as_deref()) == domain
+    };
+    if let (Some(at), true) = (&draft.state.at, draft.old.is_some_and(same)) {
+        return at.clone();
+    }
+    chosen(&own_label(sandbox, &draft.wish.metadata.name), domain)
+}
+
+/// An address without a prefix.
+fn chosen(label: &str, domain: Option<&str>) -> PreviewAddress {
+    match domain {
+        Some(domain) => PreviewAddress::Host(format!("{label}.{domain}")),
+        None => PreviewAddress::Label(label.to_owned()),
+    }
+}
+
+/// Has no hyphen, as all labels with a prefix have one.
+fn own_label(sandbox: &ResourceId, preview: &str) -> String {
+    let digest = Sha256::digest(format!("preview {sandbox} {preview}"));
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.chars().take(OWN_LABEL_CHARACTERS).collect()
+}
+
+/// Where a preview answered before that was noted, and where it may when somebody else has that
+/// address.
+pub fn before_states(context: &Context, held: &Held<Preview>) -> (PreviewAddress, PreviewAddress) {
+    let own = held.row.id.as_str().trim_start_matches("res_");
+    let fallback = chosen(own, filled(held.wish.spec.custom_domain.as_deref()));
+    (wanted(context, &held.wish).unwrap_or_else(|| fallback.clone()), fallback)
+}
+
+pub fn holder(context: &Context, resource: &ResourceId) -> Holder {
+    Holder { workspace: context.member.workspace.clone(), resource: resource.clone() }
+}
+
+/// Takes the address for a preview, which gives back the one that it had. Whose an address is that
+/// is taken, is told only within the workspace.
+pub fn claim(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    at: &PreviewAddress,
+    wish: &Preview,
+) -> Result<(), Error> {
+    let (name, wanted) = (at.name(), holder(context, id));
+    if let Taken::By(holder) = edge_names::take(tx, &name, &wanted)? {
+        if answers(context, tx, &holder, wish)? {
+            return Err(taken(context, tx, at, &holder)?);
+        }
+        edge_names::hand_over(tx, &name, &wanted)?;
+    }
+    Ok(edge_names::keep_only(tx, id, &name)?)
+}
+
+/// Whether the holder of a host may still answer there. A domain may have gone to other people
+/// since.
+fn answers(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    holder: &Holder,
+    wish: &Preview,
+) -> Result<bool, Error> {
+    let Some(domain) = filled(wish.spec.custom_domain.as_deref()) else { return Ok(true) };
+    match workspaces::find(tx, &holder.workspace)? {
+        Some(workspace) => is_usable(&context.in_workspace(&workspace), tx, domain),
+        None => Ok(false),
+    }
+}
+
+fn taken(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    at: &PreviewAddress,
+    holder: &Holder,
+) -> Result<Error, Error> {
+    let rival =
+        own_preview_at(context, tx, at)?.filter(|_| holder.workspace == context.member.workspace);
+    Ok(match rival {
+        Some(rival) => {
+            Conflict::OwnPreviewThere { preview: rival.row.name, sandbox: rival.row.parent }
+        }
+        None => Conflict::AddressTaken { address: at.name() },
+    }
+    .into())
+}
+
+/// The preview of the caller's workspace that has an address.
+pub fn own_preview_at(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    at: &PreviewAddress,
+) -> Result<Option<Held<Preview>>, Error> {
+    let own = edge_names::holder(tx, &at.name())?
+        .filter(|holder| holder.workspace == context.member.workspace);
+    let Some(holder) = own else { return Ok(None) };
+    let row =
+        resources::find_by_id(tx, &holder.resource)?.filter(|row| row.kind == KindName::Preview);
+    row.map(Held::read).transpose()
+}
+
+/// Whether an address is a preview's own still.
+pub fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Result<bool, Error> {
+    Ok(edge_names::holder(tx, &at.name())?.is_some_and(|holder| holder.resource == *id))
+}
+
+/// Takes the label of a sandbox's host. Names and workspaces are chosen freely, so two sandboxes
+/// may want the same: the second goes without, for good, and answers by its path, which is its
+/// `metadata.url`. To refuse it would tell of the other and let strangers block names; to hand the
+/// label on later would bring one's callers to the other.
+pub fn take_label(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    name: &str,
+) -> Result<Option<String>, Error> {
+    let label = sandbox_label(name, &context.member.workspace_name);
+    let taken = edge_names::take(tx, &sandbox_name(&label), &holder(context, id))?;
+    Ok(matches!(taken, Taken::Own).then_some(label))
+}

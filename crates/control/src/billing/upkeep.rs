@@ -1,0 +1,54 @@
+//! Keeping the meter's sums up with time, and telling how it does. No name of a tenant's goes into
+//! these numbers.
+
+use crate::control::Control;
+use meter::Taken;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Counts facts that were taken in, after the commit. What contradicts a known fact somebody must
+/// look into.
+pub fn count(taken: &Taken) {
+    for (outcome, number) in [
+        ("new", taken.new),
+        ("duplicate", taken.duplicates),
+        ("conflict", taken.conflicts.len()),
+        ("refused", taken.refused.len()),
+    ] {
+        metrics::counter!("holm_usage_facts_total", "outcome" => outcome).increment(number as u64);
+    }
+    for id in &taken.conflicts {
+        tracing::error!(
+            id,
+            "a fact of usage came again with another content; the first one stands"
+        );
+    }
+    for id in &taken.refused {
+        tracing::error!(
+            id,
+            "a fact of usage has an impossible time and was not kept; look at the clock of its machine"
+        );
+    }
+}
+
+/// Moves usage of what goes on into the hours that are over, and packs those, until the end begins.
+pub(super) async fn run(control: &Control, ending: &CancellationToken) {
+    let settings = &control.settings.bill;
+    let mut since_packed = Duration::ZERO;
+    while ending.run_until_cancelled(tokio::time::sleep(settings.roll_every)).await.is_some() {
+        match meter::roll(&control.store, control.world.now()).await {
+            Ok(_) => metrics::gauge!("holm_usage_rolled_at_seconds")
+                .set(control.world.now().seconds() as f64),
+            Err(error) => {
+                tracing::error!(%error, "usage could not be moved into its hours; it is tried again")
+            }
+        }
+        since_packed += settings.roll_every;
+        if since_packed >= settings.pack_every {
+            since_packed = Duration::ZERO;
+            if let Err(error) = meter::pack(&control.store, control.world.now()).await {
+                tracing::error!(%error, "hours of usage could not be packed; it is tried again");
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The handle of the control plane: what its rules, its background work and the API share.
+
+use crate::cursor::CursorKey;
+use crate::domains::Lookup;
+use crate::drive_key::DriveKey;
+use crate::machine::{Edge, Machine};
+use crate::settings::Settings;
+use crate::workloads::shared::Shared;
+use auth::Auth;
+use jobs::Queue;
+use std::sync::Arc;
+use store::Store;
+use types::World;
+use types::edge::RouteChange;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Control(pub(crate) Arc<Inner>);
+
+pub struct Inner {
+    pub store: Store,
+    pub auth: Auth,
+    pub world: World,
+    pub settings: Settings,
+    pub cursors: CursorKey,
+    pub drive_key: DriveKey,
+    pub dns: Arc<dyn Lookup>,
+    pub queue: Queue,
+    /// What tasks print.
+    pub(crate) logs: jobs::logs::Logs,
+    pub(crate) machine: Option<Arc<dyn Machine>>,
+    pub(crate) edge: Option<Arc<dyn Edge>>,
+    pub(crate) workloads: Shared,
+}
+
+impl std::ops::Deref for Control {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Inner {
+    /// The machine that this server runs instances on. Without one it leaves workloads to others.
+    pub fn machine(&self) -> Option<&Arc<dyn Machine>> {
+        self.machine.as_ref()
+    }
+
+    /// Tells the edge of a route, if this server has one.
+    pub(crate) fn publish(&self, change: RouteChange) {
+        if let Some(edge) = &self.edge {
+            edge.tell(change);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! An object as the store has it, with its parts typed.
+
+use super::managed::Managed;
+use crate::context::Context;
+use crate::error::Error;
+use serde::de::DeserializeOwned;
+use store::Tx;
+use store::resources::{self, Stored};
+use types::{Kind, Stamp};
+
+/// A stored object. Secrets in `wish` are sealed.
+#[derive(Clone)]
+pub struct Held<K: Kind> {
+    pub row: Stored,
+    pub wish: K,
+    pub state: K::State,
+}
+
+fn typed<T: DeserializeOwned>(row: &Stored, text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::Store(store::Error::Corrupt {
+            table: "resources",
+            id: row.id.to_string(),
+            why: error.to_string(),
+        })
+    })
+}
+
+impl<K: Managed> Held<K> {
+    pub fn read(row: Stored) -> Result<Self, Error> {
+        let (wish, state) = (typed(&row, &row.wish)?, typed(&row, &row.state)?);
+        Ok(Self { row, wish, state })
+    }
+
+    pub fn find(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Option<Self>, Error> {
+        context.find(tx, K::NAME, parents, name)?.map(Self::read).transpose()
+    }
+
+    pub fn get(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Self, Error> {
+        Self::find(context, tx, parents, name)?.ok_or_else(|| absent::<K>(name))
+    }
+
+    /// The object around one with these parents.
+    pub fn get_around(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+    ) -> Result<Self, Error> {
+        // The table gives a kind with parents a path that names them.
+        let (name, above) = parents.split_last().ok_or_else(|| absent::<K>(""))?;
+        Self::get(context, tx, above, name)
+    }
+
+    /// As [`Held::get`], and nobody else changes it before this transaction ends.
+    pub fn lock(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        parents: &[String],
+        name: &str,
+    ) -> Result<Self, Error> {
+        let row =
+            resources::lock(tx, &context.member.workspace, K::NAME, &parents.join("/"), name)?;
+        Self::read(row.ok_or_else(|| absent::<K>(name))?)
+    }
+
+    /// What the read-only metadata shows.
+    pub fn stamp(&self, context: &Context) -> Stamp {
+        Stamp {
+            workspace: context.member.workspace_name.clone(),
+            parents: self.parents(),
+            created_at: self.row.created_at,
+            updated_at: self.row.updated_at,
+            created_by: self.row.created_by.clone(),
+            updated_by: self.row.updated_by.clone(),
+            plan: context.member.plan.clone(),
+            url: K::url(context, self),
+        }
+    }
+
+    pub fn parents(&self) -> Vec<String> {
+        self.row.parent.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+fn absent<K: Kind>(name: &str) -> Error {
+    Error::NoResource { kind: K::NAME, name: name.chars().take(80).collect() }
+}

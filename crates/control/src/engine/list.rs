@@ -1,0 +1,225 @@
+//! Lists: pages with cursors where the version knows them, bare arrays elsewhere.
+
+use super::held::Held;
+use super::managed::{Managed, Paging};
+use super::secrets::Secrets;
+use super::verbs::present;
+use crate::context::Context;
+use crate::error::{BadCursor, Error, Unfit};
+use crate::query::{Anchor, ListQuery, PageSize};
+use serde::Serialize;
+use store::Tx;
+use store::resources::{self, Position, Query};
+use types::parts::{PaginationMeta, Status};
+use types::{ApiVersion, KindName};
+
+pub use types::parts::Page;
+
+/// A list as its version shows it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Listing<K> {
+    Bare(Vec<K>),
+    Page(Page<K>),
+}
+
+/// Answers a list request.
+pub fn list<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+    version: ApiVersion,
+) -> Result<Listing<K>, Error> {
+    require_parent::<K>(context, tx, parents)?;
+    match K::PAGING {
+        Paging::Pages(size) if version.has_pages() => {
+            page(context, tx, parents, asked, size).map(Listing::Page)
+        }
+        Paging::Pages(size) => {
+            // Wrong here too, though versions without pages do not use it.
+            asked.size(size)?;
+            bare(context, tx, parents, asked).map(Listing::Bare)
+        }
+        Paging::Bare => bare(context, tx, parents, asked).map(Listing::Bare),
+    }
+}
+
+/// Every object of a kind, up to the limit of bare lists.
+pub fn list_all<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<Vec<K>, Error> {
+    require_parent::<K>(context, tx, parents)?;
+    bare(context, tx, parents, &ListQuery::default())
+}
+
+/// Every object of a kind in the workspace, whatever is around it, up to the limit of bare lists.
+pub fn everywhere<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
+    let query = Query {
+        workspace: &context.member.workspace,
+        kind: K::NAME,
+        parent: None,
+        statuses: &[],
+        hidden_statuses: &[],
+        external_id: None,
+        text: None,
+        order: resources::Order::CreatedDesc,
+        after: None,
+        limit: context.control.settings.bare_list_max,
+        from_end: false,
+    };
+    let rows = resources::list(tx, &query)?;
+    rows.into_iter()
+        .map(|row| present(context, tx, &Held::<K>::read(row)?, &Secrets::Masked))
+        .collect()
+}
+
+fn require_parent<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<(), Error> {
+    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else {
+        return Ok(());
+    };
+    match context.find(tx, *kind, above, name)? {
+        Some(_) => Ok(()),
+        None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
+    }
+}
+
+/// What a list request selects, with its texts owned.
+struct Selection {
+    parent: String,
+    statuses: Vec<Status>,
+    /// The statuses asked for exist on nothing.
+    impossible: bool,
+    hidden: Vec<Status>,
+    external_id: Option<String>,
+    text: Option<String>,
+}
+
+impl Selection {
+    fn new<K: Managed>(parents: &[String], asked: &ListQuery) -> Result<Self, Error> {
+        let statuses = asked.statuses()?;
+        let hides = K::NAME == KindName::Sandbox && statuses.is_none() && !asked.show_terminated.0;
+        Ok(Self {
+            parent: parents.join("/"),
+            impossible: statuses.as_ref().is_some_and(Vec::is_empty),
+            statuses: statuses.unwrap_or_default(),
+            hidden: if hides { vec![Status::Terminated] } else { Vec::new() },
+            external_id: asked.external_id()?,
+            text: asked.text()?,
+        })
+    }
+
+    fn query<'q>(
+        &'q self,
+        context: &'q Context,
+        kind: KindName,
+        asked: &ListQuery,
+        limit: i64,
+    ) -> Query<'q> {
+        Query {
+            workspace: &context.member.workspace,
+            kind,
+            parent: Some(&self.parent),
+            statuses: &self.statuses,
+            hidden_statuses: &self.hidden,
+            external_id: self.external_id.as_deref(),
+            text: self.text.as_deref(),
+            order: asked.sort.into(),
+            after: None,
+            limit,
+            from_end: false,
+        }
+    }
+}
+
+fn bare<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+) -> Result<Vec<K>, Error> {
+    let limit = context.control.settings.bare_list_max;
+    let selection = Selection::new::<K>(parents, asked)?;
+    if selection.impossible {
+        return Ok(Vec::new());
+    }
+    let rows = resources::list(tx, &selection.query(context, K::NAME, asked, limit + 1))?;
+    if rows.len() as i64 > limit {
+        let version = ApiVersion::V2026_04_28;
+        return Err(Unfit::LongList { limit, version }.into());
+    }
+    rows.into_iter().map(|row| item(context, tx, row)).collect()
+}
+
+fn item<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    row: resources::Stored,
+) -> Result<K, Error> {
+    let mut shown = present(context, tx, &Held::<K>::read(row)?, &Secrets::Masked)?;
+    shown.lighten();
+    Ok(shown)
+}
+
+fn page<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    asked: &ListQuery,
+    size: PageSize,
+) -> Result<Page<K>, Error> {
+    let (limit, now) = (asked.size(size)?, context.world().now());
+    let selection = Selection::new::<K>(parents, asked)?;
+    if selection.impossible {
+        return Ok(Page { data: Vec::new(), meta: PaginationMeta::default() });
+    }
+    let bound = bound_to::<K>(context, &selection, asked);
+    let mut query = selection.query(context, K::NAME, asked, limit + 1);
+    match (&asked.anchor, asked.cursor.as_deref().filter(|cursor| !cursor.is_empty())) {
+        (Some(Anchor::End), _) => (query.from_end, query.limit) = (true, limit),
+        (None, Some(cursor)) => {
+            query.after = Some(position(&context.control.cursors.open(&bound, cursor, now)?)?)
+        }
+        (None, None) => {}
+    }
+    let mut rows = resources::list(tx, &query)?;
+    let has_more = rows.len() as i64 > limit;
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let next_cursor = match rows.last() {
+        Some(last) if has_more => context.control.cursors.sign(
+            &bound,
+            &resources::position(last, query.order).to_string(),
+            now,
+        ),
+        _ => String::new(),
+    };
+    query.after = None;
+    let total = resources::total(tx, &query)?;
+    let data = rows.into_iter().map(|row| item(context, tx, row)).collect::<Result<_, _>>()?;
+    Ok(Page { data, meta: PaginationMeta { has_more, next_cursor, total } })
+}
+
+fn position(text: &str) -> Result<Position, Error> {
+    text.parse().map_err(|_| BadCursor::OtherRelease.into())
+}
+
+/// The list and its filters, as a cursor is bound to them.
+fn bound_to<K: Managed>(context: &Context, selection: &Selection, asked: &ListQuery) -> String {
+    format!(
+        "{}/{}/{}?{:?}&{:?}&{:?}&{:?}&{:?}",
+        context.member.workspace,
+        K::NAME,
+        selection.parent,
+        asked.sort,
+        selection.text,
+        selection.statuses,
+        selection.external_id,
+        selection.hidden,
+    )
+}

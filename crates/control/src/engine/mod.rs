@@ -1,0 +1,21 @@
+//! What is done for every kind of resource: make, read, replace, remove, list, and keep revisions.
+//!
+//! A kind takes part by implementing [`Managed`]; a kind that needs nothing more than its
+//! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction, so
+//! an object is never half made.
+
+mod held;
+mod list;
+mod managed;
+mod revisions;
+mod secrets;
+mod verbs;
+
+pub use held::Held;
+pub use list::{Listing, Page, everywhere, list, list_all};
+pub use managed::{Draft, Managed, Paging};
+pub use revisions::{earlier, revisions};
+pub use secrets::{MASK, Secrets};
+pub use verbs::{
+    Shown, change_state, create, create_as, get, opened, present, remove, replace, require_version,
+};

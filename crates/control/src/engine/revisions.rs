@@ -1,0 +1,223 @@
+//! Revisions: each changed wish is kept, so that an earlier one can serve again.
+
+use super::held::Held;
+use super::managed::Managed;
+use super::secrets::{MASK, seal_context};
+use crate::context::Context;
+use crate::error::Error;
+use store::revisions::{self as kept, Revision};
+use store::{Tx, resources};
+use types::ids::ResourceId;
+use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata};
+use types::{Kind, World};
+
+/// How many are kept of one object.
+const KEPT_MAX: i64 = 5;
+/// Those, and the two that may serve although they are older.
+const LISTED_MAX: i64 = KEPT_MAX + 2;
+
+fn new_id(world: &World) -> String {
+    world.random_text(12)
+}
+
+/// The wish without the part that says which revisions serve: what a revision is about.
+fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
+    let mut wish = wish.clone();
+    if let Some(configuration) = wish.revision_mut() {
+        *configuration = RevisionConfiguration::default();
+    }
+    serde_json::to_value(wish).unwrap_or_default()
+}
+
+fn configuration<K: Kind>(wish: &mut K) -> RevisionConfiguration {
+    wish.revision_mut().map(|configuration| configuration.clone()).unwrap_or_default()
+}
+
+/// Makes the first revision active and names it.
+pub(super) fn first<K: Kind>(context: &Context, wish: &mut K) -> Option<String> {
+    if !K::HAS_REVISIONS {
+        return None;
+    }
+    let id = new_id(context.world());
+    wish.revision_mut()?.active = Some(id.clone());
+    Some(id)
+}
+
+/// What a replacement means for the revisions.
+pub(super) fn decide<K: Kind>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &mut K,
+    old: &K,
+) -> Result<Deploy, Error> {
+    if !K::HAS_REVISIONS {
+        return Ok(Deploy::Nothing);
+    }
+    let newest = kept::list(tx, id, 1)?.into_iter().next().map(|revision| revision.id);
+    let changed = without_configuration(wish) != without_configuration(old);
+    Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), changed))
+}
+
+/// Carries the decision out on the wish; the name of the new revision, if there is one.
+pub(super) fn apply<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    wish: &mut K,
+    deploy: Deploy,
+) -> Result<Option<String>, Error> {
+    let stored = configuration(&mut held.wish.clone());
+    match deploy {
+        Deploy::Nothing => {
+            keep_active(wish, stored.active);
+            require_canary(tx, &held.row.id, wish)?;
+            Ok(None)
+        }
+        Deploy::New { serves } => {
+            let id = new_id(context.world());
+            keep_active(wish, if serves { Some(id.clone()) } else { stored.active });
+            require_canary(tx, &held.row.id, wish)?;
+            Ok(Some(id))
+        }
+        Deploy::Back { to } => {
+            let revision =
+                kept::find(tx, &held.row.id, &to)?.ok_or_else(|| unknown("active", &to))?;
+            let asked = configuration(wish);
+            *wish = restored(context, &held.row.id, &revision)?;
+            if let Some(configuration) = wish.revision_mut() {
+                *configuration = asked;
+            }
+            require_canary(tx, &held.row.id, wish)?;
+            kept::activate(tx, &held.row.id, &to, context.world().now())?;
+            Ok(None)
+        }
+    }
+}
+
+fn keep_active<K: Kind>(wish: &mut K, active: Option<String>) {
+    if let Some(configuration) = wish.revision_mut() {
+        configuration.active = active;
+    }
+}
+
+fn require_canary<K: Kind>(tx: &mut Tx<'_>, id: &ResourceId, wish: &mut K) -> Result<(), Error> {
+    match configuration(wish).canary.filter(|canary| !canary.is_empty()) {
+        Some(canary) if kept::find(tx, id, &canary)?.is_none() => Err(unknown("canary", &canary)),
+        _ => Ok(()),
+    }
+}
+
+fn unknown(member: &str, id: &str) -> Error {
+    let shown: String = id.chars().take(40).collect();
+    let mut problems = types::Problems::default();
+    let message = format!(
+        "names the revision `{shown}`, which is not kept; list the revisions to see those that are"
+    );
+    problems.add(format!("spec.revision.{member}"), message);
+    Error::Invalid(problems)
+}
+
+/// The kept revisions with their wishes, newest first, secrets masked.
+pub fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<(Revision, K)>, Error> {
+    let wish = |revision: Revision| {
+        let mut wish: K = parse(&revision)?;
+        wish.secrets(&mut |_, value| MASK.clone_into(value));
+        Ok((revision, wish))
+    };
+    kept::list(tx, id, LISTED_MAX)?.into_iter().map(wish).collect()
+}
+
+fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
+    serde_json::from_str(&revision.wish).map_err(|error| {
+        Error::Store(store::Error::Corrupt {
+            table: "revisions",
+            id: revision.id.clone(),
+            why: error.to_string(),
+        })
+    })
+}
+
+/// The wish of an earlier revision, secrets open.
+fn restored<K: Managed>(
+    context: &Context,
+    id: &ResourceId,
+    revision: &Revision,
+) -> Result<K, Error> {
+    let mut wish: K = parse(revision)?;
+    super::secrets::open(&mut wish, &context.control.store.keyring().read(), &seal_context(id))?;
+    Ok(wish)
+}
+
+/// Keeps what was just written as a revision, and forgets the oldest.
+pub(super) fn keep<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    id: &str,
+) -> Result<(), Error> {
+    let serving = configuration(&mut held.wish.clone());
+    let active = serving.active.as_deref() == Some(id);
+    let revision = Revision {
+        id: id.to_owned(),
+        resource_id: held.row.id.clone(),
+        wish: held.row.wish.clone(),
+        seal_key: held.row.seal_key.clone(),
+        created_at: held.row.updated_at,
+        created_by: context.actor().to_owned(),
+        activated_at: active.then_some(held.row.updated_at),
+    };
+    kept::insert(tx, &revision)?;
+    let serving = [serving.active.as_deref(), serving.canary.as_deref()];
+    kept::trim(tx, &held.row.id, KEPT_MAX, serving)?;
+    Ok(())
+}
+
+/// The revisions of an object, newest first.
+pub fn revisions<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+) -> Result<Vec<RevisionMetadata>, Error> {
+    let mut held = Held::<K>::get(context, tx, &[], name)?;
+    let configuration = configuration(&mut held.wish);
+    let kept = kept::list(tx, &held.row.id, LISTED_MAX)?;
+    let before = previous(&kept, configuration.active.as_deref());
+    let status = resources::find_by_id(tx, &held.row.id)?.and_then(|row| row.status);
+    let canary_percent = configuration.canary_percent.unwrap_or(0);
+    let metadata = |revision: Revision| {
+        let active = configuration.active.as_deref() == Some(revision.id.as_str());
+        let canary = configuration.canary.as_deref() == Some(revision.id.as_str());
+        let traffic = match (active, canary, configuration.canary.is_some()) {
+            (true, _, true) => 100 - canary_percent,
+            (true, _, false) => 100,
+            (false, true, _) => canary_percent,
+            (false, false, _) => 0,
+        };
+        RevisionMetadata {
+            active: Some(active),
+            canary: Some(canary),
+            previous_active: Some(before.as_deref() == Some(revision.id.as_str())),
+            traffic_percent: Some(traffic),
+            status: Some(
+                if active || canary {
+                    status.map_or("", |status| status.name())
+                } else {
+                    "DEACTIVATED"
+                }
+                .to_owned(),
+            ),
+            created_at: Some(revision.created_at),
+            created_by: Some(revision.created_by),
+            id: Some(revision.id),
+        }
+    };
+    Ok(kept.into_iter().map(metadata).collect())
+}
+
+/// The revision that served before the active one: activated last among the others.
+fn previous(kept: &[Revision], active: Option<&str>) -> Option<String> {
+    let others = kept
+        .iter()
+        .filter(|revision| active != Some(revision.id.as_str()) && revision.activated_at.is_some());
+    others.max_by_key(|revision| revision.activated_at).map(|revision| revision.id.clone())
+}

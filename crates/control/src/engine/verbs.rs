@@ -1,0 +1,353 @@
+//! Make, read, replace, remove: once for all kinds.
+
+use super::held::Held;
+use super::list::everywhere;
+use super::managed::{Draft, Managed};
+use super::revisions;
+use super::secrets::{self, Secrets, seal_context};
+use crate::context::Context;
+use crate::error::Error;
+use store::resources::{self, Stored};
+use store::{Tx, references};
+use types::ids::ResourceId;
+use types::kinds::EgressGateway;
+use types::{Kind, KindName, Problems, Reference};
+
+/// An object as it is answered, and the version that it has.
+pub struct Shown<K> {
+    pub object: K,
+    pub version: i64,
+}
+
+/// The wire form of a stored object.
+pub fn present<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    secrets: &Secrets,
+) -> Result<K, Error> {
+    let mut shown = held.wish.clone();
+    let secrets = if K::SHOWS_SECRETS { &Secrets::Shown } else { secrets };
+    secrets.apply(
+        &mut shown,
+        &context.control.store.keyring().read(),
+        &seal_context(&held.row.id),
+    )?;
+    // What was stored before regions were filled in has none.
+    context.fill_region(&mut shown);
+    shown.show(&held.stamp(context), &held.state, context.world().now());
+    shown.adorn(context, tx)?;
+    Ok(shown)
+}
+
+/// The wish of a stored object with its secrets open, for whoever acts on it.
+pub fn opened<K: Managed>(context: &Context, held: &Held<K>) -> Result<K, Error> {
+    let mut wish = held.wish.clone();
+    secrets::open(&mut wish, &context.control.store.keyring().read(), &seal_context(&held.row.id))?;
+    Ok(wish)
+}
+
+pub fn get<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    secrets: &Secrets,
+) -> Result<Shown<K>, Error> {
+    let held = Held::get(context, tx, parents, name)?;
+    Ok(Shown { object: present(context, tx, &held, secrets)?, version: held.row.version })
+}
+
+/// Makes an object, or says that the name is taken.
+pub fn create<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    wish: K,
+) -> Result<K, Error> {
+    create_as(context, tx, parents, wish, ResourceId::new(context.world()), |_| {})
+}
+
+/// As [`create`], under an id that was made before; `done` adds to the state what was done already.
+pub fn create_as<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    mut wish: K,
+    id: ResourceId,
+    done: impl FnOnce(&mut K::State),
+) -> Result<K, Error> {
+    require_parent::<K>(context, tx, parents)?;
+    let sent = secrets::values(&wish);
+    wish.complete(None, context.world());
+    let mut problems = Problems::default();
+    secrets::keep_masked(&mut wish, &Default::default(), &mut problems);
+    wish.check(&mut problems);
+    problems.into_result()?;
+    context.fill_region(&mut wish);
+    require_references(context, tx, &wish.references(), &[])?;
+    let name = K::row_name(context, tx, parents, &wish)?;
+    if context.find(tx, K::NAME, parents, &name)?.is_some() {
+        return Err(exists(&wish));
+    }
+    require_quota::<K>(context, tx)?;
+    let mut state = wish.next_state(None, context.world().now());
+    K::prepare(
+        context,
+        tx,
+        &mut Draft { wish: &mut wish, state: &mut state, old: None, id: &id, parents },
+    )?;
+    K::follow(context, tx, &wish)?;
+    done(&mut state);
+    let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
+    let row = new_row(context, id, K::NAME, parents, &name);
+    let first = revisions::first(context, &mut wish);
+    let mut held = Held { row, wish, state };
+    write_row(context, &mut held)?;
+    held.row = resources::insert(tx, held.row.clone()).map_err(|error| match error {
+        store::Error::Duplicate { .. } => exists(&held.wish),
+        other => other.into(),
+    })?;
+    if let Some(revision) = first {
+        revisions::keep(context, tx, &held, &revision)?;
+    }
+    references::replace(tx, &held.row, &held.wish.references())?;
+    present(context, tx, &held, &made)
+}
+
+/// The columns that are the same for a new object of any kind.
+fn new_row(
+    context: &Context,
+    id: ResourceId,
+    kind: KindName,
+    parents: &[String],
+    name: &str,
+) -> Stored {
+    let now = context.world().now();
+    Stored {
+        id,
+        workspace: context.member.workspace.clone(),
+        kind,
+        parent: parents.join("/"),
+        name: name.to_owned(),
+        external_id: None,
+        status: None,
+        search: String::new(),
+        wish: String::new(),
+        state: String::new(),
+        seal_key: None,
+        version: 0,
+        created_at: now,
+        updated_at: now,
+        created_by: context.actor().to_owned(),
+        updated_by: context.actor().to_owned(),
+    }
+}
+
+/// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent
+/// members cleared.
+pub fn replace<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    mut wish: K,
+) -> Result<Shown<K>, Error> {
+    let mut held = Held::<K>::lock(context, tx, parents, name)?;
+    let mut old = held.wish.clone();
+    secrets::open(&mut old, &context.control.store.keyring().read(), &seal_context(&held.row.id))?;
+    let (stored, sent) = (secrets::values(&old), secrets::values(&wish));
+    let mut problems = Problems::default();
+    problems.require(
+        wish.name() == name,
+        K::NAME_AT.join("."),
+        "cannot be changed: it must equal the name in the path",
+    );
+    wish.complete(Some(&old), context.world());
+    secrets::keep_masked(&mut wish, &stored, &mut problems);
+    wish.check(&mut problems);
+    context.fill_region(&mut old);
+    context.fill_region(&mut wish);
+    wish.check_change(&old, &mut problems);
+    problems.into_result()?;
+    require_references(context, tx, &wish.references(), &old.references())?;
+    let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
+    let now = context.world().now();
+    let mut state = wish.next_state(Some((&old, &held.state)), now);
+    let id = &held.row.id;
+    K::prepare(
+        context,
+        tx,
+        &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents },
+    )?;
+    let kept = revisions::apply(context, tx, &held, &mut wish, deploy)?;
+    if text(&wish) == text(&old) && text(&state) == text(&held.state) {
+        return Ok(Shown {
+            object: present(context, tx, &held, &Secrets::Masked)?,
+            version: held.row.version,
+        });
+    }
+    K::follow(context, tx, &wish)?;
+    let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
+    (held.wish, held.state) = (wish, state);
+    context.actor().clone_into(&mut held.row.updated_by);
+    held.row.updated_at = now;
+    write_row(context, &mut held)?;
+    held.row = resources::update(tx, held.row.clone())?;
+    if let Some(revision) = kept {
+        revisions::keep(context, tx, &held, &revision)?;
+    }
+    references::replace(tx, &held.row, &held.wish.references())?;
+    Ok(Shown { object: present(context, tx, &held, &made)?, version: held.row.version })
+}
+
+/// Refuses unless the object still has the version that the caller has seen.
+pub fn require_version<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    seen: Option<i64>,
+) -> Result<(), Error> {
+    let Some(seen) = seen else { return Ok(()) };
+    let held = Held::<K>::lock(context, tx, parents, name)?;
+    if held.row.version == seen {
+        Ok(())
+    } else {
+        Err(Error::Changed { kind: K::NAME, version: held.row.version })
+    }
+}
+
+/// Changes only what the server knows of an object.
+pub fn change_state<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    mut held: Held<K>,
+    state: K::State,
+) -> Result<Held<K>, Error> {
+    held.state = state;
+    held.row.status = K::status(&held.state);
+    held.row.state = text(&held.state);
+    held.row.updated_at = context.world().now();
+    context.actor().clone_into(&mut held.row.updated_by);
+    held.row = resources::update(tx, held.row)?;
+    Ok(held)
+}
+
+/// Removes an object with everything below it, and answers what it was.
+pub fn remove<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+) -> Result<K, Error> {
+    let held = Held::<K>::lock(context, tx, parents, name)?;
+    K::release(context, tx, &held)?;
+    let last = present(context, tx, &held, &Secrets::Masked)?;
+    resources::delete(tx, &held.row, context.actor())?;
+    Ok(last)
+}
+
+/// Fills the columns of the row from the typed parts, with secrets sealed.
+fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Result<(), Error> {
+    held.row.seal_key = secrets::seal(
+        &mut held.wish,
+        &context.control.store.keyring().read(),
+        &seal_context(&held.row.id),
+    )?;
+    held.row.wish = text(&held.wish);
+    held.row.state = text(&held.state);
+    held.row.status = K::status(&held.state);
+    held.row.external_id = held.wish.external_id().filter(|id| !id.is_empty()).map(str::to_owned);
+    held.row.search = search_text(&held.wish);
+    Ok(())
+}
+
+fn text(value: &impl serde::Serialize) -> String {
+    // Our types have text keys only; this cannot fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// What the text filter of lists looks at.
+fn search_text<K: Kind>(wish: &K) -> String {
+    let mut text = wish.name().to_lowercase();
+    for part in wish.display_name().into_iter().chain(wish.external_id()) {
+        text.push('\n');
+        text.push_str(&part.to_lowercase());
+    }
+    for (key, value) in wish.labels().into_iter().flatten() {
+        text.push_str(&format!("\n{}={}", key.to_lowercase(), value.to_lowercase()));
+    }
+    text
+}
+
+/// Secrets that neither the caller sent nor the store had.
+fn made_by_server<K: Kind>(
+    wish: &K,
+    sent: &std::collections::BTreeMap<String, String>,
+    stored: &std::collections::BTreeMap<String, String>,
+) -> Vec<String> {
+    let now = secrets::values(wish);
+    let fresh = |(name, value): &(String, String)| {
+        sent.get(name) != Some(value) && stored.get(name) != Some(value)
+    };
+    now.into_iter().filter(fresh).map(|(name, _)| name).collect()
+}
+
+fn exists<K: Kind>(wish: &K) -> Error {
+    Error::Exists { kind: K::NAME, name: wish.name().to_owned() }
+}
+
+/// The object around a new one must be there.
+fn require_parent<K: Kind>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<(), Error> {
+    let (Some(kind), Some((name, above))) = (K::PARENTS.last(), parents.split_last()) else {
+        return Ok(());
+    };
+    match resources::lock(tx, &context.member.workspace, *kind, &above.join("/"), name)? {
+        Some(_) => Ok(()),
+        None => Err(Error::NoResource { kind: *kind, name: name.chars().take(80).collect() }),
+    }
+}
+
+/// What an object newly names must exist. What it named before may have been deleted since.
+fn require_references(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wanted: &[Reference],
+    before: &[Reference],
+) -> Result<(), Error> {
+    let mut problems = Problems::default();
+    for reference in wanted {
+        let known =
+            before.iter().any(|old| old.kind == reference.kind && old.name == reference.name);
+        if !known && !refers(context, tx, reference)? {
+            let shown: String = reference.name.chars().take(80).collect();
+            problems.add(
+                &reference.field,
+                format!("names the {} `{shown}`, which does not exist", reference.kind),
+            );
+        }
+    }
+    Ok(problems.into_result()?)
+}
+
+/// Whether what is named exists. Gateways are named without the VPC around them.
+fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<bool, Error> {
+    if reference.kind == KindName::EgressGateway {
+        let gateways = everywhere::<EgressGateway>(context, tx)?;
+        return Ok(gateways.iter().any(|gateway| gateway.name() == reference.name));
+    }
+    Ok(context.find(tx, reference.kind, &[], &reference.name)?.is_some())
+}
+
+fn require_quota<K: Kind>(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    let Some(limit) = context.control.settings.quotas.get(&K::NAME).copied() else { return Ok(()) };
+    if resources::count(tx, &context.member.workspace, K::NAME)? >= limit {
+        return Err(Error::Quota { kind: K::NAME, limit });
+    }
+    Ok(())
+}

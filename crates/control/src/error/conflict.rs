@@ -1,0 +1,46 @@
+//! What stands in the way of a write that is fine by itself.
+
+use types::KindName;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    #[error("{what} was changed meanwhile; read it and try again")]
+    Stale { what: String },
+    #[error("this `Idempotency-Key` was used for another request; use a new key for a new request")]
+    KeyReused,
+    #[error("the volume is attached to {holder}; delete that first")]
+    Attached { holder: String },
+    #[error("the volume `{volume}` is attached to {holder}; delete that first")]
+    VolumeAttached { volume: String, holder: String },
+    #[error(
+        "a trigger of another object answers at `{address}` already; choose another `configuration.path`"
+    )]
+    TriggerAddress { address: String },
+    #[error("the gateway is used by the sandbox `{sandbox}`; delete that first")]
+    GatewayUsed { sandbox: String },
+    #[error(
+        "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
+    )]
+    ConnectionUsed { kind: KindName, name: String },
+    #[error("the domain was registered anew meanwhile; verify it again")]
+    DomainRegisteredAnew,
+    /// Does not say whose it is.
+    #[error(
+        "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
+    )]
+    DomainInUse { name: String },
+    #[error("the domain is shared with `{workspace}` already")]
+    DomainShared { workspace: String },
+    #[error("the workspace `{workspace}` has a domain of this name")]
+    DomainThere { workspace: String },
+    #[error("the image is shared with `{workspace}` already")]
+    ImageShared { workspace: String },
+    #[error("the workspace `{workspace}` has an image of this name")]
+    ImageThere { workspace: String },
+    #[error(
+        "the preview `{preview}` of the sandbox `{sandbox}` has this address; choose another prefix, or send `force=true`"
+    )]
+    OwnPreviewThere { preview: String, sandbox: String },
+    #[error("the address `{address}` is taken; choose another prefix")]
+    AddressTaken { address: String },
+}

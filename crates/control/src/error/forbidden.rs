@@ -1,0 +1,11 @@
+//! What a caller may not do, whatever its rights.
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Forbidden {
+    #[error("the domain belongs to the workspace `{owner}`; change it there")]
+    DomainOfOther { owner: String },
+    #[error("the domain has lost its records; delete it and register it anew")]
+    DomainWithoutRecords,
+    #[error("an account may have {max} budgets; delete one that is not needed")]
+    ManyBudgets { max: i64 },
+}

@@ -1,0 +1,142 @@
+//! Why the control plane refuses, one variant per decision.
+
+mod absent;
+mod conflict;
+mod forbidden;
+mod unfit;
+
+pub use absent::Absent;
+pub use conflict::Conflict;
+pub use forbidden::Forbidden;
+pub use unfit::{BadCursor, Unfit};
+
+use crate::machine::{LaunchFault, UnknownImage};
+use crate::missing::Missing;
+use auth::Denied;
+use types::{KindName, Problems};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Invalid(#[from] Problems),
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    #[error("{0}")]
+    Denied(Denied),
+    /// What accounts, members, keys and invitations refuse.
+    #[error(transparent)]
+    Identity(auth::Error),
+    #[error("there is no {kind} `{name}` in this workspace")]
+    NoResource { kind: KindName, name: String },
+    #[error(transparent)]
+    Absent(#[from] Absent),
+    #[error("a {kind} named `{name}` exists already; choose another name, or change it with PUT")]
+    Exists { kind: KindName, name: String },
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    #[error(
+        "the {kind} has version {version} now, not the one in `If-Match`; read it and try again"
+    )]
+    Changed { kind: KindName, version: i64 },
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    #[error("the share has expired; ask for a new one")]
+    ShareExpired,
+    #[error(
+        "`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more"
+    )]
+    Quota { kind: KindName, limit: i64 },
+    #[error(
+        "the budget `{budget}` is spent: new work is refused until the month ends (UTC) or an admin of the account raises it"
+    )]
+    Spent { budget: String },
+    #[error("too many requests; try again in {retry_after_s} s")]
+    TooMany { retry_after_s: u64 },
+    #[error("{0}; end some first, or try again later")]
+    Crowded(#[from] admission::Refused),
+    /// Why the queue takes no execution.
+    #[error("{}", not_queued(.0))]
+    NotQueued(jobs::StartError),
+    #[error(transparent)]
+    InvalidImage(UnknownImage),
+    #[error("{0}; try again later, or elsewhere")]
+    NoRoom(String),
+    #[error("{0}")]
+    OverShare(String),
+    #[error("the sandbox could not be started: {0}")]
+    Launch(String),
+    #[error("this server cannot yet {}", .0.act())]
+    Missing(Missing),
+    #[error(transparent)]
+    Store(store::Error),
+}
+
+/// What the queue says, and what to do about it.
+fn not_queued(error: &jobs::StartError) -> String {
+    use jobs::StartError as Queue;
+    match error {
+        Queue::Full { .. } => format!("{error}; try again later, or let it wait with `allowQueue`"),
+        Queue::Crowded { .. } => format!("{error}; try again when some have ended"),
+        Queue::Tasks { .. } | Queue::NeverFits(_) | Queue::Taken(_) | Queue::Store(_) => {
+            error.to_string()
+        }
+    }
+}
+
+impl From<jobs::StartError> for Error {
+    fn from(error: jobs::StartError) -> Self {
+        match error {
+            jobs::StartError::Store(error) => error.into(),
+            other => Self::NotQueued(other),
+        }
+    }
+}
+
+impl From<BadCursor> for Error {
+    fn from(bad: BadCursor) -> Self {
+        Self::Unfit(bad.into())
+    }
+}
+
+impl From<Denied> for Error {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::Store(error) => error.into(),
+            other => Self::Denied(other),
+        }
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Stale { what } => {
+                Self::Conflict(Conflict::Stale { what: what.to_string() })
+            }
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<LaunchFault> for Error {
+    fn from(fault: LaunchFault) -> Self {
+        match fault {
+            LaunchFault::Image(unknown) => Self::InvalidImage(unknown),
+            LaunchFault::Full(why) => Self::NoRoom(why),
+            LaunchFault::OverShare(why) => Self::OverShare(why),
+            LaunchFault::Pull(why) | LaunchFault::Broken(why) => Self::Launch(why),
+        }
+    }
+}
+
+impl From<auth::Error> for Error {
+    fn from(error: auth::Error) -> Self {
+        match error {
+            auth::Error::Denied(denied) => denied.into(),
+            auth::Error::Invalid(problems) => problems.into(),
+            auth::Error::Crowded(_) => Self::TooMany { retry_after_s: 1 },
+            auth::Error::Store(error) => error.into(),
+            other => Self::Identity(other),
+        }
+    }
+}

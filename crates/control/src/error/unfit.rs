@@ -1,0 +1,63 @@
+//! What a caller asked for and cannot have: it has to ask for something else.
+
+use types::ApiVersion;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("the image is shared; take the shares back first")]
+    ImageShared,
+    #[error("the image is deployed as `{reference}`; remove what runs it first")]
+    ImageDeployed { reference: String },
+    #[error("the tag `{tag}` is deployed; remove what runs it first")]
+    TagDeployed { tag: String },
+    #[error("the image is shared by `{owner}`; only that workspace can share it on")]
+    ImageOfOther { owner: String },
+    #[error("only verified domains of previews can be shared; verify the domain first")]
+    DomainUnverified,
+    #[error("the volume `{volume}` is in another region than the sandbox")]
+    VolumeElsewhere { volume: String },
+    #[error("a sandbox has at most {max} schedules; delete one first")]
+    ManySchedules { max: i64 },
+    #[error("the VPC `{name}` belongs to the workspace and stays")]
+    DefaultVpc { name: &'static str },
+    #[error("the only version of a template cannot be removed; remove the template")]
+    LastTemplateVersion,
+    #[error("the job is disabled; set `spec.enabled` to true first")]
+    JobDisabled,
+    #[error("the trigger is disabled; set its `enabled` to true first")]
+    TriggerDisabled,
+    #[error("`memory` must not be more than the {limit} MB of the job")]
+    MemoryAboveJob { limit: i64 },
+    #[error("`workspace`: the account has no workspace `{name}`")]
+    BudgetWorkspace { name: String },
+    #[error("`offset` must be at least 0")]
+    Offset,
+    #[error("`limit` must be 1 to {max}")]
+    PageSize { max: i64 },
+    #[error("`q` must have 2 to 200 characters")]
+    SearchText,
+    #[error("`externalId` has at most {max} characters")]
+    ExternalId { max: usize },
+    #[error("`status` must list statuses out of {known}, separated by commas")]
+    Status { known: String },
+    #[error(transparent)]
+    Cursor(#[from] BadCursor),
+    #[error(
+        "there are more than {limit} objects: ask for pages with the version header `{version}`"
+    )]
+    LongList { limit: i64, version: ApiVersion },
+}
+
+/// Why a cursor leads nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadCursor {
+    #[error(
+        "`cursor` is not one that this list gave out for the same query; start again without it"
+    )]
+    Foreign,
+    #[error("`cursor` is older than 24 hours; start again without it")]
+    Expired,
+    /// It was signed by us, so only another release can have written another form.
+    #[error("`cursor` is not of this release; start again")]
+    OtherRelease,
+}

@@ -1,0 +1,157 @@
+//! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so
+//! here.
+
+pub mod triggers;
+pub mod view;
+
+use crate::context::Context;
+use crate::engine::{self, Held};
+use crate::error::{Error, Unfit};
+use crate::workloads::environment;
+use jobs::{NewExecution, Plan};
+use store::Tx;
+use store::executions::Execution;
+use types::Kind;
+use types::ids::ExecutionId;
+use types::instance::{Medium, Scratch};
+use types::kinds::Job;
+use types::kinds::job::{JobRuntime, JobVolume};
+use types::parts::{Env, Port, Sensitive, TextMap};
+use types::wire::Free;
+
+/// Of a task whose job names none. Two cores go with it.
+const MEMORY_MB_DEFAULT: i64 = 4096;
+/// What programs inside bind to.
+const HOST: &str = "0.0.0.0";
+/// What a task finds under the names that the published clients read.
+pub const TASK_INDEX: &str = "TASK_INDEX";
+const EXECUTION_ID: &str = "BL_EXECUTION_ID";
+
+/// What is asked of a job.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// The arguments of each task.
+    pub tasks: Vec<Free>,
+    /// An id of the caller's choice.
+    pub name: Option<String>,
+    /// Megabytes of each task, at most those of the job.
+    pub memory: Option<i64>,
+    /// Set over the variables of the job.
+    pub env: TextMap,
+    /// Seconds of each task, where the job does not say less.
+    pub timeout_s: Option<i64>,
+    /// Tries beyond the first of a task; where it is not said, as the job says.
+    pub retries: Option<i64>,
+    /// Whether it must begin without waiting, or not at all.
+    pub at_once: bool,
+}
+
+/// Starts an execution of a job that this transaction has locked, so that it cannot be deleted
+/// meanwhile.
+pub fn start(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    job: &Held<Job>,
+    asked: &Asked,
+) -> Result<Execution, Error> {
+    if !job.wish.enabled() {
+        return Err(Unfit::JobDisabled.into());
+    }
+    crate::billing::allow(
+        tx,
+        &context.member.account,
+        &context.member.workspace_name,
+        context.world().now(),
+    )?;
+    let limit = job_memory(&job.wish);
+    if asked.memory.is_some_and(|memory| memory > limit) {
+        return Err(Unfit::MemoryAboveJob { limit }.into());
+    }
+    let id = ExecutionId::new(context.world());
+    let name = asked.name.clone().unwrap_or_else(|| id.to_string());
+    let wish = engine::opened(context, job)?;
+    let new = NewExecution {
+        workspace: context.member.workspace.clone(),
+        job_id: job.row.id.clone(),
+        job: job.row.name.clone(),
+        memory_mb: asked.memory.unwrap_or(limit),
+        retries_max: asked.retries.or(runtime(&wish).max_retries).unwrap_or(0),
+        parallelism: runtime(&wish).max_concurrent_tasks,
+        plan: plan(context, &wish, &name, asked),
+        tasks: asked.tasks.iter().map(text).collect(),
+        may_wait: !asked.at_once,
+        id,
+        name,
+    };
+    let keyring = context.control.store.keyring();
+    Ok(context.control.queue.start(tx, &keyring.read(), &new)?)
+}
+
+fn job_memory(job: &Job) -> i64 {
+    runtime(job).memory.unwrap_or(MEMORY_MB_DEFAULT)
+}
+
+fn runtime(job: &Job) -> JobRuntime {
+    job.spec.runtime.clone().unwrap_or_default()
+}
+
+/// JSON without line breaks.
+fn text(task: &Free) -> String {
+    // Our types have text keys only; this cannot fail.
+    serde_json::to_string(task).unwrap_or_default()
+}
+
+/// What stays as it is when the job changes. The secrets of `wish` are open.
+fn plan(context: &Context, wish: &Job, name: &str, asked: &Asked) -> Plan {
+    let runtime = runtime(wish);
+    let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+    Plan {
+        image: runtime.image.clone().unwrap_or_default(),
+        registries: runtime.docker_config.clone(),
+        storage_mb: number(runtime.storage_mb),
+        environment: Sensitive(environment(context, wish, &runtime, name, &asked.env)),
+        scratch: wish.spec.volumes.iter().flatten().map(scratch).collect(),
+        keeps_logs: true,
+        timeout_s: number(runtime.timeout.into_iter().chain(asked.timeout_s).min()),
+        memory_override: asked.memory,
+        env_override: asked.env.keys().cloned().collect(),
+    }
+}
+
+fn scratch(volume: &JobVolume) -> Scratch {
+    Scratch {
+        path: volume.mount_path.clone(),
+        size_mb: u32::try_from(volume.size_mb).unwrap_or(u32::MAX),
+        read_only: volume.read_only.unwrap_or(false),
+        medium: Medium::Disk,
+    }
+}
+
+/// All variables but those that differ between tasks. The caller's stand over the job's, and ours
+/// over both.
+fn environment(
+    context: &Context,
+    wish: &Job,
+    runtime: &JobRuntime,
+    name: &str,
+    over: &TextMap,
+) -> Vec<(String, String)> {
+    let theirs = runtime.envs.iter().flatten();
+    let theirs = theirs.filter_map(|Env { name, value, .. }| {
+        Some((name.clone()?, value.clone().unwrap_or_default()))
+    });
+    let region = context.region(wish.spec.region.as_deref());
+    let mut ours = environment::common(context, "job", wish.name(), region, runtime.generation);
+    ours.extend([
+        (EXECUTION_ID, name.to_owned()),
+        ("BL_EXECUTION_KEY", EXECUTION_ID.to_owned()),
+        ("BL_TASK_KEY", TASK_INDEX.to_owned()),
+    ]);
+    if let Some(Port { target, .. }) = runtime.ports.iter().flatten().next() {
+        ours.extend([("HOST", HOST.to_owned()), ("PORT", target.to_string())]);
+    }
+    let mut environment: Vec<(String, String)> =
+        theirs.filter(|(name, _)| !over.contains_key(name)).chain(over.clone()).collect();
+    environment.extend(ours.into_iter().map(|(name, value)| (name.to_owned(), value)));
+    environment
+}

@@ -1,0 +1,50 @@
+//! Applications.
+
+use crate::context::Context;
+use crate::engine::{self, Draft, Held, Managed};
+use crate::error::Error;
+use store::Tx;
+use store::revisions::Revision;
+use types::Kind;
+use types::ids::ResourceId;
+use types::kinds::Application;
+use types::kinds::application::AppRevision;
+
+impl Managed for Application {
+    fn url(context: &Context, held: &Held<Self>) -> Option<String> {
+        let label = format!("app-{}-{}", held.row.name, context.member.workspace_name);
+        Some(types::hosts::host_url(&context.control.settings.content_url, &label))
+    }
+
+    fn prepare(
+        context: &Context,
+        _: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+    }
+
+    /// Published clients read from the first revision what runs now.
+    fn adorn(&mut self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+        if let Some(row) = context.find(tx, Self::NAME, &[], self.name())? {
+            self.spec.revisions = Some(revisions(tx, &row.id)?).filter(|kept| !kept.is_empty());
+        }
+        Ok(())
+    }
+}
+
+/// What each kept revision runs, newest first.
+pub fn revisions(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<AppRevision>, Error> {
+    let kept = engine::earlier::<Application>(tx, id)?;
+    let revision = |(kept, wish): (Revision, Application)| AppRevision {
+        image: wish.spec.image.unwrap_or_default(),
+        created_at: Some(kept.created_at),
+        created_by: Some(kept.created_by),
+        envs: wish.spec.envs,
+        id: Some(kept.id),
+        memory: wish.spec.memory,
+        port: wish.spec.port,
+        snapshot: None,
+    };
+    Ok(kept.into_iter().map(revision).collect())
+}

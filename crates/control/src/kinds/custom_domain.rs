@@ -1,0 +1,319 @@
+//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared
+//! with others.
+
+use crate::addresses;
+use crate::context::Context;
+use crate::domains::{Claim, Fault};
+use crate::engine::{self, Draft, Held, Managed, Paging, Secrets};
+use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
+use crate::usage;
+use store::Tx;
+use store::edge_names::{self, Taken};
+use store::identity::workspaces::{self, Workspace};
+use types::edge::domain_name;
+use types::kinds::custom_domain::{DomainStatus, DomainType, State};
+use types::kinds::{CustomDomain, Preview};
+use types::usage::Dimension;
+use types::wire::{CustomDomainShareTarget, ShareStatus};
+use types::{Kind, KindName, Timestamp};
+
+/// Stands for every other workspace of the account.
+const WHOLE_ACCOUNT: &str = "account";
+
+impl Managed for CustomDomain {
+    const PAGING: Paging = Paging::Bare;
+
+    fn prepare(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let Some(preview) = draft.wish.spec.fallback_preview_id.as_deref() {
+            require_preview(context, tx, preview)?;
+        }
+        if draft.old.is_some() {
+            return refuse_copy(draft.state);
+        }
+        let name = draft.wish.name().to_owned();
+        // Who has only registered it has shown nothing, so that is in nobody's way.
+        if edge_names::holder(tx, &domain_name(&name))?.is_some() {
+            return Err(in_use(&name));
+        }
+        let proof = context.world().random_text(32);
+        draft.state.txt_records =
+            [(format!("_holm-challenge.{name}"), format!("holm-verification={proof}"))].into();
+        let target = types::hosts::record_target(&context.control.settings.public_url, "domains");
+        draft.state.cname_records = Some(target);
+        Ok(())
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        refuse_copy(&held.state)?;
+        if is_served(&held.state) {
+            usage::serve(
+                context,
+                tx,
+                Dimension::CustomDomainTime,
+                (&held.row.name, &held.row.id),
+                false,
+            )?;
+        }
+        for name in &held.state.shared_with {
+            withdraw(context, tx, &held.row.name, name)?;
+        }
+        Ok(())
+    }
+}
+
+/// What another workspace shares is read-only here.
+fn refuse_copy(state: &State) -> Result<(), Error> {
+    match &state.shared_from_workspace {
+        Some(owner) => Err(Forbidden::DomainOfOther { owner: owner.clone() }.into()),
+        None => Ok(()),
+    }
+}
+
+fn require_preview(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
+    let previews = engine::everywhere::<Preview>(context, tx)?;
+    if previews.iter().any(|preview| preview.metadata.name == id) {
+        return Ok(());
+    }
+    let mut problems = types::Problems::default();
+    problems.add("spec.fallbackPreviewId", "names no preview of this workspace");
+    Err(problems.into())
+}
+
+/// Asks the DNS whether a domain is the workspace's, and notes what it said.
+pub async fn verify(context: &Context, name: &str) -> Result<CustomDomain, Error> {
+    let store = &context.control.store;
+    let claim = {
+        let (context, name) = (context.clone(), name.to_owned());
+        store.read(move |tx| claim(&Held::get(&context, tx, &[], &name)?)).await?
+    };
+    let found = claim.check(&*context.control.dns).await;
+    let (context, name) = (context.clone(), name.to_owned());
+    store.write(move |tx| note_verdict(&context, tx, &name, &claim, &found)).await
+}
+
+fn note_verdict(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    claim: &Claim,
+    found: &Result<(), Fault>,
+) -> Result<CustomDomain, Error> {
+    let held = Held::<CustomDomain>::lock(context, tx, &[], name)?;
+    if self::claim(&held)?.proof != claim.proof {
+        return Err(Conflict::DomainRegisteredAnew.into());
+    }
+    let state = judged(held.state.clone(), found, context.world().now());
+    if is_served(&state) != is_served(&held.state) {
+        let of = (held.row.name.as_str(), &held.row.id);
+        usage::serve(context, tx, Dimension::CustomDomainTime, of, is_served(&state))?;
+    }
+    keep_to_one(context, tx, &held, &state)?;
+    for workspace in &state.shared_with {
+        judge_copy(context, tx, name, workspace, &state)?;
+    }
+    let held = engine::change_state(context, tx, held, state)?;
+    engine::present(context, tx, &held, &Secrets::Masked)
+}
+
+/// A verified domain is one workspace's in the whole server; one that is not any more is free.
+fn keep_to_one(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<CustomDomain>,
+    state: &State,
+) -> Result<(), Error> {
+    if state.status != DomainStatus::Verified {
+        return Ok(edge_names::give_back(tx, &held.row.id)?);
+    }
+    let wanted = addresses::holder(context, &held.row.id);
+    match edge_names::take(tx, &domain_name(&held.row.name), &wanted)? {
+        Taken::Own => Ok(()),
+        Taken::By(_) => Err(in_use(&held.row.name)),
+    }
+}
+
+/// Does not say whose it is.
+fn in_use(name: &str) -> Error {
+    Conflict::DomainInUse { name: name.to_owned() }.into()
+}
+
+/// Whether its time is paid for.
+fn is_served(state: &State) -> bool {
+    state.status == DomainStatus::Verified
+}
+
+fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
+    refuse_copy(&held.state)?;
+    let gone = || Error::from(Forbidden::DomainWithoutRecords);
+    let proof = held.state.txt_records.iter().next().ok_or_else(gone)?;
+    Ok(Claim {
+        domain: held.row.name.clone(),
+        proof: (proof.0.clone(), proof.1.clone()),
+        target: held.state.cname_records.clone().unwrap_or_default(),
+    })
+}
+
+/// What was seen once is not taken back because name servers are silent.
+fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State {
+    state.verification_error = found.as_ref().err().map(ToString::to_string);
+    state.status = match (found, state.status) {
+        (Ok(()), _) => DomainStatus::Verified,
+        (Err(Fault::NoAnswer(_)), DomainStatus::Verified) => DomainStatus::Verified,
+        (Err(_), _) => DomainStatus::Failed,
+    };
+    if found.is_ok() {
+        state.last_verified_at = Some(now);
+    }
+    state
+}
+
+/// The workspace may be gone, and the copy with it.
+fn judge_copy(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    domain: &str,
+    workspace: &str,
+    owner: &State,
+) -> Result<(), Error> {
+    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
+    let Some(copy) = Held::<CustomDomain>::find(&context.in_workspace(&other), tx, &[], domain)?
+    else {
+        return Ok(());
+    };
+    let state = State {
+        status: owner.status,
+        last_verified_at: owner.last_verified_at,
+        verification_error: owner.verification_error.clone(),
+        ..copy.state.clone()
+    };
+    engine::change_state(context, tx, copy, state).map(drop)
+}
+
+/// The workspaces that a domain is shared with.
+pub fn shares(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+) -> Result<Vec<CustomDomainShareTarget>, Error> {
+    let held = Held::<CustomDomain>::get(context, tx, &[], name)?;
+    let mut targets = Vec::new();
+    for workspace in held.state.shared_with {
+        let known = workspaces::find_by_name(tx, &workspace)?;
+        let workspace_display_name = known.map(|known| known.display_name);
+        targets.push(CustomDomainShareTarget {
+            status: ShareStatus::Active,
+            workspace,
+            workspace_display_name,
+        });
+    }
+    Ok(targets)
+}
+
+/// Lets another workspace of the account, or all of them, use a domain.
+pub fn share(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    target: &str,
+) -> Result<CustomDomain, Error> {
+    let held = Held::<CustomDomain>::lock(context, tx, &[], name)?;
+    refuse_copy(&held.state)?;
+    if held.state.status != DomainStatus::Verified
+        || held.wish.spec.domain_type == Some(DomainType::Applications)
+    {
+        return Err(Unfit::DomainUnverified.into());
+    }
+    let mut state = held.state.clone();
+    for other in targets(context, tx, target)? {
+        if state.shared_with.contains(&other.name) {
+            return Err(Conflict::DomainShared { workspace: other.name }.into());
+        }
+        hand_over(&context.in_workspace(&other), tx, &held, &context.member.workspace_name)?;
+        state.shared_with.push(other.name);
+    }
+    let held = engine::change_state(context, tx, held, state)?;
+    engine::present(context, tx, &held, &Secrets::Masked)
+}
+
+/// The workspaces that a share names.
+fn targets(context: &Context, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>, Error> {
+    let others = workspaces::list_of_account(tx, &context.member.account)?;
+    let mut others: Vec<Workspace> =
+        others.into_iter().filter(|other| other.id != context.member.workspace).collect();
+    if target != WHOLE_ACCOUNT {
+        others.retain(|other| other.name == target);
+        if others.is_empty() {
+            return Err(Absent::OtherWorkspace { name: target.to_owned() }.into());
+        }
+    }
+    Ok(others)
+}
+
+/// Puts a read-only copy into the target workspace.
+fn hand_over(
+    target: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<CustomDomain>,
+    owner: &str,
+) -> Result<(), Error> {
+    if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
+        && own.state.shared_from_workspace.is_none()
+    {
+        // Only registered: it is verified for the workspace that shares it.
+        store::resources::delete(tx, &own.row, target.actor())?;
+    }
+    let mut row = held.row.clone();
+    row.id = types::ids::ResourceId::new(target.world());
+    row.workspace = target.member.workspace.clone();
+    let state = State {
+        shared_from_workspace: Some(owner.to_owned()),
+        shared_with: Vec::new(),
+        ..held.state.clone()
+    };
+    row.state = serde_json::to_string(&state).unwrap_or_default();
+    let taken =
+        |_| Conflict::DomainThere { workspace: target.member.workspace_name.clone() }.into();
+    store::resources::insert(tx, row).map(drop).map_err(taken)
+}
+
+/// Takes a domain back from a workspace, or from all of them.
+pub fn unshare(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    target: &str,
+) -> Result<CustomDomain, Error> {
+    let held = Held::<CustomDomain>::lock(context, tx, &[], name)?;
+    let mut state = held.state.clone();
+    state.shared_with.retain(|workspace| *workspace != target && target != WHOLE_ACCOUNT);
+    if state.shared_with.len() == held.state.shared_with.len() {
+        return Err(Absent::DomainShare { workspace: target.to_owned() }.into());
+    }
+    let withdrawn = held.state.shared_with.iter().filter(|name| !state.shared_with.contains(name));
+    for workspace in withdrawn {
+        withdraw(context, tx, name, workspace)?;
+    }
+    let held = engine::change_state(context, tx, held, state)?;
+    engine::present(context, tx, &held, &Secrets::Masked)
+}
+
+/// Takes the copy out of a workspace again. The workspace may be gone, and the copy with it.
+fn withdraw(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    domain: &str,
+    workspace: &str,
+) -> Result<(), Error> {
+    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
+    if let Some(copy) =
+        context.in_workspace(&other).find(tx, KindName::CustomDomain, &[], domain)?
+    {
+        store::resources::delete(tx, &copy, context.actor())?;
+    }
+    Ok(())
+}

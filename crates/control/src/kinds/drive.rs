@@ -1,0 +1,17 @@
+//! Drives.
+
+use crate::context::Context;
+use crate::engine::{Draft, Managed};
+use crate::error::Error;
+use store::Tx;
+use types::kinds::Drive;
+
+impl Managed for Drive {
+    fn prepare(
+        context: &Context,
+        _: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+    }
+}

@@ -1,0 +1,294 @@
+//! Sharing images: at once within an account, by acceptance across accounts. A share copies what is
+//! known of an image; its layers stay where they are.
+
+use crate::context::Context;
+use crate::engine::{self, Held, Managed, Paging, Secrets};
+use crate::error::{Absent, Conflict, Error, Unfit};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use store::Tx;
+use store::identity::workspaces::{self, Workspace};
+use store::resources::Stored;
+use types::KindName;
+use types::ids::{AccountId, ResourceId};
+use types::kinds::image::State;
+use types::kinds::{Image, ImageShare};
+use types::wire::{ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus};
+
+/// How long a share across accounts waits.
+const PENDING_S: i64 = 7 * 24 * 3600;
+
+impl Managed for ImageShare {
+    const PAGING: Paging = Paging::Bare;
+}
+
+/// What came of sharing an image.
+pub enum Shared {
+    /// It is the other workspace's from now on.
+    Done(Image),
+    /// The other account has to accept it.
+    Offered(ImageShare),
+}
+
+/// Shares an image with another workspace.
+pub fn share(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    asked: &ImageShareRequest,
+) -> Result<Shared, Error> {
+    let held = Held::<Image>::lock(context, tx, parents, name)?;
+    if let Some(owner) = &held.state.source_workspace {
+        return Err(Unfit::ImageOfOther { owner: owner.clone() }.into());
+    }
+    let target = target(context, tx, asked)?;
+    if held.state.shares.iter().any(|share| share.workspace == target.name) {
+        return Err(Conflict::ImageShared { workspace: target.name }.into());
+    }
+    if target.account == context.member.account {
+        let (owner, to) = (&context.member.workspace_name, context.in_workspace(&target));
+        copy_into(&to, tx, &held.row, &held.state, owner, false)?;
+        return note_share(context, tx, held, &target, None).map(Shared::Done);
+    }
+    let pending = offer(context, tx, &held, &target)?;
+    note_share(context, tx, held, &target, pending.id.clone())?;
+    Ok(Shared::Offered(pending))
+}
+
+/// The workspace that a share names, in this account or in the one that is named with it.
+fn target(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    asked: &ImageShareRequest,
+) -> Result<Workspace, Error> {
+    let account = asked.target_account_id.as_deref().filter(|id| !id.is_empty());
+    let account = account.map_or_else(|| context.member.account.clone(), AccountId::known);
+    let found = workspaces::find_by_name(tx, &asked.target_workspace)?
+        .filter(|workspace| workspace.account == account);
+    let found = found.filter(|workspace| workspace.id != context.member.workspace);
+    found.ok_or_else(|| Absent::ShareTarget.into())
+}
+
+/// Remembers a share with the image.
+fn note_share(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Image>,
+    target: &Workspace,
+    pending: Option<String>,
+) -> Result<Image, Error> {
+    let mut state = held.state.clone();
+    state.shares.push(ImageShareTarget {
+        account_id: target.account.to_string(),
+        account_owner_email: None,
+        status: if pending.is_some() { ShareStatus::Pending } else { ShareStatus::Active },
+        pending_share_id: pending,
+        workspace: target.name.clone(),
+        workspace_display_name: Some(target.display_name.clone()),
+    });
+    let held = engine::change_state(context, tx, held, state)?;
+    engine::present(context, tx, &held, &Secrets::Masked)
+}
+
+/// Puts a copy of the record into the target workspace; with `force`, over an image of the same name.
+fn copy_into(
+    target: &Context,
+    tx: &mut Tx<'_>,
+    row: &Stored,
+    state: &State,
+    owner: &str,
+    force: bool,
+) -> Result<Stored, Error> {
+    let parents = [row.parent.clone()];
+    if let Some(existing) = target.find(tx, KindName::Image, &parents, &row.name)? {
+        if !force {
+            let workspace = &target.member.workspace_name;
+            return Err(Conflict::ImageThere { workspace: workspace.clone() }.into());
+        }
+        store::resources::delete(tx, &existing, target.actor())?;
+    }
+    let state =
+        State { source_workspace: Some(owner.to_owned()), shares: Vec::new(), ..state.clone() };
+    let copy = Stored {
+        id: ResourceId::new(target.world()),
+        workspace: target.member.workspace.clone(),
+        state: serde_json::to_string(&state).unwrap_or_default(),
+        ..row.clone()
+    };
+    Ok(store::resources::insert(tx, copy)?)
+}
+
+/// Makes the pending share; it lives in the source workspace.
+fn offer(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+    target: &Workspace,
+) -> Result<ImageShare, Error> {
+    let share = ImageShare {
+        id: Some(format!("share-{}", context.world().random_text(20))),
+        expires_at: Some(context.world().now().plus_s(PENDING_S)),
+        image_name: Some(held.row.name.clone()),
+        resource_type: Some(held.row.parent.clone()),
+        shared_by: Some(context.actor().to_owned()),
+        source_account_id: Some(context.member.account.to_string()),
+        source_workspace: Some(context.member.workspace_name.clone()),
+        target_account_id: Some(target.account.to_string()),
+        target_workspace: Some(target.name.clone()),
+        ..ImageShare::default()
+    };
+    engine::create(context, tx, &[], share)
+}
+
+/// Takes a share of an image back, accepted or not.
+pub fn unshare(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    target: &str,
+) -> Result<Image, Error> {
+    let held = Held::<Image>::lock(context, tx, parents, name)?;
+    let mut state = held.state.clone();
+    let gone: Vec<_> = state.shares.extract_if(.., |share| share.workspace == *target).collect();
+    let Some(share) = gone.into_iter().next() else {
+        return Err(Absent::ImageShare { workspace: target.to_owned() }.into());
+    };
+    match (share.pending_share_id, workspaces::find_by_name(tx, target)?) {
+        (Some(pending), _) => drop(engine::remove::<ImageShare>(context, tx, &[], &pending)?),
+        (None, Some(other)) => {
+            let other = context.in_workspace(&other);
+            if let Some(copy) = other.find(tx, KindName::Image, parents, name)? {
+                store::resources::delete(tx, &copy, context.actor())?;
+            }
+        }
+        (None, None) => {}
+    }
+    let held = engine::change_state(context, tx, held, state)?;
+    engine::present(context, tx, &held, &Secrets::Masked)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    Incoming,
+    Outgoing,
+}
+
+/// A pending share and the context of the workspace that offers it.
+type Offer = (Context, ImageShare);
+
+/// All pending shares that concern a workspace.
+fn offers(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    direction: Option<Direction>,
+) -> Result<Vec<Offer>, Error> {
+    let mut found = Vec::new();
+    if direction != Some(Direction::Incoming) {
+        let own = engine::everywhere::<ImageShare>(context, tx)?;
+        found.extend(own.into_iter().map(|share| (context.clone(), share)));
+    }
+    if direction != Some(Direction::Outgoing) {
+        for other in
+            workspaces::list(tx)?.iter().filter(|other| other.id != context.member.workspace)
+        {
+            let source = context.in_workspace(other);
+            let offered = engine::everywhere::<ImageShare>(&source, tx)?;
+            let mine = offered.into_iter().filter(|share| {
+                share.target_workspace.as_deref() == Some(context.member.workspace_name.as_str())
+            });
+            found.extend(mine.map(|share| (source.clone(), share)));
+        }
+    }
+    Ok(found)
+}
+
+/// All shares that wait and concern a workspace, as they are answered.
+pub fn pending(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    direction: Option<Direction>,
+) -> Result<Vec<PendingImageShareRender>, Error> {
+    let offers = offers(context, tx, direction)?;
+    offers.into_iter().map(|(_, share)| render(context, tx, share)).collect()
+}
+
+fn render(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    share: ImageShare,
+) -> Result<PendingImageShareRender, Error> {
+    let named = |tx: &mut Tx<'_>, name: &Option<String>| {
+        workspaces::find_by_name(tx, name.as_deref().unwrap_or_default())
+    };
+    let (source, target) =
+        (named(tx, &share.source_workspace)?, named(tx, &share.target_workspace)?);
+    let parents = [share.resource_type.clone().unwrap_or_default()];
+    let name = share.image_name.clone().unwrap_or_default();
+    let conflict = match &target {
+        Some(target) => {
+            context.in_workspace(target).find(tx, KindName::Image, &parents, &name)?.is_some()
+        }
+        None => false,
+    };
+    Ok(PendingImageShareRender {
+        created_at: share.created_at,
+        expires_at: share.expires_at,
+        has_conflict: Some(conflict),
+        id: share.id,
+        image_name: share.image_name,
+        resource_type: share.resource_type,
+        shared_by_email: share.shared_by.clone(),
+        shared_by: share.shared_by,
+        source_account_id: share.source_account_id,
+        source_workspace: share.source_workspace,
+        source_workspace_display_name: source.map(|workspace| workspace.display_name),
+        target_account_id: share.target_account_id,
+        target_workspace: share.target_workspace,
+        target_workspace_display_name: target.map(|workspace| workspace.display_name),
+    })
+}
+
+/// The offer that a path names, made to this workspace.
+fn offered(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<Offer, Error> {
+    let incoming = offers(context, tx, Some(Direction::Incoming))?;
+    let found = incoming.into_iter().find(|(_, share)| share.id.as_deref() == Some(id));
+    found.ok_or_else(|| Absent::PendingShare.into())
+}
+
+/// Takes over what another workspace shares; with `force`, over an image of the same name.
+pub fn accept(context: &Context, tx: &mut Tx<'_>, id: &str, force: bool) -> Result<Image, Error> {
+    let (source, share) = offered(context, tx, id)?;
+    if share.expires_at.is_some_and(|end| end <= context.world().now()) {
+        return Err(Error::ShareExpired);
+    }
+    let parents = [share.resource_type.clone().unwrap_or_default()];
+    let name = share.image_name.as_deref().unwrap_or_default();
+    let image = Held::<Image>::lock(&source, tx, &parents, name)?;
+    let owner = &source.member.workspace_name;
+    let copy = copy_into(context, tx, &image.row, &image.state, owner, force)?;
+    let mut state = image.state.clone();
+    let pending = |target: &&mut ImageShareTarget| target.pending_share_id.as_deref() == Some(id);
+    for target in state.shares.iter_mut().filter(pending) {
+        (target.status, target.pending_share_id) = (ShareStatus::Active, None);
+    }
+    engine::change_state(&source, tx, image, state)?;
+    engine::remove::<ImageShare>(&source, tx, &[], id)?;
+    engine::present(context, tx, &Held::<Image>::read(copy)?, &Secrets::Masked)
+}
+
+/// Refuses what another workspace shares.
+pub fn decline(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
+    let (source, share) = offered(context, tx, id)?;
+    let parents = [share.resource_type.clone().unwrap_or_default()];
+    let name = share.image_name.clone().unwrap_or_default();
+    if source.find(tx, KindName::Image, &parents, &name)?.is_some() {
+        let image = Held::<Image>::lock(&source, tx, &parents, &name)?;
+        let mut state = image.state.clone();
+        state.shares.retain(|target| target.pending_share_id.as_deref() != Some(id));
+        engine::change_state(&source, tx, image, state)?;
+    }
+    engine::remove::<ImageShare>(&source, tx, &[], id).map(drop)
+}

@@ -1,0 +1,72 @@
+//! Previews of sandboxes.
+
+use crate::addresses;
+use crate::context::Context;
+use crate::engine::{self, Draft, Held, Managed, Paging};
+use crate::error::Error;
+use store::Tx;
+use types::edge::PreviewAddress;
+use types::hosts::{preview_url, scheme};
+use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
+use types::kinds::{CustomDomain, Preview, Sandbox};
+
+/// What keeps previews from answering below a domain of their workspace.
+fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> {
+    if domain.spec.domain_type == Some(DomainType::Applications) {
+        return Some("is a domain of applications");
+    }
+    (state.status != DomainStatus::Verified).then_some("is not verified: verify the domain first")
+}
+
+/// What a preview was allowed once ends with the domain, and with the sharing of it.
+pub fn is_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
+    let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
+    Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))
+}
+
+fn require_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<(), Error> {
+    // Whether it exists was asked with the other references.
+    let Some(held) = Held::<CustomDomain>::find(context, tx, &[], domain)? else { return Ok(()) };
+    let Some(why) = unusable(&held.wish, &held.state) else { return Ok(()) };
+    let mut problems = types::Problems::default();
+    problems.add("spec.customDomain", why);
+    Err(problems.into())
+}
+
+impl Managed for Preview {
+    const PAGING: Paging = Paging::Bare;
+
+    fn url(context: &Context, held: &Held<Self>) -> Option<String> {
+        let settings = &context.control.settings;
+        Some(match held.state.at.as_ref()? {
+            PreviewAddress::Label(label) => preview_url(&settings.content_url, label),
+            PreviewAddress::Host(host) => format!("{}://{host}", scheme(&settings.public_url)),
+        })
+    }
+
+    fn prepare(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        let domain = draft.wish.spec.custom_domain.as_deref();
+        let moved = draft.old.is_none_or(|old| old.spec.custom_domain.as_deref() != domain);
+        if let (Some(domain), true) = (domain, moved) {
+            require_usable(context, tx, domain)?;
+        }
+        let sandbox = Held::<Sandbox>::get_around(context, tx, draft.parents)?;
+        let region = context.region(sandbox.wish.spec.region.as_deref());
+        draft.state.region = Some(region).filter(|region| !region.is_empty());
+        let at = addresses::of_draft(context, draft, &sandbox.row.id);
+        addresses::claim(context, tx, draft.id, &at, draft.wish)?;
+        draft.state.at = Some(at);
+        Ok(())
+    }
+}
+
+/// Removes the preview of the same workspace that has the address which a wish asks for.
+pub fn vacate(context: &Context, tx: &mut Tx<'_>, wish: &Preview) -> Result<(), Error> {
+    let Some(at) = addresses::wanted(context, wish) else { return Ok(()) };
+    let Some(rival) = addresses::own_preview_at(context, tx, &at)? else { return Ok(()) };
+    engine::remove::<Preview>(context, tx, &rival.parents(), &rival.row.name).map(drop)
+}

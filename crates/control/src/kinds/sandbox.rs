@@ -1,0 +1,81 @@
+//! Sandboxes, and the volumes that they hold.
+
+use crate::context::Context;
+use crate::engine::{self, Draft, Held, Managed};
+use crate::error::{Conflict, Error, Unfit};
+use crate::workloads::images;
+use store::Tx;
+use types::kinds::{Sandbox, Volume};
+use types::parts::VolumeType;
+use types::{Kind, KindName};
+
+/// Names of the persistent volumes that a sandbox mounts.
+fn persistent(sandbox: &Sandbox) -> Vec<String> {
+    let volumes = sandbox.spec.volumes.iter().flatten();
+    volumes
+        .filter(|volume| volume.kind != Some(VolumeType::Ephemeral))
+        .filter_map(|volume| volume.name.clone())
+        .collect()
+}
+
+impl Managed for Sandbox {
+    fn url(context: &Context, held: &Held<Self>) -> Option<String> {
+        Some(format!(
+            "{}/{}/sandboxes/{}",
+            context.control.settings.public_url, context.member.workspace_name, held.row.name
+        ))
+    }
+
+    fn prepare(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        if let (Some(machine), Some(old)) = (context.control.machine(), draft.old)
+            && old.image() != draft.wish.image()
+        {
+            images::usable(tx, &**machine, &context.member.workspace, draft.wish.image())?;
+        }
+        if draft.old.is_none() {
+            for volume in persistent(draft.wish) {
+                attach(context, tx, &volume, draft.wish)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        for name in persistent(&held.wish) {
+            // It may have been deleted by an administrator's restore; then there is nothing to give
+            // back.
+            if context.find(tx, KindName::Volume, &[], &name)?.is_some() {
+                let volume = Held::<Volume>::lock(context, tx, &[], &name)?;
+                let free =
+                    types::kinds::volume::State { attached_to: None, ..volume.state.clone() };
+                engine::change_state(context, tx, volume, free)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a volume for a sandbox; one that another holds is refused.
+fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
+    let volume = Held::<Volume>::lock(context, tx, &[], name)?;
+    if let Some(holder) = &volume.state.attached_to {
+        return Err(
+            Conflict::VolumeAttached { volume: name.to_owned(), holder: holder.clone() }.into()
+        );
+    }
+    if volume.wish.spec.region != sandbox.spec.region
+        && volume.wish.spec.region.is_some()
+        && sandbox.spec.region.is_some()
+    {
+        return Err(Unfit::VolumeElsewhere { volume: name.to_owned() }.into());
+    }
+    let holder = Some(format!("sandbox:{}", sandbox.name()));
+    let taken = types::kinds::volume::State { attached_to: holder, ..volume.state.clone() };
+    engine::change_state(context, tx, volume, taken)?;
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! The control plane: the engine of all kinds of resources, their rules, the workloads that follow
+//! from them, executions and billing. It knows neither HTTP nor statuses.
+//!
+//! [`engine`] does for every kind what all kinds have in common; a module under [`kinds`] holds what
+//! only one noun does. [`workloads`] turns rows into instances.
+
+mod addresses;
+pub mod billing;
+mod catalogue;
+pub mod context;
+pub mod control;
+mod cursor;
+pub mod domains;
+mod drive_key;
+pub mod engine;
+pub mod error;
+pub mod executions;
+pub mod idempotency;
+pub mod kinds;
+pub mod machine;
+mod missing;
+pub mod providers;
+pub mod query;
+mod settings;
+mod shared_secret;
+mod start;
+mod usage;
+pub mod workloads;
+pub mod workspace_defaults;
+
+pub use catalogue::Catalogue;
+pub use context::Context;
+pub use control::Control;
+pub use error::Error;
+pub use missing::Missing;
+pub use settings::{Bill, Rate, Settings, StreamLimits};
+pub use start::{Parts, start};

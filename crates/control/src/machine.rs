@@ -1,0 +1,206 @@
+//! What the management side asks of a machine that runs instances, and of whatever routes to them.
+
+use bytes::Bytes;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use types::edge::RouteChange;
+use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
+
+/// An answer that takes a moment.
+pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A machine that runs instances. What it has started goes on when this program ends.
+pub trait Machine: Send + Sync + 'static {
+    /// The same at every start of this program on this machine, and no other machine's.
+    fn name(&self) -> &str;
+
+    /// Where an image can be had.
+    fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage>;
+
+    /// Whether an image that was fetched is on the machine still.
+    fn has_image(&self, digest: &str) -> bool;
+
+    /// Has a registry give the image of a launch to whoever has its credentials, into the room that
+    /// its workspace has for images. The registry is asked also when the image is on the machine.
+    /// Answers its digest.
+    fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
+
+    /// Starts an instance. When this answers, requests to it are served.
+    fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
+
+    /// Ends an instance, with the grace that it was launched with, and removes all that was its
+    /// own. Without such an instance there is nothing to do.
+    fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// Puts an instance to sleep, whoever uses it.
+    fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// Waits until the program that the image of an instance starts by itself has failed, and says
+    /// how, if it does soon after the launch. To be asked once after each.
+    fn start_failure<'a>(&'a self, _instance: &'a InstanceName) -> Wait<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
+    /// The instances there are, also those that have ended by themselves.
+    fn instances(&self) -> Vec<Seen>;
+
+    /// Whether an instance is there and has not ended.
+    fn runs(&self, instance: &InstanceName) -> bool;
+
+    /// Writes down that the machine is looked after: what ends when it is not is reported as of the
+    /// last sign. Answers the moment on a clock that nobody can set, if the machine has one.
+    fn give_sign(&self) -> Option<Stamp> {
+        None
+    }
+
+    /// The oldest facts that were not let go of; waits for the first.
+    fn facts(&self) -> Wait<'_, Vec<Fact>>;
+
+    /// Lets go of all facts up to this one.
+    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
+
+    /// Waits until the work of an instance that was launched with [`Launch::work`] has ended. Hands
+    /// over what it prints meanwhile, from a position on; the end comes after the last line. Fails
+    /// when the instance is not there, and may be called again, also by the next run of this
+    /// program. The instance stays until it is retired.
+    fn attend<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        from: u64,
+        printed: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<WorkEnd, MachineFault>>;
+
+    /// Asks the work of an instance to end: SIGTERM, and SIGKILL after the grace of its launch.
+    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
+
+    /// Has the sandbox API of an instance start a process, which wakes the instance. `order` is the
+    /// JSON that the interface takes for one.
+    fn start_process<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        order: Bytes,
+    ) -> Wait<'a, Result<ProcessAnswer, MachineFault>>;
+}
+
+/// What the sandbox API answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessAnswer {
+    pub status: u16,
+    pub body: Bytes,
+}
+
+impl ProcessAnswer {
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// Whoever routes requests to instances.
+pub trait Edge: Send + Sync + 'static {
+    fn tell(&self, change: RouteChange);
+}
+
+/// Where an image can be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageAt {
+    /// On the machine, for everybody.
+    Hand,
+    /// In a registry, for those whom it lets have it. The name is the same for all spellings.
+    Registry { name: String },
+}
+
+/// No such image here, and no registry that could have it. Lists those that the caller may use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no image `{wanted}`; there are: {}", .there_are.join(", "))]
+pub struct UnknownImage {
+    pub wanted: String,
+    pub there_are: Vec<String>,
+}
+
+/// What to start.
+#[derive(Clone)]
+pub struct Launch {
+    pub instance: InstanceName,
+    /// Whose it is: what the machine has once is divided between workspaces.
+    pub workspace: String,
+    /// Whether it takes the place of an instance that the machine lost. It is not refused for
+    /// memory that others were promised meanwhile.
+    pub again: bool,
+    pub hostname: String,
+    pub image: String,
+    /// The digest of what the workspace was granted under this name, where the image is not for
+    /// everybody.
+    pub granted: Option<String>,
+    /// Credentials of registries, as the text of a client's configuration file.
+    pub registries: Option<String>,
+    pub memory_mb: u32,
+    /// Room for files on disk; without it they are in memory.
+    pub storage_mb: Option<u32>,
+    pub environment: Vec<(String, String)>,
+    /// Whether what processes print is kept.
+    pub keeps_logs: bool,
+    /// How long its programs get to end when they are asked to.
+    pub grace: Duration,
+    /// The one piece of work that the instance is for. Without it the instance serves until it is
+    /// retired.
+    pub work: Option<Work>,
+    /// Empty folders of limited size that go with the instance.
+    pub scratch: Vec<Scratch>,
+}
+
+/// What an instance does before it ends: the command of its image, with more arguments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Work {
+    pub arguments: Vec<String>,
+    /// JSON that the work may fetch, without credentials, at the address in its variable
+    /// `BL_EXECUTION_DATA_URL`.
+    pub data: Bytes,
+    /// After this it is asked to end, as by [`Machine::interrupt`].
+    pub timeout: Option<Duration>,
+}
+
+/// What the work is about is its owner's.
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// Environment and credentials are secret.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("instance", &self.instance)
+            .field("image", &self.image)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchFault {
+    #[error(transparent)]
+    Image(#[from] UnknownImage),
+    #[error("the image cannot be had: {0}")]
+    Pull(String),
+    #[error("the machine is full: {0}")]
+    Full(String),
+    /// The workspace has to give something back first, or asks for what this machine never has.
+    #[error("{0}")]
+    OverShare(String),
+    #[error("the machine cannot start it: {0}")]
+    Broken(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MachineFault(pub String);
+
+/// An instance as the machine sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub instance: InstanceName,
+    pub runs: bool,
+}

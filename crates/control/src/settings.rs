@@ -1,0 +1,69 @@
+//! What the program decides about the API.
+
+use crate::catalogue::Catalogue;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::KindName;
+use types::wire::Region;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where callers reach this server, without a trailing slash.
+    pub public_url: String,
+    /// Where callers reach what workspaces serve: another host or port than the server's own pages.
+    pub content_url: String,
+    pub regions: Vec<Region>,
+    pub catalogue: Catalogue,
+    /// Bytes of a request body; more are refused.
+    pub body_max: usize,
+    /// Objects of a list without pages; a longer one is refused.
+    pub bare_list_max: i64,
+    /// Requests per second of one key, and how many may come at once.
+    pub key_rate: Rate,
+    /// The same of one workspace.
+    pub workspace_rate: Rate,
+    /// The same of one public trigger, of all who call it together.
+    pub trigger_rate: Rate,
+    /// Objects of a kind in one workspace; a kind that is not listed is not limited.
+    pub quotas: BTreeMap<KindName, i64>,
+    pub bill: Bill,
+    /// Change streams, and callers who wait for the end of what a trigger started.
+    pub streams: StreamLimits,
+    /// How long a follower of the change feed waits before it looks for writes of other servers.
+    pub feed_poll: Duration,
+    pub jobs: jobs::Settings,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    pub per_second: u32,
+    pub burst: u32,
+}
+
+/// Usage, prices and budgets.
+#[derive(Debug, Clone)]
+pub struct Bill {
+    /// What a unit of each billing dimension costs in a new installation.
+    pub first_prices: BTreeMap<String, String>,
+    /// How often budgets are compared with what was spent.
+    pub budget_every: Duration,
+    /// How often usage of what goes on is moved into the hours that are over, and how often those
+    /// are packed.
+    pub roll_every: Duration,
+    pub pack_every: Duration,
+    /// Budgets of one account.
+    pub budgets_max: i64,
+    /// Points of all series in one answer: pages of long series have fewer groups.
+    pub points_max: usize,
+}
+
+/// How many answers that last may be open at once.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamLimits {
+    /// In all.
+    pub total: u64,
+    /// In one workspace.
+    pub workspace: u64,
+    /// With the same credentials, or of callers of the same public trigger.
+    pub holder: u64,
+}

@@ -1,0 +1,93 @@
+//! Preparing the control plane, and the work that it does in the background.
+
+use crate::context::{Context, as_admin};
+use crate::control::{Control, Inner};
+use crate::cursor::CursorKey;
+use crate::domains::Lookup;
+use crate::drive_key::DriveKey;
+use crate::machine::{Edge, Machine};
+use crate::settings::Settings;
+use crate::workloads::shared::Shared;
+use crate::{Error, billing, usage, workloads, workspace_defaults};
+use auth::{Auth, Identity};
+use jobs::Queue;
+use jobs::callbacks::Callbacks;
+use std::sync::Arc;
+use store::identity::workspaces;
+use store::{Store, Tx};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use types::World;
+
+/// What [`Control`] is made of.
+pub struct Parts {
+    pub store: Store,
+    pub auth: Auth,
+    pub world: World,
+    pub settings: Settings,
+    /// Runs instances. A server without a machine leaves workloads to others.
+    pub machine: Option<Arc<dyn Machine>>,
+    /// Routes requests to instances.
+    pub edge: Option<Arc<dyn Edge>>,
+    /// What tasks print.
+    pub logs: jobs::logs::Logs,
+    pub dns: Arc<dyn Lookup>,
+}
+
+impl Control {
+    /// Loads the keys that servers of one database share, and makes what each workspace must have.
+    pub async fn new(parts: Parts) -> Result<Self, store::Error> {
+        let Parts { store, auth, world, settings, machine, edge, logs, dns } = parts;
+        let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
+        let bill = settings.bill.clone();
+        store.write(move |tx| billing::seed(tx, &bill)).await?;
+        let name = machine.as_ref().map(|machine| machine.name().to_owned()).unwrap_or_default();
+        let lives = usage::TaskLives { machine: name };
+        let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);
+        let control = Self(Arc::new(Inner {
+            store,
+            auth,
+            world,
+            settings,
+            cursors,
+            drive_key,
+            dns,
+            queue,
+            logs,
+            machine,
+            edge,
+            workloads: Shared::default(),
+        }));
+        control.seed().await?;
+        Ok(control)
+    }
+
+    /// Forgets executions that ended longer ago than they are kept. Says how many rows that were.
+    pub async fn forget_executions(&self) -> Result<u64, store::Error> {
+        self.queue.tidy(&self.store).await
+    }
+
+    /// Makes what every workspace has, where a crash or an older release left it out.
+    async fn seed(&self) -> Result<(), store::Error> {
+        let control = self.clone();
+        let work = move |tx: &mut Tx<'_>| {
+            for workspace in workspaces::list(tx)? {
+                let member = as_admin(&Arc::new(Identity::system()), &workspace);
+                let context = Context { control: control.clone(), member };
+                workspace_defaults::create_missing(&context, tx)?;
+            }
+            workloads::adopt::adopt(&control, tx)
+        };
+        self.store.write(work).await.map_err(|error| match error {
+            Error::Store(error) => error,
+            other => store::Error::Unusable(format!("workspaces cannot be prepared: {other}")),
+        })
+    }
+}
+
+/// The background work of a server, until `ending`: workloads follow their rows, budgets are watched.
+/// The handle ends when what was in progress has ended.
+pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(billing::run(control.clone(), ending.clone()));
+    tokio::spawn(workloads::run(control.clone(), ending.clone()))
+}

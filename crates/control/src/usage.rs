@@ -1,0 +1,86 @@
+//! What is metered of resources: whose usage it is, and what happened. The meter makes sums and
+//! bills of it.
+
+use crate::context::Context;
+use crate::error::Error;
+use jobs::Hooks;
+use meter::{Change, Owner, UsageFact};
+use store::Tx;
+use store::executions::Execution;
+use store::identity::workspaces;
+use types::ids::ResourceId;
+use types::instance::{AttemptId, InstanceName};
+use types::usage::Dimension;
+
+/// Says whose usage an instance is, in the transaction that gives it to a resource.
+pub fn own_instance(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    instance: &InstanceName,
+    dimension: Dimension,
+    of: (&str, &ResourceId),
+    machine: &str,
+) -> Result<(), Error> {
+    let owner = Owner { machine: Some(machine.to_owned()), ..owner(context, dimension, of) };
+    Ok(meter::register(tx, instance.as_str(), &owner)?)
+}
+
+/// Registers what tasks use with whoever has the job, as this machine takes them.
+pub struct TaskLives {
+    /// Without a machine nothing is taken here.
+    pub machine: String,
+}
+
+impl Hooks for TaskLives {
+    fn claimed(
+        &self,
+        tx: &mut Tx<'_>,
+        attempt: &AttemptId,
+        execution: &Execution,
+    ) -> Result<(), store::Error> {
+        let Some(workspace) = workspaces::find(tx, &execution.workspace)? else { return Ok(()) };
+        let owner = Owner {
+            account: workspace.account,
+            workspace: workspace.name,
+            dimension: Dimension::JobRuntime,
+            name: execution.job.clone(),
+            uuid: execution.job_id.to_string(),
+            machine: Some(self.machine.clone()),
+        };
+        meter::register(tx, &attempt.to_string(), &owner)
+    }
+}
+
+/// Notes that a resource serves from now on, or no more: for what is paid by the time in which it
+/// does.
+pub fn serve(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    dimension: Dimension,
+    of: (&str, &ResourceId),
+    serves: bool,
+) -> Result<(), Error> {
+    let subject = of.1.as_str();
+    meter::register(tx, subject, &owner(context, dimension, of))?;
+    let fact = UsageFact {
+        id: format!("{subject}-{}", context.world().random_text(20)),
+        subject: subject.to_owned(),
+        number: 0,
+        at: context.world().now(),
+        stamp: None,
+        change: if serves { Change::Activated } else { Change::Deactivated },
+    };
+    meter::take_in(tx, &[fact])?;
+    Ok(())
+}
+
+fn owner(context: &Context, dimension: Dimension, (name, id): (&str, &ResourceId)) -> Owner {
+    Owner {
+        account: context.member.account.clone(),
+        workspace: context.member.workspace_name.clone(),
+        dimension,
+        name: name.to_owned(),
+        uuid: id.to_string(),
+        machine: None,
+    }
+}

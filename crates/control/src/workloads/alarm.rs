@@ -1,0 +1,77 @@
+//! When which row is due.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use tokio::sync::Notify;
+use types::ids::ResourceId;
+use types::{KindName, Timestamp};
+
+/// Clocks of machines are set now and then, so nobody sleeps longer than this at once.
+pub(super) const NAP_MAX: Duration = Duration::from_secs(5);
+
+/// When which row is due.
+#[derive(Default)]
+pub(super) struct Alarm {
+    times: Mutex<Times>,
+    pub(super) changed: Notify,
+}
+
+#[derive(Default)]
+struct Times {
+    order: BTreeSet<(Timestamp, ResourceId)>,
+    rows: HashMap<ResourceId, (Timestamp, KindName)>,
+}
+
+impl Alarm {
+    /// Replaces what was known of a row.
+    pub(super) fn set(&self, id: ResourceId, kind: KindName, due: Option<Timestamp>) {
+        let mut times = self.times.lock();
+        if let Some((old, _)) = times.rows.remove(&id) {
+            times.order.remove(&(old, id.clone()));
+        }
+        if let Some(due) = due {
+            times.order.insert((due, id.clone()));
+            times.rows.insert(id, (due, kind));
+            self.changed.notify_one();
+        }
+    }
+
+    /// Takes the first row that is due, or says how long there is none.
+    pub(super) fn take(&self, now: Timestamp) -> Result<(ResourceId, KindName), Duration> {
+        let mut times = self.times.lock();
+        match times.order.first().cloned() {
+            Some((due, id)) if due <= now => {
+                times.order.remove(&(due, id.clone()));
+                let kind = times.rows.remove(&id).map_or(KindName::Sandbox, |(_, kind)| kind);
+                Ok((id, kind))
+            }
+            Some((due, _)) => {
+                Err(Duration::from_millis(u64::try_from(due.since(now)).unwrap_or(0)).min(NAP_MAX))
+            }
+            None => Err(NAP_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_due_comes_first_and_a_row_has_one_time() {
+        let alarm = Alarm::default();
+        let id = |name: &str| ResourceId::known(format!("res_{name}"));
+        alarm.set(id("late"), KindName::Sandbox, Some(Timestamp::from_ms(9_000)));
+        alarm.set(id("early"), KindName::Preview, Some(Timestamp::from_ms(1_000)));
+        alarm.set(id("moved"), KindName::Sandbox, Some(Timestamp::from_ms(500)));
+        alarm.set(id("moved"), KindName::Sandbox, Some(Timestamp::from_ms(2_000)));
+        alarm.set(id("gone"), KindName::Sandbox, Some(Timestamp::from_ms(1)));
+        alarm.set(id("gone"), KindName::Sandbox, None);
+        let now = Timestamp::from_ms(2_000);
+        assert_eq!(alarm.take(now), Ok((id("early"), KindName::Preview)));
+        assert_eq!(alarm.take(now), Ok((id("moved"), KindName::Sandbox)));
+        assert_eq!(alarm.take(now), Err(NAP_MAX));
+        assert_eq!(alarm.take(Timestamp::from_ms(8_900)), Err(Duration::from_millis(100)));
+    }
+}

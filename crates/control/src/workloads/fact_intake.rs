@@ -1,0 +1,134 @@
+//! Facts of the machine, written into the rows that they are about, and counted as usage.
+//!
+//! A fact is let go of after the rows are committed, so a kill in between delivers it again.
+//! Writing it twice says nothing else.
+
+use super::{reconcile, rows};
+use crate::billing;
+use crate::control::Control;
+use crate::error::Error;
+use crate::machine::Machine;
+use meter::UsageFact;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::Tx;
+use types::ids::ResourceId;
+use types::instance::{Exit, Fact, Happened, Workload};
+use types::kinds::Sandbox;
+use types::kinds::sandbox::{Activity, State};
+use types::parts::Status;
+
+/// After a failure of the database, wait before the next attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Facts that come within so long share a transaction: tasks make hundreds in a second.
+const GATHERING: Duration = Duration::from_millis(20);
+/// So long at most is what ran before a loss of the whole machine not billed, and so late is what
+/// runs now.
+const PROOF_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(control: Control) {
+    let Some(machine) = control.machine().cloned() else { return };
+    tokio::join!(prove(&control, &*machine), write_all(&control, &*machine));
+}
+
+async fn write_all(control: &Control, machine: &dyn Machine) {
+    loop {
+        match write_down(control, machine).await {
+            Ok(()) => tokio::time::sleep(GATHERING).await,
+            Err(error) => later(&error).await,
+        }
+    }
+}
+
+async fn later(error: &Error) {
+    tracing::error!(%error, "what happened to instances could not be written down; it is tried again");
+    tokio::time::sleep(RETRY_AFTER).await;
+}
+
+/// Says again and again that the machine is up, as long as that is so. Without it nothing that runs
+/// there is billed on.
+async fn prove(control: &Control, machine: &dyn Machine) {
+    loop {
+        let (name, at, stamp) =
+            (machine.name().to_owned(), control.world.now(), machine.give_sign());
+        if let Err(error) = control.store.write(move |tx| meter::alive(tx, &name, at, stamp)).await
+        {
+            tracing::error!(%error, "that this machine is up could not be written down; usage waits for it");
+        }
+        tokio::time::sleep(PROOF_EVERY).await;
+    }
+}
+
+async fn write_down(control: &Control, machine: &dyn Machine) -> Result<(), Error> {
+    let facts = machine.facts().await;
+    let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
+    let used: Vec<UsageFact> = facts.iter().map(UsageFact::of_instance).collect();
+    let by_sandbox = sort(facts);
+    let taken = control.store.write(move |tx| {
+        fold(tx, &by_sandbox)?;
+        Ok::<_, Error>(meter::take_in(tx, &used)?)
+    });
+    billing::count(&taken.await?);
+    if let Err(fault) = machine.let_go(last).await {
+        tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
+    }
+    Ok(())
+}
+
+type BySandbox = BTreeMap<ResourceId, Vec<(u32, Fact)>>;
+
+fn sort(facts: Vec<Fact>) -> BySandbox {
+    let mut sorted = BySandbox::new();
+    for fact in facts {
+        if let Some(Workload::Sandbox { id, launch }) = fact.instance.workload() {
+            sorted.entry(id).or_default().push((launch, fact));
+        }
+    }
+    sorted
+}
+
+fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
+    for (id, facts) in facts {
+        let Some(held) = rows::lock::<Sandbox>(tx, id)? else { continue };
+        let mut state = held.state.clone();
+        for (number, fact) in facts {
+            // What happens to an instance that is on its way out is no news of the sandbox.
+            if state.launch == *number {
+                note(&mut state, fact);
+            }
+        }
+        if state != held.state {
+            rows::put_state(tx, held, state)?;
+        }
+    }
+    Ok(())
+}
+
+/// What one fact changes in the state.
+fn note(state: &mut State, fact: &Fact) {
+    let serves = matches!(
+        state.lifecycle.status(),
+        Some(Status::Deployed | Status::Deploying | Status::Deactivated)
+    );
+    match fact.happened {
+        Happened::Paused if serves => {
+            state.activity = Some(Activity::Standby);
+            state.last_used_at = Some(fact.at);
+        }
+        Happened::Resumed if serves => {
+            state.activity = Some(Activity::Running);
+            state.last_used_at = Some(fact.at);
+        }
+        // What ended while nobody looked is not there any more, and is started anew by whoever
+        // compares.
+        Happened::Exited(exit) if serves && exit.was_seen() => {
+            let code = match exit {
+                Exit::OutOfMemory => "OUT_OF_MEMORY",
+                _ => "INSTANCE_ENDED",
+            };
+            let message = format!("the sandbox {exit}");
+            reconcile::failed(state, code, &message, &fact.instance, fact.at);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,74 @@
+//! Which images a workspace may run: those of the machine that are for everybody, and those that a
+//! registry let it have. The store has the rights, the machine the content. What one workspace has
+//! fetched, another has to fetch as well, which costs no more than the question where the content
+//! is here.
+
+use crate::error::Error;
+use crate::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
+use store::{Store, Tx, image_rights};
+use types::ids::WorkspaceId;
+
+/// Names of own images that a message lists.
+const NAMES_MAX: i64 = 100;
+
+/// Whether an image can be started for a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Usable {
+    /// At once. With the digest of what the workspace was granted, where it is not for everybody.
+    Now(Option<String>),
+    /// When the registry has given it.
+    Fetched,
+}
+
+/// Refuses an image that no machine could have.
+pub fn usable(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    image: &str,
+) -> Result<Usable, Error> {
+    match machine.find_image(image) {
+        Ok(ImageAt::Hand) => Ok(Usable::Now(None)),
+        Ok(ImageAt::Registry { name }) => {
+            let granted = image_rights::find(tx, workspace, &name)?
+                .filter(|digest| machine.has_image(digest));
+            Ok(granted.map_or(Usable::Fetched, |digest| Usable::Now(Some(digest))))
+        }
+        Err(UnknownImage { wanted, mut there_are }) => {
+            there_are.extend(image_rights::names(tx, workspace, NAMES_MAX)?);
+            Err(Error::InvalidImage(UnknownImage { wanted, there_are }))
+        }
+    }
+}
+
+/// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
+/// registry says now.
+pub async fn entitle(
+    store: &Store,
+    machine: &dyn Machine,
+    launch: &mut Launch,
+) -> Result<(), LaunchFault> {
+    let ImageAt::Registry { name } = machine.find_image(&launch.image)? else { return Ok(()) };
+    let workspace = WorkspaceId::known(launch.workspace.as_str());
+    let known = {
+        let (workspace, name) = (workspace.clone(), name.clone());
+        store.read(move |tx| image_rights::find(tx, &workspace, &name)).await.map_err(unread)?
+    };
+    let digest = match known.filter(|digest| machine.has_image(digest)) {
+        Some(digest) => digest,
+        None => {
+            let digest = machine.fetch_image(launch).await?;
+            let granted = digest.clone();
+            let grant = move |tx: &mut Tx<'_>| image_rights::grant(tx, &workspace, &name, &granted);
+            store.write(grant).await.map_err(unread)?;
+            digest
+        }
+    };
+    launch.granted = Some(digest);
+    Ok(())
+}
+
+fn unread(error: store::Error) -> LaunchFault {
+    tracing::error!(%error, "rights to an image could not be looked up");
+    LaunchFault::Broken("rights to its image could not be looked up".to_owned())
+}

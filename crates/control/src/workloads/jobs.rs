@@ -1,0 +1,73 @@
+//! Whether a job can be run: it is deployed when its image can be had here.
+
+use super::images::{self, Usable};
+use super::rows;
+use crate::control::Control;
+use crate::error::Error;
+use crate::machine::Machine;
+use store::Tx;
+use types::Timestamp;
+use types::ids::{ResourceId, WorkspaceId};
+use types::kinds::Job;
+use types::kinds::job::JobRuntime;
+use types::parts::{Generation, Lifecycle, Status};
+
+const DEPLOYMENT: &str = "deployment";
+
+/// Says of a job that is new or changed whether this machine can run it. Repeating it is harmless.
+pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let Some(machine) = control.machine().cloned() else { return Ok(()) };
+    let (id, world) = (id.clone(), control.world.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Job>(tx, &id)? else { return Ok(()) };
+        let mut state = held.state.clone();
+        judge(tx, &*machine, &held.row.workspace, (&held.wish, &mut state), world.now())?;
+        if state == held.state {
+            return Ok(());
+        }
+        rows::put_state(tx, held, state).map(drop)
+    };
+    control.store.write(work).await
+}
+
+/// Says of a job that is to be deployed whether this machine can run it. The answer to whoever
+/// makes or changes a job holds it already.
+pub fn judge(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    (wish, state): (&Job, &mut Lifecycle),
+    now: Timestamp,
+) -> Result<(), Error> {
+    if state.status() != Some(Status::Deploying) {
+        return Ok(());
+    }
+    let none = JobRuntime::default();
+    let (status, message) =
+        verdict(tx, machine, workspace, wish.spec.runtime.as_ref().unwrap_or(&none))?;
+    state.record(DEPLOYMENT, status, message, now);
+    Ok(())
+}
+
+fn verdict(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    runtime: &JobRuntime,
+) -> Result<(Status, String), Error> {
+    let Some(image) = runtime.image.as_deref().filter(|image| !image.is_empty()) else {
+        return Ok((Status::Failed, "it has no image: set `spec.runtime.image`".to_owned()));
+    };
+    let place = match images::usable(tx, machine, workspace, image) {
+        Ok(Usable::Now(_)) => "its tasks run in containers",
+        Ok(Usable::Fetched) => "its tasks run in containers; the first of them fetches the image",
+        Err(Error::InvalidImage(unknown)) => return Ok((Status::Failed, unknown.to_string())),
+        Err(error) => return Err(error),
+    };
+    Ok(match runtime.generation {
+        None | Some(Generation::Mk2) => (Status::Deployed, place.to_owned()),
+        Some(Generation::Mk3) => {
+            (Status::Deployed, format!("{place}: this server has no microVMs, which mk3 asks for"))
+        }
+    })
+}

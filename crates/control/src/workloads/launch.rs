@@ -1,0 +1,107 @@
+//! From a sandbox to the instance that it needs.
+
+use super::environment;
+use crate::context::Context;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::machine::Launch;
+use std::time::Duration;
+use store::identity::workspaces::Workspace;
+use types::Kind;
+use types::ids::ResourceId;
+use types::instance::InstanceName;
+use types::kinds::Sandbox;
+use types::kinds::sandbox::{Placement, State};
+use types::parts::Generation;
+use types::wire::WorkspaceRuntime;
+
+/// What the sandbox API binds to, and what programs inside should.
+const HOST: &str = "0.0.0.0";
+
+/// The instance of the launch that a row asks for.
+pub(super) fn instance(id: &ResourceId, state: &State) -> InstanceName {
+    match &state.placed {
+        Some(placed) if placed.launch == state.launch => placed_instance(id, placed),
+        _ => InstanceName::of_sandbox(id, state.launch),
+    }
+}
+
+/// The instance that was last seen to run. A server that is newer than the instance still knows it.
+pub(super) fn placed_instance(id: &ResourceId, placed: &Placement) -> InstanceName {
+    let without_kind = || InstanceName::of_sandbox_without_kind(id, placed.launch);
+    placed.instance.clone().unwrap_or_else(without_kind)
+}
+
+/// What to start for a stored sandbox.
+pub(super) fn of_row(
+    context: &Context,
+    workspace: &Workspace,
+    held: &Held<Sandbox>,
+) -> Result<Launch, Error> {
+    let wish = engine::opened(context, held)?;
+    Ok(of_wish(context, workspace, instance(&held.row.id, &held.state), &wish))
+}
+
+/// What to start for a wish whose secrets are open.
+pub(super) fn of_wish(
+    context: &Context,
+    workspace: &Workspace,
+    instance: InstanceName,
+    wish: &Sandbox,
+) -> Launch {
+    let runtime = wish.spec.runtime.clone().unwrap_or_default();
+    let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
+    let runtime_settings = workspace.settings.runtime.as_ref();
+    let keeps_logs = runtime_settings.is_none_or(WorkspaceRuntime::keeps_process_logs);
+    Launch {
+        instance,
+        workspace: workspace.id.to_string(),
+        again: false,
+        hostname: wish.name().to_owned(),
+        image: runtime.image.clone().unwrap_or_default(),
+        granted: None,
+        registries: runtime.docker_config.clone().map(|config| config.0),
+        memory_mb: number(runtime.memory).unwrap_or(0),
+        storage_mb: number(runtime.storage_mb),
+        environment: environment(context, wish, runtime.generation),
+        keeps_logs,
+        grace: Duration::from_secs(u64::try_from(wish.grace_s()).unwrap_or(0)),
+        work: None,
+        scratch: Vec::new(),
+    }
+}
+
+/// What every workload finds in its environment, and under it what the user set. Users cannot set
+/// the former.
+fn environment(
+    context: &Context,
+    wish: &Sandbox,
+    generation: Option<Generation>,
+) -> Vec<(String, String)> {
+    let region = context.region(wish.spec.region.as_deref());
+    let mut ours = environment::common(context, "sandbox", wish.name(), region, generation);
+    ours.push(("HOST", HOST.to_owned()));
+    let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
+    let theirs =
+        theirs.filter_map(|env| Some((env.name.clone()?, env.value.clone().unwrap_or_default())));
+    theirs.chain(ours.into_iter().map(|(name, value)| (name.to_owned(), value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_that_an_earlier_release_launched_is_known_by_its_name() {
+        let id = ResourceId::known("res_ab3k9");
+        let row = r#"{"launch": 3, "placed": {"machine": "here", "launch": 3}}"#;
+        let mut state: State = serde_json::from_str(row).unwrap();
+        assert_eq!(instance(&id, &state).as_str(), "ab3k9-3");
+        state.launch += 1;
+        assert_eq!(instance(&id, &state).as_str(), "sandbox-ab3k9-4");
+        let launched = instance(&id, &state);
+        state.placed =
+            Some(Placement { machine: "here".into(), launch: 4, instance: Some(launched.clone()) });
+        assert_eq!(instance(&id, &state), launched);
+    }
+}

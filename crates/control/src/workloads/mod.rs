@@ -1,0 +1,101 @@
+//! From wishes to instances: workloads that run because their rows say so.
+//!
+//! ```text
+//! rows ──feed──▶ watch ──▶ routes to the edge
+//!                   └────▶ reconcile: what runs becomes what is wished
+//! machine ──facts──▶ fact_intake ──▶ rows: asleep, awake, ended
+//! time ──▶ expiry ──▶ rows: expired; schedules and cron triggers fire
+//! ```
+//!
+//! A create does the work of [`reconcile`] at once, because somebody waits ([`create`]). All work on
+//! one sandbox holds its lock ([`locks`]), so the two never start it twice. Whatever is interrupted
+//! by a kill is found again by the rows and the machine's own list of instances at the next start.
+
+pub(crate) mod adopt;
+mod alarm;
+pub mod create;
+mod cron;
+pub(crate) mod environment;
+mod expiry;
+mod fact_intake;
+pub(crate) mod images;
+pub(crate) mod jobs;
+mod launch;
+mod locks;
+mod reconcile;
+mod routes;
+mod rows;
+mod runners;
+mod schedules;
+pub(crate) mod shared;
+mod task_runner;
+mod watch;
+
+pub use runners::runners;
+
+use crate::control::Control;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A request that changed what is routed waits this long at most for the edge to know.
+const PUBLISHING_MAX: Duration = Duration::from_secs(5);
+/// Grace period for work in progress when the program ends. The next start does the rest.
+const ENDING_MAX: Duration = Duration::from_secs(10);
+
+/// Keeps instances, routes and rows in step until the end begins.
+pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    let tasks = async {
+        tokio::join!(
+            watch::run(control.clone()),
+            fact_intake::run(control.clone()),
+            expiry::run(control.clone())
+        );
+    };
+    tokio::join!(ending.run_until_cancelled(Box::pin(tasks)), run_tasks(&control, &ending));
+    let begun = &control.workloads.tasks;
+    begun.close();
+    if tokio::time::timeout(ENDING_MAX, begun.wait()).await.is_err() {
+        tracing::warn!(left = begun.len(), "work on workloads is left to the next start");
+    }
+}
+
+/// Runs tasks of jobs, if there is a machine for it.
+async fn run_tasks(control: &Control, ending: &CancellationToken) {
+    let Some(machine) = control.machine().cloned() else { return };
+    let (store, logs) = (control.store.clone(), control.logs.clone());
+    let runner = task_runner::Instances::new(machine, store.clone(), logs, control.world.clone());
+    let run = ::jobs::run(store, control.queue.clone(), Arc::new(runner), ending.clone());
+    let late = async {
+        ending.cancelled().await;
+        tokio::time::sleep(ENDING_MAX).await;
+    };
+    tokio::select! {
+        () = run => {}
+        () = late => tracing::warn!("what came of some tasks is left to the next start"),
+    }
+}
+
+/// Waits until the edge knows every route that there is. Before that it would take each for one
+/// that is not.
+pub async fn ready(control: &Control) {
+    let mut published = control.workloads.published.subscribe();
+    if control.edge.is_some() {
+        // Fails only when the program ends.
+        let _ = published.wait_for(|known| *known >= 0).await;
+    }
+}
+
+/// Waits until the edge knows what was committed before. To be called before a change is answered
+/// that a caller may try out at once: a new preview, a revoked token.
+pub async fn published(control: &Control) {
+    if control.edge.is_none() {
+        return;
+    }
+    let Ok(revision) = control.store.read(store::feed::latest).await else { return };
+    let mut published = control.workloads.published.subscribe();
+    let known = published.wait_for(|known| *known >= revision);
+    if tokio::time::timeout(PUBLISHING_MAX, known).await.is_err() {
+        tracing::warn!("the edge is late in learning of changes");
+    }
+}

@@ -1,0 +1,382 @@
+//! Making what runs equal to what is wished, for one sandbox.
+
+use super::{images, jobs, launch, rows, watch};
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use crate::machine::{Launch, LaunchFault, Machine, Seen};
+use crate::usage;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Tx;
+use store::identity::workspaces::Workspace;
+use types::ids::ResourceId;
+use types::instance::{InstanceName, Workload};
+use types::kinds::Sandbox;
+use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
+use types::parts::{Generation, Status};
+use types::usage::Dimension;
+use types::{KindName, Timestamp};
+
+const DEPLOYMENT: &str = "deployment";
+const ENTRYPOINT: &str = "entrypoint";
+/// The database was away, most likely.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a row asks of this machine.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    /// No instance.
+    Nothing,
+    /// The instance of this launch, asleep, until it is enabled again.
+    Rest(u32),
+    Instance(u32),
+    /// Another machine has it.
+    Elsewhere,
+}
+
+fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wanted {
+    let elsewhere = state
+        .placed
+        .as_ref()
+        .is_some_and(|placed| placed.machine != machine && placed.launch == state.launch);
+    match status {
+        _ if elsewhere => Wanted::Elsewhere,
+        Some(Status::Deactivated | Status::Deactivating) => Wanted::Rest(state.launch),
+        Some(Status::Deploying | Status::Deployed) => Wanted::Instance(state.launch),
+        _ => Wanted::Nothing,
+    }
+}
+
+/// Does what a sandbox's row asks of this machine, if anything. Repeating it is harmless.
+pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let Some(machine) = control.machine().cloned() else { return Ok(()) };
+    let _lock = control.workloads.locks.take(id).await;
+    let Some(case) = read(control, id).await? else {
+        retire_but(&*machine, id, None).await;
+        return Ok(());
+    };
+    act(control, &machine, id, case).await?;
+    // Whoever told the route meanwhile may have seen an instance half made.
+    watch::tell_route(control, id).await
+}
+
+async fn act(
+    control: &Control,
+    machine: &Arc<dyn Machine>,
+    id: &ResourceId,
+    case: Case,
+) -> Result<(), Error> {
+    match wanted(&case.held.state, case.held.row.status, machine.name()) {
+        Wanted::Elsewhere => Ok(()),
+        Wanted::Nothing => {
+            retire_but(&**machine, id, None).await;
+            Ok(())
+        }
+        Wanted::Rest(number) => {
+            retire_but(&**machine, id, Some(number)).await;
+            let instance = launch::instance(id, &case.held.state);
+            if machine.runs(&instance)
+                && let Err(fault) = machine.rest(&instance).await
+            {
+                tracing::warn!(%fault, %instance, "a disabled sandbox could not be put to sleep");
+            }
+            Ok(())
+        }
+        Wanted::Instance(number) => ensure(control, machine, case, number).await,
+    }
+}
+
+struct Case {
+    context: Context,
+    workspace: Workspace,
+    held: Held<Sandbox>,
+}
+
+async fn read(control: &Control, id: &ResourceId) -> Result<Option<Case>, Error> {
+    let (of, id) = (control.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Sandbox>(tx, &id)? else { return Ok(None) };
+        let found = rows::context(&of, tx, &held.row.workspace)?;
+        Ok::<_, Error>(found.map(|(context, workspace)| Case { context, workspace, held }))
+    };
+    control.store.read(work).await
+}
+
+/// Sees to it that the instance of this launch runs, and that the row says how that went.
+async fn ensure(
+    control: &Control,
+    shared: &Arc<dyn Machine>,
+    case: Case,
+    number: u32,
+) -> Result<(), Error> {
+    let machine = &**shared;
+    let id = case.held.row.id.clone();
+    retire_but(machine, &id, Some(number)).await;
+    let deployed = case.held.row.status == Some(Status::Deployed);
+    if machine.runs(&launch::instance(&id, &case.held.state)) {
+        return if deployed {
+            Ok(())
+        } else {
+            say_deployed(control, machine.name(), &id, number).await
+        };
+    }
+    let lost = deployed
+        .then_some("the machine lost it, with all that was not on a volume; it starts anew");
+    let Some(held) = claim(control, machine.name(), &id, number, lost).await? else {
+        return Ok(());
+    };
+    let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
+    own(control, machine, &case, &instance).await?;
+    let launch =
+        launch::of_row(&case.context, &case.workspace, &Held { state: held.state, ..case.held })?;
+    let mut launch = Launch { again: lost.is_some(), ..launch };
+    let launched = match images::entitle(&control.store, machine, &mut launch).await {
+        Ok(()) => machine.launch(launch).await,
+        Err(fault) => Err(fault),
+    };
+    match launched {
+        Ok(()) => {
+            say_deployed(control, machine.name(), &id, number).await?;
+            watch_start(control, Arc::clone(shared), (id, number), instance);
+            Ok(())
+        }
+        Err(fault) => say_failed(control, &id, number, instance, &fault).await,
+    }
+}
+
+/// Says whose usage an instance is, before there is any.
+async fn own(
+    control: &Control,
+    machine: &dyn Machine,
+    case: &Case,
+    instance: &InstanceName,
+) -> Result<(), Error> {
+    let (context, machine) = (case.context.clone(), machine.name().to_owned());
+    let (name, id) = (case.held.row.name.clone(), case.held.row.id.clone());
+    let instance = instance.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        usage::own_instance(
+            &context,
+            tx,
+            &instance,
+            Dimension::SandboxRuntime,
+            (&name, &id),
+            &machine,
+        )
+    };
+    control.store.write(work).await
+}
+
+/// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost`
+/// gets a new number, so that facts of the old instance cannot be mistaken for the new one's.
+async fn claim(
+    control: &Control,
+    machine: &str,
+    id: &ResourceId,
+    number: u32,
+    lost: Option<&'static str>,
+) -> Result<Option<Held<Sandbox>>, Error> {
+    let (machine, of) = (machine.to_owned(), id.clone());
+    change(control, id, number, move |_, state, now| {
+        let elsewhere = state
+            .placed
+            .as_ref()
+            .is_some_and(|it| it.machine != machine && it.launch == state.launch);
+        if elsewhere {
+            return false;
+        }
+        if let Some(why) = lost {
+            state.launch += 1;
+            state.activity = None;
+            state.lifecycle.record(DEPLOYMENT, Status::Deploying, why, now);
+        }
+        state.placed = Some(placement(&machine, &of, state));
+        true
+    })
+    .await
+}
+
+async fn say_deployed(
+    control: &Control,
+    machine: &str,
+    id: &ResourceId,
+    number: u32,
+) -> Result<(), Error> {
+    let (machine, of) = (machine.to_owned(), id.clone());
+    let done = change(control, id, number, move |wish, state, now| {
+        deployed(state, &machine, &of, generation(wish), now);
+        true
+    });
+    done.await.map(drop)
+}
+
+/// Notes among the events of a sandbox that the program of its image failed at its start. The
+/// sandbox serves all the same. If this server is stopped in between, nothing is noted.
+pub(super) fn watch_start(
+    control: &Control,
+    machine: Arc<dyn Machine>,
+    (id, number): (ResourceId, u32),
+    instance: InstanceName,
+) {
+    let control = control.clone();
+    tokio::spawn(async move {
+        let Some(why) = machine.start_failure(&instance).await else { return };
+        let message = format!("the program that the image starts has failed: {why}");
+        let noted =
+            change(&control, &id, number, move |_, state, now| match state.lifecycle.status() {
+                Some(status @ Status::Deployed) => {
+                    state.lifecycle.record(ENTRYPOINT, status, &*message, now);
+                    true
+                }
+                _ => false,
+            });
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "a failed start of an image's program could not be noted");
+        }
+    });
+}
+
+async fn say_failed(
+    control: &Control,
+    id: &ResourceId,
+    number: u32,
+    instance: InstanceName,
+    fault: &LaunchFault,
+) -> Result<(), Error> {
+    let code = match fault {
+        LaunchFault::Image(_) | LaunchFault::Pull(_) => "IMAGE_UNAVAILABLE",
+        LaunchFault::Full(_) => "NO_CAPACITY",
+        LaunchFault::OverShare(_) => "QUOTA_EXCEEDED",
+        LaunchFault::Broken(_) => "LAUNCH_FAILED",
+    };
+    let message = fault.to_string();
+    tracing::warn!(%instance, message, "a sandbox could not be started");
+    let done = change(control, id, number, move |_, state, now| {
+        failed(state, code, &message, &instance, now);
+        true
+    });
+    done.await.map(drop)
+}
+
+/// Changes the state of a sandbox unless its wish asks for another launch by now.
+async fn change(
+    control: &Control,
+    id: &ResourceId,
+    number: u32,
+    mut act: impl FnMut(&Sandbox, &mut State, Timestamp) -> bool + Send + 'static,
+) -> Result<Option<Held<Sandbox>>, Error> {
+    let (id, world) = (id.clone(), control.world.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Sandbox>(tx, &id)? else { return Ok(None) };
+        let mut state = held.state.clone();
+        if state.launch != number || !act(&held.wish, &mut state, world.now()) {
+            return Ok(None);
+        }
+        rows::put_state(tx, held, state).map(Some)
+    };
+    control.store.write(work).await
+}
+
+/// The generation that a wish names, if it names one.
+pub(super) fn generation(wish: &Sandbox) -> Option<Generation> {
+    wish.spec.runtime.as_ref()?.generation
+}
+
+/// What a sandbox's state is once its instance runs.
+pub(super) fn deployed(
+    state: &mut State,
+    machine: &str,
+    id: &ResourceId,
+    generation: Option<Generation>,
+    now: Timestamp,
+) {
+    let message = match generation {
+        None | Some(Generation::Mk2) => "runs in a container",
+        Some(Generation::Mk3) => {
+            "runs in a container: this server has no microVMs, which mk3 asks for"
+        }
+    };
+    state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
+    state.placed = Some(placement(machine, id, state));
+    state.activity = Some(Activity::Running);
+    state.last_used_at = Some(now);
+}
+
+/// Where a sandbox runs whose wished launch this machine takes.
+fn placement(machine: &str, id: &ResourceId, state: &State) -> Placement {
+    let instance = Some(launch::instance(id, state));
+    Placement { machine: machine.to_owned(), launch: state.launch, instance }
+}
+
+/// What a sandbox's state is once its instance is not to be had.
+pub(super) fn failed(
+    state: &mut State,
+    code: &str,
+    message: &str,
+    instance: &InstanceName,
+    now: Timestamp,
+) {
+    state.lifecycle.record(DEPLOYMENT, Status::Failed, message, now);
+    state.activity = None;
+    state.errors = vec![SandboxInfrastructureError {
+        code: Some(code.to_owned()),
+        fatal: Some(true),
+        instance: Some(instance.to_string()),
+        message: Some(message.to_owned()),
+        time: Some(now),
+    }];
+}
+
+/// Removes all instances of a sandbox but the one of this launch, as long as that runs.
+async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
+    for Seen { instance, runs } in machine.instances() {
+        let Some(Workload::Sandbox { id: of, launch }) = instance.workload() else { continue };
+        if of == *id && (Some(launch) != number || !runs) {
+            retire(machine, &instance).await;
+        }
+    }
+}
+
+/// Removes an instance. What cannot be removed now is tried again at the next start.
+pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
+    if let Err(fault) = machine.retire(instance).await {
+        tracing::error!(%fault, %instance, "an instance could not be removed");
+    }
+}
+
+/// Has the instances removed whose sandboxes are gone.
+pub(super) fn sweep(control: &Control) {
+    let Some(machine) = control.machine() else { return };
+    let owners: BTreeSet<ResourceId> = machine
+        .instances()
+        .iter()
+        .filter_map(|seen| match seen.instance.workload() {
+            Some(Workload::Sandbox { id, .. }) => Some(id),
+            Some(Workload::Task(_)) | None => None,
+        })
+        .collect();
+    for id in owners {
+        reconcile_soon(control, KindName::Sandbox, id);
+    }
+}
+
+/// Settles a sandbox or a job beside everything else, with bounded company, until that has worked.
+pub(super) fn reconcile_soon(control: &Control, kind: KindName, id: ResourceId) {
+    let (control, slots, tasks) =
+        (control.clone(), Arc::clone(&control.workloads.slots), control.workloads.tasks.clone());
+    tasks.spawn(async move {
+        let Ok(_slot) = slots.acquire_owned().await else { return };
+        loop {
+            let done = match kind {
+                KindName::Job => jobs::reconcile(&control, &id).await,
+                _ => reconcile(&control, &id).await,
+            };
+            let Err(error) = done else { return };
+            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    });
+}

@@ -1,0 +1,235 @@
+//! Routes, as rows say them.
+
+use super::{launch, rows};
+use crate::addresses;
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use crate::kinds::preview::is_usable;
+use crate::kinds::preview_token;
+use crate::machine::Machine;
+use auth::Member;
+use sha2::{Digest, Sha256};
+use store::Tx;
+use store::identity::workspaces::{self};
+use store::resources::{self, Query, Stored};
+use store::{edge_names, references};
+use types::KindName;
+use types::edge::{
+    DomainRoute, Opens, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute, label_of,
+};
+use types::ids::{ResourceId, WorkspaceId};
+use types::instance::InstanceName;
+use types::kinds::custom_domain::DomainStatus;
+use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
+use types::parts::{Lifecycle, Status};
+
+/// The port of a preview that means the sandbox API with everything behind it; see the gateway.
+const PORT_OF_LAST_RESORT: u16 = 443;
+/// Previews of one workspace that are looked through.
+const PREVIEWS_MAX: i64 = 100_000;
+
+/// The kinds of rows from which routes are made.
+pub(super) const KINDS: [KindName; 3] =
+    [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
+
+/// The route that a row asks for; `None` for rows that ask for none.
+pub(super) fn of_row(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    row: Stored,
+) -> Result<Option<RouteChange>, Error> {
+    match row.kind {
+        KindName::Sandbox => of_sandbox(control, tx, &Held::read(row)?),
+        KindName::Preview => of_preview(control, tx, &Held::read(row)?),
+        KindName::CustomDomain => of_domain(tx, &Held::read(row)?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn of_sandbox(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    held: &Held<Sandbox>,
+) -> Result<Option<RouteChange>, Error> {
+    let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
+    Ok(Some(RouteChange::Workload(WorkloadRoute {
+        kind: KindName::Sandbox,
+        id: held.row.id.clone(),
+        workspace: workspace.id,
+        workspace_name: workspace.name,
+        name: held.row.name.clone(),
+        label: label(tx, &held.row.id)?,
+        serving: serving(control, held),
+    })))
+}
+
+/// What stands behind `sbx-` in the name of its host.
+fn label(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<String>, Error> {
+    Ok(edge_names::name_of(tx, id)?.as_deref().and_then(label_of).map(str::to_owned))
+}
+
+fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
+    let status = held.row.status.unwrap_or(Status::Deploying);
+    match (status, &held.state.placed) {
+        (Status::Deployed, Some(placed)) => {
+            let instance = launch::placed_instance(&held.row.id, placed);
+            // What this machine has lost is launched again under another name: nobody may wait for
+            // the old one.
+            let lost = |machine: &dyn Machine| {
+                machine.name() == placed.machine && !machine.runs(&instance)
+            };
+            match control.machine() {
+                Some(machine) if lost(&**machine) => Serving::Starting,
+                _ => {
+                    Serving::By { machine: placed.machine.clone(), instance: instance.to_string() }
+                }
+            }
+        }
+        (
+            Status::Uploading
+            | Status::Building
+            | Status::Built
+            | Status::Deploying
+            | Status::Deployed,
+            _,
+        ) => Serving::Starting,
+        (Status::Deactivated | Status::Deactivating, _) => {
+            Serving::Off { why: "is disabled".into() }
+        }
+        (Status::Terminated | Status::Deleting, _) => Serving::Off { why: "has ended".into() },
+        (Status::Failed, _) => {
+            Serving::Off { why: format!("failed: {}", last_message(&held.state.lifecycle)) }
+        }
+    }
+}
+
+fn last_message(lifecycle: &Lifecycle) -> &str {
+    lifecycle.events.last().and_then(|event| event.message.as_deref()).unwrap_or("see its events")
+}
+
+/// The route of a sandbox that was just made.
+pub(super) fn of_new(
+    member: &Member,
+    id: &ResourceId,
+    (name, label): (&str, Option<String>),
+    machine: &dyn Machine,
+    instance: &InstanceName,
+) -> RouteChange {
+    RouteChange::Workload(WorkloadRoute {
+        kind: KindName::Sandbox,
+        id: id.clone(),
+        workspace: member.workspace.clone(),
+        workspace_name: member.workspace_name.clone(),
+        name: name.to_owned(),
+        label,
+        serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_string() },
+    })
+}
+
+fn of_preview(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    held: &Held<Preview>,
+) -> Result<Option<RouteChange>, Error> {
+    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+        return Ok(None);
+    };
+    let Some(sandbox) = context.find(tx, KindName::Sandbox, &[], &held.row.parent)? else {
+        return Ok(None);
+    };
+    let spec = &held.wish.spec;
+    if let Some(domain) = spec.custom_domain.as_deref()
+        && !is_usable(&context, tx, domain)?
+    {
+        return Ok(Some(RouteChange::Gone(held.row.id.clone())));
+    }
+    let Some(at) = held.state.at.clone() else { return Ok(None) };
+    if !addresses::has(tx, &held.row.id, &at)? {
+        return Ok(Some(RouteChange::Gone(held.row.id.clone())));
+    }
+    let opens = if spec.public == Some(true) {
+        Opens::ToAll
+    } else {
+        Opens::ToTokens(tokens(&context, tx, held)?)
+    };
+    Ok(Some(RouteChange::Preview(PreviewRoute {
+        id: held.row.id.clone(),
+        workspace: held.row.workspace.clone(),
+        name: held.row.name.clone(),
+        workload: sandbox.id,
+        at,
+        port: spec.port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_OF_LAST_RESORT),
+        opens,
+        request_headers: spec.request_headers.clone().unwrap_or_default(),
+        response_headers: spec.response_headers.clone().unwrap_or_default(),
+        expires_at: held.wish.expires_at(held.row.created_at),
+    })))
+}
+
+/// The previews that name a domain: what happens to it happens to them.
+pub(super) fn previews_below(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    domain: &str,
+) -> Result<Vec<ResourceId>, Error> {
+    // Most domains change before there are previews: the references say so at once.
+    let users = references::users(tx, workspace, KindName::CustomDomain, domain)?;
+    if !users.iter().any(|(kind, _)| *kind == KindName::Preview) {
+        return Ok(Vec::new());
+    }
+    let query = Query { limit: PREVIEWS_MAX, ..Query::new(workspace, KindName::Preview, None) };
+    let mut below = Vec::new();
+    for row in resources::list(tx, &query)? {
+        let held = Held::<Preview>::read(row)?;
+        if held.wish.spec.custom_domain.as_deref() == Some(domain) {
+            below.push(held.row.id);
+        }
+    }
+    Ok(below)
+}
+
+fn tokens(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    preview: &Held<Preview>,
+) -> Result<Vec<TokenRoute>, Error> {
+    let place = [preview.row.parent.clone(), preview.row.name.clone()];
+    let route = |token: PreviewToken| {
+        let digest = Sha256::digest(token.spec.token?.0.as_bytes()).into();
+        Some(TokenRoute { digest, expires_at: token.spec.expires_at })
+    };
+    Ok(preview_token::tokens(context, tx, &place)?
+        .into_iter()
+        .filter_map(|(_, token)| route(token))
+        .collect())
+}
+
+/// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no
+/// domain of its own.
+fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
+    if held.state.status != DomainStatus::Verified || held.state.shared_from_workspace.is_some() {
+        return Ok(RouteChange::Gone(held.row.id.clone()));
+    }
+    let fallback = match held.wish.spec.fallback_preview_id.as_deref() {
+        Some(name) => preview_named(tx, held, name)?,
+        None => None,
+    };
+    Ok(RouteChange::Domain(DomainRoute {
+        id: held.row.id.clone(),
+        name: held.row.name.clone(),
+        fallback,
+    }))
+}
+
+fn preview_named(
+    tx: &mut Tx<'_>,
+    domain: &Held<CustomDomain>,
+    name: &str,
+) -> Result<Option<ResourceId>, Error> {
+    let query =
+        Query { limit: PREVIEWS_MAX, ..Query::new(&domain.row.workspace, KindName::Preview, None) };
+    let found = resources::list(tx, &query)?.into_iter().find(|row| row.name == name);
+    Ok(found.map(|row| row.id))
+}

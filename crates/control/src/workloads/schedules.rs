@@ -1,0 +1,170 @@
+//! Firing schedules of sandboxes: a command is started by the clock, in a sandbox that is woken for
+//! it.
+//!
+//! That a schedule fires is written down before the sandbox is called, so one time that is due
+//! starts at most one command, whatever is killed when. What was being fired when this server was
+//! killed is marked so at its next start.
+
+use super::{launch, rows};
+use crate::control::Control;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::machine::{Machine, MachineFault};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use store::Tx;
+use store::firings::{self, Firing, Outcome};
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::instance::InstanceName;
+use types::kinds::schedule::{SandboxScheduleInput, ScheduleType};
+use types::kinds::{Sandbox, Schedule};
+use types::parts::{Sensitive, Status};
+
+/// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its
+/// next time.
+const LATE_MAX_S: i64 = 120;
+/// Of what a sandbox said when it refused, this is kept.
+const ERROR_CHARACTERS_MAX: usize = 500;
+const INTERRUPTED: &str =
+    "the server was stopped while this was fired; whether the command was started is not known";
+
+pub(super) fn due(held: &Held<Schedule>) -> Option<Timestamp> {
+    held.wish.next_after(held.state.unwrap_or(held.row.created_at), held.state.is_some())
+}
+
+/// Says of what an earlier run of this server left open that it was interrupted.
+pub(super) async fn close_interrupted(control: &Control) -> Result<(), Error> {
+    let Some(machine) = control.machine() else { return Ok(()) };
+    let (server, now) = (machine.name().to_owned(), control.world.now());
+    control.store.write(move |tx| firings::close(tx, &server, now, INTERRUPTED)).await?;
+    Ok(())
+}
+
+/// Fires a schedule if it is due and its sandbox is on this machine.
+pub(super) async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let Some(machine) = control.machine().cloned() else { return Ok(()) };
+    let (of, schedule, server) = (control.clone(), id.clone(), machine.name().to_owned());
+    let Some(shot) = control.store.write(move |tx| begin(&of, tx, &schedule, &server)).await?
+    else {
+        return Ok(());
+    };
+    let (control, slots) = (control.clone(), Arc::clone(&control.workloads.slots));
+    tokio::spawn(async move {
+        let Ok(_slot) = slots.acquire_owned().await else { return };
+        let outcome = shoot(&control, &*machine, &shot).await;
+        if let Err(error) =
+            control.store.write(move |tx| firings::end(tx, &shot.firing, &outcome)).await
+        {
+            tracing::error!(%error, "what came of a schedule could not be written down");
+        }
+    });
+    Ok(())
+}
+
+/// What is to be started where.
+struct Shot {
+    firing: String,
+    target: Result<InstanceName, String>,
+    input: SandboxScheduleInput,
+}
+
+/// Writes down that the schedule fires now, and when it will next.
+fn begin(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    server: &str,
+) -> Result<Option<Shot>, Error> {
+    let Some(held) = rows::lock::<Schedule>(tx, id)? else { return Ok(None) };
+    let now = control.world.now();
+    let Some(due) = due(&held).filter(|due| *due <= now) else { return Ok(None) };
+    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+        return Ok(None);
+    };
+    let Some(sandbox) = Held::<Sandbox>::find(&context, tx, &[], &held.row.parent)? else {
+        return Ok(None);
+    };
+    if sandbox.state.placed.as_ref().is_some_and(|placed| placed.machine != server) {
+        return Ok(None);
+    }
+    let once = held.wish.kind == Some(ScheduleType::At);
+    if !once && now.since(due) > LATE_MAX_S * 1000 {
+        rows::put_state(tx, held, Some(now))?;
+        return Ok(None);
+    }
+    let input = engine::opened(&context, &held)?.input.unwrap_or_default();
+    let firing = Firing {
+        id: format!("exec_{}", control.world.random_text(20)),
+        schedule: held.row.name.clone(),
+        created_at: now,
+        timeout_s: input.timeout,
+        outcome: None,
+    };
+    firings::begin(
+        tx,
+        &sandbox.row.id,
+        server,
+        &firing,
+        held.wish.max_executions.unwrap_or(i64::MAX),
+    )?;
+    if once {
+        engine::remove::<Schedule>(&context, tx, &held.parents(), &held.row.name)?;
+    } else {
+        rows::put_state(tx, held, Some(now))?;
+    }
+    Ok(Some(Shot { firing: firing.id, target: target(&sandbox), input }))
+}
+
+/// The instance to call, or why there is none.
+fn target(sandbox: &Held<Sandbox>) -> Result<InstanceName, String> {
+    match (sandbox.row.status, &sandbox.state.placed) {
+        (Some(Status::Deployed), Some(placed)) => {
+            Ok(launch::placed_instance(&sandbox.row.id, placed))
+        }
+        (status, _) => Err(format!("the sandbox is {}", status.map_or("not there", Status::name))),
+    }
+}
+
+async fn shoot(control: &Control, machine: &dyn Machine, shot: &Shot) -> Outcome {
+    let answer = match &shot.target {
+        Ok(instance) => machine.start_process(instance, order(&shot.input)).await,
+        Err(why) => Err(MachineFault(why.clone())),
+    };
+    let executed_at = control.world.now();
+    match answer {
+        Ok(response) => {
+            let status_code = i64::from(response.status);
+            let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+            let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+            let error = (!response.is_success()).then(|| cut(text("error").unwrap_or_default()));
+            Outcome { executed_at, process_name: text("name"), status_code, error }
+        }
+        Err(fault) => {
+            Outcome { executed_at, process_name: None, status_code: 0, error: Some(cut(fault.0)) }
+        }
+    }
+}
+
+fn cut(text: String) -> String {
+    text.chars().take(ERROR_CHARACTERS_MAX).collect()
+}
+
+/// What the sandbox API takes to start the command.
+fn order(input: &SandboxScheduleInput) -> Bytes {
+    let mut body = Map::new();
+    body.insert("command".into(), json!(input.command));
+    body.insert("keepAlive".into(), json!(input.keep_alive));
+    body.insert("timeout".into(), json!(input.timeout));
+    let more = [("name", json!(input.name)), ("workingDir", json!(input.working_dir))];
+    body.extend(
+        more.into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.into(), value)),
+    );
+    if let Some(Sensitive(env)) = &input.env {
+        body.insert("env".into(), json!(env));
+    }
+    Bytes::from(Value::Object(body).to_string())
+}

@@ -1,0 +1,32 @@
+//! What everybody who works on workloads shares.
+
+use super::alarm::Alarm;
+use super::locks::{Locks, Starting};
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+/// Workloads that are started, stopped or removed at once beside the requests of callers.
+const AT_ONCE: usize = 16;
+
+pub struct Shared {
+    pub(super) locks: Locks,
+    pub(super) starting: Starting,
+    /// The newest revision of the feed that the edge knows all about.
+    pub(super) published: tokio::sync::watch::Sender<i64>,
+    pub(super) slots: Arc<tokio::sync::Semaphore>,
+    pub(super) tasks: TaskTracker,
+    pub(super) alarm: Alarm,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            locks: Locks::default(),
+            starting: Starting::default(),
+            published: tokio::sync::watch::Sender::new(-1),
+            slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            tasks: TaskTracker::new(),
+            alarm: Alarm::default(),
+        }
+    }
+}

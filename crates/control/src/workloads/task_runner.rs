@@ -1,0 +1,246 @@
+//! Runs the attempts of the queue as instances of this machine.
+
+use super::{images, reconcile};
+use crate::machine::{Launch, LaunchFault, Machine, MachineFault, Seen, Work};
+use jobs::logs::{LogWriter, Logs};
+use jobs::{Assignment, Order, Running, TaskRunner};
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use store::logs::Source;
+use tokio::sync::mpsc;
+use types::World;
+use types::instance::{AttemptId, InstanceName, Outcome, Printed, WorkEnd, Workload};
+
+/// How long a task gets to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(10);
+/// After a failure of the database, wait before the next attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// A task ends itself in time. One that has not told of it so much later is ended from outside.
+const LATE: Duration = Duration::from_secs(60);
+/// Pieces of output of one task on their way to its log. The task waits when they are more.
+const PIECES_MAX: usize = 64;
+
+pub(super) struct Instances {
+    machine: Arc<dyn Machine>,
+    store: Store,
+    logs: Logs,
+    world: World,
+    /// Attempts that were there when this program started: they are not launched again.
+    found: Mutex<HashSet<AttemptId>>,
+}
+
+impl Instances {
+    pub(super) fn new(machine: Arc<dyn Machine>, store: Store, logs: Logs, world: World) -> Self {
+        Self { machine, store, logs, world, found: Mutex::default() }
+    }
+
+    async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> WorkEnd {
+        let instance = InstanceName::of_task(id);
+        let found = self.found.lock().remove(id);
+        if !found && let Err(fault) = self.launch(launch_of(instance.clone(), id, attempt)).await {
+            return self.nothing(not_launched(fault));
+        }
+        let (pieces, printed) = mpsc::channel(PIECES_MAX);
+        let tape = self.tape(id, attempt, found).await;
+        let ended = self.attend(&instance, attempt, tape.from(), pieces);
+        // Both: what came of it is told only when all that it printed is kept.
+        let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
+        if let Err(lost) = kept {
+            tracing::error!(%lost, %instance, "the output of a task is not whole");
+        }
+        match ended {
+            Ok(end) => end_of_task(end),
+            Err(fault) => {
+                // It may run still, and the next attempt must not begin beside it.
+                self.abandon(id).await;
+                self.nothing(Outcome::Lost(fault.to_string()))
+            }
+        }
+    }
+
+    async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
+        images::entitle(&self.store, &*self.machine, &mut launch).await?;
+        self.machine.launch(launch).await
+    }
+
+    /// Waits for the end of the work. It ends itself in time; one whose program is too busy for
+    /// that is given up.
+    async fn attend(
+        &self,
+        instance: &InstanceName,
+        attempt: &Assignment,
+        from: u64,
+        pieces: mpsc::Sender<Printed>,
+    ) -> Result<WorkEnd, MachineFault> {
+        let begun = self.world.now();
+        let ended = self.machine.attend(instance, from, pieces);
+        let Some(seconds) = attempt.order.plan.timeout_s else { return ended.await };
+        let patience = Duration::from_secs(seconds.into()) + GRACE + LATE;
+        let given_up = |_| {
+            let (outcome, ended_at) = (Outcome::TimedOut, self.world.now());
+            Ok(WorkEnd { outcome, started_at: Some(begun), ended_at })
+        };
+        tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
+    }
+
+    /// Where the output of an attempt goes, after what an earlier run of this program kept of it.
+    async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
+        let execution = &attempt.order.execution;
+        let source = Source {
+            workspace: execution.workspace.clone(),
+            job: execution.job.clone(),
+            execution: execution.id.clone(),
+            execution_name: execution.name.clone(),
+            task: id.task,
+            attempt: id.number,
+        };
+        if !found {
+            return self.logs.begin(source);
+        }
+        loop {
+            match self.logs.resume(source.clone()).await {
+                Ok(tape) => return tape,
+                // Without it lines would be kept twice or not at all. The output waits in the
+                // instance.
+                Err(error) => {
+                    tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is tried again");
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
+            }
+        }
+    }
+
+    /// The end of what never ran, as far as anybody knows.
+    fn nothing(&self, outcome: Outcome) -> WorkEnd {
+        WorkEnd { outcome, started_at: None, ended_at: self.world.now() }
+    }
+}
+
+impl TaskRunner<Assignment> for Instances {
+    fn name(&self) -> &str {
+        self.machine.name()
+    }
+
+    fn run<'a>(&'a self, id: &'a AttemptId, attempt: Assignment) -> Running<'a, WorkEnd> {
+        Box::pin(async move { self.run_to_end(id, &attempt).await })
+    }
+
+    fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
+        Box::pin(async move {
+            self.found.lock().remove(id);
+            reconcile::retire(&*self.machine, &InstanceName::of_task(id)).await;
+        })
+    }
+
+    fn present(&self) -> Vec<AttemptId> {
+        let instances = self.machine.instances();
+        let task = |seen: &Seen| match seen.instance.workload() {
+            Some(Workload::Task(attempt)) => Some(attempt),
+            Some(Workload::Sandbox { .. }) | None => None,
+        };
+        let attempts: Vec<AttemptId> = instances.iter().filter_map(task).collect();
+        self.found.lock().extend(attempts.iter().cloned());
+        attempts
+    }
+}
+
+fn launch_of(instance: InstanceName, id: &AttemptId, attempt: &Assignment) -> Launch {
+    let Order { execution, plan, data, .. } = &*attempt.order;
+    let mut environment = plan.environment.0.clone();
+    environment.push((crate::executions::TASK_INDEX.to_owned(), id.task.to_string()));
+    let timeout = plan.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
+    Launch {
+        instance,
+        workspace: execution.workspace.to_string(),
+        again: false,
+        hostname: execution.job.clone(),
+        image: plan.image.clone(),
+        granted: None,
+        registries: plan.registries.clone().map(|registries| registries.0),
+        memory_mb: u32::try_from(execution.memory_mb).unwrap_or(u32::MAX),
+        storage_mb: plan.storage_mb,
+        environment,
+        keeps_logs: plan.keeps_logs,
+        grace: GRACE,
+        work: Some(Work { arguments: arguments(attempt.arguments()), data: data.clone(), timeout }),
+        scratch: plan.scratch.clone(),
+    }
+}
+
+/// `--key value` for each member of a task; what is no text is written as JSON.
+fn arguments(task: &str) -> Vec<String> {
+    let task: Map<String, Value> = serde_json::from_str(task).unwrap_or_default();
+    let pair = |(key, value): (String, Value)| {
+        let value = match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        [format!("--{key}"), value]
+    };
+    task.into_iter().flat_map(pair).collect()
+}
+
+fn not_launched(fault: LaunchFault) -> Outcome {
+    match fault {
+        // Another try would find as little.
+        LaunchFault::Image(unknown) => Outcome::NotStarted(unknown.to_string()),
+        LaunchFault::Pull(_)
+        | LaunchFault::Full(_)
+        | LaunchFault::OverShare(_)
+        | LaunchFault::Broken(_) => Outcome::Lost(fault.to_string()),
+    }
+}
+
+/// The end of a task as the queue keeps it: a program that was not started has not begun.
+fn end_of_task(end: WorkEnd) -> WorkEnd {
+    let started_at = end.started_at.filter(|_| !matches!(end.outcome, Outcome::NotStarted(_)));
+    WorkEnd { started_at, ..end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use types::Timestamp;
+
+    #[test]
+    fn a_task_becomes_pairs_of_arguments() {
+        let arguments = arguments(
+            r#"{"name": "a b", "count": 3, "deep": {"list": [1, null]}, "none": null, "": ""}"#,
+        );
+        let wanted = [
+            "--name",
+            "a b",
+            "--count",
+            "3",
+            "--deep",
+            r#"{"list":[1,null]}"#,
+            "--none",
+            "null",
+            "--",
+            "",
+        ];
+        assert_eq!(arguments, wanted);
+    }
+
+    proptest! {
+        #[test]
+        fn no_member_of_a_task_gets_lost(task in prop::collection::btree_map(".{0,9}", ".{0,9}", 0..6)) {
+            let text = serde_json::to_string(&task).unwrap();
+            let wanted: Vec<String> = task.into_iter().flat_map(|(key, value)| [format!("--{key}"), value]).collect();
+            prop_assert_eq!(arguments(&text), wanted);
+        }
+    }
+
+    #[test]
+    fn what_was_not_started_has_not_begun() {
+        let at = Timestamp::from_ms(5);
+        let begun = |outcome| end_of_task(WorkEnd { outcome, started_at: Some(at), ended_at: at });
+        assert_eq!(begun(Outcome::Exited(3)).started_at, Some(at));
+        assert_eq!(begun(Outcome::NotStarted("no such program".into())).started_at, None);
+    }
+}

@@ -1,0 +1,20 @@
+//! What every workspace has from its first moment.
+
+use crate::context::Context;
+use crate::engine;
+use crate::error::Error;
+use store::Tx;
+use types::kinds::vpc::{Vpc, VpcSpec};
+
+/// The VPC that belongs to the workspace and stays.
+pub(crate) const DEFAULT_VPC: &str = "default";
+
+/// Makes what every workspace has, where it is missing.
+pub fn create_missing(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    if context.find(tx, types::KindName::Vpc, &[], DEFAULT_VPC)?.is_none() {
+        let metadata = types::parts::Metadata { name: DEFAULT_VPC.into(), ..Default::default() };
+        let vpc = Vpc { metadata, spec: VpcSpec::default(), events: None, status: None };
+        engine::create(context, tx, &[], vpc)?;
+    }
+    Ok(())
+}
