@@ -2,7 +2,9 @@
 //! at once.
 
 use anyhow::{Context as _, ensure};
-use jobs::{Assignment, AttemptId, Crew, NewExecution, Outcome, Plan, Queue, Running, Settings};
+use jobs::{
+    Assignment, AttemptId, NewExecution, Outcome, Plan, Queue, Running, Settings, TaskRunner,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -88,7 +90,7 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
 /// Has nothing to do, and no machine.
 struct Idle(World);
 
-impl Crew<Assignment> for Idle {
+impl TaskRunner<Assignment> for Idle {
     fn name(&self) -> &str {
         "idle"
     }
