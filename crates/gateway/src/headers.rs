@@ -33,7 +33,7 @@ names! {
 }
 
 /// Only this edge may send these to a workload.
-const OURS: [HeaderName; 9] = [
+static OURS: [HeaderName; 9] = [
     SUBJECT_ID,
     SUBJECT_TYPE,
     AUTH_METHOD,
@@ -46,11 +46,11 @@ const OURS: [HeaderName; 9] = [
 ];
 
 /// What this edge tells of the caller, unless a trusted proxy has done so.
-const FORWARDED: [HeaderName; 4] =
+static FORWARDED: [HeaderName; 4] =
     [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
 /// Headers of a single connection.
-const HOP: [HeaderName; 8] = [
+static HOP: [HeaderName; 8] = [
     header::CONNECTION,
     KEEP_ALIVE,
     PROXY_CONNECTION,
@@ -83,6 +83,16 @@ pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
     }
 }
 
+/// Removes all of `names`. Most messages have none of them, which one look at the few headers that
+/// are there finds out.
+pub(crate) fn remove_any(headers: &mut HeaderMap, names: &[HeaderName]) {
+    if headers.keys().any(|name| names.contains(name)) {
+        for name in names {
+            headers.remove(name);
+        }
+    }
+}
+
 /// Whether servers that pass headers on as variables give both the same name, as CGI does with `a_b`
 /// and `a-b`.
 fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
@@ -94,9 +104,7 @@ fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
 /// Removes what only this edge may send, and what a workload could mistake for it. `preview` is what
 /// will be set later.
 pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
-    for name in OURS {
-        headers.remove(name);
-    }
+    remove_any(headers, &OURS);
     let said_here = |name: &HeaderName| {
         is_reserved(name) || FORWARDED.iter().chain([&REQUEST_ID]).any(|said| are_one(name, said))
     };
@@ -148,9 +156,7 @@ pub(crate) fn remove_hop(headers: &mut HeaderMap) {
     if headers.contains_key(header::CONNECTION) {
         remove_named(headers);
     }
-    for name in HOP {
-        headers.remove(name);
-    }
+    remove_any(headers, &HOP);
     if trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
@@ -173,9 +179,7 @@ fn remove_named(headers: &mut HeaderMap) {
 /// Tells the workload who sent the request and which host it asked for.
 pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bool) {
     if !trusted {
-        for name in FORWARDED {
-            headers.remove(name);
-        }
+        remove_any(headers, &FORWARDED);
     }
     let host = headers.get(header::HOST).cloned();
     if let (Some(host), false) = (host, headers.contains_key(FORWARDED_HOST)) {

@@ -7,6 +7,7 @@
 //! with each other as well, so such a document is confined either way.
 
 use crate::address::Endpoint;
+use crate::headers;
 use crate::peer::Site;
 use http::HeaderMap;
 use http::header::{
@@ -42,7 +43,7 @@ const SANDBOX: HeaderValue = HeaderValue::from_static(
 const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
 
 /// Headers that apply to a whole origin, whichever path sets them.
-const ORIGIN_WIDE: [HeaderName; 6] = [
+static ORIGIN_WIDE: [HeaderName; 6] = [
     ALT_SVC,
     STRICT_TRANSPORT_SECURITY,
     HeaderName::from_static("nel"),
@@ -52,17 +53,15 @@ const ORIGIN_WIDE: [HeaderName; 6] = [
 ];
 
 /// Keeps the answer of a workload from acting for more than its own origin.
-pub(crate) fn confine(headers: &mut HeaderMap, is_shared: bool) {
+pub(crate) fn confine(all: &mut HeaderMap, is_shared: bool) {
     // It would also clear the cookies of the server's own name, which this host is below.
-    headers.remove(CLEAR_SITE_DATA);
+    all.remove(CLEAR_SITE_DATA);
     if !is_shared {
         return;
     }
-    for name in ORIGIN_WIDE {
-        headers.remove(name);
-    }
+    headers::remove_any(all, &ORIGIN_WIDE);
     // All policies of an answer apply, so the workload's own can only be stricter.
-    headers.append(CONTENT_SECURITY_POLICY, SANDBOX);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    all.append(CONTENT_SECURITY_POLICY, SANDBOX);
+    all.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    all.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
 }

@@ -5,6 +5,7 @@
 
 use super::request_body::RequestBody;
 use super::silence::{LastSent, Silence};
+use super::wakes::Wakes;
 use crate::settings::Settings;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -22,6 +23,7 @@ pub(crate) struct Wire {
     connection: Connection<TokioIo<TcpStream>, RequestBody>,
     ended: bool,
     silence: Silence,
+    wakes: Wakes,
 }
 
 /// Why there is no answer.
@@ -47,7 +49,7 @@ impl Wire {
             .handshake(TokioIo::new(stream))
             .await?;
         let silence = Silence::new(settings.answer_idle);
-        Ok(Box::new(Self { sender, connection, ended: false, silence }))
+        Ok(Box::new(Self { sender, connection, ended: false, silence, wakes: Wakes::new() }))
     }
 
     /// Sends one request and waits for the head of its answer.
@@ -57,15 +59,17 @@ impl Wire {
         last_sent: Option<LastSent>,
     ) -> Result<Response<Incoming>, NoAnswer> {
         self.silence.begin(last_sent);
-        let mut answer = pin!(self.sender.try_send_request(request));
-        let answered = poll_fn(|cx| {
-            drive(&mut self.connection, &mut self.ended, cx);
+        let Self { sender, connection, ended, silence, wakes } = self;
+        let mut answer = pin!(sender.try_send_request(request));
+        let mut poll = |cx: &mut Context<'_>| {
+            drive(connection, ended, cx);
             match answer.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if self.silence.is_too_long(cx) => Poll::Ready(None),
+                Poll::Pending if silence.is_too_long(cx) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             }
-        });
+        };
+        let answered = poll_fn(|cx| wakes.poll(cx, &mut poll));
         match answered.await {
             None => Err(NoAnswer::Silent),
             Some(Ok(response)) => Ok(response),
@@ -82,24 +86,21 @@ impl Wire {
         incoming: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<NextFrame> {
-        // Polling the body alone reads nothing from the socket. It lets the connection read more,
-        // though, so the connection is driven before and after.
-        self.drive(cx);
-        let mut next = Pin::new(&mut *incoming).poll_frame(cx);
-        if next.is_pending() {
-            self.drive(cx);
-            next = Pin::new(incoming).poll_frame(cx);
-        }
-        match next {
-            Poll::Ready(frame) => {
-                self.silence.received();
-                Poll::Ready(frame.map(|frame| frame.map_err(ReadError::Broken)))
+        let Self { connection, ended, silence, wakes, .. } = self;
+        wakes.poll(cx, |cx| {
+            // Polling the body alone reads nothing from the socket.
+            drive(connection, ended, cx);
+            match Pin::new(&mut *incoming).poll_frame(cx) {
+                Poll::Ready(frame) => {
+                    silence.received();
+                    Poll::Ready(frame.map(|frame| frame.map_err(ReadError::Broken)))
+                }
+                Poll::Pending if silence.is_too_long(cx) => {
+                    Poll::Ready(Some(Err(ReadError::Silent)))
+                }
+                Poll::Pending => Poll::Pending,
             }
-            Poll::Pending if self.silence.is_too_long(cx) => {
-                Poll::Ready(Some(Err(ReadError::Silent)))
-            }
-            Poll::Pending => Poll::Pending,
-        }
+        })
     }
 
     pub(crate) async fn next_frame(&mut self, incoming: &mut Incoming) -> NextFrame {
@@ -108,7 +109,7 @@ impl Wire {
 
     /// Whether a next request can be sent. Nothing is woken by a connection that is spare.
     pub(crate) fn is_free(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
+        drive(&mut self.connection, &mut self.ended, &mut Context::from_waker(Waker::noop()));
         !self.ended && self.sender.is_ready()
     }
 
@@ -119,10 +120,6 @@ impl Wire {
         }
         let parts = self.connection.into_parts();
         Ok((parts.io.into_inner(), parts.read_buf))
-    }
-
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.connection, &mut self.ended, cx);
     }
 }
 

@@ -6,6 +6,7 @@
 //! request_body  what is sent, with a limit
 //! silence       notices a workload that neither takes nor sends anything
 //! spares        connections that wait for the next request
+//! wakes         keeps a connection from waking the task that drives it
 //! ```
 
 mod connect;
@@ -13,6 +14,7 @@ mod connection;
 mod request_body;
 mod silence;
 mod spares;
+mod wakes;
 
 pub use connect::Unanswered;
 pub(crate) use connect::connect;
