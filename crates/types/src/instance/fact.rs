@@ -29,7 +29,7 @@ pub enum Happened {
     /// It sleeps, which costs nothing.
     Paused,
     Resumed,
-    /// Its first process ended without being asked.
+    /// Its first process has ended, whether or not it was asked to.
     Exited(Exit),
     /// It was removed, as somebody wanted.
     Destroyed,
