@@ -1,6 +1,7 @@
 //! Repeating a request safely: the same key and content give the first answer again.
 
 use crate::error::{Conflict, Error};
+use crate::json;
 use bytes::Bytes;
 use serde::Serialize;
 use store::idempotency::{self, Claim};
@@ -29,8 +30,7 @@ pub struct Answer {
 
 impl Answer {
     pub fn of(value: &impl Serialize) -> Self {
-        // Our wire types have text keys only; writing them to memory cannot fail.
-        Self { body: serde_json::to_vec(value).unwrap_or_default().into(), replayed: false }
+        Self { body: json::bytes(value).into(), replayed: false }
     }
 }
 
