@@ -7,9 +7,9 @@ use crate::app::App;
 use crate::http::call::{Asked, Who, json, note_sign_in, raw_body};
 use crate::http::error::Error;
 use crate::http::headers;
+use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::Needs;
-use crate::http::patience::Patience;
 use crate::http::reply::{Answer, Reply};
 use auth::{Denied, Identity, Member, Ticket};
 use axum::extract::{Request, State};
@@ -38,8 +38,6 @@ const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 /// First parts of paths that are no workspaces.
 const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
 const OTHER_BASE: &str = "/run";
-/// Where triggers answer: which `trigger` a path names, only the store knows.
-pub(crate) const ADDRESSES: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
 /// Answers what no operation has taken: perhaps a trigger does.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
@@ -79,15 +77,15 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     };
     let context = Context { control: app.control().clone(), member };
     let arguments = arguments(&raw_body(body, app.settings.body_max).await?)?;
-    let _place = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
+    let _open = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
     let (of, address) = (context.clone(), address.to_owned());
     let begin = move |tx: &mut Tx<'_>| triggers::begin(&of, tx, &address, arguments.clone());
     let execution = app.store.write(begin).await?.ok_or(Error::NoRoute)?;
     if !waits {
         return Ok(Reply::of(&json!({"success": true})).into_response());
     }
-    if let Some(patience) = parts.extensions.get::<Patience>() {
-        patience.ask();
+    if let Some(request) = parts.extensions.get::<LongRequest>() {
+        request.announce();
     }
     tokio::select! {
         answer = ended(&app, execution) => answer,
