@@ -597,3 +597,20 @@ async fn snapshots_and_forks_refuse_what_is_wrong_before_they_say_what_is_missin
     cloud.post("/v0/sandboxes?upload=true", named("two")).await.refused(501);
     cloud.get("/v0/sandboxes/two").await.refused(404);
 }
+
+#[tokio::test]
+async fn a_start_lists_what_runs_once_however_many_there_are() {
+    let machine = Arc::new(Pretended::new(|_| Ok(How::Exited(0))));
+    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    for number in 0..30 {
+        let name = format!("box-{number}");
+        let wish = json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
+        cloud.post("/v0/sandboxes", wish).await.ok();
+    }
+    let before = machine.listed();
+    cloud.restart_on(machine.clone()).await;
+    control::workloads::ready(&cloud.control).await;
+    let listed = machine.listed() - before;
+    assert!(listed <= 2, "once for the rows and once for tasks, not {listed} times");
+    assert_eq!(machine.launched.borrow().len(), 30, "nothing is started again");
+}
