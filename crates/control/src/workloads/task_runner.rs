@@ -1,6 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::{images, reconcile};
+use super::{reconcile, workload};
 use crate::machine::{
     How, Launch, LaunchFault, Machine, MachineFault, Printed, Scratch, Work, WorkEnd,
 };
@@ -20,9 +20,10 @@ use types::World;
 const GRACE: Duration = Duration::from_secs(10);
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A task ends itself in time. One that has not told of it so much later is ended from outside.
+/// A task times out by itself. If it has not reported its end this much later, it is killed from
+/// outside.
 const LATE: Duration = Duration::from_secs(60);
-/// Pieces of output of one task on their way to its log. The task waits when they are more.
+/// Pieces of output of one task on their way to its log. Beyond this the task waits.
 const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
@@ -42,13 +43,13 @@ impl Instances {
     async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> Outcome {
         let instance = id.to_string();
         let found = self.found.lock().remove(id);
-        if !found && let Err(fault) = self.launch(launch_of(&instance, id, attempt)).await {
-            return self.nothing(not_launched(fault));
+        if !found && let Err(failure) = self.begin(&instance, id, attempt).await {
+            return self.nothing(failure);
         }
         let (pieces, printed) = mpsc::channel(PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
         let ended = self.attend(&instance, attempt, tape.from(), pieces);
-        // Both: what came of it is told only when all that it printed is kept.
+        // The outcome is only reported once all output is kept.
         let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
         if let Err(lost) = kept {
             tracing::error!(%lost, instance, "the output of a task is not whole");
@@ -63,9 +64,14 @@ impl Instances {
         }
     }
 
-    async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
-        images::entitle(&self.store, &*self.machine, &mut launch).await?;
-        self.machine.launch(launch).await
+    async fn begin(
+        &self,
+        instance: &str,
+        id: &AttemptId,
+        attempt: &Assignment,
+    ) -> Result<(), Failure> {
+        let launch = launch_of(instance, id, attempt).map_err(Failure::NotStarted)?;
+        workload::start(&self.store, &*self.machine, launch).await.map_err(not_launched)
     }
 
     /// Waits for the end of the work. It ends itself in time; one whose program is too busy for
@@ -113,7 +119,7 @@ impl Instances {
         }
     }
 
-    /// The outcome of what never ran, as far as anybody knows.
+    /// The outcome of an attempt that never ran, as far as is known.
     fn nothing(&self, failure: Failure) -> Outcome {
         Outcome { started_at: None, ended_at: self.world.now(), result: Err(failure) }
     }
@@ -144,7 +150,8 @@ impl Crew<Assignment> for Instances {
     }
 }
 
-fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
+/// What to start for an attempt, or why that cannot be said of its rows.
+fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Result<Launch, String> {
     let Order { execution, plan, data, .. } = &*attempt.order;
     let mut environment = plan.environment.0.clone();
     environment.push((crate::executions::TASK_INDEX.to_owned(), id.task.to_string()));
@@ -154,7 +161,11 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
         size_mb: one.size_mb,
         read_only: one.read_only,
     };
-    Launch {
+    let arguments = arguments(attempt.arguments())
+        .map_err(|error| format!("its arguments cannot be read: {error}"))?;
+    let memory_mb = u32::try_from(execution.memory_mb)
+        .map_err(|_| format!("{} MB is no size of a memory", execution.memory_mb))?;
+    Ok(Launch {
         instance: instance.to_owned(),
         workspace: execution.workspace.to_string(),
         again: false,
@@ -162,19 +173,19 @@ fn launch_of(instance: &str, id: &AttemptId, attempt: &Assignment) -> Launch {
         image: plan.image.clone(),
         granted: None,
         registries: plan.registries.clone().map(|registries| registries.0),
-        memory_mb: u32::try_from(execution.memory_mb).unwrap_or(u32::MAX),
+        memory_mb,
         storage_mb: plan.storage_mb,
         environment,
         keeps_logs: plan.keeps_logs,
         grace: GRACE,
-        work: Some(Work { arguments: arguments(attempt.arguments()), data: data.clone(), timeout }),
+        work: Some(Work { arguments, data: data.clone(), timeout }),
         scratch: plan.scratch.iter().map(scratch).collect(),
-    }
+    })
 }
 
 /// `--key value` for each member of a task; what is no text is written as JSON.
-fn arguments(task: &str) -> Vec<String> {
-    let task: Map<String, Value> = serde_json::from_str(task).unwrap_or_default();
+fn arguments(task: &str) -> Result<Vec<String>, serde_json::Error> {
+    let task: Map<String, Value> = serde_json::from_str(task)?;
     let pair = |(key, value): (String, Value)| {
         let value = match value {
             Value::String(text) => text,
@@ -182,12 +193,12 @@ fn arguments(task: &str) -> Vec<String> {
         };
         [format!("--{key}"), value]
     };
-    task.into_iter().flat_map(pair).collect()
+    Ok(task.into_iter().flat_map(pair).collect())
 }
 
 fn not_launched(fault: LaunchFault) -> Failure {
     match fault {
-        // Another try would find as little.
+        // Another try would not find it either.
         LaunchFault::Image(unknown) => Failure::NotStarted(unknown.to_string()),
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
@@ -203,8 +214,7 @@ fn outcome(end: WorkEnd) -> Outcome {
         How::Killed(signal) => Err(Failure::Killed(signal)),
         How::OutOfMemory => Err(Failure::OutOfMemory),
         How::TimedOut => Err(Failure::TimedOut),
-        // Nobody interrupts a task but who takes it off the machine for reasons that are not its
-        // own.
+        // A task is only interrupted to get it off the machine, which is not its fault.
         How::Interrupted => Err(Failure::Lost("it was interrupted".to_owned())),
         How::NotStarted(why) => Err(Failure::NotStarted(why)),
         How::Lost(how) => Err(Failure::Lost(format!("the instance {how}"))),
@@ -223,7 +233,8 @@ mod tests {
     fn a_task_becomes_pairs_of_arguments() {
         let arguments = arguments(
             r#"{"name": "a b", "count": 3, "deep": {"list": [1, null]}, "none": null, "": ""}"#,
-        );
+        )
+        .unwrap();
         let wanted = [
             "--name",
             "a b",
@@ -244,7 +255,7 @@ mod tests {
         fn no_member_of_a_task_gets_lost(task in prop::collection::btree_map(".{0,9}", ".{0,9}", 0..6)) {
             let text = serde_json::to_string(&task).unwrap();
             let wanted: Vec<String> = task.into_iter().flat_map(|(key, value)| [format!("--{key}"), value]).collect();
-            prop_assert_eq!(arguments(&text), wanted);
+            prop_assert_eq!(arguments(&text).unwrap(), wanted);
         }
     }
 
