@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
-use crate::idempotency::{Answer, RequestKey, once};
+use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::machine::{Launch, Machine};
 use crate::missing::Missing;
 use crate::usage;
@@ -26,7 +26,7 @@ use types::kinds::Sandbox;
 use types::parts::Status;
 
 /// What a caller asks for.
-pub struct Asked {
+pub struct NewSandbox {
     pub context: Context,
     pub wish: Sandbox,
     /// Whether a sandbox of this name that lives is answered instead.
@@ -35,25 +35,25 @@ pub struct Asked {
 }
 
 /// Makes a sandbox, or answers the one that there is.
-pub async fn create(asked: Asked) -> Result<Answer, Error> {
-    let Some(machine) = asked.context.control.machine().cloned() else {
-        return written(asked, None).await;
+pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
+    let Some(machine) = new.context.control.machine().cloned() else {
+        return written(new, None).await;
     };
-    let checked = Checked::new(&asked.context, asked.wish.clone())?;
-    match at_once(&asked.context, machine, &checked).await? {
+    let checked = Checked::new(&new.context, new.wish.clone())?;
+    match at_once(&new.context, machine, &checked).await? {
         // Spawned, because a caller that disconnects must not leave an instance without its row.
         Some(ready) => {
-            let whole = async move { started(&asked, checked, ready).await };
+            let whole = async move { started(&new, checked, ready).await };
             let whole = tokio::spawn(whole.in_current_span());
             whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
         }
-        None => written(asked, Some(checked)).await,
+        None => written(new, Some(checked)).await,
     }
 }
 
 /// Only writes the row: reconciliation starts the instance.
-async fn written(asked: Asked, checked: Option<Checked<Sandbox>>) -> Result<Answer, Error> {
-    let Asked { context, wish, reuse, key } = asked;
+async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<JsonAnswer, Error> {
+    let NewSandbox { context, wish, reuse, key } = new;
     let store = context.control.store.clone();
     let row = Row { wish, checked, reuse, birth: None };
     once(&store, key, move |tx| row.write(&context, tx).map(|(sandbox, _)| sandbox)).await
@@ -103,32 +103,30 @@ async fn at_once(
 
 /// Starts the instance and writes the row at the same time, and takes back the one if the other
 /// fails.
-async fn started(asked: &Asked, checked: Checked<Sandbox>, ready: Ready) -> Result<Answer, Error> {
-    let control = &asked.context.control;
+async fn started(
+    new: &NewSandbox,
+    checked: Checked<Sandbox>,
+    ready: Ready,
+) -> Result<JsonAnswer, Error> {
+    let control = &new.context.control;
     let Ready { machine, launch, id } = ready;
     let _lock = control.workloads.locks.take(&id).await;
     let _starting = control.workloads.starting.begin(&id);
     let birth = Some((id.clone(), machine.name().to_owned()));
-    let row = Row { wish: asked.wish.clone(), checked: Some(checked), reuse: asked.reuse, birth };
-    let (context, made) = (asked.context.clone(), Arc::new(Mutex::new(None)));
+    let row = Row { wish: new.wish.clone(), checked: Some(checked), reuse: new.reuse, birth };
+    let (context, made) = (new.context.clone(), Arc::new(Mutex::new(None)));
     let (instance, mine) = (launch.instance.clone(), Arc::clone(&made));
-    let write = once(&control.store, asked.key.clone(), move |tx| {
-        let (sandbox, new) = row.write(&context, tx)?;
-        *mine.lock() = new;
+    let write = once(&control.store, new.key.clone(), move |tx| {
+        let (sandbox, created) = row.write(&context, tx)?;
+        *mine.lock() = created;
         Ok(sandbox)
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
     let made = made.lock().take().filter(|_| written.is_ok());
     match (launched, made) {
-        (Ok(()), Some(New { label })) => {
-            let named = (asked.wish.name(), label);
-            control.publish(routes::of_new(
-                &asked.context.member,
-                &id,
-                named,
-                &*machine,
-                &instance,
-            ));
+        (Ok(()), Some(Created { label })) => {
+            let named = (new.wish.name(), label);
+            control.publish(routes::of_new(&new.context.member, &id, named, &*machine, &instance));
             reconcile::watch_start(control, machine, id, launch::FIRST);
         }
         (Ok(()), None) => reconcile::retire(&*machine, &instance).await,
@@ -142,7 +140,7 @@ async fn started(asked: &Asked, checked: Checked<Sandbox>, ready: Ready) -> Resu
 }
 
 /// What is only known of a sandbox that was just created.
-struct New {
+struct Created {
     /// As in its route.
     label: Option<String>,
 }
@@ -157,7 +155,11 @@ struct Row {
 }
 
 impl Row {
-    fn write(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(Sandbox, Option<New>), Error> {
+    fn write(
+        &self,
+        context: &Context,
+        tx: &mut Tx<'_>,
+    ) -> Result<(Sandbox, Option<Created>), Error> {
         match Held::<Sandbox>::find(context, tx, &[], self.wish.name())? {
             Some(held) if self.reuse && lives(&held) => {
                 let sandbox = engine::present(context, tx, &held, &Secrets::Masked)?;
@@ -172,7 +174,7 @@ impl Row {
         allow(tx, &member.account, &member.workspace_name, context.world().now())?;
         let (id, sandbox) = self.insert(context, tx)?;
         let label = addresses::take_label(context, tx, &id, sandbox.name())?;
-        Ok((sandbox, Some(New { label })))
+        Ok((sandbox, Some(Created { label })))
     }
 
     fn insert(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(ResourceId, Sandbox), Error> {
