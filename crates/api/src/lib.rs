@@ -14,9 +14,8 @@ mod routes;
 mod table;
 
 pub use crate::http::error::Error;
+pub use crate::http::long_request::LongRequest;
 pub use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
-pub use crate::http::patience::Patience;
-pub use crate::http::serve::{addresses, router};
+pub use crate::http::serve::{addresses, router, webhooks};
 pub use app::App;
 pub use openapi::document;
-pub use routes::webhooks::webhooks;

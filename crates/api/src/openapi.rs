@@ -1,45 +1,37 @@
 //! The OpenAPI document, made from the table and from the types of the handlers, and a page to try
 //! it.
 
-use crate::http::listed::Listed;
 use crate::http::operation::{Base, Line, Needs, Operation, Shape};
 use crate::table;
 use axum::http::{HeaderValue, header};
-use axum::response::{Html, IntoResponse};
+use axum::response::{Html, IntoResponse, Response};
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 use types::error::ErrorBody;
 use types::{ApiVersion, Scope};
 
-static TEXT: LazyLock<String> =
-    LazyLock::new(|| serde_json::to_string(&document()).unwrap_or_default());
+static TEXT: LazyLock<String> = LazyLock::new(|| control::json::text(&document()));
 
-/// Serves the document and the page.
-pub(crate) fn pages() -> Listed<()> {
-    let document = || async {
-        ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str())
-            .into_response()
-    };
-    let script = || async {
-        (
-            [(header::CONTENT_TYPE, HeaderValue::from_static("text/javascript"))],
-            include_str!("openapi/page.js"),
-        )
-            .into_response()
-    };
-    let style = || async {
-        (
-            [(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))],
-            include_str!("openapi/page.css"),
-        )
-            .into_response()
-    };
-    Listed::new()
-        .get("/v0/openapi.json", document)
-        .get("/v0/docs", || async { Html(include_str!("openapi/page.html")) })
-        .get("/v0/docs/page.js", script)
-        .get("/v0/docs/page.css", style)
+/// What is served as it is: its type and its text.
+fn text(kind: &'static str, text: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
+}
+
+pub(crate) async fn served() -> Response {
+    text("application/json", TEXT.as_str())
+}
+
+pub(crate) async fn page() -> Html<&'static str> {
+    Html(include_str!("openapi/page.html"))
+}
+
+pub(crate) async fn script() -> Response {
+    text("text/javascript", include_str!("openapi/page.js"))
+}
+
+pub(crate) async fn style() -> Response {
+    text("text/css", include_str!("openapi/page.css"))
 }
 
 /// The document of this very program.

@@ -108,7 +108,7 @@ impl Receiver {
         };
         let sender = Sender::looking_up(store.clone(), settings, lookup).unwrap();
         loop {
-            sender.settle().await.unwrap();
+            sender.run_until_idle().await.unwrap();
             if let Some(told) = self.seen.lock().unwrap().pop() {
                 return told;
             }

@@ -6,7 +6,6 @@ mod common;
 
 use common::machine::{IMAGE, PASSWORD, PRIVATE, Pretended};
 use common::{Cloud, settings};
-use control::machine::How;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::time::Duration;
 use store::{Tx, edge_names, resources};
 use types::KindName;
 use types::edge::Serving;
+use types::instance::Outcome;
 use types::instance::{InstanceName, Outcome};
 
 fn named(name: &str) -> Value {
@@ -639,4 +639,21 @@ async fn snapshots_and_forks_refuse_what_is_wrong_before_they_say_what_is_missin
         .refused(404);
     cloud.post("/v0/sandboxes?upload=true", named("two")).await.refused(501);
     cloud.get("/v0/sandboxes/two").await.refused(404);
+}
+
+#[tokio::test]
+async fn a_start_lists_what_runs_once_however_many_there_are() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
+    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    for number in 0..30 {
+        let name = format!("box-{number}");
+        let wish = json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
+        cloud.post("/v0/sandboxes", wish).await.ok();
+    }
+    let before = machine.listed();
+    cloud.restart_on(machine.clone()).await;
+    control::workloads::ready(&cloud.control).await;
+    let listed = machine.listed() - before;
+    assert!(listed <= 2, "once for the rows and once for tasks, not {listed} times");
+    assert_eq!(machine.launched.borrow().len(), 30, "nothing is started again");
 }

@@ -19,7 +19,7 @@ use types::kinds::Preview;
 const OWN_LABEL_CHARACTERS: usize = 25;
 
 /// The address that a preview asks for; without a prefix it gets one of its own.
-pub fn wanted(context: &Context, preview: &Preview) -> Option<PreviewAddress> {
+pub(crate) fn wanted(context: &Context, preview: &Preview) -> Option<PreviewAddress> {
     let prefix = filled(preview.spec.prefix_url.as_deref())?;
     Some(match filled(preview.spec.custom_domain.as_deref()) {
         Some(domain) => PreviewAddress::Host(format!("{prefix}.{domain}")),
@@ -33,7 +33,7 @@ fn filled(text: Option<&str>) -> Option<&str> {
 
 /// The address of a preview that is written. One that the server chose stays the same, also for a
 /// preview that is made again under its name in the same sandbox.
-pub fn of_draft(
+pub(crate) fn of_draft(
     context: &Context,
     draft: &Draft<'_, Preview>,
     sandbox: &ResourceId,
@@ -68,19 +68,22 @@ fn own_label(sandbox: &ResourceId, preview: &str) -> String {
 
 /// Where a preview answered before that was noted, and where it may when somebody else has that
 /// address.
-pub fn before_states(context: &Context, held: &Held<Preview>) -> (PreviewAddress, PreviewAddress) {
+pub(crate) fn before_states(
+    context: &Context,
+    held: &Held<Preview>,
+) -> (PreviewAddress, PreviewAddress) {
     let own = held.row.id.as_str().trim_start_matches("res_");
     let fallback = chosen(own, filled(held.wish.spec.custom_domain.as_deref()));
     (wanted(context, &held.wish).unwrap_or_else(|| fallback.clone()), fallback)
 }
 
-pub fn holder(context: &Context, resource: &ResourceId) -> Holder {
+pub(crate) fn holder(context: &Context, resource: &ResourceId) -> Holder {
     Holder { workspace: context.member.workspace.clone(), resource: resource.clone() }
 }
 
 /// Takes the address for a preview, which gives back the one that it had. Whose an address is that
 /// is taken, is told only within the workspace.
-pub fn claim(
+pub(crate) fn claim(
     context: &Context,
     tx: &mut Tx<'_>,
     id: &ResourceId,
@@ -130,7 +133,7 @@ fn taken(
 }
 
 /// The preview of the caller's workspace that has an address.
-pub fn own_preview_at(
+pub(crate) fn own_preview_at(
     context: &Context,
     tx: &mut Tx<'_>,
     at: &PreviewAddress,
@@ -144,7 +147,7 @@ pub fn own_preview_at(
 }
 
 /// Whether an address is a preview's own still.
-pub fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Result<bool, Error> {
+pub(crate) fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Result<bool, Error> {
     Ok(edge_names::holder(tx, &at.name())?.is_some_and(|holder| holder.resource == *id))
 }
 
@@ -152,7 +155,7 @@ pub fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Result<bool
 /// may want the same: the second goes without, for good, and answers by its path, which is its
 /// `metadata.url`. To refuse it would tell of the other and let strangers block names; to hand the
 /// label on later would bring one's callers to the other.
-pub fn take_label(
+pub(crate) fn take_label(
     context: &Context,
     tx: &mut Tx<'_>,
     id: &ResourceId,

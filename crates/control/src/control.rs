@@ -50,7 +50,7 @@ impl Inner {
     /// Tells the edge of a route, if this server has one.
     pub(crate) fn publish(&self, change: RouteChange) {
         if let Some(edge) = &self.edge {
-            edge.tell(change);
+            edge.publish(change);
         }
     }
 }

@@ -12,7 +12,7 @@ const SHOWN_CHARACTERS: usize = 80;
 /// Texts that are shown of those at the name of the proof.
 const SHOWN_TEXTS: usize = 3;
 
-/// Asks the DNS, within limits of its own. The API itself reaches nothing outside.
+/// Asks the DNS, within limits of its own. The control plane itself reaches nothing outside.
 pub trait Lookup: Send + Sync + 'static {
     /// The texts at a name; none when there is no such name.
     fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>>;

@@ -1,6 +1,7 @@
 //! Repeating a request safely: the same key and content give the first answer again.
 
 use crate::error::{Conflict, Error};
+use crate::json;
 use bytes::Bytes;
 use serde::Serialize;
 use store::idempotency::{self, Claim};
@@ -21,16 +22,15 @@ pub struct RequestKey {
 
 /// What a request is answered, as JSON. Written at once, so that it can be kept and given again.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct JsonAnswer {
     pub body: Bytes,
     /// Whether it is the one of an earlier request.
     pub replayed: bool,
 }
 
-impl Answer {
+impl JsonAnswer {
     pub fn of(value: &impl Serialize) -> Self {
-        // Our wire types have text keys only; writing them to memory cannot fail.
-        Self { body: serde_json::to_vec(value).unwrap_or_default().into(), replayed: false }
+        Self { body: json::bytes(value).into(), replayed: false }
     }
 }
 
@@ -40,19 +40,19 @@ pub async fn once<T, E>(
     store: &Store,
     key: Option<RequestKey>,
     mut act: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
-) -> Result<Answer, E>
+) -> Result<JsonAnswer, E>
 where
     T: Serialize + 'static,
     E: From<Error> + From<store::Error> + Send + 'static,
 {
     let Some(RequestKey { realm, key, digest }) = key else {
-        return store.write(move |tx| act(tx).map(|value| Answer::of(&value))).await;
+        return store.write(move |tx| act(tx).map(|value| JsonAnswer::of(&value))).await;
     };
     let keyring = store.keyring();
     let seal_context = format!("idempotency/{realm}/{key}");
     let work = move |tx: &mut Tx<'_>| match idempotency::claim(tx, &realm, &key, &digest)? {
         Claim::New => {
-            let answer = Answer::of(&act(tx)?);
+            let answer = JsonAnswer::of(&act(tx)?);
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             let sealed = keyring.read().seal(&seal_context, &text)?;
             idempotency::record(tx, &realm, &key, SUCCESS.into(), &sealed)?;
@@ -60,7 +60,7 @@ where
         }
         Claim::Done { body, .. } => {
             let body = keyring.read().open(&seal_context, &body)?.into();
-            Ok(Answer { body, replayed: true })
+            Ok(JsonAnswer { body, replayed: true })
         }
         Claim::Conflict => Err(Error::from(Conflict::KeyReused).into()),
     };

@@ -100,7 +100,7 @@ impl ProcessAnswer {
 
 /// Whoever routes requests to instances.
 pub trait Edge: Send + Sync + 'static {
-    fn tell(&self, change: RouteChange);
+    fn publish(&self, change: RouteChange);
 }
 
 /// Where an image can be had.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use store::{Error, Store, settings};
 
 /// The 32 bytes kept under `name`, sealed.
-pub async fn shared(store: &Store, name: &'static str) -> Result<[u8; 32], Error> {
+pub(crate) async fn shared(store: &Store, name: &'static str) -> Result<[u8; 32], Error> {
     let fresh = URL_SAFE_NO_PAD.encode(store.world().random_bytes::<32>());
     let keyring = store.keyring();
     let seal_context = format!("settings/{name}");

@@ -41,7 +41,7 @@ impl Control {
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let bill = settings.bill.clone();
         store.write(move |tx| billing::seed(tx, &bill)).await?;
-        let name = machine.as_ref().map(|machine| machine.name().to_owned()).unwrap_or_default();
+        let name = machine.as_ref().map(|machine| machine.name().to_owned());
         let lives = usage::TaskLives { machine: name };
         let queue = Queue::new(settings.jobs.clone(), vec![Arc::new(Callbacks), Arc::new(lives)]);
         let control = Self(Arc::new(Inner {

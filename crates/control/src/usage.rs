@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::workloads::workload::Workload;
 use jobs::Hooks;
 use meter::{Change, Owner, UsageFact};
 use store::Tx;
@@ -10,25 +11,25 @@ use store::executions::Execution;
 use store::identity::workspaces;
 use types::ids::ResourceId;
 use types::instance::{AttemptId, InstanceName};
+use types::kinds::Job;
 use types::usage::Dimension;
 
 /// Says whose usage an instance is, in the transaction that gives it to a resource.
-pub fn own_instance(
+pub(crate) fn own_instance<W: Workload>(
     context: &Context,
     tx: &mut Tx<'_>,
     instance: &InstanceName,
-    dimension: Dimension,
     of: (&str, &ResourceId),
     machine: &str,
 ) -> Result<(), Error> {
-    let owner = Owner { machine: Some(machine.to_owned()), ..owner(context, dimension, of) };
+    let owner = Owner { machine: Some(machine.to_owned()), ..owner(context, W::DIMENSION, of) };
     Ok(meter::register(tx, instance.as_str(), &owner)?)
 }
 
 /// Registers what tasks use with whoever has the job, as this machine takes them.
-pub struct TaskLives {
+pub(crate) struct TaskLives {
     /// Without a machine nothing is taken here.
-    pub machine: String,
+    pub machine: Option<String>,
 }
 
 impl Hooks for TaskLives {
@@ -42,10 +43,10 @@ impl Hooks for TaskLives {
         let owner = Owner {
             account: workspace.account,
             workspace: workspace.name,
-            dimension: Dimension::JobRuntime,
+            dimension: Job::DIMENSION,
             name: execution.job.clone(),
             uuid: execution.job_id.to_string(),
-            machine: Some(self.machine.clone()),
+            machine: self.machine.clone(),
         };
         meter::register(tx, &attempt.to_string(), &owner)
     }
@@ -53,7 +54,7 @@ impl Hooks for TaskLives {
 
 /// Notes that a resource serves from now on, or no more: for what is paid by the time in which it
 /// does.
-pub fn serve(
+pub(crate) fn serve(
     context: &Context,
     tx: &mut Tx<'_>,
     dimension: Dimension,

@@ -71,7 +71,7 @@ pub(crate) trait Who: Sized + Send + 'static {
     fn admit(
         app: &App,
         needs: Needs,
-        request: &Asked<'_>,
+        request: &Credentials<'_>,
     ) -> impl Future<Output = Result<Self, Error>> + Send;
     /// Whose repetitions of one idempotency key belong together.
     fn realm(&self) -> String;
@@ -80,7 +80,7 @@ pub(crate) trait Who: Sized + Send + 'static {
 }
 
 /// What a request says of its caller.
-pub(crate) struct Asked<'r> {
+pub(crate) struct Credentials<'r> {
     pub token: Option<&'r str>,
     pub workspace: Option<&'r str>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Asked<'r> {
 pub(crate) struct Anyone;
 
 impl Who for Anyone {
-    async fn admit(_: &App, _: Needs, _: &Asked<'_>) -> Result<Self, Error> {
+    async fn admit(_: &App, _: Needs, _: &Credentials<'_>) -> Result<Self, Error> {
         Ok(Self)
     }
 
@@ -103,8 +103,8 @@ impl Who for Anyone {
 }
 
 /// Who shows the credentials, counted against the rate of the key, or of the person behind a token.
-async fn identify(app: &App, asked: &Asked<'_>) -> Result<Arc<Identity>, Error> {
-    let token = asked.token.ok_or(auth::Denied::Missing)?;
+async fn identify(app: &App, credentials: &Credentials<'_>) -> Result<Arc<Identity>, Error> {
+    let token = credentials.token.ok_or(auth::Denied::Missing)?;
     let identity = app.auth.identify(token).await?;
     app.limits.take_key(identity.holder())?;
     Ok(identity)
@@ -114,8 +114,8 @@ async fn identify(app: &App, asked: &Asked<'_>) -> Result<Arc<Identity>, Error> 
 pub(crate) struct Person(pub Arc<Identity>);
 
 impl Who for Person {
-    async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
-        let identity = identify(app, asked).await?;
+    async fn admit(app: &App, needs: Needs, credentials: &Credentials<'_>) -> Result<Self, Error> {
+        let identity = identify(app, credentials).await?;
         identity.may(needs.scopes())?;
         Ok(Self(identity))
     }
@@ -130,9 +130,9 @@ impl Who for Person {
 }
 
 impl Who for Member {
-    async fn admit(app: &App, needs: Needs, asked: &Asked<'_>) -> Result<Self, Error> {
-        let identity = identify(app, asked).await?;
-        let member = app.auth.enter(&identity, asked.workspace)?;
+    async fn admit(app: &App, needs: Needs, credentials: &Credentials<'_>) -> Result<Self, Error> {
+        let identity = identify(app, credentials).await?;
+        let member = app.auth.enter(&identity, credentials.workspace)?;
         app.limits.take_workspace(member.workspace.as_str())?;
         member.may(needs.scopes())?;
         Ok(member)
@@ -315,11 +315,11 @@ impl<W: Who> Admitted<W> {
         let version = headers::version(&parts.headers)?;
         let path = path(&mut parts).await?;
         let named = named_workspace(&path, line, parts.uri.query().unwrap_or_default());
-        let asked = Asked {
+        let credentials = Credentials {
             token: headers::bearer(&parts.headers),
             workspace: named.as_deref().or_else(|| headers::workspace(&parts.headers)),
         };
-        let who = W::admit(app, line.needs, &asked).await?;
+        let who = W::admit(app, line.needs, &credentials).await?;
         note_sign_in(&parts.extensions, who.identity());
         let raw = raw_body(body, app.settings.body_max).await?;
         let key = idempotency::key(&parts, &raw, who.realm())?;

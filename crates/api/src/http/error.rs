@@ -250,7 +250,7 @@ impl IntoResponse for Error {
             message: self.message(),
             more: decision.map(|decision| more(decision, status)).unwrap_or_default(),
         };
-        let mut response = Response::new(Body::from(serde_json::to_vec(&body).unwrap_or_default()));
+        let mut response = Response::new(Body::from(control::json::bytes(&body)));
         *response.status_mut() = status;
         if let Some(refusal) = self.refusal(status, name) {
             response.extensions_mut().insert(refusal);

@@ -6,7 +6,7 @@ use crate::http::headers::IDEMPOTENCY_KEY;
 use crate::http::malformed::Malformed;
 use crate::http::reply::Reply;
 use bytes::Bytes;
-use control::idempotency::{self, Answer, RequestKey};
+use control::idempotency::{self, JsonAnswer, RequestKey};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
@@ -48,8 +48,8 @@ impl<W: Who, Q, B> Call<W, Q, B> {
     }
 }
 
-impl<T> From<Answer> for Reply<T> {
-    fn from(answer: Answer) -> Self {
+impl<T> From<JsonAnswer> for Reply<T> {
+    fn from(answer: JsonAnswer) -> Self {
         let reply = Self::written(answer.body);
         if answer.replayed { reply.with(REPLAYED, HeaderValue::from_static("true")) } else { reply }
     }

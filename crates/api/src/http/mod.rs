@@ -2,14 +2,15 @@
 
 pub(crate) mod call;
 pub(crate) mod error;
+pub(crate) mod harden;
 pub(crate) mod headers;
 pub(crate) mod idempotency;
 pub(crate) mod limits;
 pub(crate) mod listed;
+pub(crate) mod long_request;
 pub(crate) mod malformed;
 pub(crate) mod operation;
 mod pages;
-pub(crate) mod patience;
 pub(crate) mod query;
 pub(crate) mod reply;
 pub(crate) mod serve;

@@ -1,6 +1,6 @@
 //! Query parameters that many operations share.
 
-pub(crate) use control::query::{Flag, ListQuery, PAGE, SMALL_PAGE, Sort};
+pub(crate) use control::query::{Flag, ListQuery, SMALL_PAGE, Sort};
 
 use schemars::JsonSchema;
 use serde::Deserialize;

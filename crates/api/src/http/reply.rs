@@ -24,8 +24,7 @@ pub(crate) struct Reply<T> {
 
 impl<T: Serialize> Reply<T> {
     pub(crate) fn of(value: &T) -> Self {
-        // Our wire types have text keys only; writing them to memory cannot fail.
-        Self::written(serde_json::to_vec(value).unwrap_or_default().into())
+        Self::written(control::json::bytes(value).into())
     }
 }
 

@@ -3,15 +3,17 @@
 
 use crate::app::App;
 use crate::http::error::Error;
+use crate::http::harden::harden;
 use crate::http::operation::{Base, Operation};
 use crate::routes::triggers;
-use crate::{openapi, table};
+use crate::table;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
 use control::workloads;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method};
+use jobs::runners::{Runners, WEBHOOK_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -27,11 +29,21 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
-    let oauth = crate::oauth::router(app.auth.clone());
+    let oauth = crate::oauth::router(table::oauth(), app.auth.clone());
     operations(app)
-        .merge(openapi::pages().router)
+        .merge(table::documents().router)
         .merge(oauth)
         .layer(axum::middleware::map_response(harden))
+}
+
+/// Where workflows tell of their jobs.
+pub fn webhooks(runners: Runners) -> Router {
+    table::webhooks()
+        .router
+        .method_not_allowed_fallback(|| async { Error::NoMethod })
+        .layer(DefaultBodyLimit::max(WEBHOOK_BYTES_MAX))
+        .layer(axum::middleware::map_response(harden))
+        .with_state(runners)
 }
 
 /// Every address that this crate answers, with its method: operations under each of their prefixes,
@@ -48,10 +60,10 @@ pub fn addresses() -> Vec<(Method, String)> {
         };
         addresses.extend(prefixes.map(under));
     }
-    addresses.extend(openapi::pages().addresses);
-    addresses.extend(crate::oauth::routes().addresses);
-    addresses.extend(crate::routes::webhooks::routes().addresses);
-    addresses.extend(triggers::ADDRESSES.map(|path| (Method::POST, path.to_owned())));
+    addresses.extend(table::documents().addresses);
+    addresses.extend(table::oauth().addresses);
+    addresses.extend(table::webhooks().addresses);
+    addresses.extend(table::TRIGGERS.map(|path| (Method::POST, path.to_owned())));
     addresses
 }
 
@@ -82,8 +94,9 @@ fn routes() -> Router<App> {
     router.fallback(triggers::answer)
 }
 
+#[expect(clippy::expect_used, reason = "axum knows every method that the table has")]
 fn filter(method: &Method) -> MethodFilter {
-    MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET)
+    MethodFilter::try_from(method.clone()).expect("a method of the table")
 }
 
 /// An operation as axum calls it: counted, timed and traced under its name.
@@ -137,12 +150,4 @@ fn request_id(app: &App, request: &Request) -> String {
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     given.filter(harmless).map_or_else(|| app.world.random_text(16), str::to_owned)
-}
-
-/// What every answer carries, whatever it is.
-pub(crate) async fn harden(mut response: Response) -> Response {
-    let headers = response.headers_mut();
-    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }

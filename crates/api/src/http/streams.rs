@@ -10,9 +10,9 @@ pub(crate) struct Streams {
     holders: Pool<String>,
 }
 
-/// The place of one open stream.
+/// One open stream, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OpenStream {
     _workspace: Permit<WorkspaceId>,
     _holder: Permit<String>,
 }
@@ -29,9 +29,13 @@ impl Streams {
         }
     }
 
-    pub(crate) fn take(&self, workspace: &WorkspaceId, holder: &str) -> Result<Place, Refused> {
+    pub(crate) fn take(
+        &self,
+        workspace: &WorkspaceId,
+        holder: &str,
+    ) -> Result<OpenStream, Refused> {
         let holder = self.holders.take(&holder.to_owned(), 1)?;
-        Ok(Place { _workspace: self.workspaces.take(workspace, 1)?, _holder: holder })
+        Ok(OpenStream { _workspace: self.workspaces.take(workspace, 1)?, _holder: holder })
     }
 }
 

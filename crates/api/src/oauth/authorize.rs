@@ -11,11 +11,11 @@ use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
 /// Cookies belong to `/oauth`, so browsers are sent there.
-pub(super) async fn elsewhere(RawQuery(query): RawQuery) -> Response {
+pub(crate) async fn elsewhere(RawQuery(query): RawQuery) -> Response {
     see_other(&address(&query.unwrap_or_default()))
 }
 
-pub(super) async fn show(
+pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -40,7 +40,7 @@ pub(super) async fn show(
     ))
 }
 
-pub(super) async fn decide(
+pub(crate) async fn decide(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,

@@ -54,27 +54,27 @@ impl From<Registered> for ClientView {
     }
 }
 
-pub(super) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
+pub(crate) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
     let found = auth.store().read(move |tx| clients::list(tx, &who)).await?;
     Ok(json_answer(&found.into_iter().map(ClientView::from).collect::<Vec<_>>()))
 }
 
-pub(super) async fn create(
+pub(crate) async fn create(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Result<Response, Error> {
     let who = caller(&auth, &headers).await?;
     let wanted: ClientRequest = serde_json::from_slice(&body)
-        .map_err(|error| Malformed::ClientBody { why: error.to_string() }.into())?;
+        .map_err(|error| Malformed::ClientBody { why: error.to_string() })?;
     let ClientRequest { name, redirect_uris, confidential, account_id: account } = wanted;
     let new = NewClient { name, redirect_uris, confidential, account };
     let (client, secret) = auth.change(move |tx| clients::create(tx, &who, new.clone())).await?;
     Ok(json_answer(&ClientView { client_secret: secret, ..client.into() }))
 }
 
-pub(super) async fn remove(
+pub(crate) async fn remove(
     State(auth): State<Auth>,
     Path(id): Path<ClientId>,
     headers: HeaderMap,

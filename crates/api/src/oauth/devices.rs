@@ -14,7 +14,7 @@ use maud::{Markup, html};
 
 const TITLE: &str = "Sign in a device";
 
-pub(super) async fn show(
+pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -38,7 +38,7 @@ pub(super) async fn show(
     }
 }
 
-pub(super) async fn decide(
+pub(crate) async fn decide(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,

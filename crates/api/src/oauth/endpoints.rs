@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 use types::error::Refusal;
 
-pub(super) async fn token(
+pub(crate) async fn token(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,
@@ -26,7 +26,7 @@ pub(super) async fn token(
         .map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
 }
 
-pub(super) async fn device(
+pub(crate) async fn device(
     State(auth): State<Auth>,
     From(client): From,
     headers: HeaderMap,
@@ -41,7 +41,7 @@ pub(super) async fn device(
         .map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
 }
 
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,
@@ -55,7 +55,7 @@ pub(super) async fn revoke(
         .map_or_else(|fault| refused(fault, authorization.is_some()), |()| json_answer(&json!({})))
 }
 
-pub(super) async fn user_info(
+pub(crate) async fn user_info(
     State(auth): State<Auth>,
     headers: HeaderMap,
 ) -> Result<Response, Error> {
@@ -64,11 +64,11 @@ pub(super) async fn user_info(
     Ok(json_answer(&auth.user_info(&who).await?))
 }
 
-pub(super) async fn jwks(State(auth): State<Auth>) -> Response {
+pub(crate) async fn jwks(State(auth): State<Auth>) -> Response {
     public(json_answer(&auth.jwks()))
 }
 
-pub(super) async fn metadata(State(auth): State<Auth>) -> Response {
+pub(crate) async fn metadata(State(auth): State<Auth>) -> Response {
     public(json_answer(&auth.metadata()))
 }
 
@@ -134,7 +134,7 @@ fn slower(throttled: Throttled) -> Response {
 }
 
 pub(super) fn json_answer(body: &impl Serialize) -> Response {
-    let body = serde_json::to_vec(body).unwrap_or_default();
+    let body = control::json::bytes(body);
     let mut response =
         ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
             .into_response();

@@ -16,7 +16,7 @@ use types::ids::InvitationId;
 
 const TITLE: &str = "Join a workspace";
 
-pub(super) async fn show(
+pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -35,7 +35,7 @@ pub(super) async fn show(
     browser.remember(page(StatusCode::OK, TITLE, &content(&found, signed_in, &browser, None)))
 }
 
-pub(super) async fn submit(
+pub(crate) async fn submit(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,

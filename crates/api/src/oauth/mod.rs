@@ -4,15 +4,15 @@
 //! for programs are under both `/oauth` and `/v0/oauth`; pages are under `/oauth` only, because
 //! cookies belong to one path.
 
-mod authorize;
+pub(crate) mod authorize;
 mod browser;
-mod clients;
-mod devices;
-mod endpoints;
-mod join;
-mod outside;
-mod page;
-mod sign_in;
+pub(crate) mod clients;
+pub(crate) mod devices;
+pub(crate) mod endpoints;
+pub(crate) mod join;
+pub(crate) mod outside;
+pub(crate) mod page;
+pub(crate) mod sign_in;
 
 use crate::http::error::Error;
 use crate::http::listed::Listed;
@@ -28,56 +28,17 @@ use types::Remote;
 /// Bytes of a token request or a form.
 const BODY_MAX: usize = 64 * 1024;
 
-pub(crate) fn router(auth: Auth) -> Router {
-    routes()
+/// The routes of the table, with what surrounds them.
+pub(crate) fn router(routes: Listed<Auth>, auth: Auth) -> Router {
+    routes
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .with_state(auth)
 }
 
-pub(crate) fn routes() -> Listed<Auth> {
-    endpoints_under("/v0")
-        .merge(endpoints_under(""))
-        .merge(pages())
-        .get("/v0/oauth/authorize", authorize::elsewhere)
-        .get("/v0/oauth/clients", clients::list)
-        .post("/v0/oauth/clients", clients::create)
-        .delete("/v0/oauth/clients/{id}", clients::remove)
-}
-
-fn endpoints_under(base: &str) -> Listed<Auth> {
-    Listed::new()
-        .post(format!("{base}/oauth/token"), endpoints::token)
-        .post(format!("{base}/oauth/device/code"), endpoints::device)
-        .post(format!("{base}/oauth/device_authorization"), endpoints::device)
-        .post(format!("{base}/login/device"), endpoints::device)
-        .post(format!("{base}/oauth/revoke"), endpoints::revoke)
-        .get(format!("{base}/oauth/userinfo"), endpoints::user_info)
-        .post(format!("{base}/oauth/userinfo"), endpoints::user_info)
-        .get(format!("{base}/oauth/jwks"), endpoints::jwks)
-        .get(format!("{base}/.well-known/openid-configuration"), endpoints::metadata)
-        .get(format!("{base}/.well-known/oauth-authorization-server"), endpoints::metadata)
-}
-
-fn pages() -> Listed<Auth> {
-    Listed::new()
-        .get("/oauth/style.css", page::style)
-        .get("/oauth/authorize", authorize::show)
-        .post("/oauth/authorize", authorize::decide)
-        .get("/oauth/sign-in", sign_in::show)
-        .post("/oauth/sign-in", sign_in::submit)
-        .post("/oauth/sign-out", sign_in::sign_out)
-        .get("/oauth/outside", outside::begin)
-        .get("/oauth/outside/callback", outside::finish)
-        .get("/oauth/device", devices::show)
-        .post("/oauth/device", devices::decide)
-        .get("/oauth/join", join::show)
-        .post("/oauth/join", join::submit)
-}
-
 /// Who sent a request, as whoever accepted its connection noted.
-struct From(Remote);
+pub(crate) struct From(Remote);
 
 impl<S: Send + Sync> FromRequestParts<S> for From {
     type Rejection = Infallible;
@@ -88,7 +49,7 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
 }
 
 /// The body of a request, if it is not too long.
-struct Body(Bytes);
+pub(crate) struct Body(Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Error;

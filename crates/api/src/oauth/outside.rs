@@ -10,7 +10,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 
-pub(super) async fn begin(
+pub(crate) async fn begin(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -29,7 +29,7 @@ pub(super) async fn begin(
     }
 }
 
-pub(super) async fn finish(
+pub(crate) async fn finish(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,

@@ -110,7 +110,7 @@ fn guarded(mut response: Response, destination: Option<&str>) -> Response {
     response
 }
 
-pub(super) async fn style() -> Response {
+pub(crate) async fn style() -> Response {
     let mut response = Response::new(Body::from(STYLE));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));

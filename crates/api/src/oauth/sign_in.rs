@@ -11,7 +11,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
-pub(super) async fn show(
+pub(crate) async fn show(
     State(auth): State<Auth>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -34,7 +34,7 @@ pub(super) async fn show(
     }
 }
 
-pub(super) async fn submit(
+pub(crate) async fn submit(
     State(auth): State<Auth>,
     From(client): From,
     headers: HeaderMap,
@@ -62,7 +62,7 @@ pub(super) async fn submit(
     page(status, "Sign in", &form(&auth, &browser, next, email, Some(&text)))
 }
 
-pub(super) async fn sign_out(
+pub(crate) async fn sign_out(
     State(auth): State<Auth>,
     headers: HeaderMap,
     Body(body): Body,

@@ -5,7 +5,7 @@ use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::malformed::Malformed;
 use crate::http::reply::Answer;
-use crate::http::streams::Place;
+use crate::http::streams::OpenStream;
 use auth::{Auth, Denied, Member, Ticket};
 use axum::body::Body;
 use axum::response::Response;
@@ -54,7 +54,7 @@ pub(crate) struct ChangeStream {
     /// With what the stream was asked for: it ends when that is no longer good.
     ticket: Arc<Ticket>,
     outlived: Pin<Box<dyn Future<Output = Denied> + Send>>,
-    _place: Place,
+    _open: OpenStream,
 }
 
 impl Answer for ChangeStream {
@@ -78,7 +78,7 @@ impl Answer for ChangeStream {
 
 pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStream, Error> {
     let kinds = kinds(call.query.kind.as_deref())?;
-    let place = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
+    let open = call.app.streams.take(&call.who.workspace, call.who.who.holder())?;
     let last = call.headers.get("last-event-id").map(|id| id.to_str().unwrap_or_default());
     let after = match last {
         Some(id) => Some(id.parse().map_err(|_| Malformed::LastEventId)?),
@@ -98,7 +98,7 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
         (call.app.auth.clone(), Arc::new(Ticket::new(token, &call.who, call.needs.scopes())));
     let (waiting, waits_for) = (auth.clone(), Arc::clone(&ticket));
     let outlived = Box::pin(async move { waiting.outlived(&waits_for).await });
-    Ok(ChangeStream { follower, kinds, auth, ticket, outlived, _place: place })
+    Ok(ChangeStream { follower, kinds, auth, ticket, outlived, _open: open })
 }
 
 fn gone(error: store::Error) -> Error {
@@ -170,6 +170,6 @@ fn event(kinds: &[KindName], change: Change) -> Option<String> {
         actor: change.actor,
         at: change.at,
     };
-    let data = serde_json::to_string(&event).unwrap_or_default();
+    let data = control::json::text(&event);
     Some(format!("id: {}\nevent: change\ndata: {data}\n\n", change.revision))
 }

@@ -221,7 +221,7 @@ pub(crate) async fn query(
         Ok::<_, Error>(meter::answer(tx, &asked, &book, now)?)
     };
     let answer = call.app.store.read(work).await?;
-    let position = answer.next.as_ref().map(|key| serde_json::to_string(key).unwrap_or_default());
+    let position = answer.next.as_ref().map(control::json::text);
     let cursor = position.map(|position| call.app.cursors.sign(&bound(&question), &position, now));
     Ok(Reply::of(&answer.wire(&question, cursor)))
 }

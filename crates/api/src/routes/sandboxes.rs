@@ -7,7 +7,7 @@ use crate::http::reply::Reply;
 use auth::Member;
 use control::Missing;
 use control::engine::Held;
-use control::workloads::create::{self, Asked};
+use control::workloads::create::{self, NewSandbox};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -32,13 +32,13 @@ pub(crate) async fn create(
     if call.query.upload.0 {
         return Err(control::Error::Missing(Missing::Build).into());
     }
-    let asked = Asked {
+    let new = NewSandbox {
         context: call.context(),
         reuse: call.query.create_if_not_exist.0,
         wish: call.body.0,
         key: call.key,
     };
-    Ok(create::create(asked).await?.into())
+    Ok(create::create(new).await?.into())
 }
 
 pub(crate) async fn fork(

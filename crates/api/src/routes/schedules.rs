@@ -8,14 +8,13 @@ use auth::Member;
 use control::Context;
 use control::engine::{self, Held, Listing, Page};
 use control::kinds::schedule;
+use control::pager::{self, Pager, TimePosition};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use store::firings::{self, Firing};
-use types::Timestamp;
 use types::kinds::schedule::ScheduleType;
 use types::kinds::{Sandbox, Schedule};
-use types::parts::PaginationMeta;
 use types::wire::SandboxScheduleExecution;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -94,21 +93,14 @@ fn cut(
     all: Vec<Schedule>,
     query: &ScheduleQuery,
 ) -> Result<Page<Schedule>, control::Error> {
-    let (cursors, now) = (&context.control.cursors, context.world().now());
     let (workspace, sandbox) = (&context.member.workspace, parents.join("/"));
-    let bound =
+    let list =
         format!("{workspace}/schedules/{sandbox}?{:?}&{:?}&{:?}", query.kind, query.sort, query.q);
-    let start = match query.cursor.as_deref() {
-        Some(cursor) => cursors.open(&bound, cursor, now)?.parse().unwrap_or(usize::MAX),
-        None => 0,
-    };
-    let size = usize::try_from(query.common().size(SMALL_PAGE)?).unwrap_or(usize::MAX);
-    let (total, end) = (all.len(), start.saturating_add(size));
-    let has_more = end < total;
-    let next_cursor =
-        if has_more { cursors.sign(&bound, &end.to_string(), now) } else { String::new() };
-    let meta =
-        PaginationMeta { has_more, next_cursor, total: i64::try_from(total).unwrap_or(i64::MAX) };
+    let pager = Pager::new(context, list);
+    let start: usize = pager.after(query.cursor.as_deref())?.unwrap_or(0);
+    let size = pager::size(query.common().size(SMALL_PAGE)?);
+    let next = Some(start.saturating_add(size)).filter(|next| *next < all.len());
+    let meta = pager.meta(next, all.len() as i64);
     Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
 }
 
@@ -121,36 +113,18 @@ pub(crate) async fn executions(
         (call.context(), call.path.name().to_owned(), call.query.cursor.clone());
     let work = move |tx: &mut Tx<'_>| {
         let sandbox = Held::<Sandbox>::get(&context, tx, &[], &name)?.row.id;
-        let bound = format!("{}/schedule-executions/{sandbox}", context.member.workspace);
-        let after = cursor
-            .as_deref()
-            .map(|cursor| context.control.cursors.open(&bound, cursor, context.world().now()));
-        let after = after.transpose()?.as_deref().and_then(position);
+        let list = format!("{}/schedule-executions/{sandbox}", context.member.workspace);
+        let pager = Pager::new(&context, list);
+        let after: Option<TimePosition> = pager.after(cursor.as_deref())?;
+        let after = after.as_ref().map(|after| (after.at, after.id.as_str()));
         // One more than asked for tells whether there is another page.
-        let mut found = firings::list(
-            tx,
-            &sandbox,
-            after.as_ref().map(|(time, id)| (*time, id.as_str())),
-            size + 1,
-        )?;
-        let has_more = i64::try_from(found.len()).unwrap_or(i64::MAX) > size;
-        found.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-        let next_cursor = match found.last().filter(|_| has_more) {
-            Some(last) => {
-                let position = format!("{}:{}", last.created_at.ms(), last.id);
-                context.control.cursors.sign(&bound, &position, context.world().now())
-            }
-            None => String::new(),
-        };
-        let meta = PaginationMeta { has_more, next_cursor, total: firings::count(tx, &sandbox)? };
-        Ok::<_, control::Error>(Page { data: found.into_iter().map(execution).collect(), meta })
+        let found = firings::list(tx, &sandbox, after, size + 1)?;
+        let total = firings::count(tx, &sandbox)?;
+        let at = |one: &Firing| TimePosition { at: one.created_at, id: one.id.clone() };
+        let Page { data, meta } = pager.page(found, size, total, at);
+        Ok::<_, control::Error>(Page { data: data.into_iter().map(execution).collect(), meta })
     };
     Ok(Reply::of(&call.app.store.read(work).await?))
-}
-
-fn position(text: &str) -> Option<(Timestamp, String)> {
-    let (time, id) = text.split_once(':')?;
-    Some((Timestamp::from_ms(time.parse().ok()?), id.to_owned()))
 }
 
 fn execution(firing: Firing) -> SandboxScheduleExecution {

@@ -1,15 +1,15 @@
 //! Triggers of jobs that requests fire: where they answer, and what they answer.
 //!
-//! They have addresses of their own below the workspace's, so they are asked for when no operation
+//! They have addresses of their own below the workspace's, so they are credentials for when no operation
 //! has taken a request.
 
 use crate::app::App;
-use crate::http::call::{Asked, Who, json, note_sign_in, raw_body};
+use crate::http::call::{Credentials, Who, json, note_sign_in, raw_body};
 use crate::http::error::Error;
 use crate::http::headers;
+use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::Needs;
-use crate::http::patience::Patience;
 use crate::http::reply::{Answer, Reply};
 use auth::{Denied, Identity, Member, Ticket};
 use axum::extract::{Request, State};
@@ -38,8 +38,6 @@ const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 /// First parts of paths that are no workspaces.
 const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
 const OTHER_BASE: &str = "/run";
-/// Where triggers answer: which `trigger` a path names, only the store knows.
-pub(crate) const ADDRESSES: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
 /// Answers what no operation has taken: perhaps a trigger does.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
@@ -68,26 +66,26 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         }
         // Who shows no credentials is not told whether there is something to show them for.
         _ => {
-            let asked =
-                Asked { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
-            let member = Member::admit(&app, NEEDS, &asked).await?;
+            let credentials =
+                Credentials { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
+            let member = Member::admit(&app, NEEDS, &credentials).await?;
             note_sign_in(&parts.extensions, member.identity());
             holder = member.who.holder().to_owned();
-            ticket = asked.token.map(|token| Ticket::new(token, &member, NEEDS.scopes()));
+            ticket = credentials.token.map(|token| Ticket::new(token, &member, NEEDS.scopes()));
             member
         }
     };
     let context = Context { control: app.control().clone(), member };
     let arguments = arguments(&raw_body(body, app.settings.body_max).await?)?;
-    let _place = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
+    let _open = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
     let (of, address) = (context.clone(), address.to_owned());
     let begin = move |tx: &mut Tx<'_>| triggers::begin(&of, tx, &address, arguments.clone());
     let execution = app.store.write(begin).await?.ok_or(Error::NoRoute)?;
     if !waits {
         return Ok(Reply::of(&json!({"success": true})).into_response());
     }
-    if let Some(patience) = parts.extensions.get::<Patience>() {
-        patience.ask();
+    if let Some(request) = parts.extensions.get::<LongRequest>() {
+        request.announce();
     }
     tokio::select! {
         answer = ended(&app, execution) => answer,
@@ -131,17 +129,18 @@ async fn ended(app: &App, id: ExecutionId) -> Result<Response, Error> {
         let gone = || Error::from(Absent::ExecutionOfGoneWorkspace);
         let execution = execution.ok_or_else(gone)?;
         if execution.phase.has_ended() {
-            return Ok(told(&execution, status_code(&execution)));
+            return Ok(shown(&execution, status_code(&execution)));
         }
         if Instant::now() >= deadline {
-            return Ok(told(&execution, StatusCode::ACCEPTED.as_u16()));
+            return Ok(shown(&execution, StatusCode::ACCEPTED.as_u16()));
         }
         tokio::time::sleep(app.settings.feed_poll).await;
     }
 }
 
-fn told(execution: &Execution, status: u16) -> Response {
+#[expect(clippy::expect_used, reason = "both callers take it from the statuses of HTTP")]
+fn shown(execution: &Execution, status: u16) -> Response {
     let mut response = Reply::of(&report(execution)).into_response();
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status of HTTP");
     response
 }

@@ -2,31 +2,15 @@
 //! of ours on them: each is signed with a secret that the workspace shares with the code host.
 
 use crate::http::error::Error;
-use crate::http::listed::Listed;
 use crate::http::malformed::Malformed;
-use crate::http::serve::harden;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
 
-/// Where workflows tell of their jobs: `POST /v0/webhooks/github/{workspace}`.
-pub fn webhooks(runners: Runners) -> Router {
-    routes()
-        .router
-        .method_not_allowed_fallback(|| async { Error::NoMethod })
-        .layer(DefaultBodyLimit::max(WEBHOOK_BYTES_MAX))
-        .layer(axum::middleware::map_response(harden))
-        .with_state(runners)
-}
-
-pub(crate) fn routes() -> Listed<Runners> {
-    Listed::new().post("/v0/webhooks/github/{workspace}", take)
-}
-
-async fn take(
+/// Takes what a workflow tells of a job: `POST /v0/webhooks/github/{workspace}`.
+pub(crate) async fn take(
     State(runners): State<Runners>,
     Path(workspace): Path<String>,
     request: Request,

@@ -122,7 +122,9 @@ fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
     let member =
         call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
             // A stranger's workspace does not exist.
-            auth::Denied::NotMember { workspace } => Absent::Workspace { name: workspace }.into(),
+            auth::Denied::NotMember { workspace } => {
+                Error::from(Absent::Workspace { name: workspace })
+            }
             other => other.into(),
         })?;
     member.may(call.needs.scopes())?;

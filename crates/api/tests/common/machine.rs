@@ -6,7 +6,7 @@ use control::machine::{
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
 use types::instance::{Fact, InstanceName, Outcome, Printed, WorkEnd};
@@ -24,6 +24,7 @@ pub struct Pretended {
     instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
+    listed: AtomicUsize,
     /// Whether work may end.
     gate: watch::Sender<bool>,
     pub launched: watch::Sender<Vec<Launch>>,
@@ -38,6 +39,7 @@ impl Pretended {
             script: Box::new(script),
             instances: Mutex::default(),
             fetched: AtomicBool::new(false),
+            listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
             retired: watch::Sender::default(),
@@ -58,6 +60,11 @@ impl Pretended {
 
     pub fn lose(&self, instance: &InstanceName) {
         self.instances.lock().remove(instance);
+    }
+
+    /// How often all instances were listed.
+    pub fn listed(&self) -> usize {
+        self.listed.load(Ordering::SeqCst)
     }
 
     pub fn close(&self) {
@@ -127,6 +134,7 @@ impl Machine for Pretended {
     }
 
     fn instances(&self) -> Vec<Seen> {
+        self.listed.fetch_add(1, Ordering::SeqCst);
         self.instances
             .lock()
             .keys()

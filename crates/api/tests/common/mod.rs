@@ -61,7 +61,7 @@ pub fn test_world() -> (World, Clock) {
 pub struct Routes(parking_lot::Mutex<Vec<RouteChange>>);
 
 impl Edge for Routes {
-    fn tell(&self, change: RouteChange) {
+    fn publish(&self, change: RouteChange) {
         self.0.lock().push(change);
     }
 }
@@ -227,16 +227,29 @@ impl Cloud {
         Self { control, router, store, auth, clock, first, dns, routes, _folder: folder, _running }
     }
 
-    /// The same again, as after a restart.
+    /// The same again, as after a restart without a machine.
     pub async fn restart(&mut self) {
+        self.restart_with(None).await;
+    }
+
+    /// The same again, with the machine that it had.
+    pub async fn restart_on(&mut self, machine: Arc<dyn control::machine::Machine>) {
+        self.restart_with(Some(machine)).await;
+        let ending = tokio_util::sync::CancellationToken::new();
+        drop(control::start(&self.control, &ending));
+        self._running = Some(ending.drop_guard());
+    }
+
+    async fn restart_with(&mut self, machine: Option<Arc<dyn control::machine::Machine>>) {
         let (world, _) = test_world();
+        let edge = machine.is_some().then(|| self.routes.clone() as Arc<dyn Edge>);
         let parts = Parts {
             store: self.store.clone(),
             auth: self.auth.clone(),
             world,
             settings: settings(),
-            machine: None,
-            edge: None,
+            machine,
+            edge,
             logs: Logs::start(self.store.clone(), jobs::logs::Settings::default()),
             dns: self.dns.clone(),
         };

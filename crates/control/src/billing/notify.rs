@@ -2,6 +2,7 @@
 
 use crate::control::Control;
 use crate::error::Error;
+use crate::json;
 use meter::Window;
 use store::Tx;
 use store::budgets::{Budget, Crossing};
@@ -47,7 +48,7 @@ pub(super) fn notify(
         secret: Some(Sensitive(secret)),
         attempts_max: None,
     };
-    deliveries::enqueue(tx, &new, &serde_json::to_string(&call).unwrap_or_default())?;
+    deliveries::enqueue(tx, &new, &json::text(&call))?;
     Ok(())
 }
 

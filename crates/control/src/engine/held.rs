@@ -1,5 +1,6 @@
 //! An object as the store has it, with its parts typed.
 
+use super::corrupt::corrupt;
 use super::managed::Managed;
 use crate::context::Context;
 use crate::error::Error;
@@ -17,13 +18,7 @@ pub struct Held<K: Kind> {
 }
 
 fn typed<T: DeserializeOwned>(row: &Stored, text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::Store(store::Error::Corrupt {
-            table: "resources",
-            id: row.id.to_string(),
-            why: error.to_string(),
-        })
-    })
+    serde_json::from_str(text).map_err(|error| corrupt(&row.id, error.to_string()))
 }
 
 impl<K: Managed> Held<K> {

@@ -5,11 +5,12 @@ use super::managed::{Managed, Paging};
 use super::secrets::Secrets;
 use super::verbs::present;
 use crate::context::Context;
-use crate::error::{BadCursor, Error, Unfit};
+use crate::error::{Error, Unfit};
+use crate::pager::Pager;
 use crate::query::{Anchor, ListQuery, PageSize};
 use serde::Serialize;
 use store::Tx;
-use store::resources::{self, Position, Query};
+use store::resources::{self, Query};
 use types::parts::{PaginationMeta, Status};
 use types::{ApiVersion, KindName};
 
@@ -37,7 +38,7 @@ pub fn list<K: Managed>(
             page(context, tx, parents, asked, size).map(Listing::Page)
         }
         Paging::Pages(size) => {
-            // Wrong here too, though versions without pages do not use it.
+            // A bad size is refused here too, though versions without pages do not use it.
             asked.size(size)?;
             bare(context, tx, parents, asked).map(Listing::Bare)
         }
@@ -174,43 +175,28 @@ fn page<K: Managed>(
     asked: &ListQuery,
     size: PageSize,
 ) -> Result<Page<K>, Error> {
-    let (limit, now) = (asked.size(size)?, context.world().now());
+    let limit = asked.size(size)?;
     let selection = Selection::new::<K>(parents, asked)?;
     if selection.impossible {
         return Ok(Page { data: Vec::new(), meta: PaginationMeta::default() });
     }
-    let bound = bound_to::<K>(context, &selection, asked);
+    let pager = Pager::new(context, list_name::<K>(context, &selection, asked));
     let mut query = selection.query(context, K::NAME, asked, limit + 1);
-    match (&asked.anchor, asked.cursor.as_deref().filter(|cursor| !cursor.is_empty())) {
-        (Some(Anchor::End), _) => (query.from_end, query.limit) = (true, limit),
-        (None, Some(cursor)) => {
-            query.after = Some(position(&context.control.cursors.open(&bound, cursor, now)?)?)
-        }
-        (None, None) => {}
+    match asked.anchor {
+        Some(Anchor::End) => (query.from_end, query.limit) = (true, limit),
+        None => query.after = pager.after(asked.cursor.as_deref())?,
     }
-    let mut rows = resources::list(tx, &query)?;
-    let has_more = rows.len() as i64 > limit;
-    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-    let next_cursor = match rows.last() {
-        Some(last) if has_more => context.control.cursors.sign(
-            &bound,
-            &resources::position(last, query.order).to_string(),
-            now,
-        ),
-        _ => String::new(),
-    };
+    let rows = resources::list(tx, &query)?;
     query.after = None;
     let total = resources::total(tx, &query)?;
-    let data = rows.into_iter().map(|row| item(context, tx, row)).collect::<Result<_, _>>()?;
-    Ok(Page { data, meta: PaginationMeta { has_more, next_cursor, total } })
-}
-
-fn position(text: &str) -> Result<Position, Error> {
-    text.parse().map_err(|_| BadCursor::OtherRelease.into())
+    let Page { data, meta } =
+        pager.page(rows, limit, total, |row| resources::position(row, query.order));
+    let data = data.into_iter().map(|row| item(context, tx, row)).collect::<Result<_, _>>()?;
+    Ok(Page { data, meta })
 }
 
 /// The list and its filters, as a cursor is bound to them.
-fn bound_to<K: Managed>(context: &Context, selection: &Selection, asked: &ListQuery) -> String {
+fn list_name<K: Managed>(context: &Context, selection: &Selection, asked: &ListQuery) -> String {
     format!(
         "{}/{}/{}?{:?}&{:?}&{:?}&{:?}&{:?}",
         context.member.workspace,

@@ -4,6 +4,7 @@
 //! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction, so
 //! an object is never half made.
 
+mod corrupt;
 mod held;
 mod list;
 mod managed;
@@ -11,11 +12,13 @@ mod revisions;
 mod secrets;
 mod verbs;
 
+pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};
 pub use managed::{Draft, Managed, Paging};
 pub use revisions::{earlier, revisions};
 pub use secrets::{MASK, Secrets};
 pub use verbs::{
-    Shown, change_state, create, create_as, get, opened, present, remove, replace, require_version,
+    Checked, Shown, change_state, create, create_checked, get, opened, present, remove, replace,
+    require_version,
 };

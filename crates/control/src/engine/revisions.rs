@@ -5,6 +5,7 @@ use super::managed::Managed;
 use super::secrets::{MASK, seal_context};
 use crate::context::Context;
 use crate::error::Error;
+use crate::json;
 use store::revisions::{self as kept, Revision};
 use store::{Tx, resources};
 use types::ids::ResourceId;
@@ -26,7 +27,7 @@ fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
     if let Some(configuration) = wish.revision_mut() {
         *configuration = RevisionConfiguration::default();
     }
-    serde_json::to_value(wish).unwrap_or_default()
+    json::value(&wish)
 }
 
 fn configuration<K: Kind>(wish: &mut K) -> RevisionConfiguration {

@@ -7,6 +7,8 @@ use super::revisions;
 use super::secrets::{self, Secrets, seal_context};
 use crate::context::Context;
 use crate::error::Error;
+use crate::json::text;
+use std::collections::BTreeMap;
 use store::resources::{self, Stored};
 use store::{Tx, references};
 use types::ids::ResourceId;
@@ -33,7 +35,7 @@ pub fn present<K: Managed>(
         &context.control.store.keyring().read(),
         &seal_context(&held.row.id),
     )?;
-    // What was stored before regions were filled in has none.
+    // Rows of releases before regions were filled in have none.
     context.fill_region(&mut shown);
     shown.show(&held.stamp(context), &held.state, context.world().now());
     shown.adorn(context, tx)?;
@@ -65,26 +67,47 @@ pub fn create<K: Managed>(
     parents: &[String],
     wish: K,
 ) -> Result<K, Error> {
-    create_as(context, tx, parents, wish, ResourceId::new(context.world()), |_| {})
+    require_parent::<K>(context, tx, parents)?;
+    let id = ResourceId::new(context.world());
+    create_checked(context, tx, parents, Checked::new(context, wish)?, id, |_| {})
 }
 
-/// As [`create`], under an id that was made before; `done` adds to the state what was done already.
-pub fn create_as<K: Managed>(
+/// The wish for a new object, completed and checked.
+#[derive(Clone)]
+pub struct Checked<K> {
+    wish: K,
+    /// The secrets that came with it.
+    sent: BTreeMap<String, String>,
+}
+
+impl<K: Managed> Checked<K> {
+    pub fn new(context: &Context, mut wish: K) -> Result<Self, Error> {
+        let sent = secrets::values(&wish);
+        wish.complete(None, context.world());
+        let mut problems = Problems::default();
+        secrets::keep_masked(&mut wish, &Default::default(), &mut problems);
+        wish.check(&mut problems);
+        problems.into_result()?;
+        context.fill_region(&mut wish);
+        Ok(Self { wish, sent })
+    }
+
+    pub fn wish(&self) -> &K {
+        &self.wish
+    }
+}
+
+/// Makes an object under an id that was made before; the object around it is there. `done` adds to
+/// the state what was done already.
+pub fn create_checked<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
     parents: &[String],
-    mut wish: K,
+    checked: Checked<K>,
     id: ResourceId,
     done: impl FnOnce(&mut K::State),
 ) -> Result<K, Error> {
-    require_parent::<K>(context, tx, parents)?;
-    let sent = secrets::values(&wish);
-    wish.complete(None, context.world());
-    let mut problems = Problems::default();
-    secrets::keep_masked(&mut wish, &Default::default(), &mut problems);
-    wish.check(&mut problems);
-    problems.into_result()?;
-    context.fill_region(&mut wish);
+    let Checked { mut wish, sent } = checked;
     require_references(context, tx, &wish.references(), &[])?;
     let name = K::row_name(context, tx, parents, &wish)?;
     if context.find(tx, K::NAME, parents, &name)?.is_some() {
@@ -144,6 +167,37 @@ fn new_row(
     }
 }
 
+/// A replacement on its way: both wishes with their secrets open.
+struct Replacement<K> {
+    wish: K,
+    old: K,
+    /// The secrets that came with the wish, and those that are stored.
+    sent: BTreeMap<String, String>,
+    stored: BTreeMap<String, String>,
+}
+
+impl<K: Managed> Replacement<K> {
+    /// Completes and checks a wish against what it replaces.
+    fn new(context: &Context, held: &Held<K>, name: &str, mut wish: K) -> Result<Self, Error> {
+        let mut old = opened(context, held)?;
+        let (stored, sent) = (secrets::values(&old), secrets::values(&wish));
+        let mut problems = Problems::default();
+        problems.require(
+            wish.name() == name,
+            K::NAME_AT.join("."),
+            "cannot be changed: it must equal the name in the path",
+        );
+        wish.complete(Some(&old), context.world());
+        secrets::keep_masked(&mut wish, &stored, &mut problems);
+        wish.check(&mut problems);
+        context.fill_region(&mut old);
+        context.fill_region(&mut wish);
+        wish.check_change(&old, &mut problems);
+        problems.into_result()?;
+        Ok(Self { wish, old, sent, stored })
+    }
+}
+
 /// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent
 /// members cleared.
 pub fn replace<K: Managed>(
@@ -151,41 +205,21 @@ pub fn replace<K: Managed>(
     tx: &mut Tx<'_>,
     parents: &[String],
     name: &str,
-    mut wish: K,
+    wish: K,
 ) -> Result<Shown<K>, Error> {
     let mut held = Held::<K>::lock(context, tx, parents, name)?;
-    let mut old = held.wish.clone();
-    secrets::open(&mut old, &context.control.store.keyring().read(), &seal_context(&held.row.id))?;
-    let (stored, sent) = (secrets::values(&old), secrets::values(&wish));
-    let mut problems = Problems::default();
-    problems.require(
-        wish.name() == name,
-        K::NAME_AT.join("."),
-        "cannot be changed: it must equal the name in the path",
-    );
-    wish.complete(Some(&old), context.world());
-    secrets::keep_masked(&mut wish, &stored, &mut problems);
-    wish.check(&mut problems);
-    context.fill_region(&mut old);
-    context.fill_region(&mut wish);
-    wish.check_change(&old, &mut problems);
-    problems.into_result()?;
+    let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
     let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
     let now = context.world().now();
     let mut state = wish.next_state(Some((&old, &held.state)), now);
     let id = &held.row.id;
-    K::prepare(
-        context,
-        tx,
-        &mut Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents },
-    )?;
+    let mut draft = Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents };
+    K::prepare(context, tx, &mut draft)?;
     let kept = revisions::apply(context, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
-        return Ok(Shown {
-            object: present(context, tx, &held, &Secrets::Masked)?,
-            version: held.row.version,
-        });
+        let object = present(context, tx, &held, &Secrets::Masked)?;
+        return Ok(Shown { object, version: held.row.version });
     }
     K::follow(context, tx, &wish)?;
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
@@ -263,11 +297,6 @@ fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Result<(), Er
     Ok(())
 }
 
-fn text(value: &impl serde::Serialize) -> String {
-    // Our types have text keys only; this cannot fail.
-    serde_json::to_string(value).unwrap_or_default()
-}
-
 /// What the text filter of lists looks at.
 fn search_text<K: Kind>(wish: &K) -> String {
     let mut text = wish.name().to_lowercase();
@@ -284,8 +313,8 @@ fn search_text<K: Kind>(wish: &K) -> String {
 /// Secrets that neither the caller sent nor the store had.
 fn made_by_server<K: Kind>(
     wish: &K,
-    sent: &std::collections::BTreeMap<String, String>,
-    stored: &std::collections::BTreeMap<String, String>,
+    sent: &BTreeMap<String, String>,
+    stored: &BTreeMap<String, String>,
 ) -> Vec<String> {
     let now = secrets::values(wish);
     let fresh = |(name, value): &(String, String)| {
@@ -313,7 +342,7 @@ fn require_parent<K: Kind>(
     }
 }
 
-/// What an object newly names must exist. What it named before may have been deleted since.
+/// Objects that a wish newly refers to must exist. Earlier ones may have been deleted since.
 fn require_references(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,18 +1,20 @@
 //! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so
 //! here.
 
+pub mod history;
 pub mod triggers;
-pub mod view;
+mod view;
 
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
-use crate::workloads::environment;
+use crate::json;
+use crate::workloads::workload::Workload;
 use jobs::{NewExecution, Plan};
 use store::Tx;
 use store::executions::Execution;
 use types::Kind;
-use types::ids::ExecutionId;
+use types::ids::{ExecutionId, ResourceId};
 use types::instance::{Medium, Scratch};
 use types::kinds::Job;
 use types::kinds::job::{JobRuntime, JobVolume};
@@ -77,7 +79,7 @@ pub fn start(
         memory_mb: asked.memory.unwrap_or(limit),
         retries_max: asked.retries.or(runtime(&wish).max_retries).unwrap_or(0),
         parallelism: runtime(&wish).max_concurrent_tasks,
-        plan: plan(context, &wish, &name, asked),
+        plan: plan(context, &job.row.id, &wish, &name, asked)?,
         tasks: asked.tasks.iter().map(text).collect(),
         may_wait: !asked.at_once,
         id,
@@ -97,34 +99,41 @@ fn runtime(job: &Job) -> JobRuntime {
 
 /// JSON without line breaks.
 fn text(task: &Free) -> String {
-    // Our types have text keys only; this cannot fail.
-    serde_json::to_string(task).unwrap_or_default()
+    json::text(task)
 }
 
 /// What stays as it is when the job changes. The secrets of `wish` are open.
-fn plan(context: &Context, wish: &Job, name: &str, asked: &Asked) -> Plan {
+fn plan(
+    context: &Context,
+    id: &ResourceId,
+    wish: &Job,
+    name: &str,
+    asked: &Asked,
+) -> Result<Plan, Error> {
     let runtime = runtime(wish);
-    let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
-    Plan {
+    let whole = |number: i64| engine::whole(id, number);
+    let timeout = runtime.timeout.into_iter().chain(asked.timeout_s).min();
+    let volumes = wish.spec.volumes.iter().flatten();
+    Ok(Plan {
         image: runtime.image.clone().unwrap_or_default(),
         registries: runtime.docker_config.clone(),
-        storage_mb: number(runtime.storage_mb),
+        storage_mb: runtime.storage_mb.map(whole).transpose()?,
         environment: Sensitive(environment(context, wish, &runtime, name, &asked.env)),
-        scratch: wish.spec.volumes.iter().flatten().map(scratch).collect(),
+        scratch: volumes.map(|volume| scratch(id, volume)).collect::<Result<_, _>>()?,
         keeps_logs: true,
-        timeout_s: number(runtime.timeout.into_iter().chain(asked.timeout_s).min()),
+        timeout_s: timeout.map(whole).transpose()?,
         memory_override: asked.memory,
         env_override: asked.env.keys().cloned().collect(),
-    }
+    })
 }
 
-fn scratch(volume: &JobVolume) -> Scratch {
-    Scratch {
+fn scratch(id: &ResourceId, volume: &JobVolume) -> Result<Scratch, Error> {
+    Ok(Scratch {
         path: volume.mount_path.clone(),
-        size_mb: u32::try_from(volume.size_mb).unwrap_or(u32::MAX),
+        size_mb: engine::whole(id, volume.size_mb)?,
         read_only: volume.read_only.unwrap_or(false),
         medium: Medium::Disk,
-    }
+    })
 }
 
 /// All variables but those that differ between tasks. The caller's stand over the job's, and ours
@@ -141,7 +150,7 @@ fn environment(
         Some((name.clone()?, value.clone().unwrap_or_default()))
     });
     let region = context.region(wish.spec.region.as_deref());
-    let mut ours = environment::common(context, "job", wish.name(), region, runtime.generation);
+    let mut ours = wish.common_environment(context, region, runtime.generation);
     ours.extend([
         (EXECUTION_ID, name.to_owned()),
         ("BL_EXECUTION_KEY", EXECUTION_ID.to_owned()),

@@ -17,7 +17,7 @@ use types::wire::{
 const MASKED: &str = "***";
 
 /// An execution, without its tasks.
-pub fn execution(
+pub(crate) fn execution(
     context: &Context,
     tx: &mut Tx<'_>,
     execution: &Execution,
@@ -66,7 +66,7 @@ fn stats(execution: &Execution) -> JobExecutionStats {
 }
 
 /// The tasks of an execution from an index on, at most so many.
-pub fn tasks(
+pub(crate) fn tasks(
     context: &Context,
     tx: &mut Tx<'_>,
     execution: &Execution,

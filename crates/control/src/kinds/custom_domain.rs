@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::domains::{Claim, Fault};
 use crate::engine::{self, Draft, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
+use crate::json;
 use crate::usage;
 use store::Tx;
 use store::edge_names::{self, Taken};
@@ -36,7 +37,7 @@ impl Managed for CustomDomain {
             return refuse_copy(draft.state);
         }
         let name = draft.wish.name().to_owned();
-        // Who has only registered it has shown nothing, so that is in nobody's way.
+        // Registering a domain proves nothing, so only a verified one is in the way.
         if edge_names::holder(tx, &domain_name(&name))?.is_some() {
             return Err(in_use(&name));
         }
@@ -120,7 +121,7 @@ fn note_verdict(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// A verified domain is one workspace's in the whole server; one that is not any more is free.
+/// A verified domain belongs to one workspace of the whole server; otherwise it is free.
 fn keep_to_one(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -158,7 +159,7 @@ fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
     })
 }
 
-/// What was seen once is not taken back because name servers are silent.
+/// A verified domain stays verified when name servers do not answer.
 fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State {
     state.verification_error = found.as_ref().err().map(ToString::to_string);
     state.status = match (found, state.status) {
@@ -275,7 +276,7 @@ fn hand_over(
         shared_with: Vec::new(),
         ..held.state.clone()
     };
-    row.state = serde_json::to_string(&state).unwrap_or_default();
+    row.state = json::text(&state);
     let taken =
         |_| Conflict::DomainThere { workspace: target.member.workspace_name.clone() }.into();
     store::resources::insert(tx, row).map(drop).map_err(taken)

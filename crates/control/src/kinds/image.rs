@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Error, Unfit};
+use crate::json;
 use serde_json::Value;
 use store::Tx;
 use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
@@ -30,7 +31,7 @@ fn deployed(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
         found: &mut Vec<String>,
     ) -> Result<(), Error> {
         for object in engine::everywhere::<K>(context, tx)? {
-            let wish = serde_json::to_value(object).unwrap_or_default();
+            let wish = json::value(&object);
             let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
             found.extend(places.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         }

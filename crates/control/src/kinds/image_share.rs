@@ -4,6 +4,7 @@
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Unfit};
+use crate::json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -113,7 +114,7 @@ fn copy_into(
     let copy = Stored {
         id: ResourceId::new(target.world()),
         workspace: target.member.workspace.clone(),
-        state: serde_json::to_string(&state).unwrap_or_default(),
+        state: json::text(&state),
         ..row.clone()
     };
     Ok(store::resources::insert(tx, copy)?)

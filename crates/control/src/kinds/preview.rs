@@ -18,14 +18,14 @@ fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> 
     (state.status != DomainStatus::Verified).then_some("is not verified: verify the domain first")
 }
 
-/// What a preview was allowed once ends with the domain, and with the sharing of it.
+/// Whether previews may answer below a domain now. That ends with the domain or its share.
 pub fn is_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
     let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
     Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))
 }
 
 fn require_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<(), Error> {
-    // Whether it exists was asked with the other references.
+    // A missing domain was refused with the other references.
     let Some(held) = Held::<CustomDomain>::find(context, tx, &[], domain)? else { return Ok(()) };
     let Some(why) = unusable(&held.wish, &held.state) else { return Ok(()) };
     let mut problems = types::Problems::default();

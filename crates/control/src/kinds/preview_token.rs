@@ -8,10 +8,11 @@ use store::resources::{self, Query};
 use types::Kind;
 use types::kinds::PreviewToken;
 
-/// A preview has few tokens: clients make one for each session.
+/// Tokens of one preview that are read. There are few: clients make one for each session.
 const TOKENS_MAX: i64 = 10_000;
 
-/// The tokens of a preview, each as it is stored and with its secret open. `place` is the sandbox and the preview.
+/// The tokens of a preview, each as it is stored and with its secret open. `place` is the sandbox
+/// and the preview.
 pub fn tokens(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -32,10 +33,10 @@ pub fn tokens(
 
 impl Managed for PreviewToken {
     const PAGING: Paging = Paging::Bare;
-    /// Who may see a preview may open it: clients read tokens back from the list.
+    /// Anyone who may see a preview may open it: clients read tokens back from the list.
     const SHOWS_SECRETS: bool = true;
 
-    /// Clients name tokens after their clock, and two of them may look at it within the same millisecond.
+    /// Clients name tokens after their clock, and two of them may do so in the same millisecond.
     fn row_name(
         context: &Context,
         tx: &mut Tx<'_>,

@@ -47,8 +47,7 @@ impl Managed for Sandbox {
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         for name in persistent(&held.wish) {
-            // It may have been deleted by an administrator's restore; then there is nothing to give
-            // back.
+            // A restore may have removed the volume; then there is nothing to give back.
             if context.find(tx, KindName::Volume, &[], &name)?.is_some() {
                 let volume = Held::<Volume>::lock(context, tx, &[], &name)?;
                 let free =
@@ -60,7 +59,7 @@ impl Managed for Sandbox {
     }
 }
 
-/// Takes a volume for a sandbox; one that another holds is refused.
+/// Attaches a volume to a sandbox, unless another one holds it.
 fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
     let volume = Held::<Volume>::lock(context, tx, &[], name)?;
     if let Some(holder) = &volume.state.attached_to {

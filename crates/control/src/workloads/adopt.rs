@@ -1,5 +1,5 @@
-//! Gives names at the edge to what was made by releases that did not note them. Where several
-//! wanted the same, which those releases allowed, the first keeps it.
+//! Records the edge names of objects that earlier releases created without recording them. Those
+//! releases allowed the same name twice; the oldest object keeps it.
 
 use super::rows;
 use crate::addresses;
@@ -14,13 +14,13 @@ use types::ids::ResourceId;
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, Sandbox};
 
-/// The setting that says that it was done, and what it says then.
+/// The setting that marks this as done, and its value.
 const DONE: (&str, &str) = ("edge-names-adopted", "yes");
 /// Rows that are read at once.
 const PAGE: i64 = 500;
 
-/// Does it once for each database, before anything is served.
-pub fn adopt(control: &Control, tx: &mut Tx<'_>) -> Result<(), Error> {
+/// Runs once for each database, before anything is served.
+pub(crate) fn adopt(control: &Control, tx: &mut Tx<'_>) -> Result<(), Error> {
     if settings::get(tx, DONE.0)?.as_deref() == Some(DONE.1) {
         return Ok(());
     }

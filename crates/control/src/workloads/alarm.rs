@@ -1,13 +1,13 @@
 //! When which row is due.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use tokio::sync::Notify;
 use types::ids::ResourceId;
 use types::{KindName, Timestamp};
 
-/// Clocks of machines are set now and then, so nobody sleeps longer than this at once.
+/// The longest sleep: the machine's clock may be set meanwhile.
 pub(super) const NAP_MAX: Duration = Duration::from_secs(5);
 
 /// When which row is due.
@@ -19,38 +19,36 @@ pub(super) struct Alarm {
 
 #[derive(Default)]
 struct Times {
-    order: BTreeSet<(Timestamp, ResourceId)>,
-    rows: HashMap<ResourceId, (Timestamp, KindName)>,
+    order: BTreeMap<(Timestamp, ResourceId), KindName>,
+    rows: HashMap<ResourceId, Timestamp>,
 }
 
 impl Alarm {
     /// Replaces what was known of a row.
     pub(super) fn set(&self, id: ResourceId, kind: KindName, due: Option<Timestamp>) {
         let mut times = self.times.lock();
-        if let Some((old, _)) = times.rows.remove(&id) {
+        if let Some(old) = times.rows.remove(&id) {
             times.order.remove(&(old, id.clone()));
         }
         if let Some(due) = due {
-            times.order.insert((due, id.clone()));
-            times.rows.insert(id, (due, kind));
+            times.order.insert((due, id.clone()), kind);
+            times.rows.insert(id, due);
             self.changed.notify_one();
         }
     }
 
-    /// Takes the first row that is due, or says how long there is none.
+    /// Takes the first row that is due, or says how long to sleep.
     pub(super) fn take(&self, now: Timestamp) -> Result<(ResourceId, KindName), Duration> {
         let mut times = self.times.lock();
-        match times.order.first().cloned() {
-            Some((due, id)) if due <= now => {
-                times.order.remove(&(due, id.clone()));
-                let kind = times.rows.remove(&id).map_or(KindName::Sandbox, |(_, kind)| kind);
-                Ok((id, kind))
-            }
-            Some((due, _)) => {
-                Err(Duration::from_millis(u64::try_from(due.since(now)).unwrap_or(0)).min(NAP_MAX))
-            }
-            None => Err(NAP_MAX),
+        let Some(first) = times.order.first_entry() else { return Err(NAP_MAX) };
+        let until = first.key().0.since(now);
+        // A time in the past gives a negative difference, which is no `u64`: it is due.
+        if let Ok(nap @ 1..) = u64::try_from(until) {
+            return Err(Duration::from_millis(nap).min(NAP_MAX));
         }
+        let ((_, id), kind) = first.remove_entry();
+        times.rows.remove(&id);
+        Ok((id, kind))
     }
 }
 

@@ -1,9 +1,8 @@
-//! Firing the cron triggers of jobs: each server has a clock, and whoever comes first starts the
+//! Fires the cron triggers of jobs. Each server watches the clock, and the first one starts the
 //! execution.
 //!
-//! The row of the job is held while it is looked what is due, and in the same transaction the mark
-//! of the trigger moves on and the execution is started. So no time starts two executions and none
-//! is lost, whatever is killed when.
+//! One transaction locks the job's row, decides what is due, moves the trigger's mark and starts the
+//! execution. So each due time starts exactly one execution, whatever is killed when.
 
 use super::rows;
 use crate::context::Context;
@@ -14,24 +13,23 @@ use crate::executions::{self, Asked};
 use jobs::cron::{Due, Steps, Timed, steps};
 use store::Tx;
 use store::cron as marks;
-use store::resources::Stored;
 use types::ids::ResourceId;
 use types::kinds::Job;
 use types::{Kind, Timestamp};
 
-/// When something has to be done about the cron triggers of a job: now, where marks are to be set.
+/// When the cron triggers of a job need attention: now, if marks are out of date.
 pub(super) fn due(
     control: &Control,
     tx: &mut Tx<'_>,
-    row: &Stored,
+    job: &Held<Job>,
 ) -> Result<Option<Timestamp>, Error> {
-    let (job, now) = (Held::<Job>::read(row.clone())?, control.world.now());
-    let steps = look(tx, &job, now)?;
+    let now = control.world.now();
+    let steps = look(tx, job, now)?;
     let at_once = !(steps.moved.is_empty() && steps.removed.is_empty());
     Ok(if at_once { Some(now) } else { steps.next })
 }
 
-/// Starts what is due, and sets the clock for what comes next.
+/// Starts what is due, and sets the alarm for what comes next.
 pub(super) async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, job) = (control.clone(), id.clone());
     let next = control.store.write(move |tx| fire_in(&of, tx, &job)).await?;

@@ -1,7 +1,7 @@
 //! Facts of the machine, written into the rows that they are about, and counted as usage.
 //!
-//! A fact is let go of after the rows are committed, so a kill in between delivers it again.
-//! Writing it twice says nothing else.
+//! A fact is released after the rows are committed, so a kill in between delivers it again. Writing
+//! it twice changes nothing.
 
 use super::{reconcile, rows};
 use crate::billing;
@@ -20,10 +20,9 @@ use types::parts::Status;
 
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Facts that come within so long share a transaction: tasks make hundreds in a second.
+/// Facts of this period share a transaction: tasks make hundreds in a second.
 const GATHERING: Duration = Duration::from_millis(20);
-/// So long at most is what ran before a loss of the whole machine not billed, and so late is what
-/// runs now.
+/// How much usage is not billed when the whole machine is lost, and how late usage is known.
 const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(control: Control) {
@@ -45,8 +44,7 @@ async fn later(error: &Error) {
     tokio::time::sleep(RETRY_AFTER).await;
 }
 
-/// Says again and again that the machine is up, as long as that is so. Without it nothing that runs
-/// there is billed on.
+/// Keeps noting that the machine is up. Usage of its instances is only billed up to the last note.
 async fn prove(control: &Control, machine: &dyn Machine) {
     loop {
         let (name, at, stamp) =
@@ -92,7 +90,7 @@ fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
         let Some(held) = rows::lock::<Sandbox>(tx, id)? else { continue };
         let mut state = held.state.clone();
         for (number, fact) in facts {
-            // What happens to an instance that is on its way out is no news of the sandbox.
+            // The sandbox has moved on to another instance; this one is about to be removed.
             if state.launch == *number {
                 note(&mut state, fact);
             }
@@ -119,8 +117,7 @@ fn note(state: &mut State, fact: &Fact) {
             state.activity = Some(Activity::Running);
             state.last_used_at = Some(fact.at);
         }
-        // What ended while nobody looked is not there any more, and is started anew by whoever
-        // compares.
+        // An instance that ended unseen is gone, and reconciliation starts it anew.
         Happened::Exited(exit) if serves && exit.was_seen() => {
             let code = match exit {
                 Exit::OutOfMemory => "OUT_OF_MEMORY",

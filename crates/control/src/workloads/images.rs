@@ -1,7 +1,7 @@
-//! Which images a workspace may run: those of the machine that are for everybody, and those that a
-//! registry let it have. The store has the rights, the machine the content. What one workspace has
-//! fetched, another has to fetch as well, which costs no more than the question where the content
-//! is here.
+//! Which images a workspace may run: those on the machine that are for everybody, and those that a
+//! registry granted to it. The store keeps the rights, the machine the content. A workspace must
+//! fetch an image even if another one already has; if the content is here, that only costs the
+//! request to the registry.
 
 use crate::error::Error;
 use crate::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
@@ -13,15 +13,15 @@ const NAMES_MAX: i64 = 100;
 
 /// Whether an image can be started for a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Usable {
+pub(crate) enum Usable {
     /// At once. With the digest of what the workspace was granted, where it is not for everybody.
     Now(Option<String>),
-    /// When the registry has given it.
+    /// After it was fetched from its registry.
     Fetched,
 }
 
 /// Refuses an image that no machine could have.
-pub fn usable(
+pub(crate) fn usable(
     tx: &mut Tx<'_>,
     machine: &dyn Machine,
     workspace: &WorkspaceId,
@@ -43,7 +43,7 @@ pub fn usable(
 
 /// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
 /// registry says now.
-pub async fn entitle(
+pub(crate) async fn entitle(
     store: &Store,
     machine: &dyn Machine,
     launch: &mut Launch,

@@ -1,8 +1,10 @@
 //! Whether a job can be run: it is deployed when its image can be had here.
 
+use super::followed::{Followed, Look, Reader};
 use super::images::{self, Usable};
-use super::rows;
+use super::{cron, rows};
 use crate::control::Control;
+use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::Machine;
 use store::Tx;
@@ -14,25 +16,41 @@ use types::parts::{Generation, Lifecycle, Status};
 
 const DEPLOYMENT: &str = "deployment";
 
-/// Says of a job that is new or changed whether this machine can run it. Repeating it is harmless.
-pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let Some(machine) = control.machine().cloned() else { return Ok(()) };
-    let (id, world) = (id.clone(), control.world.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Job>(tx, &id)? else { return Ok(()) };
-        let mut state = held.state.clone();
-        judge(tx, &*machine, &held.row.workspace, (&held.wish, &mut state), world.now())?;
-        if state == held.state {
-            return Ok(());
-        }
-        rows::put_state(tx, held, state).map(drop)
-    };
-    control.store.write(work).await
+/// A job has no route. It is reconciled once, to learn whether it can run here, and its cron
+/// triggers come due.
+impl Followed for Job {
+    const ROUTED: bool = false;
+
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let differs = held.row.status == Some(Status::Deploying);
+        let due = cron::due(reader.control, tx, &held)?;
+        Ok(Look { due, differs, ..Look::default() })
+    }
+
+    /// Decides whether this machine can run a job that is new or was changed.
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let Some(machine) = control.machine().cloned() else { return Ok(()) };
+        let (id, world) = (id.clone(), control.world.clone());
+        let work = move |tx: &mut Tx<'_>| {
+            let Some(held) = rows::lock::<Job>(tx, &id)? else { return Ok(()) };
+            let mut state = held.state.clone();
+            judge(tx, &*machine, &held.row.workspace, (&held.wish, &mut state), world.now())?;
+            if state == held.state {
+                return Ok(());
+            }
+            rows::put_state(tx, held, state).map(drop)
+        };
+        control.store.write(work).await
+    }
+
+    async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        cron::fire(control, id).await
+    }
 }
 
-/// Says of a job that is to be deployed whether this machine can run it. The answer to whoever
-/// makes or changes a job holds it already.
-pub fn judge(
+/// Decides whether this machine can run a job that is being deployed. Writes to a job do so too, so
+/// that their answer has the result.
+pub(crate) fn judge(
     tx: &mut Tx<'_>,
     machine: &dyn Machine,
     workspace: &WorkspaceId,

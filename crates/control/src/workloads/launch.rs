@@ -1,6 +1,6 @@
 //! From a sandbox to the instance that it needs.
 
-use super::environment;
+use super::workload::Workload;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
@@ -15,6 +15,8 @@ use types::kinds::sandbox::{Placement, State};
 use types::parts::Generation;
 use types::wire::WorkspaceRuntime;
 
+/// The number of a sandbox's first launch.
+pub(super) const FIRST: u32 = 1;
 /// What the sandbox API binds to, and what programs inside should.
 const HOST: &str = "0.0.0.0";
 
@@ -39,21 +41,22 @@ pub(super) fn of_row(
     held: &Held<Sandbox>,
 ) -> Result<Launch, Error> {
     let wish = engine::opened(context, held)?;
-    Ok(of_wish(context, workspace, instance(&held.row.id, &held.state), &wish))
+    let id = &held.row.id;
+    of_wish(context, workspace, (id, instance(id, &held.state)), &wish)
 }
 
 /// What to start for a wish whose secrets are open.
 pub(super) fn of_wish(
     context: &Context,
     workspace: &Workspace,
-    instance: InstanceName,
+    (id, instance): (&ResourceId, InstanceName),
     wish: &Sandbox,
-) -> Launch {
+) -> Result<Launch, Error> {
     let runtime = wish.spec.runtime.clone().unwrap_or_default();
-    let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
     let runtime_settings = workspace.settings.runtime.as_ref();
     let keeps_logs = runtime_settings.is_none_or(WorkspaceRuntime::keeps_process_logs);
-    Launch {
+    let whole = |number: i64| engine::whole(id, number);
+    Ok(Launch {
         instance,
         workspace: workspace.id.to_string(),
         again: false,
@@ -61,14 +64,14 @@ pub(super) fn of_wish(
         image: runtime.image.clone().unwrap_or_default(),
         granted: None,
         registries: runtime.docker_config.clone().map(|config| config.0),
-        memory_mb: number(runtime.memory).unwrap_or(0),
-        storage_mb: number(runtime.storage_mb),
+        memory_mb: whole(runtime.memory.ok_or_else(|| engine::corrupt(id, "it has no memory"))?)?,
+        storage_mb: runtime.storage_mb.map(whole).transpose()?,
         environment: environment(context, wish, runtime.generation),
         keeps_logs,
-        grace: Duration::from_secs(u64::try_from(wish.grace_s()).unwrap_or(0)),
+        grace: Duration::from_secs(whole(wish.grace_s())?.into()),
         work: None,
         scratch: Vec::new(),
-    }
+    })
 }
 
 /// What every workload finds in its environment, and under it what the user set. Users cannot set
@@ -79,7 +82,7 @@ fn environment(
     generation: Option<Generation>,
 ) -> Vec<(String, String)> {
     let region = context.region(wish.spec.region.as_deref());
-    let mut ours = environment::common(context, "sandbox", wish.name(), region, generation);
+    let mut ours = wish.common_environment(context, region, generation);
     ours.push(("HOST", HOST.to_owned()));
     let theirs = wish.spec.runtime.iter().flat_map(|runtime| runtime.envs.iter().flatten());
     let theirs =

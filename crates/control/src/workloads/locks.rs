@@ -1,4 +1,4 @@
-//! One at a time for each sandbox.
+//! Locks of sandboxes: only one task works on each at a time.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use types::ids::ResourceId;
 #[derive(Default)]
 pub(super) struct Starting(Mutex<HashSet<ResourceId>>);
 
-/// One of them, until it is dropped.
+/// Marks a sandbox as starting until it is dropped.
 pub(super) struct StartGuard<'b> {
     starting: &'b Starting,
     id: ResourceId,
@@ -34,12 +34,12 @@ impl Drop for StartGuard<'_> {
     }
 }
 
-/// Who works on which sandbox.
+/// One lock for each sandbox that is being worked on.
 #[derive(Default)]
 pub(super) struct Locks(Mutex<HashMap<ResourceId, Arc<tokio::sync::Mutex<()>>>>);
 
 impl Locks {
-    /// Waits until nobody else works on the sandbox. The lock is held until the guard is dropped.
+    /// Waits for the lock of a sandbox. It is held until the guard is dropped.
     pub(super) async fn take(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rows ──feed──▶ watch ──▶ routes to the edge
-//!                   └────▶ reconcile: what runs becomes what is wished
+//!                   └────▶ soon, reconcile: what runs becomes what is wished
 //! machine ──facts──▶ fact_intake ──▶ rows: asleep, awake, ended
 //! time ──▶ expiry ──▶ rows: expired; schedules and cron triggers fire
 //! ```
@@ -15,21 +15,26 @@ pub(crate) mod adopt;
 mod alarm;
 pub mod create;
 mod cron;
-pub(crate) mod environment;
 mod expiry;
 mod fact_intake;
+mod followed;
 pub(crate) mod images;
+mod instances;
 pub(crate) mod jobs;
 mod launch;
 mod locks;
+mod preview;
 mod reconcile;
 mod routes;
 mod rows;
 mod runners;
+mod sandbox;
 mod schedules;
 pub(crate) mod shared;
+mod soon;
 mod task_runner;
 mod watch;
+pub(crate) mod workload;
 
 pub use runners::runners;
 
@@ -38,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A request that changed what is routed waits this long at most for the edge to know.
+/// How long a request that changed a route waits for the edge to know.
 const PUBLISHING_MAX: Duration = Duration::from_secs(5);
 /// Grace period for work in progress when the program ends. The next start does the rest.
 const ENDING_MAX: Duration = Duration::from_secs(10);
@@ -76,8 +81,7 @@ async fn run_tasks(control: &Control, ending: &CancellationToken) {
     }
 }
 
-/// Waits until the edge knows every route that there is. Before that it would take each for one
-/// that is not.
+/// Waits until the edge knows every route. Before that it would answer that there is none.
 pub async fn ready(control: &Control) {
     let mut published = control.workloads.published.subscribe();
     if control.edge.is_some() {
@@ -86,8 +90,8 @@ pub async fn ready(control: &Control) {
     }
 }
 
-/// Waits until the edge knows what was committed before. To be called before a change is answered
-/// that a caller may try out at once: a new preview, a revoked token.
+/// Waits until the edge knows what was committed before. Call it before answering a change that the
+/// caller may try out at once, such as a new preview or a revoked token.
 pub async fn published(control: &Control) {
     if control.edge.is_none() {
         return;

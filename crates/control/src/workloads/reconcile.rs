@@ -1,33 +1,29 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
-use super::{images, jobs, launch, rows, watch};
+use super::instances::{Inventory, Present};
+use super::{launch, routes, rows, workload};
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
-use crate::machine::{Launch, LaunchFault, Machine, Seen};
+use crate::machine::{Launch, LaunchFault, Machine};
 use crate::usage;
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
+use types::Timestamp;
 use types::ids::ResourceId;
-use types::instance::{InstanceName, Workload};
+use types::instance::InstanceName;
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
-use types::usage::Dimension;
-use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
 const ENTRYPOINT: &str = "entrypoint";
-/// The database was away, most likely.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a row asks of this machine.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+pub(super) enum Wanted {
     /// No instance.
     Nothing,
     /// The instance of this launch, asleep, until it is enabled again.
@@ -37,7 +33,7 @@ enum Wanted {
     Elsewhere,
 }
 
-fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wanted {
+pub(super) fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wanted {
     let elsewhere = state
         .placed
         .as_ref()
@@ -60,7 +56,7 @@ pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), 
     };
     act(control, &machine, id, case).await?;
     // Whoever told the route meanwhile may have seen an instance half made.
-    watch::tell_route(control, id).await
+    routes::publish(control, id).await
 }
 
 async fn act(
@@ -132,12 +128,8 @@ async fn ensure(
     own(control, machine, &case, &instance).await?;
     let launch =
         launch::of_row(&case.context, &case.workspace, &Held { state: held.state, ..case.held })?;
-    let mut launch = Launch { again: lost.is_some(), ..launch };
-    let launched = match images::entitle(&control.store, machine, &mut launch).await {
-        Ok(()) => machine.launch(launch).await,
-        Err(fault) => Err(fault),
-    };
-    match launched {
+    let launch = Launch { again: lost.is_some(), ..launch };
+    match workload::start(&control.store, machine, launch).await {
         Ok(()) => {
             say_deployed(control, machine.name(), &id, number).await?;
             watch_start(control, Arc::clone(shared), (id, number), instance);
@@ -158,14 +150,7 @@ async fn own(
     let (name, id) = (case.held.row.name.clone(), case.held.row.id.clone());
     let instance = instance.clone();
     let work = move |tx: &mut Tx<'_>| {
-        usage::own_instance(
-            &context,
-            tx,
-            &instance,
-            Dimension::SandboxRuntime,
-            (&name, &id),
-            &machine,
-        )
+        usage::own_instance::<Sandbox>(&context, tx, &instance, (&name, &id), &machine)
     };
     control.store.write(work).await
 }
@@ -332,10 +317,9 @@ pub(super) fn failed(
 
 /// Removes all instances of a sandbox but the one of this launch, as long as that runs.
 async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
-    for Seen { instance, runs } in machine.instances() {
-        let Some(Workload::Sandbox { id: of, launch }) = instance.workload() else { continue };
-        if of == *id && (Some(launch) != number || !runs) {
-            retire(machine, &instance).await;
+    for Present { instance, launch, runs } in Inventory::of(machine).of_sandbox(id) {
+        if Some(*launch) != number || !runs {
+            retire(machine, instance).await;
         }
     }
 }
@@ -345,38 +329,4 @@ pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
     if let Err(fault) = machine.retire(instance).await {
         tracing::error!(%fault, %instance, "an instance could not be removed");
     }
-}
-
-/// Has the instances removed whose sandboxes are gone.
-pub(super) fn sweep(control: &Control) {
-    let Some(machine) = control.machine() else { return };
-    let owners: BTreeSet<ResourceId> = machine
-        .instances()
-        .iter()
-        .filter_map(|seen| match seen.instance.workload() {
-            Some(Workload::Sandbox { id, .. }) => Some(id),
-            Some(Workload::Task(_)) | None => None,
-        })
-        .collect();
-    for id in owners {
-        reconcile_soon(control, KindName::Sandbox, id);
-    }
-}
-
-/// Settles a sandbox or a job beside everything else, with bounded company, until that has worked.
-pub(super) fn reconcile_soon(control: &Control, kind: KindName, id: ResourceId) {
-    let (control, slots, tasks) =
-        (control.clone(), Arc::clone(&control.workloads.slots), control.workloads.tasks.clone());
-    tasks.spawn(async move {
-        let Ok(_slot) = slots.acquire_owned().await else { return };
-        loop {
-            let done = match kind {
-                KindName::Job => jobs::reconcile(&control, &id).await,
-                _ => reconcile(&control, &id).await,
-            };
-            let Err(error) = done else { return };
-            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-            tokio::time::sleep(RETRY_AFTER).await;
-        }
-    });
 }

@@ -1,5 +1,7 @@
-//! Routes, as rows say them.
+//! Routes, derived from rows.
 
+use super::followed::Reader;
+use super::rows::Workspaces;
 use super::{launch, rows};
 use crate::addresses;
 use crate::context::Context;
@@ -12,8 +14,7 @@ use crate::machine::Machine;
 use auth::Member;
 use sha2::{Digest, Sha256};
 use store::Tx;
-use store::identity::workspaces::{self};
-use store::resources::{self, Query, Stored};
+use store::resources::{self, Query};
 use store::{edge_names, references};
 use types::KindName;
 use types::edge::{
@@ -30,30 +31,31 @@ const PORT_OF_LAST_RESORT: u16 = 443;
 /// Previews of one workspace that are looked through.
 const PREVIEWS_MAX: i64 = 100_000;
 
-/// The kinds of rows from which routes are made.
-pub(super) const KINDS: [KindName; 3] =
-    [KindName::Sandbox, KindName::Preview, KindName::CustomDomain];
-
-/// The route that a row asks for; `None` for rows that ask for none.
-pub(super) fn of_row(
-    control: &Control,
-    tx: &mut Tx<'_>,
-    row: Stored,
-) -> Result<Option<RouteChange>, Error> {
-    match row.kind {
-        KindName::Sandbox => of_sandbox(control, tx, &Held::read(row)?),
-        KindName::Preview => of_preview(control, tx, &Held::read(row)?),
-        KindName::CustomDomain => of_domain(tx, &Held::read(row)?).map(Some),
-        _ => Ok(None),
+/// Tells the route of a sandbox as it is now.
+pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let (of, wanted) = (control.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let workspaces = Workspaces::default();
+        let mut reader = Reader { control: &of, workspaces, inventory: None };
+        match rows::find::<Sandbox>(tx, &wanted)? {
+            Some(held) => of_sandbox(&mut reader, tx, &held),
+            None => Ok(Some(RouteChange::Gone(wanted.clone()))),
+        }
+    };
+    if let Some(route) = control.store.read(work).await? {
+        control.publish(route);
     }
+    Ok(())
 }
 
-fn of_sandbox(
-    control: &Control,
+pub(super) fn of_sandbox(
+    reader: &mut Reader<'_>,
     tx: &mut Tx<'_>,
     held: &Held<Sandbox>,
 ) -> Result<Option<RouteChange>, Error> {
-    let Some(workspace) = workspaces::find(tx, &held.row.workspace)? else { return Ok(None) };
+    let Some(workspace) = reader.workspaces.find(tx, &held.row.workspace)? else {
+        return Ok(None);
+    };
     Ok(Some(RouteChange::Workload(WorkloadRoute {
         kind: KindName::Sandbox,
         id: held.row.id.clone(),
@@ -61,7 +63,7 @@ fn of_sandbox(
         workspace_name: workspace.name,
         name: held.row.name.clone(),
         label: label(tx, &held.row.id)?,
-        serving: serving(control, held),
+        serving: serving(reader.control, held),
     })))
 }
 
@@ -75,8 +77,8 @@ fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
     match (status, &held.state.placed) {
         (Status::Deployed, Some(placed)) => {
             let instance = launch::placed_instance(&held.row.id, placed);
-            // What this machine has lost is launched again under another name: nobody may wait for
-            // the old one.
+            // A lost instance is launched again under another name, so nobody may wait for the old
+            // one.
             let lost = |machine: &dyn Machine| {
                 machine.name() == placed.machine && !machine.runs(&instance)
             };
@@ -128,7 +130,7 @@ pub(super) fn of_new(
     })
 }
 
-fn of_preview(
+pub(super) fn of_preview(
     control: &Control,
     tx: &mut Tx<'_>,
     held: &Held<Preview>,
@@ -168,13 +170,13 @@ fn of_preview(
     })))
 }
 
-/// The previews that name a domain: what happens to it happens to them.
+/// The previews below a domain, whose routes change with it.
 pub(super) fn previews_below(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
     domain: &str,
 ) -> Result<Vec<ResourceId>, Error> {
-    // Most domains change before there are previews: the references say so at once.
+    // Cheap to rule out: most domains change before they have previews.
     let users = references::users(tx, workspace, KindName::CustomDomain, domain)?;
     if !users.iter().any(|(kind, _)| *kind == KindName::Preview) {
         return Ok(Vec::new());
@@ -206,9 +208,8 @@ fn tokens(
         .collect())
 }
 
-/// A domain that was not seen to be the user's routes nothing. What is shared of a domain is no
-/// domain of its own.
-fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
+/// An unverified domain routes nothing, and neither does the read-only copy of a shared one.
+pub(super) fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
     if held.state.status != DomainStatus::Verified || held.state.shared_from_workspace.is_some() {
         return Ok(RouteChange::Gone(held.row.id.clone()));
     }

@@ -3,9 +3,11 @@
 use crate::context::Context;
 use crate::context::as_admin;
 use crate::control::Control;
-use crate::engine::{Held, Managed};
+use crate::engine::{self, Held, Managed};
 use crate::error::Error;
+use crate::json;
 use auth::Identity;
+use std::collections::HashMap;
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::{self, Workspace};
@@ -46,8 +48,38 @@ pub(super) fn put_state<K: Managed>(
     state: K::State,
 ) -> Result<Held<K>, Error> {
     held.row.status = <K as Kind>::status(&state);
-    held.row.state = serde_json::to_string(&state).unwrap_or_default();
+    held.row.state = json::text(&state);
     held.state = state;
     held.row = resources::update(tx, held.row)?;
     Ok(held)
+}
+
+/// Removes an object in the name of the server.
+pub(super) fn remove<K: Managed>(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+) -> Result<(), Error> {
+    let Some(held) = lock::<K>(tx, id)? else { return Ok(()) };
+    let Some((context, _)) = context(control, tx, &held.row.workspace)? else { return Ok(()) };
+    engine::remove::<K>(&context, tx, &held.parents(), &held.row.name).map(drop)
+}
+
+/// Workspaces that were read in this transaction: many rows are of the same.
+#[derive(Default)]
+pub(super) struct Workspaces(HashMap<WorkspaceId, Option<Workspace>>);
+
+impl Workspaces {
+    pub(super) fn find(
+        &mut self,
+        tx: &mut Tx<'_>,
+        id: &WorkspaceId,
+    ) -> Result<Option<Workspace>, Error> {
+        if let Some(known) = self.0.get(id) {
+            return Ok(known.clone());
+        }
+        let found = workspaces::find(tx, id)?;
+        self.0.insert(id.clone(), found.clone());
+        Ok(found)
+    }
 }

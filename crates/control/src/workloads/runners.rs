@@ -1,4 +1,4 @@
-//! Runners for the workflows of a code host, as executions of the job that they are runners of.
+//! Runners for the workflows of a code host: each is an execution of a job.
 
 use super::rows;
 use crate::control::Control;
@@ -12,7 +12,7 @@ use types::kinds::Job;
 use types::parts::Sensitive;
 use types::wire::Free;
 
-/// The runners of this installation, whose executions go through the queue of the control.
+/// The runners of this installation, whose executions go through the same queue as all others.
 pub fn runners(control: &Control, settings: Settings) -> Result<Runners, NoClient> {
     Runners::new(control.store.clone(), settings, Arc::new(Executions(control.clone())))
 }

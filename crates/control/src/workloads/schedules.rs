@@ -1,10 +1,10 @@
-//! Firing schedules of sandboxes: a command is started by the clock, in a sandbox that is woken for
-//! it.
+//! Fires schedules of sandboxes: starts a command at its time, in a sandbox that is woken for it.
 //!
 //! That a schedule fires is written down before the sandbox is called, so one time that is due
 //! starts at most one command, whatever is killed when. What was being fired when this server was
 //! killed is marked so at its next start.
 
+use super::followed::{Followed, Look, Reader};
 use super::{launch, rows};
 use crate::control::Control;
 use crate::engine::{self, Held};
@@ -30,7 +30,19 @@ const ERROR_CHARACTERS_MAX: usize = 500;
 const INTERRUPTED: &str =
     "the server was stopped while this was fired; whether the command was started is not known";
 
-pub(super) fn due(held: &Held<Schedule>) -> Option<Timestamp> {
+impl Followed for Schedule {
+    const ROUTED: bool = false;
+
+    fn look(_: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        Ok(Look { due: due(&held), ..Look::default() })
+    }
+
+    async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        fire(control, id).await
+    }
+}
+
+fn due(held: &Held<Schedule>) -> Option<Timestamp> {
     held.wish.next_after(held.state.unwrap_or(held.row.created_at), held.state.is_some())
 }
 
@@ -43,7 +55,7 @@ pub(super) async fn close_interrupted(control: &Control) -> Result<(), Error> {
 }
 
 /// Fires a schedule if it is due and its sandbox is on this machine.
-pub(super) async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
+async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let Some(machine) = control.machine().cloned() else { return Ok(()) };
     let (of, schedule, server) = (control.clone(), id.clone(), machine.name().to_owned());
     let Some(shot) = control.store.write(move |tx| begin(&of, tx, &schedule, &server)).await?

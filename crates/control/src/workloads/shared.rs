@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 /// Workloads that are started, stopped or removed at once beside the requests of callers.
 const AT_ONCE: usize = 16;
 
-pub struct Shared {
+pub(crate) struct Shared {
     pub(super) locks: Locks,
     pub(super) starting: Starting,
     /// The newest revision of the feed that the edge knows all about.

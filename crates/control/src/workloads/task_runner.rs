@@ -1,6 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::{images, reconcile};
+use super::{reconcile, workload};
 use crate::machine::{Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
 use jobs::{Assignment, Order, Running, TaskRunner};
@@ -19,9 +19,10 @@ use types::instance::{AttemptId, InstanceName, Outcome, Printed, WorkEnd, Worklo
 const GRACE: Duration = Duration::from_secs(10);
 /// After a failure of the database, wait before the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// A task ends itself in time. One that has not told of it so much later is ended from outside.
+/// A task times out by itself. If it has not reported its end this much later, it is killed from
+/// outside.
 const LATE: Duration = Duration::from_secs(60);
-/// Pieces of output of one task on their way to its log. The task waits when they are more.
+/// Pieces of output of one task on their way to its log. Beyond this the task waits.
 const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
@@ -41,13 +42,13 @@ impl Instances {
     async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> WorkEnd {
         let instance = InstanceName::of_task(id);
         let found = self.found.lock().remove(id);
-        if !found && let Err(fault) = self.launch(launch_of(instance.clone(), id, attempt)).await {
-            return self.nothing(not_launched(fault));
+        if !found && let Err(outcome) = self.begin(&instance, id, attempt).await {
+            return self.nothing(outcome);
         }
         let (pieces, printed) = mpsc::channel(PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
         let ended = self.attend(&instance, attempt, tape.from(), pieces);
-        // Both: what came of it is told only when all that it printed is kept.
+        // The outcome is only reported once all output is kept.
         let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
         if let Err(lost) = kept {
             tracing::error!(%lost, %instance, "the output of a task is not whole");
@@ -62,9 +63,14 @@ impl Instances {
         }
     }
 
-    async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
-        images::entitle(&self.store, &*self.machine, &mut launch).await?;
-        self.machine.launch(launch).await
+    async fn begin(
+        &self,
+        instance: &InstanceName,
+        id: &AttemptId,
+        attempt: &Assignment,
+    ) -> Result<(), Outcome> {
+        let launch = launch_of(instance, id, attempt).map_err(Outcome::NotStarted)?;
+        workload::start(&self.store, &*self.machine, launch).await.map_err(not_launched)
     }
 
     /// Waits for the end of the work. It ends itself in time; one whose program is too busy for
@@ -114,7 +120,7 @@ impl Instances {
         }
     }
 
-    /// The end of what never ran, as far as anybody knows.
+    /// The end of an attempt that never ran, as far as is known.
     fn nothing(&self, outcome: Outcome) -> WorkEnd {
         WorkEnd { outcome, started_at: None, ended_at: self.world.now() }
     }
@@ -148,32 +154,41 @@ impl TaskRunner<Assignment> for Instances {
     }
 }
 
-fn launch_of(instance: InstanceName, id: &AttemptId, attempt: &Assignment) -> Launch {
+/// What to start for an attempt, or why that cannot be said of its rows.
+fn launch_of(
+    instance: &InstanceName,
+    id: &AttemptId,
+    attempt: &Assignment,
+) -> Result<Launch, String> {
     let Order { execution, plan, data, .. } = &*attempt.order;
     let mut environment = plan.environment.0.clone();
     environment.push((crate::executions::TASK_INDEX.to_owned(), id.task.to_string()));
     let timeout = plan.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
-    Launch {
-        instance,
+    let arguments = arguments(attempt.arguments())
+        .map_err(|error| format!("its arguments cannot be read: {error}"))?;
+    let memory_mb = u32::try_from(execution.memory_mb)
+        .map_err(|_| format!("{} MB is no size of a memory", execution.memory_mb))?;
+    Ok(Launch {
+        instance: instance.clone(),
         workspace: execution.workspace.to_string(),
         again: false,
         hostname: execution.job.clone(),
         image: plan.image.clone(),
         granted: None,
         registries: plan.registries.clone().map(|registries| registries.0),
-        memory_mb: u32::try_from(execution.memory_mb).unwrap_or(u32::MAX),
+        memory_mb,
         storage_mb: plan.storage_mb,
         environment,
         keeps_logs: plan.keeps_logs,
         grace: GRACE,
-        work: Some(Work { arguments: arguments(attempt.arguments()), data: data.clone(), timeout }),
+        work: Some(Work { arguments, data: data.clone(), timeout }),
         scratch: plan.scratch.clone(),
-    }
+    })
 }
 
 /// `--key value` for each member of a task; what is no text is written as JSON.
-fn arguments(task: &str) -> Vec<String> {
-    let task: Map<String, Value> = serde_json::from_str(task).unwrap_or_default();
+fn arguments(task: &str) -> Result<Vec<String>, serde_json::Error> {
+    let task: Map<String, Value> = serde_json::from_str(task)?;
     let pair = |(key, value): (String, Value)| {
         let value = match value {
             Value::String(text) => text,
@@ -181,12 +196,12 @@ fn arguments(task: &str) -> Vec<String> {
         };
         [format!("--{key}"), value]
     };
-    task.into_iter().flat_map(pair).collect()
+    Ok(task.into_iter().flat_map(pair).collect())
 }
 
 fn not_launched(fault: LaunchFault) -> Outcome {
     match fault {
-        // Another try would find as little.
+        // Another try would not find it either.
         LaunchFault::Image(unknown) => Outcome::NotStarted(unknown.to_string()),
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
@@ -211,7 +226,8 @@ mod tests {
     fn a_task_becomes_pairs_of_arguments() {
         let arguments = arguments(
             r#"{"name": "a b", "count": 3, "deep": {"list": [1, null]}, "none": null, "": ""}"#,
-        );
+        )
+        .unwrap();
         let wanted = [
             "--name",
             "a b",
@@ -232,7 +248,7 @@ mod tests {
         fn no_member_of_a_task_gets_lost(task in prop::collection::btree_map(".{0,9}", ".{0,9}", 0..6)) {
             let text = serde_json::to_string(&task).unwrap();
             let wanted: Vec<String> = task.into_iter().flat_map(|(key, value)| [format!("--{key}"), value]).collect();
-            prop_assert_eq!(arguments(&text), wanted);
+            prop_assert_eq!(arguments(&text).unwrap(), wanted);
         }
     }
 

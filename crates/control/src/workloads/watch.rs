@@ -1,9 +1,13 @@
-//! Follows the rows: tells the edge of routes, and has sandboxes brought into their wished state.
+//! Follows the rows: tells the edge of routes, and has workloads brought into their wished state.
 
-use super::{expiry, reconcile, routes};
+use super::followed::{self, Look, Reader, Rows};
+use super::instances::Inventory;
+use super::rows::Workspaces;
+use super::{routes, soon};
 use crate::control::Control;
 use crate::error::Error;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
 use store::feed::{self, Act, Change, Follower};
@@ -11,7 +15,6 @@ use store::resources;
 use types::KindName;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
-use types::parts::Status;
 
 /// Rows that are read at once.
 const PAGE: i64 = 500;
@@ -33,31 +36,56 @@ async fn follow(control: &Control) -> Result<(), Error> {
     let start = control.store.read(feed::latest).await?;
     read_all(control).await?;
     control.workloads.published.send_replace(start);
-    reconcile::sweep(control);
     let mut follower = control.store.follow(start, control.settings.feed_poll);
     loop {
         apply(control, &mut follower).await?;
     }
 }
 
-/// Tells of every route there is.
+/// Tells of every route there is, and has brought into order what differs from its row: what runs
+/// is listed once, and rows are read in pages.
 async fn read_all(control: &Control) -> Result<(), Error> {
-    for kind in routes::KINDS.into_iter().chain([KindName::Schedule, KindName::Job]) {
+    let inventory = control.machine().map(|machine| Inventory::of(&**machine));
+    let inventory = Arc::new(inventory.unwrap_or_default());
+    let mut rows = HashSet::new();
+    for followed in followed::ALL {
         let mut after: Option<ResourceId> = None;
         loop {
-            let from = after.clone();
-            let rows = control
-                .store
-                .read(move |tx| resources::scan(tx, kind, from.as_ref(), PAGE))
-                .await?;
-            let Some(last) = rows.last() else { break };
-            after = Some(last.id.clone());
-            for id in rows.into_iter().map(|row| row.id) {
-                look_at(control, kind, &id).await?;
+            let page = read_page(control, followed, &inventory, after.take()).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (id, look) in page {
+                act(control, followed, &id, look);
+                if followed.runs() {
+                    rows.insert(id);
+                }
             }
         }
     }
+    for id in inventory.sandboxes().filter(|id| !rows.contains(*id)) {
+        soon::reconcile(control, KindName::Sandbox, id.clone());
+    }
     Ok(())
+}
+
+/// What the rows of a page ask for, read in one transaction.
+async fn read_page(
+    control: &Control,
+    followed: &'static dyn Rows,
+    inventory: &Arc<Inventory>,
+    after: Option<ResourceId>,
+) -> Result<Vec<(ResourceId, Look)>, Error> {
+    let (of, inventory) = (control.clone(), Arc::clone(inventory));
+    let work = move |tx: &mut Tx<'_>| {
+        let workspaces = Workspaces::default();
+        let mut reader = Reader { control: &of, workspaces, inventory: Some(&inventory) };
+        let mut looks = Vec::new();
+        for row in resources::scan(tx, followed.kind(), after.as_ref(), PAGE)? {
+            looks.push((row.id.clone(), followed.look(&mut reader, tx, row)?));
+        }
+        Ok(looks)
+    };
+    control.store.read(work).await
 }
 
 async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> {
@@ -72,10 +100,9 @@ async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> 
         }
     }
     let position = follower.position();
-    control
-        .workloads
-        .published
-        .send_if_modified(|told| std::mem::replace(told, position.max(*told)) < position);
+    control.workloads.published.send_if_modified(|published| {
+        std::mem::replace(published, position.max(*published)) < position
+    });
     Ok(())
 }
 
@@ -89,40 +116,35 @@ async fn concerned(
             let (workspace, domain) = (change.workspace.clone(), change.name.clone());
             let find = move |tx: &mut Tx<'_>| routes::previews_below(tx, &workspace, &domain);
             let mut rows = itself(control, KindName::CustomDomain, change);
-            rows.extend(
-                control.store.read(find).await?.into_iter().map(|id| (KindName::Preview, id)),
-            );
+            let below = control.store.read(find).await?;
+            rows.extend(below.into_iter().map(|id| (KindName::Preview, id)));
             Ok(rows)
         }
-        Some(
-            kind @ (KindName::Sandbox | KindName::Preview | KindName::Schedule | KindName::Job),
-        ) => Ok(itself(control, kind, change)),
-        Some(KindName::PreviewToken) => {
-            let Some((sandbox, preview)) = change.parent.split_once('/') else {
-                return Ok(Vec::new());
-            };
-            let (workspace, parent, name) =
-                (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
-            let find = move |tx: &mut Tx<'_>| {
-                resources::find(tx, &workspace, KindName::Preview, &parent, &name)
-            };
-            Ok(control
-                .store
-                .read(find)
-                .await?
-                .map(|row| (KindName::Preview, row.id))
-                .into_iter()
-                .collect())
-        }
-        _ => Ok(Vec::new()),
+        Some(KindName::PreviewToken) => preview_of_token(control, change).await,
+        Some(kind) => Ok(itself(control, kind, change)),
+        None => Ok(Vec::new()),
     }
+}
+
+async fn preview_of_token(
+    control: &Control,
+    change: &Change,
+) -> Result<Vec<(KindName, ResourceId)>, Error> {
+    let Some((sandbox, preview)) = change.parent.split_once('/') else { return Ok(Vec::new()) };
+    let (workspace, parent, name) =
+        (change.workspace.clone(), sandbox.to_owned(), preview.to_owned());
+    let find =
+        move |tx: &mut Tx<'_>| resources::find(tx, &workspace, KindName::Preview, &parent, &name);
+    let row = control.store.read(find).await?;
+    Ok(row.map(|row| (KindName::Preview, row.id)).into_iter().collect())
 }
 
 /// The row that changed, unless it is gone, which is acted upon here.
 fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, ResourceId)> {
+    let Some(followed) = followed::find(kind) else { return Vec::new() };
     let id = ResourceId::known(change.resource_id.clone());
     if change.act == Act::Deleted {
-        forget(control, kind, &id);
+        forget(control, followed, &id);
         return Vec::new();
     }
     vec![(kind, id)]
@@ -130,67 +152,40 @@ fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, 
 
 /// Tells what a row says now, and acts on it.
 async fn look_at(control: &Control, kind: KindName, id: &ResourceId) -> Result<(), Error> {
-    if kind == KindName::Job {
-        return look_at_job(control, id).await;
-    }
+    let Some(followed) = followed::find(kind) else { return Ok(()) };
     let (of, wanted) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
-        let Some(row) = resources::find_by_id(tx, &wanted)? else { return Ok(None) };
-        let due = expiry::due(&of, tx, &row)?;
-        let route = routes::of_row(&of, tx, row)?;
-        Ok::<_, Error>(Some((route, due)))
+        let mut reader =
+            Reader { control: &of, workspaces: Workspaces::default(), inventory: None };
+        match resources::find_by_id(tx, &wanted)? {
+            Some(row) => followed.look(&mut reader, tx, row).map(Some),
+            None => Ok::<_, Error>(None),
+        }
     };
     match control.store.read(work).await? {
-        Some((route, due)) => {
-            // Whoever brings a sandbox into being tells its route when the instance stands.
-            if let Some(route) = route.filter(|_| !control.workloads.starting.has(id)) {
-                control.publish(route);
-            }
-            control.workloads.alarm.set(id.clone(), kind, due);
-        }
-        None => forget(control, kind, id),
-    }
-    if kind == KindName::Sandbox {
-        reconcile::reconcile_soon(control, kind, id.clone());
+        Some(look) => act(control, followed, id, look),
+        None => forget(control, followed, id),
     }
     Ok(())
 }
 
-/// A job has no route; it waits to hear whether it can be run, and the clock may have to start it.
-async fn look_at_job(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let (of, wanted) = (control.clone(), id.clone());
-    let work = move |tx: &mut Tx<'_>| match resources::find_by_id(tx, &wanted)? {
-        Some(row) => Ok::<_, Error>((row.status, expiry::due(&of, tx, &row)?)),
-        None => Ok((None, None)),
-    };
-    let (status, due) = control.store.read(work).await?;
-    control.workloads.alarm.set(id.clone(), KindName::Job, due);
-    if status == Some(Status::Deploying) {
-        reconcile::reconcile_soon(control, KindName::Job, id.clone());
-    }
-    Ok(())
-}
-
-/// Tells the route of a row as it is now.
-pub(super) async fn tell_route(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let (of, wanted) = (control.clone(), id.clone());
-    let work = move |tx: &mut Tx<'_>| match resources::find_by_id(tx, &wanted)? {
-        Some(row) => routes::of_row(&of, tx, row),
-        None => Ok(Some(RouteChange::Gone(wanted.clone()))),
-    };
-    if let Some(route) = control.store.read(work).await? {
+fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
+    // Whoever brings a sandbox into being tells its route when the instance stands.
+    if let Some(route) = look.route.filter(|_| !control.workloads.starting.has(id)) {
         control.publish(route);
     }
-    Ok(())
+    control.workloads.alarm.set(id.clone(), followed.kind(), look.due);
+    if look.differs {
+        soon::reconcile(control, followed.kind(), id.clone());
+    }
 }
 
-fn forget(control: &Control, kind: KindName, id: &ResourceId) {
-    control.workloads.alarm.set(id.clone(), kind, None);
-    if kind == KindName::Job {
-        return;
+fn forget(control: &Control, followed: &dyn Rows, id: &ResourceId) {
+    control.workloads.alarm.set(id.clone(), followed.kind(), None);
+    if followed.is_routed() {
+        control.publish(RouteChange::Gone(id.clone()));
     }
-    control.publish(RouteChange::Gone(id.clone()));
-    if kind == KindName::Sandbox {
-        reconcile::reconcile_soon(control, kind, id.clone());
+    if followed.runs() {
+        soon::reconcile(control, followed.kind(), id.clone());
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod contexts;
 pub(crate) mod kinds;
 pub(crate) mod sign_in;
+pub(crate) mod target;
 
 use crate::error::Error;
 use crate::world;
@@ -10,6 +11,7 @@ use contexts::{Contexts, Credentials};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use std::time::Duration;
+use target::Target;
 use types::World;
 
 /// The version of the interface that the command line is written for.
@@ -138,7 +140,7 @@ impl Client {
     /// page.
     pub(crate) async fn list(
         &mut self,
-        target: &kinds::Target,
+        target: &Target,
         query: Query<'_>,
     ) -> Result<Vec<Value>, Error> {
         let mut items = Vec::new();

@@ -1,6 +1,6 @@
 //! `holm cancel`: ends an execution early.
 
-use crate::client::{Client, kinds};
+use crate::client::{Client, kinds, target};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
@@ -27,7 +27,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
             args.kind
         )));
     }
-    let executions = kinds::resolve(&["jobs".into(), args.name, "executions".into()])?;
+    let executions = target::resolve(&["jobs".into(), args.name, "executions".into()])?;
     let answer =
         client.call(Method::DELETE, &executions.object(&args.execution)?, &[], None).await?;
     let status = answer.get("status").and_then(Value::as_str).unwrap_or("cancelling");

@@ -2,7 +2,8 @@
 
 use super::apply::{self, Source};
 use crate::client::Client;
-use crate::client::kinds::{self, Target, Write};
+use crate::client::kinds::{self, Write};
+use crate::client::target::{Target, resolve};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
@@ -29,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let targets = match &args.kind {
         Some(kind) => {
-            let target = kinds::resolve(std::slice::from_ref(kind))?;
+            let target = resolve(std::slice::from_ref(kind))?;
             if target.name.is_some() {
                 return Err(Error::Usage(format!(
                     "`{kind}` names an object; write the kind and then its names"

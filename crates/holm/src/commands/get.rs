@@ -1,7 +1,7 @@
 //! `holm get`: objects of any kind.
 
 use crate::client::Client;
-use crate::client::kinds::{self, Target};
+use crate::client::target::{Target, resolve};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
@@ -49,7 +49,7 @@ const POLL: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
-    let target = kinds::resolve(&args.words)?;
+    let target = resolve(&args.words)?;
     let mut shown = fetch(&args, &target, &mut client).await?;
     show(&args, &target, &shown);
     if !args.watch {

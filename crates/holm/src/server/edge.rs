@@ -26,7 +26,7 @@ impl Local {
 }
 
 impl Edge for Local {
-    fn tell(&self, change: RouteChange) {
+    fn publish(&self, change: RouteChange) {
         self.hosts.send_if_modified(|hosts| note(hosts, &change));
         self.gateway.routes().apply(change);
     }

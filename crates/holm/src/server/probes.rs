@@ -65,10 +65,10 @@ async fn metrics(State(probes): State<Probes>) -> Response {
 /// Bounds the time until an answer starts, turns a panic into an answer, and ends event streams
 /// when draining.
 async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -> Response {
-    let patience = api::Patience::default();
-    request.extensions_mut().insert(patience.clone());
-    let answer = AssertUnwindSafe(in_time(probes.request_timeout, patience, next.run(request)))
-        .catch_unwind();
+    let long = api::LongRequest::default();
+    request.extensions_mut().insert(long.clone());
+    let answer =
+        AssertUnwindSafe(in_time(probes.request_timeout, long, next.run(request))).catch_unwind();
     match answer.await {
         Ok(Some(response)) => end_with_drain(response, probes.draining),
         Ok(None) => refuse(
@@ -87,13 +87,13 @@ async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -
 /// What does not come in time, unless it was said that it will take longer, is given up.
 async fn in_time<T>(
     limit: Duration,
-    patience: api::Patience,
+    long: api::LongRequest,
     answer: impl Future<Output = T>,
 ) -> Option<T> {
     let mut answer = pin!(answer);
     match tokio::time::timeout(limit, &mut answer).await {
         Ok(answer) => Some(answer),
-        Err(_) if patience.was_asked() => Some(answer.await),
+        Err(_) if long.is_announced() => Some(answer.await),
         Err(_) => None,
     }
 }

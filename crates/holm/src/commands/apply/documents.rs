@@ -1,6 +1,7 @@
 //! Finding and reading YAML documents.
 
-use crate::client::kinds::{self, Target};
+use crate::client::kinds;
+use crate::client::target::{Target, resolve};
 use crate::error::Error;
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,7 +59,7 @@ impl Document {
             words.extend([(*above).to_owned(), parent.to_owned()]);
         }
         words.push(kind.name().to_owned());
-        kinds::resolve(&words)
+        resolve(&words)
     }
 
     /// Objects with code ask for an address to upload it to.

@@ -4,7 +4,8 @@ mod documents;
 mod substitute;
 
 use crate::client::Client;
-use crate::client::kinds::{Target, Write};
+use crate::client::kinds::Write;
+use crate::client::target::Target;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};

@@ -3,7 +3,7 @@
 mod status;
 mod watch;
 
-use crate::client::{Client, kinds};
+use crate::client::{Client, kinds, target};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         return Err(Error::Usage(format!("`{}` cannot be run: jobs can", args.kind)));
     }
     let body = body(&args)?;
-    let executions = kinds::resolve(&["jobs".into(), args.name.clone(), "executions".into()])?;
+    let executions = target::resolve(&["jobs".into(), args.name.clone(), "executions".into()])?;
     let answer = client.call(Method::POST, &executions.collection, &[], Some(&body)).await?;
     let id =
         ["executionId", "id", "execution_id"].iter().find_map(|name| answer.get(name)?.as_str());

@@ -1,0 +1,12 @@
+//! What every answer carries.
+
+use axum::response::Response;
+use http::{HeaderValue, header};
+
+/// What every answer carries, whatever it is.
+pub(crate) async fn harden(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}

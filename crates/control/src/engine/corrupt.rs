@@ -1,0 +1,13 @@
+//! Rows that hold what no rule lets in.
+
+use crate::error::Error;
+use types::ids::ResourceId;
+
+pub(crate) fn corrupt(id: &ResourceId, why: impl Into<String>) -> Error {
+    Error::Store(store::Error::Corrupt { table: "resources", id: id.to_string(), why: why.into() })
+}
+
+/// A size or a time of a wish.
+pub(crate) fn whole(id: &ResourceId, number: i64) -> Result<u32, Error> {
+    u32::try_from(number).map_err(|_| corrupt(id, format!("{number} is no size and no time")))
+}

@@ -1,0 +1,107 @@
+//! Executions of a job as callers list them. History outlives the job for a while.
+
+use super::view;
+use crate::context::Context;
+use crate::engine::Held;
+use crate::error::{Absent, Error, Unfit};
+use crate::pager::Pager;
+use crate::query::{ListQuery, PAGE, SMALL_PAGE};
+use store::Tx;
+use store::executions::{self, Execution, Query};
+use types::kinds::Job;
+use types::parts::Page;
+use types::wire::{JobExecution, JobExecutionTask};
+
+/// Tasks that the answer about one execution shows; the others are in its list of tasks.
+const TASKS_SHOWN: i64 = 100;
+/// What is repeated of a name that finds nothing.
+const SHOWN_CHARACTERS: usize = 80;
+
+fn absent(name: &str) -> Error {
+    Absent::Execution { name: name.chars().take(SHOWN_CHARACTERS).collect() }.into()
+}
+
+/// An execution of a job; whether the job is still there does not matter then.
+fn find(context: &Context, tx: &mut Tx<'_>, job: &str, name: &str) -> Result<Execution, Error> {
+    match executions::find(tx, &context.member.workspace, job, name)? {
+        Some(execution) => Ok(execution),
+        None => Held::<Job>::get(context, tx, &[], job).and(Err(absent(name))),
+    }
+}
+
+/// A page of the executions of a job. `offset` says how many to skip, in the first version of the
+/// interface.
+pub fn page(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    job: &str,
+    asked: &ListQuery,
+    offset: Option<i64>,
+) -> Result<Page<JobExecution>, Error> {
+    let (limit, text) = (asked.size(SMALL_PAGE)?, asked.text()?);
+    let offset = offset.unwrap_or(0);
+    if offset < 0 {
+        return Err(Unfit::Offset.into());
+    }
+    let (workspace, order) = (&context.member.workspace, asked.sort.into());
+    let list = format!("{workspace}/jobs/{job}/executions?{:?}&{text:?}", asked.sort);
+    let pager = Pager::new(context, list);
+    let after = pager.after(asked.cursor.as_deref())?;
+    let query =
+        Query { workspace, job, text: text.as_deref(), order, after, offset, limit: limit + 1 };
+    let rows = executions::list(tx, &query)?;
+    let total = executions::count(tx, &query)?;
+    if total == 0 {
+        Held::<Job>::get(context, tx, &[], job)?;
+    }
+    let Page { data, meta } = pager.page(rows, limit, total, |row| row.position(order));
+    let data =
+        data.iter().map(|row| view::execution(context, tx, row)).collect::<Result<_, _>>()?;
+    Ok(Page { data, meta })
+}
+
+/// One execution with its first tasks.
+pub fn get(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    job: &str,
+    name: &str,
+) -> Result<JobExecution, Error> {
+    let execution = find(context, tx, job, name)?;
+    shown(context, tx, &execution)
+}
+
+fn shown(context: &Context, tx: &mut Tx<'_>, execution: &Execution) -> Result<JobExecution, Error> {
+    let tasks = view::tasks(context, tx, execution, 0, TASKS_SHOWN)?;
+    Ok(JobExecution { tasks: Some(tasks), ..view::execution(context, tx, execution)? })
+}
+
+/// Lets no further task begin; what runs goes on to its end. Repeating it is harmless.
+pub fn cancel(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    job: &str,
+    name: &str,
+) -> Result<JobExecution, Error> {
+    let id = find(context, tx, job, name)?.id;
+    let cancelled = context.control.queue.cancel(tx, &id)?.ok_or_else(|| absent(name))?;
+    shown(context, tx, &cancelled)
+}
+
+/// A page of tasks in their order. A cursor is the index of the next one.
+pub fn tasks(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    job: &str,
+    name: &str,
+    asked: &ListQuery,
+) -> Result<Page<JobExecutionTask>, Error> {
+    let execution = find(context, tx, job, name)?;
+    let limit = asked.size(PAGE)?;
+    let list = format!("{}/executions/{}/tasks", execution.workspace, execution.id);
+    let pager = Pager::new(context, list);
+    let from = pager.after(asked.cursor.as_deref())?.unwrap_or(0);
+    let data = view::tasks(context, tx, &execution, from, limit)?;
+    let next = Some(from + limit).filter(|next| *next < execution.total);
+    Ok(Page { data, meta: pager.meta(next, execution.total) })
+}

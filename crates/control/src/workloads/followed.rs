@@ -1,0 +1,127 @@
+//! The kinds whose rows the background follows, and what a row of each asks of it.
+
+use super::instances::Inventory;
+use super::rows::Workspaces;
+use crate::control::Control;
+use crate::engine::{Held, Managed};
+use crate::error::Error;
+use crate::machine::Wait;
+use std::future::Future;
+use std::marker::PhantomData;
+use store::Tx;
+use store::resources::Stored;
+use types::edge::RouteChange;
+use types::ids::ResourceId;
+use types::kinds::{CustomDomain, Job, Preview, Sandbox, Schedule};
+use types::{KindName, Timestamp};
+
+/// What a row asks for, as it is now.
+#[derive(Default)]
+pub(super) struct Look {
+    pub(super) route: Option<RouteChange>,
+    /// When time has something to do about it.
+    pub(super) due: Option<Timestamp>,
+    /// Whether what runs may be something else than what it asks for.
+    pub(super) differs: bool,
+}
+
+/// What rows are read with.
+pub(super) struct Reader<'r> {
+    pub(super) control: &'r Control,
+    pub(super) workspaces: Workspaces,
+    /// What runs here, if it was listed just now.
+    pub(super) inventory: Option<&'r Inventory>,
+}
+
+/// A kind whose rows are followed.
+pub(super) trait Followed: Managed {
+    /// Whether the edge knows of its rows.
+    const ROUTED: bool;
+    /// Whether something may run for a row that is gone.
+    const RUNS: bool = false;
+
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error>;
+
+    /// Makes what runs equal to what a row asks for. Repeating it is harmless.
+    fn reconcile(
+        _control: &Control,
+        _id: &ResourceId,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Does what is due. The row decides, because it may have changed since its time was set.
+    fn act_when_due(
+        _control: &Control,
+        _id: &ResourceId,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// [`Followed`] of a kind that is known by its name only.
+pub(super) trait Rows: Send + Sync {
+    fn kind(&self) -> KindName;
+    fn is_routed(&self) -> bool;
+    fn runs(&self) -> bool;
+    fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error>;
+    fn reconcile<'a>(
+        &self,
+        control: &'a Control,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), Error>>;
+    fn act_when_due<'a>(
+        &self,
+        control: &'a Control,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), Error>>;
+}
+
+struct Of<K>(PhantomData<fn() -> K>);
+
+impl<K: Followed> Rows for Of<K> {
+    fn kind(&self) -> KindName {
+        K::NAME
+    }
+
+    fn is_routed(&self) -> bool {
+        K::ROUTED
+    }
+
+    fn runs(&self) -> bool {
+        K::RUNS
+    }
+
+    fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error> {
+        K::look(reader, tx, Held::read(row)?)
+    }
+
+    fn reconcile<'a>(
+        &self,
+        control: &'a Control,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), Error>> {
+        Box::pin(K::reconcile(control, id))
+    }
+
+    fn act_when_due<'a>(
+        &self,
+        control: &'a Control,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), Error>> {
+        Box::pin(K::act_when_due(control, id))
+    }
+}
+
+/// All of them.
+pub(super) const ALL: [&dyn Rows; 5] = [
+    &Of::<Sandbox>(PhantomData),
+    &Of::<Preview>(PhantomData),
+    &Of::<CustomDomain>(PhantomData),
+    &Of::<Schedule>(PhantomData),
+    &Of::<Job>(PhantomData),
+];
+
+pub(super) fn find(kind: KindName) -> Option<&'static dyn Rows> {
+    ALL.into_iter().find(|rows| rows.kind() == kind)
+}

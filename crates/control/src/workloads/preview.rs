@@ -1,0 +1,45 @@
+//! Previews and the domains above them, as the background follows them.
+
+use super::followed::{Followed, Look, Reader};
+use super::{routes, rows};
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use store::Tx;
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::kinds::{CustomDomain, Preview};
+
+impl Followed for Preview {
+    const ROUTED: bool = true;
+
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let route = routes::of_preview(reader.control, tx, &held)?;
+        Ok(Look { route, due: due(&held), ..Look::default() })
+    }
+
+    async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let (of, id) = (control.clone(), id.clone());
+        control.store.write(move |tx| expire(&of, tx, &id)).await
+    }
+}
+
+fn due(held: &Held<Preview>) -> Option<Timestamp> {
+    held.wish.expires_at(held.row.created_at)
+}
+
+fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
+    let Some(held) = rows::lock::<Preview>(tx, id)? else { return Ok(()) };
+    match due(&held) {
+        Some(due) if due <= control.world.now() => rows::remove::<Preview>(control, tx, id),
+        _ => Ok(()),
+    }
+}
+
+impl Followed for CustomDomain {
+    const ROUTED: bool = true;
+
+    fn look(_: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        Ok(Look { route: Some(routes::of_domain(tx, &held)?), ..Look::default() })
+    }
+}

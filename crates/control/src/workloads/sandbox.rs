@@ -1,0 +1,132 @@
+//! Sandboxes as the background follows them.
+
+use super::followed::{Followed, Look, Reader};
+use super::instances::Present;
+use super::launch;
+use super::reconcile::{self, Wanted, wanted};
+use super::{routes, rows};
+use crate::control::Control;
+use crate::engine::{Held, Managed};
+use crate::error::Error;
+use crate::machine::Machine;
+use store::Tx;
+use store::resources::{self, Query};
+use types::ids::ResourceId;
+use types::kinds::Sandbox;
+use types::parts::Status;
+use types::{KindName, Timestamp};
+
+const CHILDREN_MAX: i64 = 10_000;
+
+impl Followed for Sandbox {
+    const ROUTED: bool = true;
+    const RUNS: bool = true;
+
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        // Asked before the route: a route that says that the instance is not there must be followed
+        // by a reconciliation, which tells of it anew.
+        let differs = differs(reader, &held);
+        let route = routes::of_sandbox(reader, tx, &held)?;
+        Ok(Look { route, due: due(&held), differs })
+    }
+
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        reconcile::reconcile(control, id).await
+    }
+
+    async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let (of, id) = (control.clone(), id.clone());
+        control.store.write(move |tx| expire(&of, tx, &id)).await
+    }
+}
+
+fn differs(reader: &Reader<'_>, held: &Held<Sandbox>) -> bool {
+    let Some(machine) = reader.control.machine() else { return false };
+    let wanted = wanted(&held.state, held.row.status, machine.name());
+    let deployed = held.row.status == Some(Status::Deployed);
+    match reader.inventory {
+        Some(inventory) => !is_there(&wanted, deployed, inventory.of_sandbox(&held.row.id)),
+        // Without a list only the first launch is known to be alone.
+        None => !(deployed && first_runs(&wanted, &**machine, held)),
+    }
+}
+
+/// Whether exactly that is there which is wanted.
+fn is_there(wanted: &Wanted, deployed: bool, present: &[Present]) -> bool {
+    match wanted {
+        Wanted::Elsewhere => true,
+        // Whether what runs sleeps, nobody says.
+        Wanted::Nothing | Wanted::Rest(_) => present.is_empty(),
+        Wanted::Instance(launch) => {
+            deployed && matches!(present, [one] if one.launch == *launch && one.runs)
+        }
+    }
+}
+
+fn first_runs(wanted: &Wanted, machine: &dyn Machine, held: &Held<Sandbox>) -> bool {
+    *wanted == Wanted::Instance(launch::FIRST)
+        && machine.runs(&launch::instance(&held.row.id, &held.state))
+}
+
+fn due(held: &Held<Sandbox>) -> Option<Timestamp> {
+    match held.row.status {
+        Some(Status::Terminated) => ended_at(held).map(|end| end.plus_s(held.wish.retention_s())),
+        _ => held.wish.expires_at(held.row.created_at, held.state.last_used_at),
+    }
+}
+
+fn ended_at(held: &Held<Sandbox>) -> Option<Timestamp> {
+    held.state.lifecycle.events.last().map(|event| event.time)
+}
+
+/// Ends a sandbox whose time is over, or removes the record of one that has ended.
+fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
+    let Some(held) = rows::lock::<Sandbox>(tx, id)? else { return Ok(()) };
+    if due(&held).is_none_or(|due| due > control.world.now()) {
+        return Ok(());
+    }
+    if held.row.status == Some(Status::Terminated) {
+        return rows::remove::<Sandbox>(control, tx, id);
+    }
+    let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
+        return Ok(());
+    };
+    Sandbox::release(&context, tx, &held)?;
+    for kind in [KindName::Preview, KindName::Schedule] {
+        let below = Query::new(&held.row.workspace, kind, Some(&held.row.name));
+        for child in resources::list(tx, &Query { limit: CHILDREN_MAX, ..below })? {
+            resources::delete(tx, &child, context.actor())?;
+        }
+    }
+    let mut state = held.state.clone();
+    let message = "its time was over, as its spec says";
+    state.lifecycle.record("expiration", Status::Terminated, message, control.world.now());
+    state.activity = None;
+    rows::put_state(tx, held, state).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::instance::InstanceName;
+
+    #[test]
+    fn only_what_differs_is_brought_into_its_wished_state() {
+        let id = ResourceId::known("res_ab3k9");
+        let of = |launch, runs| {
+            let instance = InstanceName::of_sandbox(&id, launch);
+            Present { instance, launch, runs }
+        };
+        let (runs, ended) = (|launch| of(launch, true), |launch| of(launch, false));
+        let wanted = Wanted::Instance(2);
+        assert!(is_there(&wanted, true, &[runs(2)]));
+        assert!(!is_there(&wanted, false, &[runs(2)]), "the row does not say so yet");
+        for present in [vec![], vec![ended(2)], vec![runs(1)], vec![runs(1), runs(2)]] {
+            assert!(!is_there(&wanted, true, &present), "{present:?}");
+        }
+        assert!(is_there(&Wanted::Nothing, false, &[]));
+        assert!(!is_there(&Wanted::Nothing, false, &[ended(1)]));
+        assert!(!is_there(&Wanted::Rest(1), false, &[runs(1)]));
+        assert!(is_there(&Wanted::Elsewhere, true, &[runs(1)]));
+    }
+}

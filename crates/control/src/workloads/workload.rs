@@ -1,0 +1,54 @@
+//! What kinds that run as instances have in common.
+
+use super::images;
+use crate::context::Context;
+use crate::machine::{Launch, LaunchFault, Machine};
+use store::Store;
+use types::Kind;
+use types::kinds::{Job, Sandbox};
+use types::parts::Generation;
+use types::usage::Dimension;
+
+/// A kind that runs as instances.
+pub(crate) trait Workload: Kind {
+    /// What the time of its instances is metered as.
+    const DIMENSION: Dimension;
+
+    /// What every instance finds in its environment, whatever else its kind adds.
+    fn common_environment(
+        &self,
+        context: &Context,
+        region: String,
+        generation: Option<Generation>,
+    ) -> Vec<(&'static str, String)> {
+        vec![
+            ("BL_WORKSPACE", context.member.workspace_name.clone()),
+            ("BL_WORKSPACE_ID", context.member.workspace.to_string()),
+            ("BL_NAME", self.name().to_owned()),
+            ("BL_TYPE", Self::NAME.name().to_owned()),
+            ("BL_REGION", region),
+            ("BL_ENV", "prod".to_owned()),
+            ("BL_CLOUD", "true".to_owned()),
+            ("BL_GENERATION", generation.unwrap_or_default().name().to_owned()),
+        ]
+    }
+}
+
+impl Workload for Sandbox {
+    const DIMENSION: Dimension = Dimension::SandboxRuntime;
+}
+
+/// Its tasks are what runs.
+impl Workload for Job {
+    const DIMENSION: Dimension = Dimension::JobRuntime;
+}
+
+/// Starts an instance, after its image was granted to the workspace.
+pub(super) async fn start(
+    store: &Store,
+    machine: &dyn Machine,
+    mut launch: Launch,
+) -> Result<(), LaunchFault> {
+    images::entitle(store, machine, &mut launch).await?;
+    machine.launch(launch).await
+}

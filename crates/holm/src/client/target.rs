@@ -1,0 +1,126 @@
+//! From words on the command line to addresses.
+
+use super::kinds::{Kind, Place, find, unknown};
+use crate::error::Error;
+
+/// What words such as `sandbox box previews main` point at.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) kind: &'static Kind,
+    /// Path of the collection, below the interface's base.
+    pub(crate) collection: String,
+    /// One object of it, or all.
+    pub(crate) name: Option<String>,
+}
+
+impl Target {
+    /// Path of one object of the collection.
+    pub(crate) fn object(&self, name: &str) -> Result<String, Error> {
+        Ok(format!("{}/{}", self.collection, encode_name(self.kind, name)?))
+    }
+}
+
+/// Follows kinds and names alternately. The first word may also hold several steps:
+/// `sandboxes/box/previews`.
+pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
+    let (first, rest) = words
+        .split_first()
+        .ok_or_else(|| Error::Usage("name a kind, such as `sandboxes`".into()))?;
+    let mut steps =
+        first.split('/').filter(|step| !step.is_empty()).chain(rest.iter().map(String::as_str));
+    let kind = find(steps.next().unwrap_or_default())?;
+    let Place::Root(path) = kind.place else { return Err(needs_parent(kind)) };
+    let mut target = Target { kind, collection: path.to_owned(), name: None };
+    while let Some(name) = steps.next() {
+        let Some(next) = steps.next() else {
+            target.name = Some(name.to_owned());
+            break;
+        };
+        let kind = find(next)?;
+        let segment = segment_below(kind, target.kind)?;
+        target =
+            Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
+    }
+    Ok(target)
+}
+
+fn segment_below(kind: &'static Kind, above: &'static Kind) -> Result<&'static str, Error> {
+    match kind.place {
+        Place::Below { of, segment } if of.contains(&above.name()) => Ok(segment),
+        _ => Err(Error::Usage(format!("{} have no {}", above.name(), kind.name()))),
+    }
+}
+
+fn needs_parent(kind: &Kind) -> Error {
+    let Place::Below { of, .. } = kind.place else { return unknown(kind.name()) };
+    let above = of.first().copied().unwrap_or_default();
+    Error::Usage(format!("{} are below {above}: write `{above} NAME {}`", kind.name(), kind.name()))
+}
+
+/// A name as a part of a path. Images are named `type/name`, so their slash stays. Parts such as
+/// `..` would name another object once the address is put in order, so they are refused.
+fn encode_name(kind: &Kind, name: &str) -> Result<String, Error> {
+    if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(Error::Usage(format!("`{name}` cannot be a name")));
+    }
+    let keeps_slash = kind.name() == "images";
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' | b'@' => {
+                encoded.push(char::from(byte))
+            }
+            b'/' if keeps_slash => encoded.push('/'),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::kinds::KINDS;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(words: &str, collection: &str, name: Option<&str>) {
+        let words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+        let target = resolve(&words).unwrap();
+        assert_eq!((target.collection.as_str(), target.name.as_deref()), (collection, name));
+    }
+
+    #[test]
+    fn words_lead_to_paths() {
+        check("sbx", "sandboxes", None);
+        check("ic slack", "integrations/connections", Some("slack"));
+        check("sandbox box previews", "sandboxes/box/previews", None);
+        check("sandbox box preview main tokens", "sandboxes/box/previews/main/tokens", None);
+        check("sandboxes/box/previews main", "sandboxes/box/previews", Some("main"));
+        check("job nightly executions", "jobs/nightly/executions", None);
+        check("job nightly executions one", "jobs/nightly/executions", Some("one"));
+        check("job nightly executions one tasks", "jobs/nightly/executions/one/tasks", None);
+        check("image agent/mine", "images", Some("agent/mine"));
+    }
+
+    #[test]
+    fn a_wrong_word_says_what_is_right() {
+        let message = |word: &str| resolve(&[word.to_owned()]).unwrap_err().to_string();
+        assert!(message("sandbxes").contains("`sandboxes`"));
+        assert!(message("previews").contains("sandboxes NAME previews"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_followed_or_refused(words in proptest::collection::vec(".{0,12}", 0..6)) {
+            let _ = resolve(&words);
+        }
+
+        #[test]
+        fn a_name_cannot_leave_its_place(name in ".{1,20}") {
+            if let Ok(encoded) = encode_name(&KINDS[0], &name) {
+                prop_assert!(!encoded.contains(['/', '?', '#', ' ']) && encoded != "..");
+            }
+        }
+    }
+}
