@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use types::instance::Outcome;
+use types::instance::{InstanceName, Outcome};
 
 const EXECUTIONS: &str = "/v0/jobs/nightly/executions";
 
@@ -401,7 +401,10 @@ async fn the_events_of_a_sandbox_are_in_the_order_of_their_times() {
 
 #[tokio::test]
 async fn what_nobody_holds_any_more_is_removed_at_the_start() {
-    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))).left("task-unknown-3-1"));
+    let machine = Arc::new(
+        Pretended::new(|_| Ok(Outcome::Exited(0)))
+            .left(InstanceName::new("task-unknown-3-1").unwrap()),
+    );
     let _cloud = Cloud::start_on_machine(machine.clone(), impatient()).await;
     let mut retired = machine.retired.subscribe();
     let retired = retired.wait_for(|retired| *retired == ["task-unknown-3-1"]);

@@ -13,7 +13,6 @@ use std::time::Duration;
 use store::{Tx, edge_names, resources};
 use types::KindName;
 use types::edge::Serving;
-use types::instance::Outcome;
 use types::instance::{InstanceName, Outcome};
 
 fn named(name: &str) -> Value {
@@ -417,7 +416,8 @@ async fn eventually(done: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it comes to pass");
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert!(waited.is_ok(), "it does not come to pass");
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ fn mentions(text: &str, name: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.match_indices(&name).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + name.len()..]);
-        let apart = !before.ends_with(|letter| is_word(letter)) && !after.starts_with(is_word);
+        let apart = !before.ends_with(is_word) && !after.starts_with(is_word);
         apart && (after.starts_with("::") || before.ends_with("use ") || before.ends_with("crate "))
     })
 }

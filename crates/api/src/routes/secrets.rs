@@ -35,7 +35,7 @@ pub(crate) struct NameQuery {
 
 /// Removes the secret that the query names: some names do not fit into a path.
 pub(crate) async fn remove_by_query(call: Call<Member, NameQuery>) -> Result<Reply<Secret>, Error> {
-    let name = call.query.name.clone().ok_or_else(|| Malformed::Required("name"))?;
+    let name = call.query.name.clone().ok_or(Malformed::Required("name"))?;
     let context = call.context();
     let work = move |tx: &mut Tx<'_>| engine::remove::<Secret>(&context, tx, &[], &name);
     Ok(Reply::of(&call.app.store.write(work).await?))

@@ -51,7 +51,7 @@ pub(crate) async fn invite(
     call: Call<Member, NoQuery, Body<InviteUserRequest>>,
 ) -> Result<Reply<PendingInvitation>, Error> {
     let (member, asked) = (call.who.clone(), call.body.0.clone());
-    let email = asked.email.ok_or_else(|| Malformed::Required("email"))?;
+    let email = asked.email.ok_or(Malformed::Required("email"))?;
     let (role, issuer) = (asked.role.unwrap_or_default(), call.app.auth.issuer().to_owned());
     let reply = call
         .once(move |tx| {

@@ -49,7 +49,7 @@ pub(crate) async fn create(
 ) -> Result<Reply<Workspace>, Error> {
     let (control, who, wish) =
         (call.app.control().clone(), call.who.0.clone(), call.body.0.clone());
-    let name = wish.name.clone().ok_or_else(|| Malformed::Required("name"))?;
+    let name = wish.name.clone().ok_or(Malformed::Required("name"))?;
     let new = NewWorkspace {
         name,
         display_name: wish.display_name,

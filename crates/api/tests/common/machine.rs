@@ -47,10 +47,8 @@ impl Pretended {
     }
 
     /// As if an earlier run of the program had left an instance.
-    pub fn left(self, instance: &str) -> Self {
-        self.instances
-            .lock()
-            .insert(InstanceName::new(instance).unwrap(), Some(Outcome::Exited(0)));
+    pub fn left(self, instance: InstanceName) -> Self {
+        self.instances.lock().insert(instance, Some(Outcome::Exited(0)));
         self
     }
 

@@ -64,7 +64,7 @@ pub(super) struct Row<'e> {
 }
 
 enum Writer {
-    Csv(Csv<BufWriter<File>>),
+    Csv(Box<Csv<BufWriter<File>>>),
     Parquet(Box<Parquet<BufWriter<File>>>),
 }
 
@@ -159,7 +159,7 @@ impl Writer {
         let failed = || Error::io(format!("write {}", part.display()));
         let file = BufWriter::new(File::create(part).map_err(failed())?);
         Ok(match form {
-            Form::Csv => Self::Csv(Csv::begin(file).map_err(failed())?),
+            Form::Csv => Self::Csv(Box::new(Csv::begin(file).map_err(failed())?)),
             Form::Parquet => Self::Parquet(Box::new(Parquet::begin(file).map_err(failed())?)),
         })
     }
