@@ -14,14 +14,13 @@ use crate::error::Error;
 use crate::extend::{self, Extension};
 use crate::leases::Lease;
 use crate::manifest;
+use crate::names::{KEY_TAG, is_key};
 use crate::recipe::Recipe;
 use crate::reference::Reference;
 use crate::store::{Image, Store};
 
 /// Of what the tools said, for the one who asks why they failed.
 const LAST_WORDS_MAX: usize = 20;
-/// The tag that says of which recipe an image was made.
-const KEY_TAG: &str = "recipe-";
 /// An image begins with another one, which begins with another one. More than that is a loop.
 const DEPTH_MAX: usize = 16;
 /// Changes when the same recipe begins to give another image.
@@ -199,11 +198,6 @@ fn made(recipe: &Recipe, builder: &Builder, parent: Option<&Image>) -> Result<Re
     )?);
     let tag = format!("{KEY_TAG}{}", &key.hex()[..16]);
     recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
-}
-
-/// Whether a name only says of which recipe its image was made.
-pub(crate) fn is_key(name: &Reference) -> bool {
-    name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG))
 }
 
 /// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its

@@ -12,6 +12,9 @@ use crate::error::Error;
 use crate::manifest;
 use crate::reference::Reference;
 
+/// The tag that says of which recipe an image was made.
+pub(crate) const KEY_TAG: &str = "recipe-";
+
 pub(crate) struct Names(PathBuf);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,4 +98,9 @@ impl Names {
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
+}
+
+/// Whether a name only says of which recipe its image was made.
+pub(crate) fn is_key(name: &Reference) -> bool {
+    name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG))
 }

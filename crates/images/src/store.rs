@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::blobs::Blobs;
-use crate::builder;
 use crate::digest::Digest;
 use crate::disk;
 use crate::error::Error;
 use crate::layers::Layers;
 use crate::leases::{Held, Lease, Leases};
 use crate::manifest::{self, Config, Manifest, Platform, Setup};
-use crate::names::{Audience, Named, Names};
+use crate::names::{Audience, Named, Names, is_key};
 use crate::pull::Downloads;
 use crate::reference::Reference;
 use crate::reuse::Reuse;
@@ -114,7 +113,7 @@ impl Store {
     /// The names of the images that are for everybody, in their order.
     pub fn public_names(&self) -> Result<Vec<Reference>, Error> {
         let names = self.0.names.list()?.into_iter().filter(Named::is_public);
-        Ok(names.map(|named| named.name).filter(|name| !builder::is_key(name)).collect())
+        Ok(names.map(|named| named.name).filter(|name| !is_key(name)).collect())
     }
 
     /// Whether an image is here, for those who were granted it by its digest.
@@ -142,7 +141,7 @@ impl Store {
         let mut names: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
         for named in self.0.names.list()? {
             let names = names.entry(named.image).or_default();
-            names.extend(Some(named.name).filter(|name| !builder::is_key(name)));
+            names.extend(Some(named.name).filter(|name| !is_key(name)));
         }
         names
             .into_iter()
@@ -165,7 +164,7 @@ impl Store {
         let mut removed = Vec::new();
         for named in self.0.names.list()?.into_iter().filter(|named| named.image == *digest) {
             self.0.names.remove(&named.name)?;
-            removed.extend(Some(named.name).filter(|name| !builder::is_key(name)));
+            removed.extend(Some(named.name).filter(|name| !is_key(name)));
         }
         Ok(removed)
     }

@@ -1,10 +1,11 @@
 //! Finding the instances of an earlier node again.
 
-use crate::body::{self, Body, BodyKind, Process};
+use crate::body::{self, Body, Process};
+use crate::body_kind::BodyKind;
 use crate::cgroup::{Groups, Membership};
-use crate::create::Stores;
 use crate::instance::{Holdings, Instance, Origin};
 use crate::records::{End, Record};
+use crate::shared::Stores;
 use crate::state::State;
 use std::collections::HashSet;
 use std::io;

@@ -1,37 +1,22 @@
 //! Creating an instance: the order of things, and how they are undone when one fails.
 
-use crate::body::{self, Body, BodyKind, Process};
+use crate::body::{self, Body, Process};
+use crate::body_kind::BodyKind;
 use crate::error::{CreateError, Doing};
-use crate::facts::Journal;
 use crate::instance::{Holdings, Instance, Origin};
 use crate::network_pool::Slot;
 use crate::node::Node;
-use crate::oci::Bundles;
-use crate::records::{Record, Records};
-use crate::scratch::Scratches;
-use crate::shares::{Promise, Shares, Stake};
-use crate::sign::Sign;
+use crate::records::Record;
+use crate::shares::{Promise, Stake};
 use crate::spec::Spec;
 use crate::state::State;
 use std::sync::Arc;
-use types::World;
 use types::instance::Happened;
 
-/// What all instances write into.
-pub(crate) struct Stores {
-    pub(crate) journal: Journal,
-    pub(crate) records: Records,
-    pub(crate) bundles: Bundles,
-    pub(crate) scratches: Scratches,
-    pub(crate) shares: Shares,
-    pub(crate) sign: Sign,
-    pub(crate) world: World,
-}
-
 pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
-    body::check(&node.settings.backend, spec)?;
+    body::check(&node.shared.settings.backend, spec)?;
     // First of all, so that whoever takes too much costs the machine nothing.
-    let admitted = node.stores.shares.take(spec)?;
+    let admitted = node.shared.stores.shares.take(spec)?;
     let slot = node.networks.take().doing("prepare a network and users")?;
     let number = slot.number;
     let created = in_slot(node, spec, slot, admitted);
@@ -51,12 +36,13 @@ fn in_slot(
     slot: Slot,
     (stake, promise): (Stake, Promise),
 ) -> Result<Arc<Instance>, CreateError> {
-    let (stores, number) = (&node.stores, slot.number);
+    let (stores, number) = (&node.shared.stores, slot.number);
     let mut record = record(node, spec, number);
     stores.records.put(&spec.id, &record).doing("record the instance")?;
-    let membership = node.groups.join(&spec.owner).doing("join the control groups of its owner")?;
-    let group = node.groups.make(spec).doing("make its control groups")?;
-    let body = Body::start(node, spec, slot, group)?;
+    let membership =
+        node.shared.groups.join(&spec.owner).doing("join the control groups of its owner")?;
+    let group = node.shared.groups.make(spec).doing("make its control groups")?;
+    let body = Body::start(&node.shared, spec, slot, group)?;
     let identity = body.process().map(Process::identity).transpose();
     record.process = identity.doing("identify its process")?;
 
@@ -82,12 +68,12 @@ fn in_slot(
 /// As it is before there is anything else of the instance.
 fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
     Record {
-        boot: node.boot.clone(),
+        boot: node.shared.boot.clone(),
         slot,
         memory_mb: spec.memory_mb,
         owner: Some(spec.owner.clone()),
         disks: spec.disks().collect(),
-        body: BodyKind::of(&node.settings.backend),
+        body: BodyKind::of(&node.shared.settings.backend),
         process: None,
         end: None,
     }
@@ -97,8 +83,8 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
 /// without a process.
 fn undo(node: &Node, spec: &Spec) {
     node.dismiss(&spec.id);
-    let stores = &node.stores;
-    let undone = body::clear(node, &spec.owner, &spec.id)
+    let stores = &node.shared.stores;
+    let undone = body::clear(&node.shared, &spec.owner, &spec.id)
         .and_then(|()| stores.journal.record(stores.world.now(), &spec.id, Happened::Destroyed))
         .and_then(|()| stores.records.remove(&spec.id));
     if let Err(error) = undone {

@@ -2,9 +2,9 @@
 
 use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
-use crate::create::Stores;
 use crate::error::{Doing, Error};
 use crate::records::End;
+use crate::shared::Stores;
 use crate::shares::{Promise, Stake};
 use crate::spec::Owner;
 use crate::state::{Event, State};

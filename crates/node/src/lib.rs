@@ -29,6 +29,7 @@
 
 mod adopt;
 mod body;
+mod body_kind;
 mod capacity;
 mod cgroup;
 mod console;
@@ -48,6 +49,7 @@ mod process;
 mod records;
 mod scratch;
 mod settings;
+mod shared;
 mod shares;
 mod sign;
 mod spec;

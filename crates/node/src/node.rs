@@ -1,9 +1,9 @@
 //! The node: what callers can ask for.
 
-use crate::body::{self, BodyKind};
+use crate::body;
+use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
-use crate::create::Stores;
 use crate::error::{CreateError, Doing, Error, OpenError};
 use crate::facts::Journal;
 use crate::instance::{Instance, View};
@@ -14,13 +14,13 @@ use crate::oci::Bundles;
 use crate::records::Records;
 use crate::scratch::Scratches;
 use crate::settings::Settings;
+use crate::shared::{Shared, Stores};
 use crate::shares::Shares;
 use crate::sign::Sign;
 use crate::spec::Spec;
 use crate::watch::Watch;
 use crate::{adopt, create};
 use parking_lot::Mutex;
-use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -36,15 +36,7 @@ use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
 /// All instances of one machine that go by one name. Its calls block, most for a few milliseconds;
 /// any number of threads may make them.
 pub struct Node {
-    pub(crate) settings: Settings,
-    pub(crate) stores: Arc<Stores>,
-    pub(crate) groups: Groups,
-    pub(crate) home: Arc<Home>,
-    pub(crate) filter: Filter,
-    pub(crate) null: OwnedFd,
-    pub(crate) boot: String,
-    /// Within what this process may have itself; only another right could raise that.
-    pub(crate) open_files: u64,
+    pub(crate) shared: Shared,
     pub(crate) networks: NetworkPool,
     pub(crate) watch: Watch,
     registry: Arc<Mutex<Registry>>,
@@ -112,21 +104,8 @@ impl Node {
         let wanted = settings.limits.open_files;
         let open_files =
             getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| wanted.min(most));
-        let node = Self {
-            settings,
-            stores,
-            groups,
-            home,
-            filter,
-            null,
-            boot,
-            open_files,
-            networks,
-            watch,
-            registry,
-            rules,
-            _lock: lock,
-        };
+        let shared = Shared { settings, stores, groups, home, filter, null, boot, open_files };
+        let node = Self { shared, networks, watch, registry, rules, _lock: lock };
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
         }
@@ -136,7 +115,7 @@ impl Node {
     /// Starts an instance. When this returns, its first process runs.
     pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
         spec.check()?;
-        if let Some(kept) = self.stores.journal.full() {
+        if let Some(kept) = self.shared.stores.journal.full() {
             return Err(CreateError::Unheard(kept));
         }
         self.registry.lock().reserve(&spec.id)?;
@@ -182,9 +161,12 @@ impl Node {
         let Some(instance) = self.registry.lock().remove(id) else {
             return Err(Error::Missing(id.clone()));
         };
-        let now = self.stores.world.now();
-        attempt(self.stores.journal.record(now, id, Happened::Destroyed), "record the end of")?;
-        attempt(self.stores.records.remove(id), "remove the record of")?;
+        let now = self.shared.stores.world.now();
+        attempt(
+            self.shared.stores.journal.record(now, id, Happened::Destroyed),
+            "record the end of",
+        )?;
+        attempt(self.shared.stores.records.remove(id), "remove the record of")?;
         if instance.body.process().is_some() {
             self.networks.give_back(instance.slot);
         }
@@ -240,35 +222,35 @@ impl Node {
         let Some(process) = instance.body.process() else {
             return Err(Error::Missing(id.clone()));
         };
-        process.socket(&self.home).map_err(|attempt| attempt.on(id))
+        process.socket(&self.shared.home).map_err(|attempt| attempt.on(id))
     }
 
     /// Writes a sign of life, and answers its time. What ends while no node is there is reported as
     /// of the last one.
     pub fn give_sign(&self) -> Stamp {
-        let uptime_ms = self.stores.world.uptime_ms();
-        if let Err(error) = self.stores.sign.give(&self.boot, uptime_ms) {
+        let uptime_ms = self.shared.stores.world.uptime_ms();
+        if let Err(error) = self.shared.stores.sign.give(&self.shared.boot, uptime_ms) {
             tracing::error!(%error, "a sign of life cannot be written; what ends unseen will seem to have ended earlier");
         }
-        Stamp { boot: boot_number(&self.boot), uptime_ms }
+        Stamp { boot: boot_number(&self.shared.boot), uptime_ms }
     }
 
     /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `timeout` for
     /// the first. The same facts come again until [`Node::forget`] is called. A node that finds
     /// instances of an earlier one says again whether each is paused or running.
     pub fn facts(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
-        self.stores.journal.oldest(limit, timeout)
+        self.shared.stores.journal.oldest(limit, timeout)
     }
 
     /// Lets go of all facts up to the one with this number.
     pub fn forget(&self, through: u64) -> io::Result<()> {
-        self.stores.journal.forget(through)
+        self.shared.stores.journal.forget(through)
     }
 
     /// Removes what the node itself put on the machine: control groups and firewall rules. For when
     /// it will not be opened again; fails while there is an instance.
     pub fn leave(&self) -> io::Result<()> {
-        self.groups.remove()?;
+        self.shared.groups.remove()?;
         self.rules.as_ref().map_or(Ok(()), Rules::remove)
     }
 
@@ -295,7 +277,7 @@ impl Node {
             state: instance.state(),
             pid: instance.body.process().map(|process| process.pid),
             memory_mb: instance.memory_mb,
-            address: self.settings.subnet.address(instance.slot),
+            address: self.shared.settings.subnet.address(instance.slot),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! killed process has written, and when the machine itself stops, the instances are gone too. Then
 //! the name of the file is all that is needed of it.
 
-use crate::body::BodyKind;
+use crate::body_kind::BodyKind;
 use crate::process::Identity;
 use crate::spec::Owner;
 use files::Readers;

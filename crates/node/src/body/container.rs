@@ -6,7 +6,7 @@ use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
-use crate::node::Node;
+use crate::shared::Shared;
 use crate::spec::{Spec, Writable, sealed};
 use rustix::fd::{AsFd, OwnedFd};
 use std::fmt::Write as _;
@@ -21,13 +21,13 @@ pub(crate) struct Container {
 
 impl Container {
     pub(super) fn start(
-        node: &Node,
+        shared: &Shared,
         spec: &Spec,
         slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
-        let disk = writable(node, spec, &slot).doing("make its writable layer")?;
-        let started = start(node, spec, &slot, &group, disk)?;
+        let disk = writable(shared, spec, &slot).doing("make its writable layer")?;
+        let started = start(shared, spec, &slot, &group, disk)?;
         Ok(Self::started(started, slot, group))
     }
 
@@ -47,16 +47,16 @@ impl Container {
 }
 
 fn start(
-    node: &Node,
+    shared: &Shared,
     spec: &Spec,
     slot: &Slot,
     group: &Group,
     disk: OwnedFd,
 ) -> Result<Started, CreateError> {
-    let made = |scratch| node.stores.scratches.make(scratch, slot.root);
+    let made = |scratch| shared.stores.scratches.make(scratch, slot.root);
     let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
     let scratch = scratch.doing("make its folders of limited size")?;
-    let mut fds = descriptors(node, spec, slot, group, disk).doing("prepare what it inherits")?;
+    let mut fds = descriptors(shared, spec, slot, group, disk).doing("prepare what it inherits")?;
     fds.scratch = scratch
         .into_iter()
         .map(keep)
@@ -70,18 +70,18 @@ fn start(
         workdir: &spec.workdir,
         folders: &folders,
         user: spec.user,
-        open_files: node.open_files,
-        shared_memory_mb: node.settings.limits.shared_memory_mb,
-        terminals: node.settings.limits.terminals,
+        open_files: shared.open_files,
+        shared_memory_mb: shared.settings.limits.shared_memory_mb,
+        terminals: shared.settings.limits.terminals,
     };
-    Ok(launch::start(&Launch::new(fds, words, &node.filter))?)
+    Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
 }
 
-pub(super) fn writable(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<OwnedFd> {
-    let files = files(node, spec);
+pub(super) fn writable(shared: &Shared, spec: &Spec, slot: &Slot) -> io::Result<OwnedFd> {
+    let files = files(shared, spec);
     match spec.writable {
         Writable::Memory { mb } => disk::make_layer(mb, slot.root, &files),
-        Writable::Disk { mb } => node.stores.scratches.make_layer(mb, slot.root, &files),
+        Writable::Disk { mb } => shared.stores.scratches.make_layer(mb, slot.root, &files),
     }
 }
 
@@ -93,11 +93,11 @@ pub(super) struct Parts {
     pub(super) config: Option<OwnedFd>,
 }
 
-pub(super) fn parts(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<Parts> {
+pub(super) fn parts(shared: &Shared, spec: &Spec, slot: &Slot) -> io::Result<Parts> {
     let layer =
         |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, slot.users.as_fd())?)?);
     let listener =
-        spec.first.listen.map(|port| node.home.listener(&slot.network, port)).transpose()?;
+        spec.first.listen.map(|port| shared.home.listener(&slot.network, port)).transpose()?;
     let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
     Ok(Parts {
         layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
@@ -107,13 +107,13 @@ pub(super) fn parts(node: &Node, spec: &Spec, slot: &Slot) -> io::Result<Parts> 
 }
 
 fn descriptors(
-    node: &Node,
+    shared: &Shared,
     spec: &Spec,
     slot: &Slot,
     group: &Group,
     disk: OwnedFd,
 ) -> io::Result<Fds> {
-    let Parts { layers, listener, config } = parts(node, spec, slot)?;
+    let Parts { layers, listener, config } = parts(shared, spec, slot)?;
     Ok(Fds {
         groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
         network: copy(&slot.network)?,
@@ -123,7 +123,7 @@ fn descriptors(
         scratch: Vec::new(),
         devices: copy(&slot.devices)?,
         program: copy(spec.first.program.fd())?,
-        null: copy(&node.null)?,
+        null: copy(&shared.null)?,
         output: copy(&slot.console)?,
         listener,
         config,
@@ -131,10 +131,10 @@ fn descriptors(
 }
 
 /// What an instance finds under `/etc` that is its own and not its image's.
-fn files(node: &Node, spec: &Spec) -> [(&'static str, String); 3] {
+fn files(shared: &Shared, spec: &Spec) -> [(&'static str, String); 3] {
     let host = &spec.hostname;
     let mut resolvers = String::new();
-    for address in &node.settings.nameservers {
+    for address in &shared.settings.nameservers {
         let _ = writeln!(resolvers, "nameserver {address}");
     }
     [

@@ -5,16 +5,16 @@
 mod container;
 mod runc;
 
+use crate::body_kind::BodyKind;
 use crate::cgroup::{Group, Usage};
 use crate::console;
-use crate::create::Stores;
 use crate::error::{Attempt, CreateError, Doing};
 use crate::net::Home;
 use crate::network_pool::Slot;
-use crate::node::Node;
 use crate::process::{self, Identity};
 use crate::records::Record;
 use crate::settings::Backend;
+use crate::shared::{Shared, Stores};
 use crate::spec::{Owner, Spec};
 use container::Container;
 use runc::Runc;
@@ -25,17 +25,6 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use types::instance::{Exit, InstanceName};
-
-/// Which arm a body is, as records keep it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum BodyKind {
-    /// The word of releases that spoke of who started an instance.
-    #[default]
-    #[serde(rename = "node")]
-    Container,
-    #[serde(rename = "tool")]
-    Runc,
-}
 
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -50,24 +39,6 @@ pub(crate) struct Process {
     pub(crate) pidfd: OwnedFd,
     network: OwnedFd,
     console: Option<OwnedFd>,
-}
-
-impl BodyKind {
-    /// What instances are made as from now on.
-    pub(crate) const fn of(backend: &Backend) -> Self {
-        match backend {
-            Backend::Direct => Self::Container,
-            Backend::Runc { .. } => Self::Runc,
-        }
-    }
-
-    /// Devices that the node's own group has to permit beside those that every instance has.
-    pub(crate) const fn extra_device_rules(self) -> &'static [&'static str] {
-        match self {
-            Self::Container => &[],
-            Self::Runc => runc::DEVICE_RULES,
-        }
-    }
 }
 
 /// Whether this machine has what is needed to start instances as set.
@@ -92,23 +63,23 @@ pub(crate) fn keep_only(stores: &Stores, known: &HashSet<&InstanceName>) -> io::
 }
 
 /// Ends whatever runs of an instance that was half made, and removes it.
-pub(crate) fn clear(node: &Node, owner: &Owner, id: &InstanceName) -> io::Result<()> {
-    node.groups.find(Some(owner), id).sweep()?;
-    node.stores.bundles.remove(id)
+pub(crate) fn clear(shared: &Shared, owner: &Owner, id: &InstanceName) -> io::Result<()> {
+    shared.groups.find(Some(owner), id).sweep()?;
+    shared.stores.bundles.remove(id)
 }
 
 impl Body {
     /// Starts the first process. What it was given of the slot stays with it.
     pub(crate) fn start(
-        node: &Node,
+        shared: &Shared,
         spec: &Spec,
         slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
-        match &node.settings.backend {
-            Backend::Direct => Container::start(node, spec, slot, group).map(Self::Container),
+        match &shared.settings.backend {
+            Backend::Direct => Container::start(shared, spec, slot, group).map(Self::Container),
             Backend::Runc { program } => {
-                Runc::start(node, spec, slot, group, program).map(Self::Runc)
+                Runc::start(shared, spec, slot, group, program).map(Self::Runc)
             }
         }
     }

@@ -7,16 +7,12 @@ use crate::error::{Attempt, CreateError, Doing};
 use crate::launch::tool::ToolFds;
 use crate::launch::{Started, copy, keep};
 use crate::network_pool::Slot;
-use crate::node::Node;
 use crate::oci::{self, Prepared};
+use crate::shared::Shared;
 use crate::spec::Spec;
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use types::instance::Medium;
-
-/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is
-/// forbidden above. No instance has the device, nor the right to make it.
-pub(super) const DEVICE_RULES: &[&str] = &["c 10:200 rwm"];
 
 #[derive(Debug)]
 pub(crate) struct Runc {
@@ -33,16 +29,16 @@ pub(super) fn check(spec: &Spec) -> Result<(), CreateError> {
 
 impl Runc {
     pub(super) fn start(
-        node: &Node,
+        shared: &Shared,
         spec: &Spec,
         slot: Slot,
         group: Group,
         program: &Path,
     ) -> Result<Self, CreateError> {
-        let disk = writable(node, spec, &slot).doing("make its writable layer")?;
-        let started = start(node, spec, &slot, disk, program)?;
+        let disk = writable(shared, spec, &slot).doing("make its writable layer")?;
+        let started = start(shared, spec, &slot, disk, program)?;
         let container = Container::started(started, slot, group);
-        Ok(Self { container, bundle: node.stores.bundles.of(&spec.id) })
+        Ok(Self { container, bundle: shared.stores.bundles.of(&spec.id) })
     }
 
     pub(super) fn destroy(&self) -> Result<(), Attempt> {
@@ -52,28 +48,28 @@ impl Runc {
 }
 
 fn start(
-    node: &Node,
+    shared: &Shared,
     spec: &Spec,
     slot: &Slot,
     disk: OwnedFd,
     program: &Path,
 ) -> Result<Started, CreateError> {
     let bundle =
-        node.stores.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
+        shared.stores.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
     let prepared = Prepared {
         // By this process, because the other one starts without it.
         network: format!("/proc/{}/fd/{}", std::process::id(), slot.network.as_raw_fd()),
         root: slot.root,
-        group: format!("/{}", node.groups.path(Some(&spec.owner), &spec.id).display()),
+        group: format!("/{}", shared.groups.path(Some(&spec.owner), &spec.id).display()),
         program: &bundle.program(),
-        open_files: node.open_files,
-        shared_memory_mb: node.settings.limits.shared_memory_mb,
-        terminals: node.settings.limits.terminals,
+        open_files: shared.open_files,
+        shared_memory_mb: shared.settings.limits.shared_memory_mb,
+        terminals: shared.settings.limits.terminals,
     };
-    let parts = parts(node, spec, slot).doing("prepare what it inherits")?;
+    let parts = parts(shared, spec, slot).doing("prepare what it inherits")?;
     let fds = |tool: OwnedFd| {
         let Parts { layers, listener, config } = parts;
-        let (disk, null, output) = (keep(disk)?, copy(&node.null)?, copy(&slot.console)?);
+        let (disk, null, output) = (keep(disk)?, copy(&shared.null)?, copy(&slot.console)?);
         Ok(ToolFds { layers, disk, program: tool, null, output, listener, config })
     };
     Ok(bundle.start(program, spec, &prepared, fds)?)

@@ -19,7 +19,7 @@ mod v2;
 
 pub(crate) use owners::Membership;
 
-use crate::body::BodyKind;
+use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::spec::{Owner, Spec};
 use admission::Limits;
