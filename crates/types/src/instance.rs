@@ -10,7 +10,7 @@ mod name;
 mod work;
 
 pub use fact::{Exit, Fact, Happened, Stamp, boot_number};
-pub use name::{AttemptId, BadName, InstanceName, Workload};
+pub use name::{AttemptId, BadName, InstanceName, RunsFor};
 pub use work::{Outcome, Printed, Stream, WorkEnd};
 
 use serde::{Deserialize, Serialize};

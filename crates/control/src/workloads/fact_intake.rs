@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Tx;
 use types::ids::ResourceId;
-use types::instance::{Exit, Fact, Happened, Workload};
+use types::instance::{Exit, Fact, Happened, RunsFor};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
 use types::parts::Status;
@@ -78,7 +78,7 @@ type BySandbox = BTreeMap<ResourceId, Vec<(u32, Fact)>>;
 fn sort(facts: Vec<Fact>) -> BySandbox {
     let mut sorted = BySandbox::new();
     for fact in facts {
-        if let Some(Workload::Sandbox { id, launch }) = fact.instance.workload() {
+        if let Some(RunsFor::Sandbox { id, launch }) = fact.instance.runs_for() {
             sorted.entry(id).or_default().push((launch, fact));
         }
     }

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use std::collections::HashMap;
 use types::ids::ResourceId;
-use types::instance::{InstanceName, Workload};
+use types::instance::{InstanceName, RunsFor};
 
 /// An instance of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Inventory {
     pub(super) fn of(machine: &dyn Machine) -> Self {
         let mut all: HashMap<ResourceId, Vec<Present>> = HashMap::new();
         for seen in machine.instances() {
-            if let Some(Workload::Sandbox { id, launch }) = seen.instance.workload() {
+            if let Some(RunsFor::Sandbox { id, launch }) = seen.instance.runs_for() {
                 let present = Present { instance: seen.instance, launch, runs: seen.runs };
                 all.entry(id).or_default().push(present);
             }

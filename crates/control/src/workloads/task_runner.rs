@@ -13,7 +13,7 @@ use store::Store;
 use store::logs::Source;
 use tokio::sync::mpsc;
 use types::World;
-use types::instance::{AttemptId, InstanceName, Outcome, Printed, WorkEnd, Workload};
+use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -144,9 +144,9 @@ impl TaskRunner<Assignment> for Instances {
 
     fn present(&self) -> Vec<AttemptId> {
         let instances = self.machine.instances();
-        let task = |seen: &Seen| match seen.instance.workload() {
-            Some(Workload::Task(attempt)) => Some(attempt),
-            Some(Workload::Sandbox { .. }) | None => None,
+        let task = |seen: &Seen| match seen.instance.runs_for() {
+            Some(RunsFor::Task(attempt)) => Some(attempt),
+            Some(RunsFor::Sandbox { .. }) | None => None,
         };
         let attempts: Vec<AttemptId> = instances.iter().filter_map(task).collect();
         self.found.lock().extend(attempts.iter().cloned());

@@ -14,7 +14,7 @@ pub struct InstanceName(String);
 
 /// What an instance runs for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Workload {
+pub enum RunsFor {
     /// A sandbox, and the number of its launch: it rises when the instance has to be made anew, so
     /// that facts of an old instance cannot be mistaken for those of the new one.
     Sandbox {
@@ -79,14 +79,14 @@ impl InstanceName {
     }
 
     /// What the instance runs for. `None` for names that this server does not give.
-    pub fn workload(&self) -> Option<Workload> {
+    pub fn runs_for(&self) -> Option<RunsFor> {
         if self.0.starts_with(TASK) {
-            return self.0.parse().ok().map(Workload::Task);
+            return self.0.parse().ok().map(RunsFor::Task);
         }
         let named = self.0.strip_prefix(SANDBOX).unwrap_or(&self.0);
         let (stem, launch) = named.split_once('-')?;
         let id = ResourceId::known(format!("{SANDBOX_ID}{stem}"));
-        Some(Workload::Sandbox { id, launch: launch.parse().ok()? })
+        Some(RunsFor::Sandbox { id, launch: launch.parse().ok()? })
     }
 
     pub fn as_str(&self) -> &str {
@@ -158,18 +158,18 @@ mod tests {
     #[test]
     fn a_name_says_what_the_instance_runs_for() {
         let id = ResourceId::known("res_ab3k9");
-        let sandbox = Workload::Sandbox { id: id.clone(), launch: 12 };
+        let sandbox = RunsFor::Sandbox { id: id.clone(), launch: 12 };
         let name = InstanceName::of_sandbox(&id, 12);
         assert_eq!(name.as_str(), "sandbox-ab3k9-12");
-        assert_eq!(name.workload(), Some(sandbox));
+        assert_eq!(name.runs_for(), Some(sandbox));
 
         let task = AttemptId { execution: ExecutionId::known("exe_ab3k9"), task: 17, number: 2 };
         let name = InstanceName::of_task(&task);
         assert_eq!(name.as_str(), "task-ab3k9-17-2");
-        assert_eq!(name.workload(), Some(Workload::Task(task)));
+        assert_eq!(name.runs_for(), Some(RunsFor::Task(task)));
 
         for strange in ["nothing", "some-thing", "sandbox-ab3k9", "sandbox-a-b-1", "task-ab3k9-1"] {
-            assert_eq!(InstanceName::new(strange).unwrap().workload(), None, "{strange}");
+            assert_eq!(InstanceName::new(strange).unwrap().runs_for(), None, "{strange}");
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
         let id = ResourceId::known("res_ab3k9");
         let old = InstanceName::new("ab3k9-3").unwrap();
         assert_eq!(InstanceName::of_sandbox_without_kind(&id, 3), old);
-        assert_eq!(old.workload(), Some(Workload::Sandbox { id, launch: 3 }));
+        assert_eq!(old.runs_for(), Some(RunsFor::Sandbox { id, launch: 3 }));
     }
 
     #[test]
