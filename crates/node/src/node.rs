@@ -21,6 +21,7 @@ use crate::spec::Spec;
 use crate::watch::Watch;
 use crate::{adopt, create};
 use parking_lot::Mutex;
+use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};

@@ -176,17 +176,18 @@ async fn with_two_servers_a_follower_misses_nothing_and_sees_versions_in_order()
     let place = Place::postgres();
     let stores = [place.open().await, place.open().await];
     let mut follower = stores[0].follow(0, POLL);
-    let writing = tokio::spawn(write_for_a_while(stores.clone(), 40));
-    let mut seen = Vec::new();
-    loop {
-        let done = writing.is_finished();
-        match tokio::time::timeout(POLL * 5, follower.next()).await {
-            Ok(changes) => seen.extend(changes.unwrap()),
-            Err(_) if done => break,
-            Err(_) => {}
-        }
+    let last = "written when all others have ended";
+    let writing = tokio::spawn(async move {
+        write_for_a_while(stores.clone(), 40).await;
+        write_agent(&stores[1], last.into()).await;
+        stores
+    });
+    // Whatever holds the feed back, such as a transaction of another test, ends before that is seen.
+    let mut seen: Vec<Change> = Vec::new();
+    while seen.last().is_none_or(|change| change.name != last) {
+        seen.extend(tokio::time::timeout(PATIENCE, follower.next()).await.unwrap().unwrap());
     }
-    writing.await.unwrap();
+    let stores = writing.await.unwrap();
     assert_eq!(seen, stores[1].read(|tx| feed::since(tx, None, 0, 1_000_000)).await.unwrap());
     assert!(seen.is_sorted_by(|one, next| one.revision < next.revision));
     assert!(seen.len() > 100, "only {} changes", seen.len());

@@ -20,7 +20,6 @@ use container::Container;
 use runc::Runc;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;

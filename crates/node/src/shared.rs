@@ -1,0 +1,39 @@
+//! What all instances of a node share.
+
+use crate::cgroup::Groups;
+use crate::facts::Journal;
+use crate::launch::filter::Filter;
+use crate::net::Home;
+use crate::oci::Bundles;
+use crate::records::Records;
+use crate::scratch::Scratches;
+use crate::settings::Settings;
+use crate::shares::Shares;
+use crate::sign::Sign;
+use rustix::fd::OwnedFd;
+use std::sync::Arc;
+use types::World;
+
+/// What an instance is made with.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) stores: Arc<Stores>,
+    pub(crate) groups: Groups,
+    pub(crate) home: Arc<Home>,
+    pub(crate) filter: Filter,
+    pub(crate) null: OwnedFd,
+    pub(crate) boot: String,
+    /// Within what this process may have itself; only another right could raise that.
+    pub(crate) open_files: u64,
+}
+
+/// What all instances write into.
+pub(crate) struct Stores {
+    pub(crate) journal: Journal,
+    pub(crate) records: Records,
+    pub(crate) bundles: Bundles,
+    pub(crate) scratches: Scratches,
+    pub(crate) shares: Shares,
+    pub(crate) sign: Sign,
+    pub(crate) world: World,
+}
