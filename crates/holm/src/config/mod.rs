@@ -106,6 +106,9 @@ pub(crate) struct Store {
     pub(crate) connections: usize,
     pub(crate) waiting_max: usize,
     pub(crate) batch_max: usize,
+    pub(crate) log_pages: u32,
+    pub(crate) log_pages_max: u32,
+    pub(crate) recent_changes_max: usize,
     pub(crate) feed_poll: Span,
     #[serde(deserialize_with = "layers::path_or_none")]
     pub(crate) key_file: Option<PathBuf>,

@@ -27,6 +27,9 @@ impl Config {
         settings.connections = self.store.connections;
         settings.waiting_max = self.store.waiting_max;
         settings.batch_max = self.store.batch_max;
+        settings.log_pages = self.store.log_pages;
+        settings.log_pages_max = self.store.log_pages_max;
+        settings.recent_changes_max = self.store.recent_changes_max;
         settings
     }
 }
