@@ -1,12 +1,15 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
 use bytes::Bytes;
-use std::fmt;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::sync::mpsc;
-use types::edge::RouteChange;
+use types::KindName;
+use types::edge::{Demand, Load, RouteChange};
+use types::ids::{BuildId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
 
 /// An answer that takes a moment.
@@ -85,6 +88,71 @@ pub trait Machine: Send + Sync + 'static {
     ) -> Wait<'a, Result<ProcessAnswer, MachineFault>>;
 }
 
+/// Images out of sources that people upload.
+pub trait Builder: Send + Sync + 'static {
+    /// Keeps the sources of a build, as they arrive, until they are forgotten. Sources that come a
+    /// second time take the place of the first. Answers how many bytes they are.
+    fn take_sources<'a>(
+        &'a self,
+        build: &'a BuildId,
+        bytes: mpsc::Receiver<io::Result<Bytes>>,
+        bytes_max: u64,
+    ) -> Wait<'a, Result<u64, BuildFault>>;
+
+    /// Makes an image out of the sources of a build, and keeps it for its workspace. What is printed
+    /// meanwhile is handed over; the end comes after the last line. After a kill it is called again
+    /// and begins anew, with the steps that were finished taken from the cache.
+    fn build<'a>(
+        &'a self,
+        order: &'a BuildOrder,
+        printed: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<Built, BuildFault>>;
+
+    /// Removes the sources of a build, and what is left of its work.
+    fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
+}
+
+/// What to build. The sources say the rest: a `Dockerfile`, or a program in a language that is known,
+/// with `blaxel.toml`, `.env.build` and `.docker/config.json` beside it.
+#[derive(Debug, Clone)]
+pub struct BuildOrder {
+    pub build: BuildId,
+    pub workspace: WorkspaceId,
+    /// For what kind of workload the image is.
+    pub kind: KindName,
+    /// As in `agent/my-agent`.
+    pub repository: String,
+    /// Digests of images that the workspace has, by the names under which a `FROM` may ask for them.
+    pub own_images: BTreeMap<String, String>,
+}
+
+/// An image that was made. It stays on the machine until it is let go of by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// Of its manifest.
+    pub digest: String,
+    /// The files of all layers, each layer once.
+    pub size_bytes: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildFault {
+    /// What was uploaded cannot be built; the text says why, for whoever uploaded it.
+    #[error("{0}")]
+    Sources(String),
+    /// A step failed, as the log shows.
+    #[error("{0}")]
+    Failed(String),
+    #[error("the build took longer than {} minutes", .0.as_secs() / 60)]
+    TooSlow(Duration),
+    /// The workspace has no room left on this machine.
+    #[error("{0}")]
+    OverShare(String),
+    /// Trying again may help.
+    #[error("the machine cannot build it: {0}")]
+    Broken(String),
+}
+
 /// What the sandbox API answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessAnswer {
@@ -101,6 +169,17 @@ impl ProcessAnswer {
 /// Whoever routes requests to instances.
 pub trait Edge: Send + Sync + 'static {
     fn publish(&self, change: RouteChange);
+
+    /// Waits for requests that want replicas which are not there. What is not acted upon is asked for
+    /// again.
+    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+        Box::pin(std::future::pending())
+    }
+
+    /// What an instance has to do. `None`: the edge does not know it.
+    fn load(&self, _instance: &InstanceName) -> Option<Load> {
+        None
+    }
 }
 
 /// Where an image can be had.
@@ -147,6 +226,8 @@ pub struct Launch {
     /// The one piece of work that the instance is for. Without it the instance serves until it is
     /// retired.
     pub work: Option<Work>,
+    /// The port on which the work answers requests: the instance is a replica, which may sleep.
+    pub serves: Option<u16>,
     /// Empty folders of limited size that go with the instance.
     pub scratch: Vec<Scratch>,
 }

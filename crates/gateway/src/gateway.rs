@@ -266,13 +266,16 @@ impl Inner {
         match &route.serving {
             Serving::Starting => None,
             Serving::Off { why } => Some(Err(unavailable(why))),
-            Serving::By { machine, .. } if *machine != self.machine_name => {
-                Some(Err(unavailable("runs on a machine that this server does not reach")))
+            Serving::To(targets) => {
+                let replica = targets.first()?.replicas.first()?;
+                Some(if replica.machine != self.machine_name {
+                    Err(unavailable("runs on a machine that this server does not reach"))
+                } else if gone == Some(&replica.instance) {
+                    Err(Problem::NotReady(EnterError::Gone))
+                } else {
+                    Ok(replica.instance.clone())
+                })
             }
-            Serving::By { instance, .. } if gone == Some(instance) => {
-                Some(Err(Problem::NotReady(EnterError::Gone)))
-            }
-            Serving::By { instance, .. } => Some(Ok(instance.clone())),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::ids::{ResourceId, WorkspaceId};
 use crate::parts::TextMap;
 use crate::{KindName, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One change of what the data plane knows. Said twice, it changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,19 +31,86 @@ pub struct WorkloadRoute {
     /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
     /// first: it answers by its path alone.
     pub label: Option<String>,
+    /// Whether it answers without credentials.
+    pub public: bool,
+    /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
+    pub port: Option<u16>,
+    pub scale: Scale,
+    /// For how many seconds a caller stays with one revision; 0: not at all.
+    pub sticky_s: u32,
     pub serving: Serving,
 }
 
-/// Whether there is an instance to send requests to.
+/// How many replicas a workload may have, all of its revisions together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale {
+    pub max: u32,
+    /// Requests that one replica is given at a time before another is wanted.
+    pub concurrency: u32,
+}
+
+impl Scale {
+    /// A sandbox is one instance, which takes whatever comes.
+    pub const ONE: Self = Self { max: 1, concurrency: u32::MAX };
+}
+
+/// Whether there is something to send requests to.
+///
+/// A sandbox has one target with one replica, always. An agent, a function or an application has a
+/// target for each revision that serves, with its share of the requests and any number of replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serving {
     /// There will be: requests wait.
     Starting,
-    /// The instance of this name on this machine.
-    By { machine: String, instance: String },
+    /// One target or more.
+    To(Vec<Target>),
     /// There is none and none is coming. The text completes "the sandbox …", or whatever the kind is.
     Off { why: String },
+}
+
+/// What gets a share of the requests to a workload: instances that are all alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Empty for kinds without revisions.
+    pub revision: String,
+    /// Of 100, all targets together.
+    pub weight: u32,
+    /// None while the target is scaled to zero: a request wakes it up by asking for one.
+    pub replicas: Vec<Replica>,
+}
+
+/// The instance of this name on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replica {
+    pub machine: String,
+    pub instance: String,
+}
+
+/// What the data plane asks of the management side: replicas for requests that it has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    pub workload: ResourceId,
+    pub revision: String,
+    /// Requests for this revision that wait or are under way.
+    pub requests: u32,
+}
+
+/// What an instance has to do, as the data plane knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Under way.
+    pub requests: u32,
+    /// How long it has had none.
+    pub idle: Option<Duration>,
+}
+
+impl Serving {
+    /// One instance with an identity, as a sandbox is.
+    pub fn by(machine: impl Into<String>, instance: impl Into<String>) -> Self {
+        let replica = Replica { machine: machine.into(), instance: instance.into() };
+        Self::To(vec![Target { revision: String::new(), weight: 100, replicas: vec![replica] }])
+    }
 }
 
 /// One address under which one port of a workload answers.

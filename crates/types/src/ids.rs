@@ -67,6 +67,10 @@ id!(
     ExecutionId, "exe"
 );
 id!(
+    /// One making of an image out of sources.
+    BuildId, "bld"
+);
+id!(
     /// One call to an address that a user gave.
     DeliveryId, "dlv"
 );

@@ -10,13 +10,15 @@ mod name;
 mod work;
 
 pub use fact::{Exit, Fact, Happened, Stamp, boot_number};
-pub use name::{AttemptId, BadName, InstanceName, RunsFor};
+pub use name::{AttemptId, BadName, BuildStepId, InstanceName, ReplicaId, RunsFor};
 pub use work::{Outcome, Printed, Stream, WorkEnd};
 
 use serde::{Deserialize, Serialize};
 
 /// The port on which the first program of an instance serves the sandbox API.
 pub const GUEST_PORT: u16 = 8080;
+/// The port of the first program of a replica, whose own program may well want the other one.
+pub const REPLICA_GUEST_PORT: u16 = 65_080;
 
 /// An empty folder with a file system of its own, gone with the instance. The file system itself
 /// takes a little of the size.

@@ -70,6 +70,7 @@ pub(super) fn of_wish(
         keeps_logs,
         grace: Duration::from_secs(whole(wish.grace_s())?.into()),
         work: None,
+        serves: None,
         scratch: Vec::new(),
     })
 }

@@ -18,7 +18,8 @@ use store::resources::{self, Query};
 use store::{edge_names, references};
 use types::KindName;
 use types::edge::{
-    DomainRoute, Opens, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute, label_of,
+    DomainRoute, Opens, PreviewRoute, RouteChange, Scale, Serving, TokenRoute, WorkloadRoute,
+    label_of,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
@@ -63,6 +64,10 @@ pub(super) fn of_sandbox(
         workspace_name: workspace.name,
         name: held.row.name.clone(),
         label: label(tx, &held.row.id)?,
+        public: false,
+        port: None,
+        scale: Scale::ONE,
+        sticky_s: 0,
         serving: serving(reader.control, held),
     })))
 }
@@ -84,9 +89,7 @@ fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
             };
             match control.machine() {
                 Some(machine) if lost(&**machine) => Serving::Starting,
-                _ => {
-                    Serving::By { machine: placed.machine.clone(), instance: instance.to_string() }
-                }
+                _ => Serving::by(placed.machine.clone(), instance.to_string()),
             }
         }
         (
@@ -126,7 +129,11 @@ pub(super) fn of_new(
         workspace_name: member.workspace_name.clone(),
         name: name.to_owned(),
         label,
-        serving: Serving::By { machine: machine.name().to_owned(), instance: instance.to_string() },
+        public: false,
+        port: None,
+        scale: Scale::ONE,
+        sticky_s: 0,
+        serving: Serving::by(machine.name(), instance.to_string()),
     })
 }
 

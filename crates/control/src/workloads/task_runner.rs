@@ -146,7 +146,7 @@ impl TaskRunner<Assignment> for Instances {
         let instances = self.machine.instances();
         let task = |seen: &Seen| match seen.instance.runs_for() {
             Some(RunsFor::Task(attempt)) => Some(attempt),
-            Some(RunsFor::Sandbox { .. }) | None => None,
+            _ => None,
         };
         let attempts: Vec<AttemptId> = instances.iter().filter_map(task).collect();
         self.found.lock().extend(attempts.iter().cloned());
@@ -182,6 +182,7 @@ fn launch_of(
         keeps_logs: plan.keeps_logs,
         grace: GRACE,
         work: Some(Work { arguments, data: data.clone(), timeout }),
+        serves: None,
         scratch: plan.scratch.clone(),
     })
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use types::edge::{
-    Opens, PreviewAddress, PreviewRoute, RouteChange, Serving, TokenRoute, WorkloadRoute,
+    Opens, PreviewAddress, PreviewRoute, RouteChange, Scale, Serving, TokenRoute, WorkloadRoute,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::parts::TextMap;
@@ -125,6 +125,10 @@ impl Stage {
             workspace_name: workspace.into(),
             name: name.into(),
             label: Some(types::edge::sandbox_label(name, workspace)),
+            public: false,
+            port: None,
+            scale: Scale::ONE,
+            sticky_s: 0,
             serving,
         }));
     }
@@ -207,7 +211,7 @@ fn not_taken() -> Response<gateway::Body> {
 }
 
 pub fn by(instance: &str) -> Serving {
-    Serving::By { machine: "here".into(), instance: instance.into() }
+    Serving::by("here", instance)
 }
 
 /// A request with the right key, by path.

@@ -196,6 +196,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
             data: bytes::Bytes::new(),
             timeout: None,
         }),
+        serves: None,
         scratch: vec![],
     }
 }

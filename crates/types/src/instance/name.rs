@@ -1,7 +1,7 @@
 //! Names of instances. A name says what the instance is for, so that facts, files and control
 //! groups can be led back to a row.
 
-use crate::ids::{ExecutionId, ResourceId};
+use crate::ids::{BuildId, ExecutionId, ResourceId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +22,25 @@ pub enum RunsFor {
         launch: u32,
     },
     Task(AttemptId),
+    Replica(ReplicaId),
+    Build(BuildStepId),
+}
+
+/// One instance of a revision of an agent, a function or an application.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReplicaId {
+    pub workload: ResourceId,
+    pub revision: String,
+    /// It rises with each replica of the workload, so that no two ever have one name.
+    pub number: u32,
+}
+
+/// One command of a build, which runs in an instance of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BuildStepId {
+    pub build: BuildId,
+    /// In the build, from 1.
+    pub step: u32,
 }
 
 /// One try at one task. As text it is the name of the instance that runs it.
@@ -44,9 +63,12 @@ pub enum BadName {
 
 const LENGTH_MAX: usize = 63;
 const SANDBOX: &str = "sandbox-";
-const SANDBOX_ID: &str = "res_";
+const RESOURCE_ID: &str = "res_";
 const TASK: &str = "task-";
 const EXECUTION_ID: &str = "exe_";
+const REPLICA: &str = "replica-";
+const BUILD: &str = "build-";
+const BUILD_ID: &str = "bld_";
 
 impl InstanceName {
     pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
@@ -73,6 +95,16 @@ impl InstanceName {
         Self::of_id(attempt.to_string())
     }
 
+    pub fn of_replica(replica: &ReplicaId) -> Self {
+        let ReplicaId { workload, revision, number } = replica;
+        Self::of_id(format!("{REPLICA}{}-{revision}-{number}", stem(workload)))
+    }
+
+    pub fn of_build_step(step: &BuildStepId) -> Self {
+        let stem = step.build.as_str().trim_start_matches(BUILD_ID);
+        Self::of_id(format!("{BUILD}{stem}-{}", step.step))
+    }
+
     #[expect(clippy::expect_used, reason = "ids are made by the server, of letters that fit")]
     fn of_id(text: String) -> Self {
         Self::new(text).expect("ids fit into names of instances")
@@ -83,9 +115,15 @@ impl InstanceName {
         if self.0.starts_with(TASK) {
             return self.0.parse().ok().map(RunsFor::Task);
         }
+        if let Some(named) = self.0.strip_prefix(REPLICA) {
+            return replica(named).map(RunsFor::Replica);
+        }
+        if let Some(named) = self.0.strip_prefix(BUILD) {
+            return build_step(named).map(RunsFor::Build);
+        }
         let named = self.0.strip_prefix(SANDBOX).unwrap_or(&self.0);
         let (stem, launch) = named.split_once('-')?;
-        let id = ResourceId::known(format!("{SANDBOX_ID}{stem}"));
+        let id = ResourceId::known(format!("{RESOURCE_ID}{stem}"));
         Some(RunsFor::Sandbox { id, launch: launch.parse().ok()? })
     }
 
@@ -94,8 +132,21 @@ impl InstanceName {
     }
 }
 
+fn replica(named: &str) -> Option<ReplicaId> {
+    let (rest, number) = named.rsplit_once('-')?;
+    let (stem, revision) = rest.split_once('-').filter(|(_, revision)| !revision.is_empty())?;
+    let workload = ResourceId::known(format!("{RESOURCE_ID}{stem}"));
+    Some(ReplicaId { workload, revision: revision.to_owned(), number: number.parse().ok()? })
+}
+
+fn build_step(named: &str) -> Option<BuildStepId> {
+    let (stem, step) = named.split_once('-')?;
+    let build = BuildId::known(format!("{BUILD_ID}{stem}"));
+    Some(BuildStepId { build, step: step.parse().ok()? })
+}
+
 fn stem(id: &ResourceId) -> &str {
-    id.as_str().trim_start_matches(SANDBOX_ID)
+    id.as_str().trim_start_matches(RESOURCE_ID)
 }
 
 impl TryFrom<String> for InstanceName {
@@ -169,6 +220,24 @@ mod tests {
         assert_eq!(name.runs_for(), Some(RunsFor::Task(task)));
 
         for strange in ["nothing", "some-thing", "sandbox-ab3k9", "sandbox-a-b-1", "task-ab3k9-1"] {
+            assert_eq!(InstanceName::new(strange).unwrap().runs_for(), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn replicas_and_builds_are_found_again_by_their_names() {
+        let (workload, revision) = (ResourceId::known("res_ab3k9"), "x7".to_owned());
+        let replica = ReplicaId { workload, revision, number: 3 };
+        let name = InstanceName::of_replica(&replica);
+        assert_eq!(name.as_str(), "replica-ab3k9-x7-3");
+        assert_eq!(name.runs_for(), Some(RunsFor::Replica(replica)));
+        let step = BuildStepId { build: BuildId::known("bld_ab3k9"), step: 2 };
+        let name = InstanceName::of_build_step(&step);
+        assert_eq!(name.as_str(), "build-ab3k9-2");
+        assert_eq!(name.runs_for(), Some(RunsFor::Build(step)));
+        for strange in
+            ["replica-ab3k9-3", "replica-ab3k9--3", "replica-a-b-c", "build-ab3k9", "build-a-b"]
+        {
             assert_eq!(InstanceName::new(strange).unwrap().runs_for(), None, "{strange}");
         }
     }
