@@ -1,9 +1,9 @@
 //! Many sandboxes on one machine: what one that sleeps costs, and how long until all are awake
 //! again.
 
-use crate::cloud::{Client, Cloud, IMAGE, wait_for, with_cloud};
+use crate::cloud::{Client, Cloud, IMAGE, Setting, wait_for, with_cloud, with_setting};
 use crate::machine;
-use crate::program;
+use crate::program::{self, Parts};
 use crate::report::{Goal, Report};
 use anyhow::Context as _;
 use futures_util::future::join_all;
@@ -30,7 +30,15 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let report = machine::begin(&std::env::temp_dir()).await?;
     let report = with_cloud(STANDBY, async |cloud| measure(report, cloud).await).await?;
     // A server of its own: what the first has done does not count against the second.
-    let mut report = with_cloud(STANDBY, async |cloud| start_again(report, cloud).await).await?;
+    let program = program::build()?;
+    let parts = Parts::find(&program, IMAGE)?;
+    let more = vec![
+        ("HOLM_GATEWAY__STANDBY", format!("{}ms", STANDBY.as_millis())),
+        // All of them are one workspace's.
+        ("HOLM_NODE__WORKSPACE_SHARE_PERCENT", "100".to_owned()),
+    ];
+    let setting = Setting { program, parts, database: None, more };
+    let mut report = with_setting(setting, async |cloud| start_again(report, cloud).await).await?;
     report.set_goal("mk2_asleep_mib", Goal::AtMost(2.0));
     report.set_goal("asleep_count", Goal::AtLeast(1000.0));
     report.set_goal("wake_all_s", Goal::AtMost(5.0));
