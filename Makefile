@@ -3,7 +3,7 @@
 # make test           everything that must hold before a change goes in
 # make test-fresh     the same in a clean clone with nothing cached, as on a machine that has run nothing yet
 # make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
-#                     jobs, metrics, build
+#                     jobs, metrics, serve, build
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -22,6 +22,7 @@ BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
+BENCH_NEEDS_serve := $(NODE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
 BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps

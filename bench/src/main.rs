@@ -26,6 +26,7 @@ mod program;
 mod report;
 mod samples;
 mod sandbox;
+mod serve;
 mod wakes;
 
 use anyhow::bail;
@@ -44,11 +45,12 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("density", [])) => density::run().await,
         Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
+        Some(("serve", parts)) => serve::run(parts).await,
         Some(("build", [])) => build::run().await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
             "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
-             metrics [PART ...], build"
+             metrics [PART ...], serve [PART ...], build"
         ),
     }
 }

@@ -51,30 +51,24 @@ async fn measure(report: Report, cloud: &Cloud) -> anyhow::Result<Report> {
     let mut client = cloud.client().await?;
     client.make(SANDBOX).await?;
     put_workload(&mut client).await?;
-    let network = Network::of_the_only_sandbox(cloud)?;
-    let nginx = Nginx::start(&network, PORT)?;
+    beside_nginx(report, cloud, PORT, cloud::inside(SANDBOX, &format!("/port/{PORT}/"))).await
+}
+
+/// Measures the way to a port of the only instance there is: direct, by nginx, and by our path.
+pub(crate) async fn beside_nginx(
+    report: Report,
+    cloud: &Cloud,
+    port: u16,
+    path: String,
+) -> anyhow::Result<Report> {
+    let network = Network::of_the_only_instance(cloud)?;
+    let nginx = Nginx::start(&network, port)?;
+    let (by_nginx, nginx_id) = (To::Address(plain(&nginx.address)), Some(nginx.id()));
+    let by_holm = To::Address(Rc::clone(cloud.origin()));
     let ways = [
-        Way {
-            name: "direct",
-            to: To::Inside(network),
-            path: "/".into(),
-            process: None,
-            seen: [Vec::new(), Vec::new()],
-        },
-        Way {
-            name: "nginx",
-            to: To::Address(plain(&nginx.address)),
-            path: "/".into(),
-            process: Some(nginx.id()),
-            seen: [Vec::new(), Vec::new()],
-        },
-        Way {
-            name: "holm",
-            to: To::Address(Rc::clone(cloud.origin())),
-            path: cloud::inside(SANDBOX, &format!("/port/{PORT}/")),
-            process: Some(cloud.process().id()),
-            seen: [Vec::new(), Vec::new()],
-        },
+        Way::new("direct", To::Inside { network, port }, "/".into(), None),
+        Way::new("nginx", by_nginx, "/".into(), nginx_id),
+        Way::new("holm", by_holm, path, Some(cloud.process().id())),
     ];
     race(report, ways).await
 }
@@ -102,7 +96,7 @@ struct Way {
 
 enum To {
     Address(Rc<Origin>),
-    Inside(Network),
+    Inside { network: Network, port: u16 },
 }
 
 struct Visitor {
@@ -119,12 +113,18 @@ impl Caller for Visitor {
 }
 
 impl Way {
+    fn new(name: &'static str, to: To, path: String, process: Option<u32>) -> Self {
+        Self { name, to, path, process, seen: [Vec::new(), Vec::new()] }
+    }
+
     async fn visitors(&self, count: usize) -> anyhow::Result<Vec<Visitor>> {
         let mut visitors = Vec::new();
         for _ in 0..count {
             let http = match &self.to {
                 To::Address(origin) => Http1::connect(origin).await?,
-                To::Inside(network) => Http1::over(network.connect(PORT)?, &plain("localhost"))?,
+                To::Inside { network, port } => {
+                    Http1::over(network.connect(*port)?, &plain("localhost"))?
+                }
             };
             visitors.push(Visitor { http, path: self.path.clone() });
         }

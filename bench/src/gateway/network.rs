@@ -1,4 +1,4 @@
-//! The network of a sandbox, as the machine's root can enter it.
+//! The network of an instance, as the machine's root can enter it.
 
 use crate::cloud::Cloud;
 use anyhow::{Context as _, anyhow};
@@ -9,24 +9,24 @@ use std::os::fd::AsFd as _;
 use std::thread;
 
 pub(crate) struct Network {
-    /// `/proc/ID/ns/net` of the sandbox's first process.
+    /// `/proc/ID/ns/net` of the instance's first process.
     pub(crate) file: String,
 }
 
 impl Network {
-    pub(crate) fn of_the_only_sandbox(cloud: &Cloud) -> anyhow::Result<Self> {
+    pub(crate) fn of_the_only_instance(cloud: &Cloud) -> anyhow::Result<Self> {
         let groups = cloud.instances()?.into_iter();
         let ids = groups.filter_map(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
         let process = ids.filter_map(|ids| ids.split_whitespace().next().map(str::to_owned)).next();
         Ok(Self {
             file: format!(
                 "/proc/{}/ns/net",
-                process.context("no process of the sandbox is to be seen")?
+                process.context("no process of the instance is to be seen")?
             ),
         })
     }
 
-    /// A connection to the sandbox's own loopback address. A thread enters, connects and ends.
+    /// A connection to the instance's own loopback address. A thread enters, connects and ends.
     pub(crate) fn connect(&self, port: u16) -> anyhow::Result<tokio::net::TcpStream> {
         let network = File::open(&self.file)?;
         let connected = thread::spawn(move || {

@@ -1,5 +1,6 @@
-//! What is reached in a sandbox when the way to it is measured: `workload PORT` answers every
-//! request without a body with the same 1,024 bytes. One thread for each connection, so that it
+//! What is reached in an instance when the way to it is measured: `workload PORT`, or the port in the
+//! variable `PORT`, answers every request without a body with the same 1,024 bytes. They are the
+//! letter in `LETTER`, so that revisions can be told apart. One thread for each connection, so that it
 //! costs next to nothing itself.
 //!
 //! A crate of its own without dependencies: it is built static, to run in any image.
@@ -13,12 +14,14 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const STACK_BYTES: usize = 64 << 10;
 
 fn main() -> io::Result<()> {
-    let port = std::env::args().nth(1).and_then(|port| port.parse().ok());
+    let port = std::env::args().nth(1).or_else(|| std::env::var("PORT").ok());
+    let port = port.and_then(|port| port.parse().ok());
     let port = port.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "which port?"))?;
+    let letter = std::env::var("LETTER").unwrap_or_else(|_| "x".to_owned());
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?;
     let answer = format!(
         "HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n{}",
-        "x".repeat(BODY_BYTES)
+        letter.repeat(BODY_BYTES / letter.len().max(1))
     );
     let answer: &'static [u8] = answer.leak().as_bytes();
     for stream in listener.incoming() {
