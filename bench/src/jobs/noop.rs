@@ -55,6 +55,7 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
     let new = NewExecution {
         id: id.clone(),
         workspace: WorkspaceId::known("wsp_bench"),
+        kind: types::KindName::Job,
         job_id: ResourceId::known("res_bench"),
         job: "idle".to_owned(),
         name: id.to_string(),

@@ -1,11 +1,16 @@
 //! What is told of an execution when it has ended.
 
+use crate::plan::CallAnswer;
 use crate::queue::Hooks;
 use crate::rules;
 use serde_json::{Value, json};
 use store::executions::Execution;
-use store::{Error, Tx, deliveries};
+use store::{Error, Tx, deliveries, executions};
+use types::KindName;
 use types::wire::JobExecutionStatus;
+
+/// The status that is told where a workload never answered.
+const NOT_ANSWERED: u16 = 504;
 
 /// Has those told who asked for it, in the transaction in which an execution ends.
 pub struct Callbacks;
@@ -14,7 +19,11 @@ impl Hooks for Callbacks {
     fn ended(&self, tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
         if deliveries::is_awaited(tx, &execution.id)? {
             let now = tx.world().now();
-            deliveries::release(tx, &execution.id, &body(execution, now.seconds()))?;
+            let body = match execution.kind {
+                KindName::Job => body(execution, now.seconds()),
+                _ => answer_body(tx, execution, now.seconds())?,
+            };
+            deliveries::release(tx, &execution.id, &body)?;
         }
         Ok(())
     }
@@ -45,6 +54,29 @@ pub fn report(execution: &Execution) -> Value {
             "cancelled": counts.cancelled,
         },
     })
+}
+
+/// What a workload answered, or that it did not.
+fn answer_body(tx: &mut Tx<'_>, execution: &Execution, seconds: i64) -> Result<String, Error> {
+    let unread = |error: serde_json::Error| Error::Corrupt {
+        table: "executions",
+        id: execution.id.to_string(),
+        why: format!("the answer of a workload cannot be read at column {}", error.column()),
+    };
+    let kept = executions::answer(tx, &execution.id)?;
+    let kept = kept.map(|text| serde_json::from_str::<CallAnswer>(&text).map_err(unread));
+    let answer = kept.transpose()?.unwrap_or_else(|| CallAnswer {
+        status: NOT_ANSWERED,
+        body: String::new(),
+        length: 0,
+    });
+    let body = json!({
+        "status_code": answer.status,
+        "response_length": answer.length,
+        "response_body": answer.body,
+        "timestamp": seconds,
+    });
+    Ok(body.to_string())
 }
 
 fn body(execution: &Execution, seconds: i64) -> String {

@@ -18,7 +18,7 @@ mod share;
 mod task_runner;
 
 pub use dispatch::run;
-pub use plan::{Assignment, Order, Plan, plan};
+pub use plan::{Assignment, Call, CallAnswer, Order, Plan, plan};
 pub use queue::{Hooks, NewExecution, Queue, StartError};
 pub use rules::status;
 pub use settings::Settings;

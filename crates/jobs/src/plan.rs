@@ -26,6 +26,30 @@ pub struct Plan {
     /// What the caller asked for, in the caller's words: to be shown.
     pub memory_override: Option<i64>,
     pub env_override: Vec<String>,
+    /// What is asked of a workload, where the execution is a call and no work of its own.
+    #[serde(default)]
+    pub call: Option<Sensitive<Call>>,
+}
+
+/// A request to a workload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    pub method: String,
+    /// Path and query as the workload reads them.
+    pub target: String,
+    pub headers: Vec<(String, String)>,
+    /// In base64.
+    pub body: String,
+}
+
+/// What a workload answered to a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallAnswer {
+    pub status: u16,
+    /// As much of it as is kept.
+    pub body: String,
+    /// Of the whole body.
+    pub length: u64,
 }
 
 /// All that is needed to run the tasks of an execution.
@@ -146,6 +170,7 @@ mod tests {
         Execution {
             id: ExecutionId::known("exe_1"),
             workspace: WorkspaceId::known("wsp_1"),
+            kind: types::KindName::Job,
             job_id: ResourceId::known("res_1"),
             job: "nightly".into(),
             name: "one".into(),

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use store::executions::{self, Counts, Execution, Phase, claims, holders, tasks};
 use store::{Error, Store, Tx};
-use types::Timestamp;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::instance::{AttemptId, WorkEnd};
+use types::{KindName, Timestamp};
 
 /// Rows that one transaction forgets.
 const TRIM_BATCH: i64 = 1000;
@@ -64,6 +64,8 @@ impl fmt::Debug for Queue {
 pub struct NewExecution {
     pub id: ExecutionId,
     pub workspace: WorkspaceId,
+    /// A job, or the kind of the workload that is called.
+    pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
     /// Unique in the job.
@@ -131,6 +133,7 @@ impl Queue {
         let execution = Execution {
             id: new.id.clone(),
             workspace: new.workspace.clone(),
+            kind: new.kind,
             job_id: new.job_id.clone(),
             job: new.job.clone(),
             name: new.name.clone(),
@@ -179,14 +182,14 @@ impl Queue {
         Ok(Some(execution))
     }
 
-    /// Cancels all executions of a job.
-    pub fn cancel_job(
+    /// Cancels all executions of a job, or all calls to a workload.
+    pub fn cancel_all(
         &self,
         tx: &mut Tx<'_>,
         workspace: &WorkspaceId,
-        job: &str,
+        (kind, name): (KindName, &str),
     ) -> Result<(), Error> {
-        for id in executions::open_of_job(tx, workspace, job)? {
+        for id in executions::open_of(tx, workspace, kind, name)? {
             self.cancel(tx, &id)?;
         }
         Ok(())

@@ -20,6 +20,7 @@ fn execution(total: i64, parallelism: i64) -> Execution {
     Execution {
         id: ExecutionId::known("exe_1"),
         workspace: WorkspaceId::known("wsp_1"),
+        kind: types::KindName::Job,
         job_id: ResourceId::known("res_1"),
         job: "nightly".into(),
         name: "one".into(),

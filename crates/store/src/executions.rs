@@ -1,4 +1,4 @@
-//! Executions of jobs: the durable queue as rows.
+//! Executions of jobs, and calls to workloads that nobody waits for: the durable queue as rows.
 //!
 //! Whoever changes a task or the counts of an execution holds the execution's row ([`lock`]), so
 //! that they always agree. What a change means is decided in the crate `jobs`; here it is only
@@ -12,8 +12,8 @@ pub mod tasks;
 pub use list::{Query, count, list};
 
 use crate::{Error, Row, Tx, params};
-use types::Timestamp;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
+use types::{KindName, Timestamp};
 
 const TABLE: &str = "executions";
 
@@ -47,11 +47,13 @@ impl Phase {
     }
 }
 
-/// One execution of a job.
+/// One execution of a job, or one call to a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
     pub id: ExecutionId,
     pub workspace: WorkspaceId,
+    /// What is executed: a job, or the kind of the workload that is called.
+    pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
     /// By which callers know it; unique in the job.
@@ -105,7 +107,7 @@ macro_rules! select {
         concat!(
             "SELECT id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
              running, waiting, succeeded, failed, cancelled, retried, ready_at, turn,
-             created_at, updated_at, started_at, ended_at, retries_max FROM executions ",
+             created_at, updated_at, started_at, ended_at, retries_max, kind FROM executions ",
             $rest
         )
     };
@@ -125,8 +127,9 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
     tx.execute(
         TABLE,
         "INSERT INTO executions (id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
-             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+             running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max,
+             kind)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
         params![
             id,
             workspace,
@@ -148,7 +151,8 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
             *turn,
             execution.created_at,
             execution.updated_at,
-            execution.retries_max
+            execution.retries_max,
+            execution.kind.name()
         ],
     )?;
     let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
@@ -232,15 +236,30 @@ pub fn plan(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> 
     tx.find("execution_orders", sql, params![id])?.map(|mut row| row.take_text(0)).transpose()
 }
 
-/// The executions of a job that have not ended, in the order of their ids.
-pub fn open_of_job(
+/// The executions of a job, or the calls to a workload, that have not ended, in the order of their
+/// ids.
+pub fn open_of(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
-    job: &str,
+    kind: KindName,
+    name: &str,
 ) -> Result<Vec<ExecutionId>, Error> {
-    let sql = "SELECT id FROM executions WHERE workspace_id = $1 AND job = $2 AND ended_at IS NULL ORDER BY id";
-    let rows = tx.query(TABLE, sql, params![workspace, job])?;
+    let sql = "SELECT id FROM executions WHERE workspace_id = $1 AND kind = $2 AND job = $3 AND ended_at IS NULL
+               ORDER BY id";
+    let rows = tx.query(TABLE, sql, params![workspace, kind.name(), name])?;
     rows.iter().map(|row| row.text(0).map(ExecutionId::known)).collect()
+}
+
+/// Keeps what a workload answered to a call, until whoever is to be told of it is told.
+pub fn put_answer(tx: &mut Tx<'_>, id: &ExecutionId, answer: &str) -> Result<(), Error> {
+    let sql = "UPDATE executions SET answer = $2 WHERE id = $1";
+    tx.execute(TABLE, sql, params![id, answer]).map(drop)
+}
+
+/// What a workload answered last to a call, if it did.
+pub fn answer(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> {
+    let sql = "SELECT answer FROM executions WHERE id = $1";
+    tx.find(TABLE, sql, params![id])?.map_or(Ok(None), |row| row.opt_text(0))
 }
 
 /// How many executions of a workspace have not ended, counted up to `most`.
@@ -279,7 +298,10 @@ fn read(row: &Row) -> Result<Execution, Error> {
     let phase = row.text(5)?;
     let phase = Phase::ALL.into_iter().find(|known| known.name() == phase);
     let phase = phase.ok_or_else(|| Error::corrupt(TABLE, id.as_str(), "its phase is unknown"))?;
+    let kind = KindName::parse(&row.text(23)?);
+    let kind = kind.ok_or_else(|| Error::corrupt(TABLE, id.as_str(), "its kind is unknown"))?;
     Ok(Execution {
+        kind,
         id: ExecutionId::known(id),
         workspace: WorkspaceId::known(row.text(1)?),
         job_id: ResourceId::known(row.text(2)?),

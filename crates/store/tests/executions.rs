@@ -8,6 +8,7 @@ use store::executions::tasks::{self, State};
 use store::executions::{self, Counts, Execution, Order, Phase, Query, claims, holders};
 use store::resources::Order as ListOrder;
 use store::{Error, Store};
+use types::KindName;
 use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::{Timestamp, World};
 
@@ -31,6 +32,7 @@ fn execution(world: &World, name: &str, total: i64) -> Execution {
     Execution {
         id: ExecutionId::new(world),
         workspace: workspace(),
+        kind: KindName::Job,
         job_id: ResourceId::known("res_job"),
         job: "nightly".into(),
         name: name.into(),
@@ -81,7 +83,7 @@ async fn an_execution_reads_back_as_it_was_stored(place: Place) {
                 executions::find(tx, &WorkspaceId::known("wsp_other"), "nightly", "first")?
                     .is_none()
             );
-            assert!(executions::open_of_job(tx, &one.workspace, "nightly")?.is_empty());
+            assert!(executions::open_of(tx, &one.workspace, KindName::Job, "nightly")?.is_empty());
             Ok::<_, Error>(found)
         })
         .await
@@ -349,7 +351,10 @@ async fn old_executions_are_forgotten_in_bounded_steps(place: Place) {
         steps.push(step);
     }
     assert_eq!(steps, [4, 4, 3]);
-    let left = store.read(|tx| executions::open_of_job(tx, &workspace(), "nightly")).await.unwrap();
+    let left = store
+        .read(|tx| executions::open_of(tx, &workspace(), KindName::Job, "nightly"))
+        .await
+        .unwrap();
     assert_eq!(left.len(), 1);
 }
 

@@ -169,6 +169,7 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
     NewExecution {
         id: ExecutionId::new(&world()),
         workspace: WorkspaceId::known("wsp_test"),
+        kind: types::KindName::Job,
         job_id: ResourceId::known("res_job"),
         job: "nightly".into(),
         name: name.into(),

@@ -34,7 +34,7 @@ impl Execution {
 }
 
 // The cast is for PostgreSQL, which cannot see the type of a value that is only compared with null.
-const CONDITIONS: &str = r"workspace_id = $1 AND job = $2 AND (CAST($3 AS TEXT) IS NULL OR LOWER(name) LIKE CAST($3 AS TEXT) ESCAPE '\')";
+const CONDITIONS: &str = r"workspace_id = $1 AND job = $2 AND kind = 'job' AND (CAST($3 AS TEXT) IS NULL OR LOWER(name) LIKE CAST($3 AS TEXT) ESCAPE '\')";
 
 fn conditions(query: &Query<'_>) -> [Value; 3] {
     [

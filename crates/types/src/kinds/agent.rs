@@ -95,6 +95,12 @@ impl Kind for Agent {
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
         check_scale(runtime.min_scale, runtime.max_scale, problems);
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
+        Trigger::check_addresses(
+            spec.triggers.as_deref(),
+            Self::NAME,
+            &self.metadata.name,
+            problems,
+        );
         if let Some(volumes) = spec.volumes.as_deref().filter(|volumes| !volumes.is_empty()) {
             VolumeAttachment::check_all(volumes, VOLUMES_MAX, problems);
             problems.require(

@@ -110,6 +110,12 @@ impl Kind for Function {
         Port::check_all(runtime.ports.as_deref(), problems);
         check_scale(runtime.min_scale, runtime.max_scale, problems);
         Trigger::check_all(self.spec.triggers.as_deref(), runtime.generation, problems);
+        Trigger::check_addresses(
+            self.spec.triggers.as_deref(),
+            Self::NAME,
+            &self.metadata.name,
+            problems,
+        );
     }
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {

@@ -14,7 +14,7 @@ const CALLBACK_SECRET_LENGTH: usize = 40;
 const ID_LENGTH: usize = 12;
 /// Of `authenticationType`: whoever knows the address may call.
 const PUBLIC: &str = "public";
-/// What a resource answers at by itself, so no trigger may.
+/// What a job answers at by itself, so no trigger may.
 const OWN_PATHS: [&str; 1] = ["executions"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -252,12 +252,14 @@ fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'stat
     let of_a_kind = |step: &&str| KindName::ALL.iter().any(|kind| kind.plural() == *step);
     match steps.as_slice() {
         [plural, own, rest, ..]
-            if *plural == kind.plural() && *own == name && !OWN_PATHS.contains(rest) =>
+            if *plural == kind.plural()
+                && *own == name
+                && !(kind == KindName::Job && OWN_PATHS.contains(rest)) =>
         {
             Ok(())
         }
         [first, ..] if of_a_kind(first) => Err(
-            "must not be where another object answers: begin with `/jobs/NAME/` of this object, or with a word that is no kind",
+            "must not be where another object answers: begin with the kind and the name of this object, as in `/jobs/NAME/`, or with a word that is no kind",
         ),
         _ => Ok(()),
     }
