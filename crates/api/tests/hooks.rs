@@ -7,6 +7,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::machine::Pretended;
 use common::{Answer, Cloud, settings};
 use hmac::{Hmac, KeyInit, Mac};
 use http::Method;
@@ -192,6 +195,65 @@ async fn an_asynchronous_trigger_answers_at_once_and_tells_of_the_end() {
         }
         cloud.get("/v0/jobs/none/deliveries").await.refused(404);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_an_agent_is_made_later_and_told_of() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    let receiver = Receiver::start().await;
+    let calls_back =
+        trigger("t", "http-async", json!({"path": "/x", "callbackUrl": receiver.url()}));
+    let in_its_own = trigger("deep", "http-async", json!({"path": "agents/a/async"}));
+    let made = cloud.post("/v0/agents", job("a", json!([calls_back, in_its_own]))).await.ok();
+    let secret = made["spec"]["triggers"][0]["configuration"]["callbackSecret"].as_str().unwrap();
+    let key = format!("Bearer {}", cloud.first.api_key);
+    for (path, code) in [("/main/x?a=b", 200), ("/main/x?fail", 503)] {
+        let headers = [("authorization", key.as_str()), ("content-type", "application/json")];
+        let body = br#"{"inputs":"hunter2"}"#.to_vec();
+        let accepted = cloud.raw(Method::POST, path, &headers, body).await.ok();
+        assert_eq!(accepted, json!({"success": true}));
+        let (_, headers, body) = receiver.told(&cloud.store).await;
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+        mac.update(&body);
+        let hex: String =
+            mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(headers["x-blaxel-signature"], format!("sha256={hex}"));
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let call = cloud.routes.1.lock().pop().unwrap();
+        assert_eq!(body["status_code"], code);
+        assert_eq!(body["response_body"], call.target.as_str());
+        assert_eq!(body["response_length"], call.target.len());
+        assert_eq!(STANDARD.decode(call.body).unwrap(), br#"{"inputs":"hunter2"}"#);
+        assert!(call.headers.contains(&("content-type".into(), "application/json".into())));
+    }
+    cloud.post("/main/agents/a/async", json!({})).await.ok();
+    // A call is no execution of a job that has the same name.
+    cloud.post("/v0/jobs", job("a", json!([]))).await.ok();
+    let executions = cloud.get("/v0/jobs/a/executions").await.ok();
+    assert_eq!(executions["meta"]["total"], 0, "{executions}");
+    let used = cloud.get("/v0/agents/a").await.ok();
+    assert_eq!(used["metadata"]["name"], "a");
+    let mut off = made.clone();
+    off["spec"]["enabled"] = json!(false);
+    cloud.put("/v0/agents/a", off).await.ok();
+    assert!(cloud.post("/main/x", json!({})).await.refused(400).contains("disabled"));
+    cloud.delete("/v0/agents/a").await.ok();
+    cloud.post("/main/x", json!({})).await.refused(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_belongs_to_one_object_of_a_workspace() {
+    let cloud = Cloud::start().await;
+    let x = || json!([trigger("t", "http-async", json!({"path": "/x"}))]);
+    cloud.post("/v0/agents", job("a", x())).await.ok();
+    cloud.post("/v0/functions", job("f", x())).await.refused(409);
+    cloud.post("/v0/jobs", job("j", x())).await.refused(409);
+    let foreign = json!([trigger("t", "http-async", json!({"path": "/agents/b/x"}))]);
+    let why = cloud.post("/v0/agents", job("c", foreign)).await.refused(400);
+    assert!(why.contains("where another object answers"), "{why}");
+    cloud.delete("/v0/agents/a").await.ok();
+    cloud.post("/v0/functions", job("f", x())).await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]

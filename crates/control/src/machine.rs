@@ -1,6 +1,7 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
 use bytes::Bytes;
+use jobs::{Call, CallAnswer};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use std::{fmt, io};
 use tokio::sync::mpsc;
 use types::KindName;
 use types::edge::{Demand, Load, RouteChange};
-use types::ids::{BuildId, WorkspaceId};
+use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
 
 /// An answer that takes a moment.
@@ -174,6 +175,16 @@ pub trait Edge: Send + Sync + 'static {
     /// again.
     fn demands(&self) -> Wait<'_, Vec<Demand>> {
         Box::pin(std::future::pending())
+    }
+
+    /// Sends a request to a workload, for which no caller waits, and waits for all of the answer. It
+    /// is held like any other while nothing runs that could answer it.
+    fn call<'a>(
+        &'a self,
+        _workload: &'a ResourceId,
+        _call: &'a Call,
+    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+        Box::pin(async { Err(MachineFault("this server routes no requests".to_owned())) })
     }
 
     /// What an instance has to do. `None`: the edge does not know it.

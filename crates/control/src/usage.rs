@@ -9,7 +9,8 @@ use meter::{Change, Owner, UsageFact};
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
-use types::ids::ResourceId;
+use types::Kind;
+use types::ids::{ExecutionId, ResourceId};
 use types::instance::{AttemptId, InstanceName};
 use types::kinds::Job;
 use types::usage::Dimension;
@@ -39,6 +40,10 @@ impl Hooks for TaskLives {
         attempt: &AttemptId,
         execution: &Execution,
     ) -> Result<(), store::Error> {
+        // A call runs nothing of its own: what answers it is metered for itself.
+        if execution.kind != Job::NAME {
+            return Ok(());
+        }
         let Some(workspace) = workspaces::find(tx, &execution.workspace)? else { return Ok(()) };
         let owner = Owner {
             account: workspace.account,
@@ -70,6 +75,28 @@ pub(crate) fn serve(
         at: context.world().now(),
         stamp: None,
         change: if serves { Change::Activated } else { Change::Deactivated },
+    };
+    meter::take_in(tx, &[fact])?;
+    Ok(())
+}
+
+/// Counts a call that a workload took without its caller waiting.
+pub(crate) fn count_call(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    dimension: Dimension,
+    of: (&str, &ResourceId),
+    call: &ExecutionId,
+) -> Result<(), Error> {
+    let subject = format!("{}-calls", of.1);
+    meter::register(tx, &subject, &owner(context, dimension, of))?;
+    let fact = UsageFact {
+        id: call.to_string(),
+        subject,
+        number: 0,
+        at: context.world().now(),
+        stamp: None,
+        change: Change::Requested { count: 1 },
     };
     meter::take_in(tx, &[fact])?;
     Ok(())

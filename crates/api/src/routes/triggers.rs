@@ -1,4 +1,4 @@
-//! Triggers of jobs that requests fire: where they answer, and what they answer.
+//! Triggers that requests fire: where they answer, and what they answer.
 //!
 //! They have addresses of their own below the workspace's, so they are credentials for when no operation
 //! has taken a request.
@@ -14,11 +14,15 @@ use crate::http::reply::{Answer, Reply};
 use auth::{Denied, Identity, Member, Ticket};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use control::Context;
 use control::context::as_admin;
 use control::error::Absent;
 use control::executions::triggers;
+use http::request::Parts;
 use http::{Method, StatusCode};
+use jobs::Call;
 use jobs::callbacks::{report, status_code};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,17 +30,22 @@ use std::time::Duration;
 use store::Tx;
 use store::executions::{Execution, find_by_id};
 use tokio::time::Instant;
-use types::Scope;
 use types::ids::ExecutionId;
 use types::parts::TriggerType;
 use types::wire::Free;
+use types::{KindName, Scope};
 
 /// How long a caller waits for the end of an execution at most.
 const WAIT_MAX: Duration = Duration::from_secs(900);
 /// What callers without a name of their own do is done in the name of the workspace.
-const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
+const FOR_JOBS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
+const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::AgentsGet]);
+const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::FunctionsGet]);
 /// First parts of paths that are no workspaces.
 const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
+/// What a workload reads of the request that called it without waiting.
+const PASSED_ON: [&str; 4] =
+    ["content-type", "accept", "x-blaxel-thread-id", "x-service-thread-id"];
 const OTHER_BASE: &str = "/run";
 
 /// Answers what no operation has taken: perhaps a trigger does.
@@ -57,6 +66,8 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     headers::version(&parts.headers)?;
     let found = triggers::look_up(&app, workspace, address).await?;
     let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
+    let kind = found.as_ref().map_or(KindName::Job, |found| found.kind);
+    let needs = needs(kind);
     let (holder, ticket);
     let member = match found {
         Some(found) if found.trigger.is_public() => {
@@ -68,15 +79,19 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         _ => {
             let credentials =
                 Credentials { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
-            let member = Member::admit(&app, NEEDS, &credentials).await?;
+            let member = Member::admit(&app, needs, &credentials).await?;
             note_sign_in(&parts.extensions, member.identity());
             holder = member.who.holder().to_owned();
-            ticket = credentials.token.map(|token| Ticket::new(token, &member, NEEDS.scopes()));
+            ticket = credentials.token.map(|token| Ticket::new(token, &member, needs.scopes()));
             member
         }
     };
     let context = Context { control: app.control().clone(), member };
-    let arguments = arguments(&raw_body(body, app.settings.body_max).await?)?;
+    let body = raw_body(body, app.settings.body_max).await?;
+    if kind != KindName::Job {
+        return call(&context, address, &parts, &body, waits).await;
+    }
+    let arguments = arguments(&body)?;
     let _open = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
     let (of, address) = (context.clone(), address.to_owned());
     let begin = move |tx: &mut Tx<'_>| triggers::begin(&of, tx, &address, arguments.clone());
@@ -90,6 +105,43 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     tokio::select! {
         answer = ended(&app, execution) => answer,
         denied = outlived(&app, ticket.as_ref()) => Err(denied.into()),
+    }
+}
+
+/// The trigger of a workload for whose answer nobody waits. Those that wait for it go by the data
+/// plane.
+async fn call(
+    context: &Context,
+    address: &str,
+    parts: &Parts,
+    body: &[u8],
+    waits: bool,
+) -> Result<Response, Error> {
+    if waits {
+        return Err(Error::NoRoute);
+    }
+    let passed = PASSED_ON.iter().filter_map(|name| {
+        Some(((*name).to_owned(), parts.headers.get(*name)?.to_str().ok()?.to_owned()))
+    });
+    let query = parts.uri.query().map(|query| format!("?{query}"));
+    let call = Call {
+        method: parts.method.to_string(),
+        target: format!("/{}", query.as_deref().unwrap_or_default()),
+        headers: passed.collect(),
+        body: STANDARD.encode(body),
+    };
+    let (of, address) = (context.clone(), address.to_owned());
+    let accept = move |tx: &mut Tx<'_>| triggers::call(&of, tx, &address, call.clone());
+    context.control.store.write(accept).await?.ok_or(Error::NoRoute)?;
+    Ok(Reply::of(&json!({"success": true})).into_response())
+}
+
+/// What a caller must be allowed to do who fires the triggers of a kind.
+const fn needs(kind: KindName) -> Needs {
+    match kind {
+        KindName::Agent => FOR_AGENTS,
+        KindName::Function => FOR_FUNCTIONS,
+        _ => FOR_JOBS,
     }
 }
 

@@ -13,12 +13,13 @@ use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
 use axum::body::Body;
-use control::machine::Edge;
+use control::machine::{Edge, MachineFault, Wait};
 use control::{Bill, Catalogue, Control, Parts, Rate, Settings, StreamLimits};
 use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use jobs::logs::Logs;
+use jobs::{Call, CallAnswer};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -26,6 +27,7 @@ use std::time::Duration;
 use store::identity::workspaces;
 use store::{Store, Target, resources};
 use types::edge::{RouteChange, WorkloadRoute};
+use types::ids::ResourceId;
 use types::parts::Status;
 use types::wire::Region;
 use types::{KindName, Timestamp, World};
@@ -57,12 +59,25 @@ pub fn test_world() -> (World, Clock) {
     (World::new(move || Timestamp::from_ms(now.0.fetch_add(1, Ordering::SeqCst)), fill), clock)
 }
 
-/// Every route that was told.
-pub struct Routes(parking_lot::Mutex<Vec<RouteChange>>);
+/// Every route that was told, and every call that was made to a workload.
+#[derive(Default)]
+pub struct Routes(parking_lot::Mutex<Vec<RouteChange>>, pub parking_lot::Mutex<Vec<Call>>);
 
 impl Edge for Routes {
     fn publish(&self, change: RouteChange) {
         self.0.lock().push(change);
+    }
+
+    /// A workload answers with its call's path, and fails where that says so.
+    fn call<'a>(
+        &'a self,
+        _: &'a ResourceId,
+        call: &'a Call,
+    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+        self.1.lock().push(call.clone());
+        let status = if call.target.contains("fail") { 503 } else { 200 };
+        let (body, length) = (call.target.clone(), call.target.len() as u64);
+        Box::pin(async move { Ok(CallAnswer { status, body, length }) })
     }
 }
 
@@ -203,7 +218,7 @@ impl Cloud {
         };
         let auth = Auth::new(store.clone(), auth_settings, world.clone()).await.expect("identity");
         let runs = machine.is_some();
-        let routes = Arc::new(Routes(parking_lot::Mutex::default()));
+        let routes = Arc::new(Routes::default());
         let edge = runs.then(|| routes.clone() as Arc<dyn Edge>);
         let dns = Arc::new(Zone::default());
         let logs = Logs::start(store.clone(), jobs::logs::Settings::default());

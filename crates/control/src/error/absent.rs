@@ -32,6 +32,8 @@ pub enum Absent {
     Execution { name: String },
     #[error("the execution is gone: its workspace was deleted")]
     ExecutionOfGoneWorkspace,
+    #[error("there is no such workload any more")]
+    Workload,
     #[error("there is no feature flag of this key")]
     Feature,
     #[error("there is no template of this name; GET /templates lists them")]

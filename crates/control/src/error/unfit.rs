@@ -24,6 +24,8 @@ pub enum Unfit {
     LastTemplateVersion,
     #[error("the job is disabled; set `spec.enabled` to true first")]
     JobDisabled,
+    #[error("the {kind} is disabled; set `spec.enabled` to true first")]
+    Disabled { kind: &'static str },
     #[error("the trigger is disabled; set its `enabled` to true first")]
     TriggerDisabled,
     #[error("`memory` must not be more than the {limit} MB of the job")]

@@ -8,6 +8,7 @@ use crate::pager::Pager;
 use crate::query::{ListQuery, PAGE, SMALL_PAGE};
 use store::Tx;
 use store::executions::{self, Execution, Query};
+use types::Kind;
 use types::kinds::Job;
 use types::parts::Page;
 use types::wire::{JobExecution, JobExecutionTask};
@@ -24,8 +25,8 @@ fn absent(name: &str) -> Error {
 /// An execution of a job; whether the job is still there does not matter then.
 fn find(context: &Context, tx: &mut Tx<'_>, job: &str, name: &str) -> Result<Execution, Error> {
     match executions::find(tx, &context.member.workspace, job, name)? {
-        Some(execution) => Ok(execution),
-        None => Held::<Job>::get(context, tx, &[], job).and(Err(absent(name))),
+        Some(execution) if execution.kind == Job::NAME => Ok(execution),
+        _ => Held::<Job>::get(context, tx, &[], job).and(Err(absent(name))),
     }
 }
 

@@ -1,7 +1,9 @@
 //! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so
 //! here.
 
+pub mod calls;
 pub mod history;
+pub(crate) mod triggered;
 pub mod triggers;
 mod view;
 
@@ -74,6 +76,7 @@ pub fn start(
     let wish = engine::opened(context, job)?;
     let new = NewExecution {
         workspace: context.member.workspace.clone(),
+        kind: Job::NAME,
         job_id: job.row.id.clone(),
         job: job.row.name.clone(),
         memory_mb: asked.memory.unwrap_or(limit),
@@ -124,6 +127,7 @@ fn plan(
         timeout_s: timeout.map(whole).transpose()?,
         memory_override: asked.memory,
         env_override: asked.env.keys().cloned().collect(),
+        call: None,
     })
 }
 

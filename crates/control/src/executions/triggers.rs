@@ -1,26 +1,27 @@
-//! Triggers of jobs that requests fire: which one answers at an address, and what it starts.
+//! Triggers that requests fire: which one answers at an address, and what it starts.
 
 use super::Asked;
+use super::calls::{self, BUSY_S};
+use super::triggered::{Triggered, triggers_of};
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, opened};
 use crate::error::{Error, Unfit};
+use jobs::Call;
 use store::deliveries::{self, NewDelivery};
 use store::identity::workspaces::{self, Workspace};
-use store::trigger_addresses as addresses;
+use store::trigger_addresses::{self as addresses, Holder};
 use store::{Tx, resources};
-use types::Kind;
 use types::ids::ExecutionId;
-use types::kinds::Job;
+use types::kinds::{Agent, Function, Job};
 use types::parts::{Trigger, TriggerType};
 use types::wire::Free;
-
-/// Of the calls that wait for the end of an execution, there is the most that there may be.
-const BUSY_S: u64 = 60;
+use types::{Kind, KindName};
 
 /// A trigger, and whose it is.
 pub struct Found {
     pub workspace: Workspace,
+    pub kind: KindName,
     pub trigger: Trigger,
 }
 
@@ -37,21 +38,56 @@ pub async fn look_up(
         let Some(row) = resources::find(tx, &workspace.id, holder.kind, "", &holder.name)? else {
             return Ok(None);
         };
-        let job = Held::<Job>::read(row)?;
-        Ok::<_, Error>(
-            trigger(&job.wish, &holder.trigger)
-                .map(|trigger| Found { workspace, trigger: trigger.clone() }),
-        )
+        let trigger = triggers_of(row)?
+            .into_iter()
+            .find(|trigger| trigger.id.as_deref() == Some(holder.trigger.as_str()));
+        Ok::<_, Error>(trigger.map(|trigger| Found { workspace, kind: holder.kind, trigger }))
     };
     control.store.read(work).await
 }
 
-fn trigger<'j>(job: &'j Job, id: &str) -> Option<&'j Trigger> {
-    job.spec.triggers.iter().flatten().find(|trigger| trigger.id.as_deref() == Some(id))
+/// A trigger of an object whose secrets are open. One that is off starts nothing.
+fn trigger_on<'t, K: Triggered>(wish: &'t K, id: &str) -> Result<Option<&'t Trigger>, Error> {
+    let trigger = wish.triggers().iter().find(|trigger| trigger.id.as_deref() == Some(id));
+    match trigger {
+        Some(trigger) if !trigger.is_on() => Err(Unfit::TriggerDisabled.into()),
+        found => Ok(found),
+    }
 }
 
-/// Starts the execution of the trigger at an address, and notes whom to tell of its end; `None` when
-/// no trigger is there any more.
+/// Accepts a call to the workload whose trigger is at an address, and notes whom to tell of its end;
+/// `None` when no such trigger is there any more.
+pub fn call(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    address: &str,
+    call: Call,
+) -> Result<Option<ExecutionId>, Error> {
+    let Some(holder) = addresses::find(tx, &context.member.workspace, address)? else {
+        return Ok(None);
+    };
+    match holder.kind {
+        KindName::Agent => begin_call::<Agent>(context, tx, &holder, call),
+        KindName::Function => begin_call::<Function>(context, tx, &holder, call),
+        _ => Ok(None),
+    }
+}
+
+/// Accepts a call to the workload whose trigger answers.
+fn begin_call<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    holder: &Holder,
+    call: Call,
+) -> Result<Option<ExecutionId>, Error> {
+    let workload = Held::<K>::lock(context, tx, &[], &holder.name)?;
+    let wish = opened(context, &workload)?;
+    let Some(trigger) = trigger_on(&wish, &holder.trigger)? else { return Ok(None) };
+    calls::begin(context, tx, &workload, Some(trigger), call).map(Some)
+}
+
+/// Starts the execution of the job whose trigger is at an address, and notes whom to tell of its
+/// end; `None` when no such trigger is there any more.
 pub fn begin(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -60,12 +96,12 @@ pub fn begin(
 ) -> Result<Option<ExecutionId>, Error> {
     let workspace = &context.member.workspace;
     let Some(holder) = addresses::find(tx, workspace, address)? else { return Ok(None) };
+    if holder.kind != Job::NAME {
+        return Ok(None);
+    }
     let job = Held::<Job>::lock(context, tx, &[], &holder.name)?;
     let wish = opened(context, &job)?;
-    let Some(trigger) = trigger(&wish, &holder.trigger) else { return Ok(None) };
-    if !trigger.is_on() {
-        return Err(Unfit::TriggerDisabled.into());
-    }
+    let Some(trigger) = trigger_on(&wish, &holder.trigger)? else { return Ok(None) };
     let set = trigger.configuration.clone().unwrap_or_default();
     let name = format!(
         "{}-{}",

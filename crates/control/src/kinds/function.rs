@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
+use crate::executions::triggered::{give_back_addresses, take_addresses};
 use store::Tx;
 use types::Kind;
 use types::kinds::Function;
@@ -18,5 +19,15 @@ impl Managed for Function {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+    }
+
+    fn follow(context: &Context, tx: &mut Tx<'_>, wish: &Self) -> Result<(), Error> {
+        take_addresses(context, tx, wish)
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
+        let calls = (Self::NAME, held.row.name.as_str());
+        Ok(context.control.queue.cancel_all(tx, &held.row.workspace, calls)?)
     }
 }

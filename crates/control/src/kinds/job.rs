@@ -2,12 +2,12 @@
 
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
-use crate::error::{Conflict, Error};
+use crate::error::Error;
+use crate::executions::triggered::{give_back_addresses, take_addresses};
 use crate::workloads;
 use store::Tx;
-use store::trigger_addresses::{self as addresses, Holder};
+use types::KindName;
 use types::kinds::Job;
-use types::{Kind, KindName};
 
 impl Managed for Job {
     fn prepare(
@@ -28,26 +28,8 @@ impl Managed for Job {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        give_back_addresses(context, tx, held)?;
-        Ok(context.control.queue.cancel_job(tx, &held.row.workspace, &held.row.name)?)
+        give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
+        let job = (KindName::Job, held.row.name.as_str());
+        Ok(context.control.queue.cancel_all(tx, &held.row.workspace, job)?)
     }
-}
-
-/// Takes the addresses of the triggers that a job has now, and gives back those that it had.
-fn take_addresses(context: &Context, tx: &mut Tx<'_>, job: &Job) -> Result<(), Error> {
-    let (workspace, name) = (&context.member.workspace, job.name());
-    addresses::give_back(tx, workspace, KindName::Job, name)?;
-    for trigger in job.spec.triggers.iter().flatten() {
-        let Some(address) = trigger.address(KindName::Job, name) else { continue };
-        let id = trigger.id.clone().unwrap_or_default();
-        let holder = Holder { kind: KindName::Job, name: name.to_owned(), trigger: id };
-        if !addresses::take(tx, workspace, &address, &holder)? {
-            return Err(Conflict::TriggerAddress { address }.into());
-        }
-    }
-    Ok(())
-}
-
-fn give_back_addresses(context: &Context, tx: &mut Tx<'_>, job: &Held<Job>) -> Result<(), Error> {
-    Ok(addresses::give_back(tx, &context.member.workspace, KindName::Job, &job.row.name)?)
 }

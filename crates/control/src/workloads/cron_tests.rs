@@ -14,6 +14,7 @@ use store::identity::workspaces;
 use store::resources::Order;
 use store::{Store, Target};
 use types::World;
+use types::kinds::Job;
 
 struct NoDns;
 
@@ -139,7 +140,7 @@ impl Servers {
 
     /// Every server looks at once, twice: it was told of the time, and of the change of the row.
     async fn look(&self, job: &ResourceId) {
-        let looks = self.apps.iter().chain(&self.apps).map(|control| fire(control, job));
+        let looks = self.apps.iter().chain(&self.apps).map(|control| fire::<Job>(control, job));
         for look in futures_util::future::join_all(looks).await {
             look.unwrap();
         }

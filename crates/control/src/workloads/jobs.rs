@@ -44,7 +44,7 @@ impl Followed for Job {
     }
 
     async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
-        cron::fire(control, id).await
+        cron::fire::<Self>(control, id).await
     }
 }
 

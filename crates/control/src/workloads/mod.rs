@@ -13,6 +13,7 @@
 
 pub(crate) mod adopt;
 mod alarm;
+mod calls;
 pub mod create;
 mod cron;
 mod expiry;
@@ -26,7 +27,7 @@ mod locks;
 mod preview;
 mod reconcile;
 mod routes;
-mod rows;
+pub(crate) mod rows;
 mod runners;
 mod sandbox;
 mod schedules;
@@ -69,7 +70,8 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
 async fn run_tasks(control: &Control, ending: &CancellationToken) {
     let Some(machine) = control.machine().cloned() else { return };
     let (store, logs) = (control.store.clone(), control.logs.clone());
-    let runner = task_runner::Instances::new(machine, store.clone(), logs, control.world.clone());
+    let (edge, world) = (control.edge.clone(), control.world.clone());
+    let runner = task_runner::Instances::new(machine, edge, store.clone(), logs, world);
     let run = ::jobs::run(store, control.queue.clone(), Arc::new(runner), ending.clone());
     let late = async {
         ending.cancelled().await;

@@ -1,7 +1,7 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::{reconcile, workload};
-use crate::machine::{Launch, LaunchFault, Machine, MachineFault, Seen, Work};
+use super::{calls, reconcile, workload};
+use crate::machine::{Edge, Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
 use jobs::{Assignment, Order, Running, TaskRunner};
 use parking_lot::Mutex;
@@ -27,6 +27,7 @@ const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
+    edge: Option<Arc<dyn Edge>>,
     store: Store,
     logs: Logs,
     world: World,
@@ -35,11 +36,21 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    pub(super) fn new(machine: Arc<dyn Machine>, store: Store, logs: Logs, world: World) -> Self {
-        Self { machine, store, logs, world, found: Mutex::default() }
+    pub(super) fn new(
+        machine: Arc<dyn Machine>,
+        edge: Option<Arc<dyn Edge>>,
+        store: Store,
+        logs: Logs,
+        world: World,
+    ) -> Self {
+        Self { machine, edge, store, logs, world, found: Mutex::default() }
     }
 
     async fn run_to_end(&self, id: &AttemptId, attempt: &Assignment) -> WorkEnd {
+        if let Some(call) = &attempt.order.plan.call {
+            let made = calls::Making { store: &self.store, edge: self.edge.as_deref() };
+            return made.make(attempt, &call.0, &self.world).await;
+        }
         let instance = InstanceName::of_task(id);
         let found = self.found.lock().remove(id);
         if !found && let Err(outcome) = self.begin(&instance, id, attempt).await {

@@ -1,0 +1,130 @@
+//! Calls to workloads for which nobody waits: accepted at once, made by the queue, and told of at the
+//! end. A call is an execution with one task, which asks the workload and runs nothing of its own.
+
+use super::triggered::Triggered;
+use crate::billing::allow;
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::{Held, opened};
+use crate::error::{Absent, Error, Unfit};
+use crate::usage;
+use crate::workloads::rows;
+use jobs::{Call, NewExecution, Plan};
+use store::Tx;
+use store::deliveries::{self, NewDelivery};
+use types::KindName;
+use types::ids::{ExecutionId, ResourceId};
+use types::kinds::{Agent, Function};
+use types::parts::{Sensitive, Trigger, TriggerConfiguration};
+use types::usage::Dimension;
+
+/// A call takes no memory of its own.
+const MEMORY_MB: i64 = 0;
+/// How long one may take where its trigger does not say less.
+const TIME_MAX_S: u32 = 900;
+/// Of the calls that wait for their end, there is the most that there may be.
+pub(super) const BUSY_S: u64 = 60;
+const NO_ARGUMENTS: &str = "{}";
+
+/// Accepts a call to a workload that this transaction has locked. The secrets of the trigger are
+/// open.
+pub fn begin<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    workload: &Held<K>,
+    trigger: Option<&Trigger>,
+    call: Call,
+) -> Result<ExecutionId, Error> {
+    if !workload.wish.enabled() {
+        return Err(Unfit::Disabled { kind: K::NAME.name() }.into());
+    }
+    let (member, now) = (&context.member, context.world().now());
+    allow(tx, &member.account, &member.workspace_name, now)?;
+    let set = trigger.and_then(|trigger| trigger.configuration.clone()).unwrap_or_default();
+    let id = ExecutionId::new(context.world());
+    let new = NewExecution {
+        workspace: member.workspace.clone(),
+        kind: K::NAME,
+        job_id: workload.row.id.clone(),
+        job: workload.row.name.clone(),
+        name: id.to_string(),
+        memory_mb: MEMORY_MB,
+        retries_max: set.retry.unwrap_or(0),
+        parallelism: None,
+        plan: plan(&set, call),
+        tasks: vec![NO_ARGUMENTS.to_owned()],
+        may_wait: true,
+        id: id.clone(),
+    };
+    let keyring = context.control.store.keyring();
+    context.control.queue.start(tx, &keyring.read(), &new)?;
+    tell_at_end(context, tx, &new, &set)?;
+    if K::NAME == KindName::Agent {
+        let of = (workload.row.name.as_str(), &workload.row.id);
+        usage::count_call(context, tx, Dimension::AgentRequests, of, &id)?;
+    }
+    Ok(id)
+}
+
+/// Accepts a call that the edge let in: to a workload itself, or to one of its triggers.
+pub async fn accept(
+    control: &Control,
+    (kind, id): (KindName, &ResourceId),
+    trigger: Option<&str>,
+    call: Call,
+) -> Result<ExecutionId, Error> {
+    match kind {
+        KindName::Agent => accept_of::<Agent>(control, id, trigger, call).await,
+        KindName::Function => accept_of::<Function>(control, id, trigger, call).await,
+        _ => Err(Absent::Workload.into()),
+    }
+}
+
+async fn accept_of<K: Triggered>(
+    control: &Control,
+    id: &ResourceId,
+    trigger: Option<&str>,
+    call: Call,
+) -> Result<ExecutionId, Error> {
+    let (of, id, trigger) = (control.clone(), id.clone(), trigger.map(str::to_owned));
+    let work = move |tx: &mut Tx<'_>| {
+        let held = rows::lock::<K>(tx, &id)?.ok_or(Absent::Workload)?;
+        let found = rows::context(&of, tx, &held.row.workspace)?;
+        let (context, _) = found.ok_or(Absent::Workload)?;
+        let wish = opened(&context, &held)?;
+        let named = |one: &&Trigger| trigger.is_some() && one.id == trigger;
+        let trigger = wish.triggers().iter().find(named);
+        begin(&context, tx, &held, trigger, call.clone())
+    };
+    control.store.write(work).await
+}
+
+fn plan(set: &TriggerConfiguration, call: Call) -> Plan {
+    let asked = set.timeout.and_then(|seconds| u32::try_from(seconds).ok());
+    Plan {
+        timeout_s: Some(asked.unwrap_or(TIME_MAX_S).min(TIME_MAX_S)),
+        call: Some(Sensitive(call)),
+        ..Plan::default()
+    }
+}
+
+fn tell_at_end(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    call: &NewExecution,
+    set: &TriggerConfiguration,
+) -> Result<(), Error> {
+    let Some(url) = set.callback() else { return Ok(()) };
+    let new = NewDelivery {
+        workspace: context.member.workspace.clone(),
+        kind: call.kind.name().to_owned(),
+        name: call.job.clone(),
+        execution: Some(call.name.clone()),
+        url: url.to_owned(),
+        secret: set.callback_secret.clone(),
+        attempts_max: set.retry.map(|retries| retries.saturating_add(1)),
+    };
+    deliveries::enqueue_at_end(tx, &new, &call.id)?
+        .map(drop)
+        .ok_or(Error::TooMany { retry_after_s: BUSY_S })
+}

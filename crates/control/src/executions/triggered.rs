@@ -1,0 +1,156 @@
+//! Kinds with triggers: what starts them beside their own addresses.
+
+use super::{Asked, calls};
+use crate::context::Context;
+use crate::engine::{Held, Managed, opened};
+use crate::error::{Conflict, Error};
+use crate::json;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jobs::Call;
+use store::trigger_addresses::{self as addresses, Holder};
+use store::{Tx, resources};
+use types::KindName;
+use types::ids::WorkspaceId;
+use types::kinds::{Agent, Function, Job};
+use types::parts::Trigger;
+use types::wire::Free;
+
+const POST: &str = "POST";
+const ROOT: &str = "/";
+
+/// A kind with triggers.
+pub trait Triggered: Managed {
+    fn triggers(&self) -> &[Trigger];
+
+    /// Starts what a cron trigger asks for, whose time has come. `name` is the same for a due time
+    /// whoever starts it.
+    fn start_due(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        held: &Held<Self>,
+        trigger: Option<&Trigger>,
+        name: String,
+    ) -> Result<(), Error>;
+}
+
+impl Triggered for Job {
+    fn triggers(&self) -> &[Trigger] {
+        self.spec.triggers.as_deref().unwrap_or_default()
+    }
+
+    fn start_due(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        held: &Held<Self>,
+        trigger: Option<&Trigger>,
+        name: String,
+    ) -> Result<(), Error> {
+        let asked = Asked { name: Some(name), tasks: tasks(trigger), ..Asked::default() };
+        super::start(context, tx, held, &asked).map(drop)
+    }
+}
+
+impl Triggered for Agent {
+    fn triggers(&self) -> &[Trigger] {
+        self.spec.triggers.as_deref().unwrap_or_default()
+    }
+
+    fn start_due(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        held: &Held<Self>,
+        trigger: Option<&Trigger>,
+        _: String,
+    ) -> Result<(), Error> {
+        call_each(context, tx, held, trigger)
+    }
+}
+
+impl Triggered for Function {
+    fn triggers(&self) -> &[Trigger] {
+        self.spec.triggers.as_deref().unwrap_or_default()
+    }
+
+    fn start_due(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        held: &Held<Self>,
+        trigger: Option<&Trigger>,
+        _: String,
+    ) -> Result<(), Error> {
+        call_each(context, tx, held, trigger)
+    }
+}
+
+/// The arguments that a cron trigger names: one task without any when it names none.
+fn tasks(trigger: Option<&Trigger>) -> Vec<Free> {
+    let named = trigger.and_then(|trigger| trigger.configuration.as_ref()?.tasks.clone());
+    named.filter(|tasks| !tasks.is_empty()).unwrap_or_else(|| vec![Free::new()])
+}
+
+/// Calls a workload with each of the arguments that a trigger names.
+fn call_each<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+    trigger: Option<&Trigger>,
+) -> Result<(), Error> {
+    let wish = opened(context, held)?;
+    let id = trigger.and_then(|trigger| trigger.id.as_deref());
+    let trigger = wish.triggers().iter().find(|open| open.id.as_deref() == id);
+    for arguments in tasks(trigger) {
+        calls::begin(context, tx, held, trigger, call_with(&arguments))?;
+    }
+    Ok(())
+}
+
+/// A call as a caller with these arguments makes it.
+fn call_with(arguments: &Free) -> Call {
+    Call {
+        method: POST.to_owned(),
+        target: ROOT.to_owned(),
+        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+        body: STANDARD.encode(json::text(arguments)),
+    }
+}
+
+/// The triggers of a row, of whatever kind. Their secrets are sealed.
+pub(super) fn triggers_of(row: resources::Stored) -> Result<Vec<Trigger>, Error> {
+    fn of<K: Triggered>(row: resources::Stored) -> Result<Vec<Trigger>, Error> {
+        Ok(Held::<K>::read(row)?.wish.triggers().to_vec())
+    }
+    match row.kind {
+        KindName::Job => of::<Job>(row),
+        KindName::Agent => of::<Agent>(row),
+        KindName::Function => of::<Function>(row),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Takes the addresses of the triggers that an object has now, and gives back those that it had.
+pub(crate) fn take_addresses<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    object: &K,
+) -> Result<(), Error> {
+    let (workspace, name) = (&context.member.workspace, object.name());
+    give_back_addresses::<K>(tx, workspace, name)?;
+    for trigger in object.triggers() {
+        let Some(address) = trigger.address(K::NAME, name) else { continue };
+        let id = trigger.id.clone().unwrap_or_default();
+        let holder = Holder { kind: K::NAME, name: name.to_owned(), trigger: id };
+        if !addresses::take(tx, workspace, &address, &holder)? {
+            return Err(Conflict::TriggerAddress { address }.into());
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn give_back_addresses<K: Triggered>(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    name: &str,
+) -> Result<(), Error> {
+    Ok(addresses::give_back(tx, workspace, K::NAME, name)?)
+}
