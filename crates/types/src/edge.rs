@@ -31,6 +31,8 @@ pub struct WorkloadRoute {
     /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
     /// first: it answers by its path alone.
     pub label: Option<String>,
+    /// Whole host names at which it answers besides, below custom domains.
+    pub hosts: Vec<String>,
     /// Whether it answers without credentials.
     pub public: bool,
     /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
