@@ -25,6 +25,7 @@
 mod address;
 mod body;
 mod call;
+mod choice;
 mod context;
 mod cookies;
 mod credentials;
