@@ -44,6 +44,7 @@ mod query;
 mod revocation;
 mod rewrite;
 mod routes;
+mod sessions;
 mod settings;
 mod socket;
 mod standby;
