@@ -29,6 +29,7 @@ mod choice;
 mod context;
 mod cookies;
 mod credentials;
+mod demands;
 mod destination;
 mod exchange;
 mod gateway;
