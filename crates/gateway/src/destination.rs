@@ -71,7 +71,7 @@ pub(crate) async fn decide(
     let (prefix, rest) = address.split(&head.uri);
     match &address.endpoint {
         Endpoint::Workload { kind, workspace, name } => {
-            let pass = admit(context, head, workspace).await?;
+            let pass = admit(context, head, workspace, *kind).await?;
             let workload = routes.workload(*kind, workspace, name).ok_or(Problem::NoWorkload)?;
             to_workload(head, rest, origin, (workload, pass))
         }
@@ -135,17 +135,22 @@ async fn by_label(
     let found = context.routes.workload_by_label(kind, label);
     let likely = || label.rsplit_once('-').map_or(label, |(_, workspace)| workspace);
     let workspace = found.as_ref().map_or_else(likely, |route| &route.workspace_name);
-    match admit(context, head, workspace).await {
+    match admit(context, head, workspace, kind).await {
         Ok(pass) => found.map(|route| (route, pass)).ok_or(Problem::NoWorkload),
         Err(Problem::Refused(Refused::Forbidden { .. })) => Err(Problem::NoWorkload),
         Err(problem) => Err(problem),
     }
 }
 
-async fn admit(context: &Context, head: &Parts, workspace: &str) -> Result<Pass, Problem> {
+async fn admit(
+    context: &Context,
+    head: &Parts,
+    workspace: &str,
+    kind: KindName,
+) -> Result<Pass, Problem> {
     let Shown { token, in_authorization, in_query } =
         credentials::shown(head).ok_or(Problem::NoCredentials)?;
-    let caller = context.guard.admit(&token, workspace).await?;
+    let caller = context.guard.admit(&token, workspace, kind).await?;
     Ok(Pass {
         auth_method: Some(caller.auth_method),
         caller: Some(caller),
@@ -210,14 +215,14 @@ async fn open(
     match preview::key(head, tokens, context.world.now()) {
         Key::Kept => Ok(by_token(None)),
         Key::InQuery { token } => Ok(by_token(preview::cookie(head, &token, root, peer.secure))),
-        Key::None => admit(context, head, &workload.workspace_name).await,
-        Key::FromElsewhere => match admit(context, head, &workload.workspace_name).await {
+        Key::None => admit(context, head, &workload.workspace_name, workload.kind).await,
+        Key::FromElsewhere => match admit(context, head, &workload.workspace_name, workload.kind).await {
             Err(Problem::NoCredentials) => {
                 Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
             }
             end => end,
         },
-        Key::Wrong => match admit(context, head, &workload.workspace_name).await {
+        Key::Wrong => match admit(context, head, &workload.workspace_name, workload.kind).await {
             Err(Problem::NoCredentials) => Err(Problem::Refused(Refused::Unknown)),
             end => end,
         },

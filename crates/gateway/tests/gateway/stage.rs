@@ -39,6 +39,7 @@ impl Guard for OneKey {
         &'a self,
         token: &'a str,
         workspace: &'a str,
+        _: KindName,
     ) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move {
             match (token, workspace) {
