@@ -25,7 +25,7 @@ struct Table {
     resources: HashMap<ResourceId, Resource>,
     workloads: HashMap<KindName, Workloads>,
     preview_labels: HashMap<String, Arc<Preview>>,
-    hosts: HashMap<String, Arc<Preview>>,
+    hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
 }
 
@@ -43,6 +43,12 @@ enum Resource {
     Domain(Arc<DomainRoute>),
 }
 
+/// What has a whole host name below a custom domain.
+enum AtHost {
+    Workload(Arc<WorkloadRoute>),
+    Preview(Arc<Preview>),
+}
+
 /// A preview, with its headers ready to be set.
 pub(crate) struct Preview {
     pub(crate) route: PreviewRoute,
@@ -52,6 +58,7 @@ pub(crate) struct Preview {
 
 /// What answers for a host of a custom domain.
 pub(crate) enum Hosted {
+    Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
     Fallback { preview: Arc<Preview>, domain: Arc<DomainRoute> },
 }
@@ -114,8 +121,10 @@ impl Routes {
 
     pub(crate) fn hosted(&self, host: &str) -> Option<Hosted> {
         let table = self.table.read();
-        if let Some(preview) = table.hosts.get(host) {
-            return Some(Hosted::Preview(Arc::clone(preview)));
+        match table.hosts.get(host) {
+            Some(AtHost::Preview(preview)) => return Some(Hosted::Preview(Arc::clone(preview))),
+            Some(AtHost::Workload(route)) => return Some(Hosted::Workload(Arc::clone(route))),
+            None => {}
         }
         let domain = table.domain(host)?;
         match table.resources.get(domain.fallback.as_ref()?)? {
@@ -133,6 +142,10 @@ impl Table {
             RouteChange::Workload(route) => {
                 self.remove(&route.id);
                 let route = Arc::new(route);
+                for host in &route.hosts {
+                    let at = AtHost::Workload(Arc::clone(&route));
+                    self.hosts.insert(host.to_ascii_lowercase(), at);
+                }
                 self.resources.insert(route.id.clone(), Resource::Workload(Arc::clone(&route)));
                 self.workloads.entry(route.kind).or_default().insert(route);
             }
@@ -143,12 +156,13 @@ impl Table {
                     .insert(preview.route.id.clone(), Resource::Preview(Arc::clone(&preview)));
                 match &preview.route.at {
                     PreviewAddress::Label(label) => {
-                        self.preview_labels.insert(label.clone(), Arc::clone(&preview))
+                        self.preview_labels.insert(label.clone(), Arc::clone(&preview));
                     }
                     PreviewAddress::Host(host) => {
-                        self.hosts.insert(host.to_ascii_lowercase(), Arc::clone(&preview))
+                        let at = AtHost::Preview(Arc::clone(&preview));
+                        self.hosts.insert(host.to_ascii_lowercase(), at);
                     }
-                };
+                }
             }
             RouteChange::Domain(route) => {
                 self.remove(&route.id);
@@ -168,14 +182,15 @@ impl Table {
                 if let Some(workloads) = self.workloads.get_mut(&route.kind) {
                     workloads.remove(&route);
                 }
+                for host in &route.hosts {
+                    self.remove_host(host, id);
+                }
             }
             Some(Resource::Preview(preview)) => {
                 let own = |kept: &Arc<Preview>| kept.route.id == *id;
                 match &preview.route.at {
                     PreviewAddress::Label(label) => remove_if(&mut self.preview_labels, label, own),
-                    PreviewAddress::Host(host) => {
-                        remove_if(&mut self.hosts, &host.to_ascii_lowercase(), own)
-                    }
+                    PreviewAddress::Host(host) => self.remove_host(host, id),
                 }
             }
             Some(Resource::Domain(route)) => {
@@ -184,6 +199,13 @@ impl Table {
                 });
             }
         }
+    }
+
+    fn remove_host(&mut self, host: &str, id: &ResourceId) {
+        remove_if(&mut self.hosts, &host.to_ascii_lowercase(), |kept| match kept {
+            AtHost::Workload(route) => route.id == *id,
+            AtHost::Preview(preview) => preview.route.id == *id,
+        });
     }
 
     /// The closest domain that the host is below.
