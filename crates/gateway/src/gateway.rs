@@ -3,6 +3,7 @@
 use crate::address::{Address, BadAddress};
 use crate::body::Body;
 use crate::context::Context;
+use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
 use crate::exchange::{Answer, Ask, Failed, exchange};
 use crate::guard::{Guard, Refused};
@@ -13,13 +14,15 @@ use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::standby::{EnterError, Standby, Visit};
+use crate::stats::RequestStats;
 use crate::timing::Timing;
+use crate::traffic::Turn;
 use crate::wait_queue::Limit;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body as HttpBody;
@@ -30,8 +33,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
-use types::edge::{Serving, WorkloadRoute};
-use types::instance::GUEST_PORT;
+use types::edge::{Demand, Load, Serving, WorkloadRoute};
+use types::ids::ResourceId;
+use types::instance::{GUEST_PORT, InstanceName, RunsFor};
 use types::{KindName, World};
 
 /// The data plane. Cheap to clone.
@@ -77,7 +81,8 @@ impl Gateway {
         let changes = vec![guard.changes(), routes.changes()];
         let telling = tell_when_due(changes, recheck_due.clone());
         let telling = AbortOnDropHandle::new(tokio::spawn(telling));
-        let context = Context { settings, guard, world, routes, recheck, recheck_due };
+        let sessions = Pool::new("sessions of MCP servers", settings.sessions);
+        let context = Context { settings, guard, world, routes, sessions, recheck, recheck_due };
         let context = Arc::new(context);
         Self(Arc::new(Inner { context, open, standby, machine_name, _telling: telling }))
     }
@@ -88,6 +93,30 @@ impl Gateway {
 
     pub fn standby(&self) -> &Standby {
         &self.0.standby
+    }
+
+    /// Waits for requests that want replicas which are not there, and hands over all that is wanted.
+    /// What is not acted upon is asked for again while requests wait. For one caller at a time.
+    pub async fn demands(&self) -> Vec<Demand> {
+        let Context { routes, settings, .. } = &*self.0.context;
+        routes.demands.next(settings.demand_repeat).await
+    }
+
+    /// What an instance has to do. A socket counts as long as it is open, also while it lets its
+    /// instance sleep. `None`: there is no such instance.
+    pub fn load(&self, instance: &InstanceName) -> Option<Load> {
+        let Load { requests, idle } = self.0.standby.load(instance.as_str())?;
+        let Some(RunsFor::Replica(replica)) = instance.runs_for() else {
+            return Some(Load { requests, idle });
+        };
+        let traffic = self.routes().traffic(&replica.workload);
+        let given = traffic.map_or(0, |traffic| traffic.requests_of(instance.as_str()));
+        Some(Load { requests: requests.max(given), idle: idle.filter(|_| given == 0) })
+    }
+
+    /// What is known of the requests to a deployment. `None`: it has no route.
+    pub fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
+        self.routes().traffic(workload).map(|traffic| traffic.stats.read())
     }
 
     /// Where the request wants to go, by its host or its path. `None`: it is not for the data
@@ -140,11 +169,23 @@ impl Inner {
             Decision::Forward(to) => to,
             Decision::Respond(response) => return Ok(response),
         };
-        self.pass(Admitted { head, address, peer, to, began }, body).await
+        let mut deployed = Deployed::of(&self.context, &head, &to.workload)?;
+        let admitted = Admitted { head, address, peer, to, began };
+        let answer = self.pass(admitted, body, deployed.as_deref_mut()).await;
+        if let Some(deployed) = deployed {
+            let status = answer.as_ref().map_or_else(Problem::status, Response::status);
+            deployed.record(began.elapsed(), status);
+        }
+        answer
     }
 
     /// Passes the request on, and the answer back.
-    async fn pass<B>(&self, admitted: Admitted, body: B) -> Result<Response<Body>, Problem>
+    async fn pass<B>(
+        &self,
+        admitted: Admitted,
+        body: B,
+        mut deployed: Option<&mut Deployed>,
+    ) -> Result<Response<Body>, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -163,13 +204,16 @@ impl Inner {
 
         let mut timing = Timing::default();
         let answered = async {
-            let forwarded = self.ask_sandbox(&to, ask, began, &mut timing).await;
+            let forwarded = match deployed.as_deref_mut() {
+                None => self.ask_sandbox(&to, ask, began, &mut timing).await,
+                Some(deployed) => self.ask_deployment(deployed, &to, ask, began, &mut timing).await,
+            };
             forwarded.map_err(|problem| match exceeded.load(Ordering::Relaxed) {
                 true => Problem::TooLarge(self.context.settings.body_max),
                 false => problem,
             })
         };
-        let answer = tokio::select! {
+        let (answer, turn) = tokio::select! {
             biased;
             answer = answered => answer?,
             end = hold.end() => return Err(match (end, limits.time) {
@@ -177,8 +221,13 @@ impl Inner {
                 _ => Refused::Unknown.into(),
             }),
         };
+        hold.turn = turn;
         let mut response = self.response(answer, client, hold, kind)?;
+        let cookie = deployed.and_then(|deployed| deployed.cookie(&to, from.secure));
         rewrite::response_headers(response.headers_mut(), to, timing);
+        if let Some(cookie) = cookie {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         Ok(response)
     }
 
@@ -197,7 +246,7 @@ impl Inner {
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right(&self.context, head, address, peer, to);
-        Ok(Hold { right, time: None, busy, _permit: permit })
+        Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
     }
 
     fn peer(&self, head: &Head) -> Option<Peer> {
@@ -243,7 +292,7 @@ impl Inner {
         ask: Ask,
         began: Instant,
         timing: &mut Timing,
-    ) -> Result<Answer, Problem> {
+    ) -> Result<(Answer, Option<Turn>), Problem> {
         let visit = self.visit(&to.workload, began, timing).await?;
         let upgrades = is_guest_upgrade(&ask);
         let instance = upgrades.then(|| Arc::clone(visit.instance()));
@@ -254,7 +303,23 @@ impl Inner {
             let given = self.standby.give_wanted_program(&instance, response.headers_mut());
             Box::pin(given).await;
         }
-        Ok(answer)
+        Ok((answer, None))
+    }
+
+    /// Asks the replica that is chosen for the request.
+    async fn ask_deployment(
+        &self,
+        deployed: &mut Deployed,
+        to: &Destination,
+        ask: Ask,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<(Answer, Option<Turn>), Problem> {
+        let (context, standby, machine) = (&*self.context, &self.standby, &*self.machine_name);
+        let chooser = Chooser { context, standby, machine };
+        // Boxed, so that requests to sandboxes carry nothing of it.
+        let asked = Box::pin(chooser.ask(deployed, to, ask, began, timing)).await;
+        asked.map(|(answer, turn)| (answer, Some(turn)))
     }
 
     /// Waits until the workload has an instance, and until that is awake.

@@ -1,6 +1,7 @@
 //! What an exchange holds until its answer is over or its socket has ended.
 
 use crate::guard::BoxFuture;
+use crate::traffic::Turn;
 use admission::{Busy, Permit};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +13,8 @@ pub(crate) struct Hold {
     pub(crate) time: Option<Pin<Box<Sleep>>>,
     /// The connection that the request came on. Its listener does not know that a socket goes on.
     pub(crate) busy: Option<Busy>,
+    /// At the replica that it was given to.
+    pub(crate) turn: Option<Turn>,
     pub(crate) _permit: Permit<String>,
 }
 

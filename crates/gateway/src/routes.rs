@@ -1,6 +1,8 @@
 //! Which workload answers where, as the data plane was told. Kept in memory only.
 
+use crate::demands::Demands;
 use crate::headers;
+use crate::traffic::Traffic;
 use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
 use parking_lot::RwLock;
@@ -16,6 +18,8 @@ pub struct Routes {
     table: RwLock<Table>,
     /// Requests for workloads that have no instance yet, by id.
     pub(crate) waiting: WaitQueues,
+    /// Replicas that requests want.
+    pub(crate) demands: Demands,
     /// Notified when a preview or a domain changes, or anything is gone.
     access: watch::Sender<()>,
 }
@@ -24,6 +28,8 @@ pub struct Routes {
 struct Table {
     resources: HashMap<ResourceId, Resource>,
     workloads: HashMap<KindName, Workloads>,
+    /// Of those whose replicas are chosen among: not of sandboxes.
+    traffic: HashMap<ResourceId, Arc<Traffic>>,
     preview_labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
@@ -71,11 +77,17 @@ impl Routes {
             RouteChange::Gone(id) => Some(id.clone()),
             RouteChange::Preview(_) | RouteChange::Domain(_) => None,
         };
+        if let RouteChange::Gone(id) = &change {
+            self.demands.forget(id);
+        }
         self.table.write().apply(change);
         if changes_access {
             self.access.send_replace(());
         }
         if let Some(id) = waited_for {
+            if let Some(traffic) = self.traffic(&id) {
+                traffic.follow(|| self.workload_by_id(&id));
+            }
             self.waiting.notify(id.as_str());
         }
     }
@@ -99,6 +111,11 @@ impl Routes {
             Resource::Workload(route) => Some(Arc::clone(route)),
             Resource::Preview(_) | Resource::Domain(_) => None,
         }
+    }
+
+    /// `None`: there is no such workload, or nothing to choose among.
+    pub(crate) fn traffic(&self, id: &ResourceId) -> Option<Arc<Traffic>> {
+        self.table.read().traffic.get(id).cloned()
     }
 
     /// A label is looked up whole: only the management side knows where in it the name ends.
@@ -142,6 +159,7 @@ impl Table {
             RouteChange::Workload(route) => {
                 self.remove(&route.id);
                 let route = Arc::new(route);
+                self.begin_traffic(&route);
                 for host in &route.hosts {
                     let at = AtHost::Workload(Arc::clone(&route));
                     self.hosts.insert(host.to_ascii_lowercase(), at);
@@ -170,7 +188,17 @@ impl Table {
                 self.resources.insert(route.id.clone(), Resource::Domain(Arc::clone(&route)));
                 self.domains.insert(route.name.to_ascii_lowercase(), route);
             }
-            RouteChange::Gone(id) => self.remove(&id),
+            RouteChange::Gone(id) => {
+                self.traffic.remove(&id);
+                self.remove(&id);
+            }
+        }
+    }
+
+    /// What goes on at a deployment outlasts the changes of its route.
+    fn begin_traffic(&mut self, route: &WorkloadRoute) {
+        if route.port.is_some() && !self.traffic.contains_key(&route.id) {
+            self.traffic.insert(route.id.clone(), Arc::new(Traffic::new(route)));
         }
     }
 

@@ -24,6 +24,12 @@ pub struct Settings {
     /// How long one of them waits.
     pub wait_timeout: Duration,
 
+    /// While requests wait for a replica, it is asked for again after this long.
+    pub demand_repeat: Duration,
+    /// Sessions of MCP servers for which it is remembered which replica has them, in all and of one
+    /// workspace.
+    pub sessions: Limits,
+
     /// An instance without a visit for this long is paused. `None`: never.
     pub standby_delay: Option<Duration>,
     /// How long a paused instance keeps its memory. `None`: for ever.
@@ -95,6 +101,8 @@ impl Default for Settings {
             open: Limits { total: 20_000, share: 5_000 },
             waiting_max: 1024,
             wait_timeout: Duration::from_secs(60),
+            demand_repeat: Duration::from_millis(250),
+            sessions: Limits { total: 100_000, share: 10_000 },
             standby_delay: Some(Duration::from_secs(15)),
             reclaim_delay: None,
             standby_parallel: 32,
