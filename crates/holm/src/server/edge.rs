@@ -1,11 +1,13 @@
-//! How the data plane learns of routes: in the same process, by a call.
+//! How the data plane learns of routes, and the management side of requests that want replicas: in
+//! the same process, by calls.
 
-use control::machine::Edge;
+use control::machine::{Edge, Wait};
 use gateway::Gateway;
 use std::collections::HashMap;
 use tokio::sync::watch;
-use types::edge::{PreviewAddress, RouteChange};
+use types::edge::{Demand, Load, PreviewAddress, RouteChange};
 use types::ids::ResourceId;
+use types::instance::InstanceName;
 
 /// The hosts below custom domains at which anything answers, as they change.
 pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
@@ -29,6 +31,14 @@ impl Edge for Local {
     fn publish(&self, change: RouteChange) {
         self.hosts.send_if_modified(|hosts| note(hosts, &change));
         self.gateway.routes().apply(change);
+    }
+
+    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+        Box::pin(self.gateway.demands())
+    }
+
+    fn load(&self, instance: &InstanceName) -> Option<Load> {
+        self.gateway.load(instance)
     }
 }
 
