@@ -12,7 +12,7 @@ use types::edge::WORKLOADS;
 
 /// First parts of paths of the management interface; no workspace has such a name.
 const MANAGEMENT: [&str; 2] = ["v0", "api"];
-/// In front of the label of a preview where there are no host names to put it in.
+/// In front of the label of a preview or an application where there are no host names to put it in.
 const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";
 
@@ -27,10 +27,11 @@ pub struct Address {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Endpoint {
-    /// `/{workspace}/sandboxes/{name}`
+    /// `/{workspace}/sandboxes/{name}`, or the plural of another kind
     Workload { kind: KindName, workspace: String, name: String },
-    /// `sbx-{name}-{workspace}`: the routes know whose it is.
-    Label { kind: KindName, label: String },
+    /// `sbx-{name}-{workspace}`, or the prefix of another kind: the routes know whose it is. At a host
+    /// of its own or, for kinds without paths below the workspace, by path.
+    Label { kind: KindName, label: String, by_path: bool },
     /// A preview by its label, at a host of its own or by path.
     Preview { label: String, by_path: bool },
     /// A host of somebody's own domain.
@@ -126,25 +127,42 @@ fn by_host(labels: &str) -> Option<Endpoint> {
     if region.contains('.') {
         return None;
     }
-    WORKLOADS.iter().find_map(|workload| {
-        let label = label.strip_prefix(workload.host_prefix)?.to_owned();
-        Some(Endpoint::Label { kind: workload.kind, label })
+    labelled(label, false)
+}
+
+/// A kind and a label, as both stand in front of a host name.
+fn labelled(text: &str, by_path: bool) -> Option<Endpoint> {
+    WORKLOADS.iter().filter(|workload| !(by_path && workload.by_path)).find_map(|workload| {
+        let label = text.strip_prefix(workload.host_prefix)?.to_owned();
+        Some(Endpoint::Label { kind: workload.kind, label, by_path })
     })
+}
+
+/// What stands in front of the server's own name in the host of a labelled workload.
+pub(crate) fn host_front(kind: KindName, label: &str) -> Option<String> {
+    let workload = WORKLOADS.iter().find(|workload| workload.kind == kind)?;
+    Some(format!("{}{label}", workload.host_prefix))
 }
 
 fn by_path(path: &str) -> Option<Address> {
     let (endpoint, rest) = match path.strip_prefix(BY_PATH) {
-        Some(behind) => preview_path(behind)?,
+        Some(behind) => label_path(behind)?,
         None => workload_path(path).or_else(|| workload_path(path.strip_prefix("/run")?))?,
     };
     Some(Address { endpoint, prefix: path.len() - rest.len() })
 }
 
-/// `{label}.preview` and what follows.
-fn preview_path(path: &str) -> Option<(Endpoint, &str)> {
+/// `{label}.preview` or `app-{label}`, and what follows.
+fn label_path(path: &str) -> Option<(Endpoint, &str)> {
     let (segment, rest) = segment(path);
-    let label = segment.strip_suffix(PREVIEW).filter(|label| is_label(label))?;
-    Some((Endpoint::Preview { label: label.to_owned(), by_path: true }, rest))
+    let endpoint = match segment.strip_suffix(PREVIEW) {
+        Some(label) if is_label(label) => {
+            Endpoint::Preview { label: label.to_owned(), by_path: true }
+        }
+        Some(_) => return None,
+        None => labelled(segment, true).filter(|_| is_label(segment))?,
+    };
+    Some((endpoint, rest))
 }
 
 /// Whether it could be in front of a host name, to which such a path may be redirected.
@@ -156,7 +174,8 @@ fn is_label(text: &str) -> bool {
 fn workload_path(path: &str) -> Option<(Endpoint, &str)> {
     let (workspace, behind) = segment(path.strip_prefix('/')?);
     let (kind, behind) = segment(behind.strip_prefix('/')?);
-    let kind = WORKLOADS.iter().map(|workload| workload.kind).find(|is| is.plural() == kind)?;
+    let mut by_path = WORKLOADS.iter().filter(|workload| workload.by_path);
+    let kind = by_path.find(|workload| workload.kind.plural() == kind)?.kind;
     let (name, rest) = segment(behind.strip_prefix('/')?);
     if workspace.is_empty() || name.is_empty() || MANAGEMENT.contains(&workspace) {
         return None;

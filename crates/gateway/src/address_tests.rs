@@ -30,7 +30,11 @@ fn sandbox(workspace: &str, name: &str) -> Endpoint {
 
 #[test]
 fn endpoints_are_read_from_hosts_and_paths() {
-    let label = |label: &str| Endpoint::Label { kind: KindName::Sandbox, label: label.into() };
+    let label = |label: &str| Endpoint::Label {
+        kind: KindName::Sandbox,
+        label: label.into(),
+        by_path: false,
+    };
     let preview = |label: &str, by_path| Endpoint::Preview { label: label.into(), by_path };
     check("h", "/w/sandboxes/n//a%2Fb", Ok(Some((sandbox("w", "n"), "//a%2Fb"))));
     check("h", "/run/w/sandboxes/n", Ok(Some((sandbox("w", "n"), ""))));
@@ -64,6 +68,29 @@ fn endpoints_are_read_from_hosts_and_paths() {
     check("", "/w/sandboxes/n", Ok(Some((sandbox("w", "n"), ""))));
 }
 
+#[test]
+fn deployments_answer_by_path_or_by_label() {
+    let by_path = |kind| Endpoint::Workload { kind, workspace: "w".into(), name: "n".into() };
+    let label = |kind, by_path| Endpoint::Label { kind, label: "n-w".into(), by_path };
+    let (agent, function) = (KindName::Agent, KindName::Function);
+    check("h", "/w/agents/n/a//b", Ok(Some((by_path(agent), "/a//b"))));
+    check("h", "/run/w/agents/n", Ok(Some((by_path(agent), ""))));
+    check("h", "/w/functions/n/mcp", Ok(Some((by_path(function), "/mcp"))));
+    check("h", "/w/applications/n", Ok(None));
+    check("h", "/w/jobs/n", Ok(None));
+    check("agent-n-w.holm.test", "/x", Ok(Some((label(agent, false), "/x"))));
+    check("function-n-w.eu.holm.test", "/x", Ok(Some((label(function, false), "/x"))));
+    check("app-n-w.holm.test", "/-/x", Ok(Some((label(KindName::Application, false), "/-/x"))));
+    check("h", "/-/app-n-w/x", Ok(Some((label(KindName::Application, true), "/x"))));
+    check("h", "/-/app-n-w", Ok(Some((label(KindName::Application, true), ""))));
+    // What has a path below its workspace has no other.
+    check("h", "/-/agent-n-w/x", Ok(None));
+    check("h", "/-/sbx-n-w/x", Ok(None));
+    check("h", "/-/app-evil.example/x", Ok(None));
+    check("h", "/-/app-a@evil.example:80/x", Ok(None));
+    check("h", "/-/app-%2F/x", Ok(None));
+}
+
 fn piece() -> impl Strategy<Value = String> {
     let odd = [
         "",
@@ -75,7 +102,9 @@ fn piece() -> impl Strategy<Value = String> {
         "02280",
         "3000",
         "sandboxes",
+        "agents",
         "-",
+        "app-a-b",
         "a.preview",
         "run",
         "v0",

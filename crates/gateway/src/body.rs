@@ -1,6 +1,6 @@
 //! The bodies of answers: nothing is gathered, each frame is handed on as it comes.
 
-use crate::hold::Hold;
+use crate::hold::{End, Hold};
 use crate::standby::Visit;
 use crate::wire::{ReadError, Wire};
 use bytes::Bytes;
@@ -27,6 +27,8 @@ pub enum BodyError {
     Silent,
     #[error("the right to the answer ended before it did")]
     Revoked,
+    #[error("the exchange took longer than one may")]
+    OutOfTime,
 }
 
 impl From<ReadError> for BodyError {
@@ -34,6 +36,15 @@ impl From<ReadError> for BodyError {
         match error {
             ReadError::Broken(source) => Self::Broken(source),
             ReadError::Silent => Self::Silent,
+        }
+    }
+}
+
+impl From<End> for BodyError {
+    fn from(end: End) -> Self {
+        match end {
+            End::Revoked => Self::Revoked,
+            End::OutOfTime => Self::OutOfTime,
         }
     }
 }
@@ -114,9 +125,9 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
-        if self.hold.as_mut().is_some_and(|hold| hold.right.is_over(cx)) {
+        if let Some(Poll::Ready(end)) = self.hold.as_mut().map(|hold| hold.poll_end(cx)) {
             self.end();
-            return Poll::Ready(Some(Err(BodyError::Revoked)));
+            return Poll::Ready(Some(Err(end.into())));
         }
         match ready!(wire.poll_frame(&mut self.incoming, cx)) {
             Some(Ok(frame)) => {

@@ -1,7 +1,7 @@
 //! Calls of the server itself into an instance, such as those of schedules.
 
 use crate::body::Body;
-use crate::exchange::{Answer, exchange};
+use crate::exchange::{Answer, Ask, exchange};
 use crate::standby::{EnterError, Standby};
 use crate::timing::Timing;
 use crate::wire::{LastSent, RequestBody, Unanswered};
@@ -60,8 +60,10 @@ impl Standby {
             head.uri.into_parts().path_and_query.map_or_else(Uri::default, Uri::from);
         *request.headers_mut() = head.headers;
         request.headers_mut().entry(HOST).or_insert(HeaderValue::from_static("localhost"));
-        let (sent, mut timing) = (Some(LastSent::now()), Timing::default());
-        match exchange(visit, GUEST_PORT, request, sent, &mut timing).await? {
+        let (last_sent, mut timing) = (Some(LastSent::now()), Timing::default());
+        let idle = self.inner().settings.answer_idle;
+        let ask = Ask { port: GUEST_PORT, request, last_sent, idle };
+        match exchange(visit, ask, &mut timing).await.map_err(|failed| failed.why)? {
             Answer::Whole(response) => Ok(response),
             Answer::Switched { .. } => Err(CallError::Switched),
         }

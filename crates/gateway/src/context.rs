@@ -3,7 +3,7 @@
 use crate::guard::Guard;
 use crate::routes::Routes;
 use crate::settings::Settings;
-use admission::Recheck;
+use admission::{Pool, Recheck};
 use std::sync::Arc;
 use tokio::sync::watch;
 use types::World;
@@ -13,6 +13,8 @@ pub(crate) struct Context {
     pub(crate) guard: Arc<dyn Guard>,
     pub(crate) world: World,
     pub(crate) routes: Routes,
+    /// Sessions of MCP servers that are bound to a replica, by workspace.
+    pub(crate) sessions: Pool<String>,
     pub(crate) recheck: Recheck,
     /// Notified when all exchanges that go on have to be decided on again.
     pub(crate) recheck_due: watch::Sender<()>,

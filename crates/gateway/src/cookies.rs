@@ -3,6 +3,7 @@
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::percent_decode_str;
 use types::browser::{COOKIE_PREFIX, is_own_cookie};
 
 /// Removes the server's own cookies, and joins fields that HTTP/2 may split but HTTP/1.1 must not.
@@ -25,6 +26,20 @@ pub(crate) fn to_workload(headers: &mut HeaderMap) {
     if let Some(joined) = joined.ok().filter(|joined| !joined.is_empty()) {
         headers.insert(COOKIE, joined);
     }
+}
+
+/// The decoded values of cookies of these names, without those that are not UTF-8.
+pub(crate) fn values<'r>(
+    headers: &'r HeaderMap,
+    names: &'r [&str],
+) -> impl Iterator<Item = String> + 'r {
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let pairs = all
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='));
+    pairs
+        .filter(|(name, _)| names.contains(name))
+        .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok().map(Into::into))
 }
 
 fn name(cookie: &[u8]) -> &[u8] {

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::credentials::{self, Shown};
 use crate::guard::{Caller, Refused};
 use crate::origin::{self, Origin};
-use crate::peer::Peer;
+use crate::peer::{Peer, Site};
 use crate::preview::{self, Key};
 use crate::problem::Problem;
 use crate::routes::{Hosted, Preview};
@@ -16,9 +16,9 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response};
 use std::sync::Arc;
-use types::KindName;
 use types::edge::{DomainRoute, WorkloadRoute};
 use types::instance::GUEST_PORT;
+use types::{KindName, hosts};
 
 /// A preview of this port is the guest itself, as one of `GUEST_PORT` is.
 const WHOLE_WORKLOAD_PORT: u16 = 443;
@@ -71,24 +71,34 @@ pub(crate) async fn decide(
     let (prefix, rest) = address.split(&head.uri);
     match &address.endpoint {
         Endpoint::Workload { kind, workspace, name } => {
-            let pass = admit(context, head, workspace).await?;
-            let workload = routes.workload(*kind, workspace, name).ok_or(Problem::NoWorkload)?;
+            let workload = routes.workload(*kind, workspace, name);
+            let pass = match &workload {
+                Some(workload) if is_public(workload) => Pass::default(),
+                _ => admit(context, head, workspace, *kind).await?,
+            };
+            let workload = workload.ok_or(Problem::NoWorkload)?;
             to_workload(head, rest, origin, (workload, pass))
         }
-        Endpoint::Label { kind, label } => {
-            let admitted = by_label(context, head, *kind, label).await?;
+        Endpoint::Label { kind, label, by_path } => {
+            if *by_path && let Some(answer) = elsewhere(context, head, (*kind, label), peer, rest)?
+            {
+                return Ok(Decision::Respond(answer));
+            }
+            let found = routes.workload_by_label(*kind, label);
+            let admitted = by_label(context, head, *kind, label, found).await?;
             to_workload(head, rest, origin, admitted)
         }
         Endpoint::Preview { label, .. } if origin == Origin::Elsewhere => {
-            let answer = preview::to_content(head, &context.settings.content_url, label, rest);
+            let url = hosts::preview_url(&context.settings.content_url, label);
+            let answer = preview::to_content(head, &url, rest);
             answer.map(Decision::Respond).ok_or(Problem::NoRoute)
         }
         Endpoint::Preview { label, by_path } => {
             let preview = routes.preview(label).ok_or(Problem::NoRoute)?;
             // Over TLS there would have to be a certificate for that host.
             let may_redirect = origin == Origin::Shared && !peer.secure;
-            let own_host = may_redirect.then(|| preview::to_own_host(head, label, rest)).flatten();
-            if let Some(answer) = own_host {
+            let to_own_host = || preview::to_own_host(head, &format!("{label}.preview"), rest);
+            if let Some(answer) = may_redirect.then(to_own_host).flatten() {
                 return Ok(Decision::Respond(answer));
             }
             let root = if *by_path { prefix } else { "/" };
@@ -97,6 +107,11 @@ pub(crate) async fn decide(
         }
         Endpoint::Host(host) => {
             let (preview, fallback) = match routes.hosted(host).ok_or(Problem::NoRoute)? {
+                Hosted::Workload(workload) => {
+                    let kind = workload.kind;
+                    let admitted = by_label(context, head, kind, host, Some(workload)).await?;
+                    return to_workload(head, rest, origin, admitted);
+                }
                 Hosted::Preview(preview) => (preview, None),
                 Hosted::Fallback { preview, domain } => (preview, Some(domain)),
             };
@@ -112,7 +127,11 @@ fn to_workload(
     origin: Origin,
     (workload, pass): (Arc<WorkloadRoute>, Pass),
 ) -> Result<Decision, Problem> {
-    let (port, rest) = address::port_of(rest, GUEST_PORT)?;
+    let (port, rest) = match workload.port {
+        // The whole path is its program's.
+        Some(port) => (port, rest),
+        None => address::port_of(rest, GUEST_PORT)?,
+    };
     let (target, root) = (target(head, rest, &pass)?, root(head, rest, origin));
     let (preview, fallback) = (None, None);
     Ok(Decision::Forward(Destination { workload, port, target, pass, preview, root, fallback }))
@@ -124,6 +143,31 @@ fn root(head: &Parts, rest: &str, origin: Origin) -> Option<String> {
     (origin == Origin::Shared).then(|| path[..path.len() - rest.len()].to_owned())
 }
 
+/// Whether everybody may use it. `Authorization` is for its program then.
+fn is_public(workload: &WorkloadRoute) -> bool {
+    workload.public || workload.kind == KindName::Application
+}
+
+/// Redirects what came by the path of a label to where it belongs, if that is not here.
+fn elsewhere(
+    context: &Context,
+    head: &Parts,
+    (kind, label): (KindName, &str),
+    peer: Peer,
+    rest: &str,
+) -> Result<Option<Response<Body>>, Problem> {
+    let front = address::host_front(kind, label).ok_or(Problem::NoRoute)?;
+    match peer.site {
+        Site::Management => {
+            let url = hosts::findable_url(&context.settings.content_url, &front);
+            preview::to_content(head, &url, rest).map(Some).ok_or(Problem::NoRoute)
+        }
+        // Over TLS there would have to be a certificate for that host.
+        Site::Content if peer.secure => Ok(None),
+        Site::Content => Ok(preview::to_own_host(head, &front, rest)),
+    }
+}
+
 /// A stranger must not learn from the answer whether there is such a workload: refused and missing
 /// read the same.
 async fn by_label(
@@ -131,21 +175,32 @@ async fn by_label(
     head: &Parts,
     kind: KindName,
     label: &str,
+    found: Option<Arc<WorkloadRoute>>,
 ) -> Result<(Arc<WorkloadRoute>, Pass), Problem> {
-    let found = context.routes.workload_by_label(kind, label);
+    match found {
+        Some(route) if is_public(&route) => return Ok((route, Pass::default())),
+        // All of them are public.
+        None if kind == KindName::Application => return Err(Problem::NoWorkload),
+        _ => {}
+    }
     let likely = || label.rsplit_once('-').map_or(label, |(_, workspace)| workspace);
     let workspace = found.as_ref().map_or_else(likely, |route| &route.workspace_name);
-    match admit(context, head, workspace).await {
+    match admit(context, head, workspace, kind).await {
         Ok(pass) => found.map(|route| (route, pass)).ok_or(Problem::NoWorkload),
         Err(Problem::Refused(Refused::Forbidden { .. })) => Err(Problem::NoWorkload),
         Err(problem) => Err(problem),
     }
 }
 
-async fn admit(context: &Context, head: &Parts, workspace: &str) -> Result<Pass, Problem> {
+async fn admit(
+    context: &Context,
+    head: &Parts,
+    workspace: &str,
+    kind: KindName,
+) -> Result<Pass, Problem> {
     let Shown { token, in_authorization, in_query } =
         credentials::shown(head).ok_or(Problem::NoCredentials)?;
-    let caller = context.guard.admit(&token, workspace).await?;
+    let caller = context.guard.admit(&token, workspace, kind).await?;
     Ok(Pass {
         auth_method: Some(caller.auth_method),
         caller: Some(caller),
@@ -187,9 +242,10 @@ async fn to_preview(
             .ok_or(Problem::BadAddress(BadAddress::Path));
     }
     // A preview of one port takes the whole path: no spelling of it leads to another port.
-    let (port, rest) = match preview.route.port {
-        WHOLE_WORKLOAD_PORT | GUEST_PORT => address::port_of(rest, GUEST_PORT)?,
-        port => (port, rest),
+    let (port, rest) = match (workload.port, preview.route.port) {
+        (Some(port), _) => (port, rest),
+        (None, WHOLE_WORKLOAD_PORT | GUEST_PORT) => address::port_of(rest, GUEST_PORT)?,
+        (None, port) => (port, rest),
     };
     let (target, root) = (target(head, rest, &pass)?, root(head, rest, origin));
     let preview = Some(preview);
@@ -210,14 +266,16 @@ async fn open(
     match preview::key(head, tokens, context.world.now()) {
         Key::Kept => Ok(by_token(None)),
         Key::InQuery { token } => Ok(by_token(preview::cookie(head, &token, root, peer.secure))),
-        Key::None => admit(context, head, &workload.workspace_name).await,
-        Key::FromElsewhere => match admit(context, head, &workload.workspace_name).await {
-            Err(Problem::NoCredentials) => {
-                Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
+        Key::None => admit(context, head, &workload.workspace_name, workload.kind).await,
+        Key::FromElsewhere => {
+            match admit(context, head, &workload.workspace_name, workload.kind).await {
+                Err(Problem::NoCredentials) => {
+                    Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
+                }
+                end => end,
             }
-            end => end,
-        },
-        Key::Wrong => match admit(context, head, &workload.workspace_name).await {
+        }
+        Key::Wrong => match admit(context, head, &workload.workspace_name, workload.kind).await {
             Err(Problem::NoCredentials) => Err(Problem::Refused(Refused::Unknown)),
             end => end,
         },

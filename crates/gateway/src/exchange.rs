@@ -12,6 +12,29 @@ use tokio::time::Instant;
 /// Between two looks whether a port is served by now.
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
+/// What is asked of an instance.
+pub(crate) struct Ask {
+    pub(crate) port: u16,
+    pub(crate) request: Request<RequestBody>,
+    /// When the body was last read, if there is one.
+    pub(crate) last_sent: Option<LastSent>,
+    /// An exchange in which neither side sends anything for this long is given up.
+    pub(crate) idle: Duration,
+}
+
+/// Why there is no answer.
+pub(crate) struct Failed {
+    pub(crate) why: Unanswered,
+    /// Nothing of it was sent: another instance may be asked.
+    pub(crate) unsent: Option<Box<Ask>>,
+}
+
+impl From<Unanswered> for Failed {
+    fn from(why: Unanswered) -> Self {
+        Self { why, unsent: None }
+    }
+}
+
 pub(crate) enum Answer {
     Whole(Response<Body>),
     /// The workload speaks another protocol from here on.
@@ -26,44 +49,42 @@ pub(crate) enum Answer {
 /// be closed: then, and only then, the request is sent once more, if it cannot have had an effect.
 pub(crate) async fn exchange(
     visit: Visit,
-    port: u16,
-    request: Request<RequestBody>,
-    last_sent: Option<LastSent>,
+    ask: Ask,
     timing: &mut Timing,
-) -> Result<Answer, Unanswered> {
+) -> Result<Answer, Failed> {
+    let Ask { port, request, last_sent, idle } = ask;
     let spare = visit.spares().take(port, visit.inner().settings.spare_life);
     let (request, last_sent) = match spare {
         None => (request, last_sent),
         Some(mut wire) => {
             let again = repeatable(&request);
             let began = Instant::now();
-            match (wire.send(request, last_sent.clone()).await, again) {
+            match (wire.send(request, last_sent.clone(), idle).await, again) {
                 (Ok(response), _) => {
                     timing.workload = began.elapsed();
                     return Ok(answer(response, wire, port, visit));
                 }
                 (Err(NoAnswer::Unsent(request, _)), _) => (*request, last_sent),
                 (Err(NoAnswer::Broken(_)), Some(request)) => (request, last_sent),
-                (Err(failed), _) => return Err(Unanswered::at(port, failed)),
+                (Err(failed), _) => return Err(Unanswered::at(port, failed).into()),
             }
         }
     };
+    let ask = Ask { port, request, last_sent, idle };
     // Boxed: connecting is rare, and requests over spare connections need not carry its state.
-    Box::pin(exchange_anew(visit, port, request, last_sent, timing)).await
+    Box::pin(exchange_anew(visit, ask, timing)).await
 }
 
 /// Sends the request over a new connection.
-async fn exchange_anew(
-    visit: Visit,
-    port: u16,
-    request: Request<RequestBody>,
-    last_sent: Option<LastSent>,
-    timing: &mut Timing,
-) -> Result<Answer, Unanswered> {
+async fn exchange_anew(visit: Visit, ask: Ask, timing: &mut Timing) -> Result<Answer, Failed> {
     let began = Instant::now();
-    let mut wire = connect_when_started(&visit, port).await?;
+    let mut wire = match connect_when_started(&visit, ask.port).await {
+        Ok(wire) => wire,
+        Err(why) => return Err(Failed { why, unsent: Some(Box::new(ask)) }),
+    };
     let connected = Instant::now();
-    let response = wire.send(request, last_sent).await;
+    let Ask { port, request, last_sent, idle } = ask;
+    let response = wire.send(request, last_sent, idle).await;
     let response = response.map_err(|failed| Unanswered::at(port, failed))?;
     timing.connect = connected - began;
     timing.workload = connected.elapsed();

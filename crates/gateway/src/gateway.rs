@@ -3,23 +3,26 @@
 use crate::address::{Address, BadAddress};
 use crate::body::Body;
 use crate::context::Context;
+use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
-use crate::exchange::{Answer, exchange};
+use crate::exchange::{Answer, Ask, Failed, exchange};
 use crate::guard::{Guard, Refused};
-use crate::hold::Hold;
+use crate::hold::{End, Hold};
 use crate::machine::Machine;
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::standby::{EnterError, Standby, Visit};
+use crate::stats::RequestStats;
 use crate::timing::Timing;
+use crate::traffic::Turn;
 use crate::wait_queue::Limit;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body as HttpBody;
@@ -28,11 +31,12 @@ use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
-use types::World;
-use types::edge::{Serving, WorkloadRoute};
-use types::instance::GUEST_PORT;
+use types::edge::{Demand, Load, Serving, WorkloadRoute};
+use types::ids::ResourceId;
+use types::instance::{GUEST_PORT, InstanceName, RunsFor};
+use types::{KindName, World};
 
 /// The data plane. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +59,15 @@ struct Inner {
     _telling: AbortOnDropHandle<()>,
 }
 
+/// A request that may pass, and where to.
+struct Admitted {
+    head: Head,
+    address: Address,
+    peer: Option<Peer>,
+    to: Destination,
+    began: Instant,
+}
+
 impl Gateway {
     /// Must be called within a runtime: it begins to check on instances.
     pub fn new(parts: Parts) -> Self {
@@ -68,7 +81,8 @@ impl Gateway {
         let changes = vec![guard.changes(), routes.changes()];
         let telling = tell_when_due(changes, recheck_due.clone());
         let telling = AbortOnDropHandle::new(tokio::spawn(telling));
-        let context = Context { settings, guard, world, routes, recheck, recheck_due };
+        let sessions = Pool::new("sessions of MCP servers", settings.sessions);
+        let context = Context { settings, guard, world, routes, sessions, recheck, recheck_due };
         let context = Arc::new(context);
         Self(Arc::new(Inner { context, open, standby, machine_name, _telling: telling }))
     }
@@ -79,6 +93,30 @@ impl Gateway {
 
     pub fn standby(&self) -> &Standby {
         &self.0.standby
+    }
+
+    /// Waits for requests that want replicas which are not there, and hands over all that is wanted.
+    /// What is not acted upon is asked for again while requests wait. For one caller at a time.
+    pub async fn demands(&self) -> Vec<Demand> {
+        let Context { routes, settings, .. } = &*self.0.context;
+        routes.demands.next(settings.demand_repeat).await
+    }
+
+    /// What an instance has to do. A socket counts as long as it is open, also while it lets its
+    /// instance sleep. `None`: there is no such instance.
+    pub fn load(&self, instance: &InstanceName) -> Option<Load> {
+        let Load { requests, idle } = self.0.standby.load(instance.as_str())?;
+        let Some(RunsFor::Replica(replica)) = instance.runs_for() else {
+            return Some(Load { requests, idle });
+        };
+        let traffic = self.routes().traffic(&replica.workload);
+        let given = traffic.map_or(0, |traffic| traffic.requests_of(instance.as_str()));
+        Some(Load { requests: requests.max(given), idle: idle.filter(|_| given == 0) })
+    }
+
+    /// What is known of the requests to a deployment. `None`: it has no route.
+    pub fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
+        self.routes().traffic(workload).map(|traffic| traffic.stats.read())
     }
 
     /// Where the request wants to go, by its host or its path. `None`: it is not for the data
@@ -122,37 +160,74 @@ impl Inner {
         B::Error: Into<BoxError>,
     {
         let began = Instant::now();
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
         check_message(&head)?;
         let address = address.ok_or(Problem::NoRoute)??;
         let peer = self.peer(&head);
-        let from = peer.unwrap_or(Peer::UNKNOWN);
-        let to = match decide(&self.context, &head, &address, from).await? {
+        let to = match decide(&self.context, &head, &address, peer.unwrap_or(Peer::UNKNOWN)).await?
+        {
             Decision::Forward(to) => to,
             Decision::Respond(response) => return Ok(response),
         };
+        let mut deployed = Deployed::of(&self.context, &head, &to.workload)?;
+        let admitted = Admitted { head, address, peer, to, began };
+        let answer = self.pass(admitted, body, deployed.as_deref_mut()).await;
+        if let Some(deployed) = deployed {
+            let status = answer.as_ref().map_or_else(Problem::status, Response::status);
+            deployed.record(began.elapsed(), status);
+        }
+        answer
+    }
+
+    /// Passes the request on, and the answer back.
+    async fn pass<B>(
+        &self,
+        admitted: Admitted,
+        body: B,
+        mut deployed: Option<&mut Deployed>,
+    ) -> Result<Response<Body>, Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let Admitted { mut head, address, peer, to, began } = admitted;
+        let from = peer.unwrap_or(Peer::UNKNOWN);
+        let kind = to.workload.kind;
+        let limits = self.context.settings.exchange_limits(kind);
         let mut hold = self.hold(&mut head, address, from, &to)?;
+        hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
         let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
         let request = rewrite::request(&self.context, head, &to, peer, protocol, body);
+        let ask = Ask { port: to.port, request, last_sent, idle: limits.idle };
 
         let mut timing = Timing::default();
         let answered = async {
-            let visit = self.visit(&to.workload, began, &mut timing).await?;
-            let forwarded = self.forward(visit, &to, request, last_sent, &mut timing).await;
+            let forwarded = match deployed.as_deref_mut() {
+                None => self.ask_sandbox(&to, ask, began, &mut timing).await,
+                Some(deployed) => self.ask_deployment(deployed, &to, ask, began, &mut timing).await,
+            };
             forwarded.map_err(|problem| match exceeded.load(Ordering::Relaxed) {
                 true => Problem::TooLarge(self.context.settings.body_max),
                 false => problem,
             })
         };
-        let answer = tokio::select! {
+        let (answer, turn) = tokio::select! {
             biased;
             answer = answered => answer?,
-            () = hold.right.ends() => return Err(Refused::Unknown.into()),
+            end = hold.end() => return Err(match (end, limits.time) {
+                (End::OutOfTime, Some(limit)) => Problem::OutOfTime { kind, limit },
+                _ => Refused::Unknown.into(),
+            }),
         };
-        let mut response = self.response(answer, client, hold)?;
+        hold.turn = turn;
+        let mut response = self.response(answer, client, hold, kind)?;
+        let cookie = deployed.and_then(|deployed| deployed.cookie(&to, from.secure));
         rewrite::response_headers(response.headers_mut(), to, timing);
+        if let Some(cookie) = cookie {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
         Ok(response)
     }
 
@@ -171,7 +246,7 @@ impl Inner {
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right(&self.context, head, address, peer, to);
-        Ok(Hold { right, busy, _permit: permit })
+        Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
     }
 
     fn peer(&self, head: &Head) -> Option<Peer> {
@@ -208,6 +283,43 @@ impl Inner {
         let last_sent = LastSent::now();
         let limit = (max > 0).then(|| BodyLimit::new(max, exceeded));
         Ok((RequestBody::streamed(body, last_sent.clone(), limit), Some(last_sent)))
+    }
+
+    /// Asks the one instance of a workload, when it is awake.
+    async fn ask_sandbox(
+        &self,
+        to: &Destination,
+        ask: Ask,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<(Answer, Option<Turn>), Problem> {
+        let visit = self.visit(&to.workload, began, timing).await?;
+        let upgrades = is_guest_upgrade(&ask);
+        let instance = upgrades.then(|| Arc::clone(visit.instance()));
+        let answer = exchange(visit, ask, timing).await;
+        let kind = to.workload.kind;
+        let mut answer = answer.map_err(|Failed { why, .. }| Problem::Unanswered { kind, why })?;
+        if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
+            let given = self.standby.give_wanted_program(&instance, response.headers_mut());
+            Box::pin(given).await;
+        }
+        Ok((answer, None))
+    }
+
+    /// Asks the replica that is chosen for the request.
+    async fn ask_deployment(
+        &self,
+        deployed: &mut Deployed,
+        to: &Destination,
+        ask: Ask,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<(Answer, Option<Turn>), Problem> {
+        let (context, standby, machine) = (&*self.context, &self.standby, &*self.machine_name);
+        let chooser = Chooser { context, standby, machine };
+        // Boxed, so that requests to sandboxes carry nothing of it.
+        let asked = Box::pin(chooser.ask(deployed, to, ask, began, timing)).await;
+        asked.map(|(answer, turn)| (answer, Some(turn)))
     }
 
     /// Waits until the workload has an instance, and until that is awake.
@@ -279,32 +391,12 @@ impl Inner {
         }
     }
 
-    /// Sends the request to the visited instance, and waits for the head of the answer.
-    async fn forward(
-        &self,
-        visit: Visit,
-        to: &Destination,
-        request: Request<RequestBody>,
-        last_sent: Option<LastSent>,
-        timing: &mut Timing,
-    ) -> Result<Answer, Problem> {
-        let upgrades = is_guest_upgrade(&request, to.port);
-        let instance = upgrades.then(|| Arc::clone(visit.instance()));
-        let answer = exchange(visit, to.port, request, last_sent, timing).await;
-        let kind = to.workload.kind;
-        let mut answer = answer.map_err(|why| Problem::Unanswered { kind, why })?;
-        if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
-            let given = self.standby.give_wanted_program(&instance, response.headers_mut());
-            Box::pin(given).await;
-        }
-        Ok(answer)
-    }
-
     fn response(
         &self,
         answer: Answer,
         client: Option<OnUpgrade>,
         hold: Hold,
+        kind: KindName,
     ) -> Result<Response<Body>, Problem> {
         match (answer, client) {
             (Answer::Whole(mut response), _) => {
@@ -315,7 +407,7 @@ impl Inner {
                 Ok(response)
             }
             (Answer::Switched { response, wire, visit }, Some(client)) => {
-                self.switch(client, wire, visit, hold);
+                self.switch(client, (wire, visit), hold, kind);
                 Ok(rewrite::switched(response))
             }
             (Answer::Switched { .. }, None) => Err(Problem::Unasked),
@@ -323,14 +415,23 @@ impl Inner {
     }
 
     /// Relays bytes from here on, as soon as the client has got the answer that says so.
-    fn switch(&self, client: OnUpgrade, wire: Box<Wire>, visit: Visit, mut hold: Hold) {
+    fn switch(
+        &self,
+        client: OnUpgrade,
+        (wire, visit): (Box<Wire>, Visit),
+        mut hold: Hold,
+        kind: KindName,
+    ) {
         let (standby, settings) = (self.standby.clone(), Arc::clone(&self.context.settings));
+        let limits = settings.exchange_limits(kind);
+        // Whatever else may be as long as it likes: it only lets its workload sleep meanwhile.
+        let idle_max = limits.time.map(|_| limits.idle);
         tokio::spawn(async move {
             match (client.await, wire.into_stream().await) {
                 (Ok(client), Ok(workload)) => {
                     let client = TokioIo::new(client);
                     tokio::select! {
-                        () = socket::relay(standby, visit, &settings, client, workload) => {}
+                        () = socket::relay(standby, visit, (&settings, idle_max), client, workload) => {}
                         () = hold.ends() => {}
                     }
                 }
@@ -343,9 +444,9 @@ impl Inner {
 }
 
 /// Whether the guest is asked to put a newer program in its place.
-fn is_guest_upgrade(request: &Request<RequestBody>, port: u16) -> bool {
+fn is_guest_upgrade(Ask { port, request, .. }: &Ask) -> bool {
     let path = request.uri().path();
-    port == GUEST_PORT
+    *port == GUEST_PORT
         && request.method() == Method::POST
         && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
 }

@@ -3,16 +3,19 @@
 use std::future::Future;
 use std::pin::Pin;
 use tokio::sync::watch;
+use types::KindName;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Answers from memory: it is asked on every request that shows credentials.
 pub trait Guard: Send + Sync + 'static {
-    /// A workspace that does not exist is refused like one that the caller has no right to.
+    /// Whether the caller may use workloads of a kind in a workspace. One that does not exist is
+    /// refused like one that the caller has no right to.
     fn admit<'a>(
         &'a self,
         token: &'a str,
         workspace: &'a str,
+        kind: KindName,
     ) -> BoxFuture<'a, Result<Caller, Refused>>;
     /// Notified of each change after which a caller may be refused who was admitted before.
     fn changes(&self) -> watch::Receiver<()>;

@@ -27,6 +27,9 @@ names! {
     FALLBACK_PREVIEW = "x-blaxel-fallback-preview";
     FALLBACK_DOMAIN = "x-blaxel-fallback-domain";
     SOURCE = "x-blaxel-source";
+    THREAD = "x-blaxel-thread-id";
+    NEUTRAL_THREAD = "x-service-thread-id";
+    MCP_SESSION = "mcp-session-id";
     SERVER_TIMING = "server-timing";
     KEEP_ALIVE = "keep-alive";
     PROXY_CONNECTION = "proxy-connection";

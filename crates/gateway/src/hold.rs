@@ -1,28 +1,57 @@
 //! What an exchange holds until its answer is over or its socket has ended.
 
 use crate::guard::BoxFuture;
+use crate::traffic::Turn;
 use admission::{Busy, Permit};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use tokio::time::Sleep;
 
 pub(crate) struct Hold {
     pub(crate) right: Right,
+    /// When the exchange has lasted for as long as one may.
+    pub(crate) time: Option<Pin<Box<Sleep>>>,
     /// The connection that the request came on. Its listener does not know that a socket goes on.
     pub(crate) busy: Option<Busy>,
+    /// At the replica that it was given to.
+    pub(crate) turn: Option<Turn>,
     pub(crate) _permit: Permit<String>,
 }
 
+/// Why an exchange must end before it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Revoked,
+    OutOfTime,
+}
+
 impl Hold {
-    /// Waits until the exchange must end.
+    pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.right.is_over(cx) {
+            return Poll::Ready(End::Revoked);
+        }
+        match &mut self.time {
+            Some(time) => time.as_mut().poll(cx).map(|()| End::OutOfTime),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits until the exchange must end. May be dropped and called again.
+    pub(crate) async fn end(&mut self) -> End {
+        std::future::poll_fn(|cx| self.poll_end(cx)).await
+    }
+
+    /// As [`end`](Self::end), or until the connection has to close.
     pub(crate) async fn ends(&mut self) {
+        let connection = self.busy.as_ref().map(|busy| busy.connection().clone());
         let closing = async {
-            match &self.busy {
-                Some(busy) => busy.connection().closing().await,
+            match &connection {
+                Some(connection) => connection.closing().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = self.right.ends() => {}
+            _ = self.end() => {}
             () = closing => {}
         }
     }
@@ -36,13 +65,7 @@ impl Right {
         Self(Some(Box::pin(end)))
     }
 
-    /// Waits for the end of the right. May be dropped and called again.
-    pub(crate) async fn ends(&mut self) {
-        std::future::poll_fn(|cx| if self.is_over(cx) { Poll::Ready(()) } else { Poll::Pending })
-            .await;
-    }
-
-    pub(crate) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         if self.0.as_mut().is_some_and(|end| Pin::new(end).poll(cx).is_ready()) {
             self.0 = None;
         }

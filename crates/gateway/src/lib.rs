@@ -10,6 +10,9 @@
 //!                ├─ destination   whether it may, and what is asked of which workload
 //!                │  origin        whose origin a browser takes the answer for
 //!                ├─ rewrite       what changes in the messages
+//!                ├─ deployment    which replica gets the request, and waiting for one
+//!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
+//!                │  demands       tells that replicas are wanted
 //!                ├─ standby       waits until the instance is awake; a visit keeps it awake
 //!                ├─ exchange      one request and its answer over a wire
 //!                │  wire          connections to workloads; spare ones wait for the next request
@@ -25,9 +28,12 @@
 mod address;
 mod body;
 mod call;
+mod choice;
 mod context;
 mod cookies;
 mod credentials;
+mod demands;
+mod deployment;
 mod destination;
 mod exchange;
 mod gateway;
@@ -43,10 +49,14 @@ mod query;
 mod revocation;
 mod rewrite;
 mod routes;
+mod sessions;
 mod settings;
 mod socket;
 mod standby;
+mod stats;
+mod stay;
 mod timing;
+mod traffic;
 mod wait_queue;
 mod wire;
 
@@ -60,4 +70,5 @@ pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;
 pub use standby::{EnterError, Initial, Look, PauseError, Phase, Standby, Visit};
+pub use stats::{RequestStats, Requests};
 pub use wire::Unanswered;

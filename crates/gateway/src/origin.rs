@@ -27,11 +27,13 @@ pub(crate) enum Origin {
 
 pub(crate) fn of(endpoint: &Endpoint, site: Site) -> Origin {
     match (endpoint, site) {
-        (Endpoint::Label { .. } | Endpoint::Host(_), _) => Origin::OwnHost,
-        (Endpoint::Preview { by_path: false, .. }, _) => Origin::OwnHost,
+        (Endpoint::Host(_), _) => Origin::OwnHost,
+        (Endpoint::Label { by_path: false, .. } | Endpoint::Preview { by_path: false, .. }, _) => {
+            Origin::OwnHost
+        }
         (Endpoint::Workload { .. }, _) => Origin::Shared,
-        (Endpoint::Preview { by_path: true, .. }, Site::Content) => Origin::Shared,
-        (Endpoint::Preview { by_path: true, .. }, Site::Management) => Origin::Elsewhere,
+        (Endpoint::Label { .. } | Endpoint::Preview { .. }, Site::Content) => Origin::Shared,
+        (Endpoint::Label { .. } | Endpoint::Preview { .. }, Site::Management) => Origin::Elsewhere,
     }
 }
 

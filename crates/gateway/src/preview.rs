@@ -1,17 +1,16 @@
 //! Previews: who may open one, how a browser stays signed in, and what pages of other origins get.
 
 use crate::body::Body;
-use crate::headers;
-use crate::query;
 use crate::routes::Preview;
+use crate::{cookies, headers, query};
 use http::header::{
-    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, COOKIE, HOST, LOCATION, REFERER, REFERRER_POLICY,
+    ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, HOST, LOCATION, REFERER, REFERRER_POLICY,
     SET_COOKIE,
 };
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 use types::Timestamp;
 use types::browser::Fetch;
@@ -62,7 +61,7 @@ pub(crate) fn key(head: &Parts, tokens: &[TokenRoute], now: Timestamp) -> Key {
     {
         return Key::InQuery { token: token.into_owned() };
     }
-    let kept = cookies(&head.headers).any(|token| opens(&token));
+    let kept = cookies::values(&head.headers, &COOKIE_NAMES).any(|token| opens(&token));
     match (kept, any) {
         (true, _) if is_from_elsewhere(head) => Key::FromElsewhere,
         (true, _) => Key::Kept,
@@ -82,16 +81,6 @@ fn is_from_elsewhere(head: &Parts) -> bool {
     let header = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let own = head.uri.authority().map(Authority::as_str).or_else(header).unwrap_or_default();
     fetch.is_from_elsewhere(|host| host.eq_ignore_ascii_case(own)) && !fetch.opens_page()
-}
-
-fn cookies(headers: &HeaderMap) -> impl Iterator<Item = String> {
-    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = all
-        .flat_map(|cookies| cookies.split(';'))
-        .filter_map(|cookie| cookie.trim().split_once('='));
-    pairs
-        .filter(|(name, _)| COOKIE_NAMES.contains(name))
-        .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok().map(Into::into))
 }
 
 /// Keeps a browser signed in, so that whatever the page loads carries the token. It is sent for the
@@ -141,10 +130,10 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     Some(response)
 }
 
-/// Redirects a browser that opens a local preview by its path to the preview's own host, where links
-/// from the root of the page work and documents need no confining. Other programs are not
-/// redirected: they rarely resolve hosts below `localhost`.
-pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Response<Body>> {
+/// Redirects a browser that opens something local by its path to the host that has `front` in front
+/// of `localhost`, where links from the root of the page work and documents need no confining.
+/// Other programs are not redirected: they rarely resolve hosts below `localhost`.
+pub(crate) fn to_own_host(head: &Parts, front: &str, rest: &str) -> Option<Response<Body>> {
     if head.headers.get(FETCH_MODE)? != "navigate" {
         return None;
     }
@@ -157,20 +146,14 @@ pub(crate) fn to_own_host(head: &Parts, label: &str, rest: &str) -> Option<Respo
     let port = authority.port().map(|port| format!(":{port}")).unwrap_or_default();
     redirect(
         StatusCode::TEMPORARY_REDIRECT,
-        &at(&format!("http://{label}.preview.localhost{port}"), rest, head.uri.query()),
+        &at(&format!("http://{front}.localhost{port}"), rest, head.uri.query()),
     )
 }
 
-/// Redirects a request for a preview from the origin of the server's own pages to where the preview
+/// Redirects a request for content from the origin of the server's own pages to `url`, where it
 /// answers. Nothing is added to what was sent.
-pub(crate) fn to_content(
-    head: &Parts,
-    content_url: &str,
-    label: &str,
-    rest: &str,
-) -> Option<Response<Body>> {
-    let place = at(&types::hosts::preview_url(content_url, label), rest, head.uri.query());
-    redirect(StatusCode::TEMPORARY_REDIRECT, &place)
+pub(crate) fn to_content(head: &Parts, url: &str, rest: &str) -> Option<Response<Body>> {
+    redirect(StatusCode::TEMPORARY_REDIRECT, &at(url, rest, head.uri.query()))
 }
 
 /// Redirects to the same address without the token, so that it is neither shown, kept in the history

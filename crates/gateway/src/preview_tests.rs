@@ -47,14 +47,17 @@ proptest! {
     }
 
     #[test]
-    fn a_preview_that_is_elsewhere_is_where_content_is(label in "[!-~&&[^#?/]]{0,12}", rest in path()) {
-        let Some(head) = head(&format!("/-/{label}.preview{rest}")) else { return Ok(()) };
+    fn what_is_elsewhere_is_where_content_is(label in "[!-~&&[^#?/]]{0,12}", is_preview: bool, rest in path()) {
+        let front = if is_preview { format!("{label}.preview") } else { format!("app-{label}") };
+        let Some(head) = head(&format!("/-/{front}{rest}")) else { return Ok(()) };
         let no_headers = HeaderMap::new();
         let Ok(Some(address)) = Address::parse(&head.uri, &no_headers, &[], |_| false) else { return Ok(()) };
+        let is_label = matches!(&address.endpoint, Endpoint::Preview { .. } | Endpoint::Label { .. });
+        prop_assert!(is_label);
         let rest = address.split(&head.uri).1;
-        let Endpoint::Preview { label, .. } = &address.endpoint else { return Ok(()) };
-        for (content, host) in [("http://10.0.0.7:8701", "10.0.0.7".to_owned()), ("https://c.example", format!("{label}.preview.c.example"))] {
-            let to = goes_to(&to_content(&head, content, label, rest).unwrap(), "http://holm.test:8700/");
+        for (content, host) in [("http://10.0.0.7:8701", "10.0.0.7".to_owned()), ("https://c.example", format!("{front}.c.example"))] {
+            let url = types::hosts::findable_url(content, &front);
+            let to = goes_to(&to_content(&head, &url, rest).unwrap(), "http://holm.test:8700/");
             prop_assert_eq!(to.host_str().unwrap(), host.to_lowercase());
             prop_assert_eq!(to.port_or_known_default(), Url::parse(content).unwrap().port_or_known_default());
         }

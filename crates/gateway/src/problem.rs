@@ -9,6 +9,7 @@ use crate::wire::Unanswered;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
+use std::time::Duration;
 use types::error::Refusal;
 use types::{KindName, Timestamp};
 
@@ -38,6 +39,8 @@ pub(crate) enum Problem {
     Unasked,
     #[error("{0}")]
     NotReady(EnterError),
+    #[error("the {kind} took longer than the {} seconds that it may", .limit.as_secs())]
+    OutOfTime { kind: KindName, limit: Duration },
     #[error("{0}: end some requests or sockets first")]
     Crowded(admission::Refused),
     #[error("{}", .why.message(.kind.name()))]
@@ -181,7 +184,7 @@ impl Problem {
             Self::Unavailable { .. } | Self::NotReady(EnterError::Gone | EnterError::NotWoken) => {
                 &UNAVAILABLE
             }
-            Self::NotReady(EnterError::TimedOut) => &TIMED_OUT,
+            Self::NotReady(EnterError::TimedOut) | Self::OutOfTime { .. } => &TIMED_OUT,
             Self::Unanswered { why, .. } => match why {
                 Unanswered::Silent(_) | Unanswered::ConnectTimedOut(_) => &TIMED_OUT,
                 Unanswered::NotListening(_) => &NOT_LISTENING,
@@ -189,6 +192,10 @@ impl Problem {
             },
             Self::Unasked => &NO_ANSWER,
         }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.page().status
     }
 
     fn retry_after_s(&self) -> u64 {

@@ -1,6 +1,8 @@
 //! Which workload answers where, as the data plane was told. Kept in memory only.
 
+use crate::demands::Demands;
 use crate::headers;
+use crate::traffic::Traffic;
 use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
 use parking_lot::RwLock;
@@ -16,6 +18,8 @@ pub struct Routes {
     table: RwLock<Table>,
     /// Requests for workloads that have no instance yet, by id.
     pub(crate) waiting: WaitQueues,
+    /// Replicas that requests want.
+    pub(crate) demands: Demands,
     /// Notified when a preview or a domain changes, or anything is gone.
     access: watch::Sender<()>,
 }
@@ -24,8 +28,10 @@ pub struct Routes {
 struct Table {
     resources: HashMap<ResourceId, Resource>,
     workloads: HashMap<KindName, Workloads>,
+    /// Of those whose replicas are chosen among: not of sandboxes.
+    traffic: HashMap<ResourceId, Arc<Traffic>>,
     preview_labels: HashMap<String, Arc<Preview>>,
-    hosts: HashMap<String, Arc<Preview>>,
+    hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
 }
 
@@ -43,6 +49,12 @@ enum Resource {
     Domain(Arc<DomainRoute>),
 }
 
+/// What has a whole host name below a custom domain.
+enum AtHost {
+    Workload(Arc<WorkloadRoute>),
+    Preview(Arc<Preview>),
+}
+
 /// A preview, with its headers ready to be set.
 pub(crate) struct Preview {
     pub(crate) route: PreviewRoute,
@@ -52,6 +64,7 @@ pub(crate) struct Preview {
 
 /// What answers for a host of a custom domain.
 pub(crate) enum Hosted {
+    Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
     Fallback { preview: Arc<Preview>, domain: Arc<DomainRoute> },
 }
@@ -64,11 +77,17 @@ impl Routes {
             RouteChange::Gone(id) => Some(id.clone()),
             RouteChange::Preview(_) | RouteChange::Domain(_) => None,
         };
+        if let RouteChange::Gone(id) = &change {
+            self.demands.forget(id);
+        }
         self.table.write().apply(change);
         if changes_access {
             self.access.send_replace(());
         }
         if let Some(id) = waited_for {
+            if let Some(traffic) = self.traffic(&id) {
+                traffic.follow(|| self.workload_by_id(&id));
+            }
             self.waiting.notify(id.as_str());
         }
     }
@@ -94,6 +113,11 @@ impl Routes {
         }
     }
 
+    /// `None`: there is no such workload, or nothing to choose among.
+    pub(crate) fn traffic(&self, id: &ResourceId) -> Option<Arc<Traffic>> {
+        self.table.read().traffic.get(id).cloned()
+    }
+
     /// A label is looked up whole: only the management side knows where in it the name ends.
     pub(crate) fn workload_by_label(
         &self,
@@ -114,8 +138,10 @@ impl Routes {
 
     pub(crate) fn hosted(&self, host: &str) -> Option<Hosted> {
         let table = self.table.read();
-        if let Some(preview) = table.hosts.get(host) {
-            return Some(Hosted::Preview(Arc::clone(preview)));
+        match table.hosts.get(host) {
+            Some(AtHost::Preview(preview)) => return Some(Hosted::Preview(Arc::clone(preview))),
+            Some(AtHost::Workload(route)) => return Some(Hosted::Workload(Arc::clone(route))),
+            None => {}
         }
         let domain = table.domain(host)?;
         match table.resources.get(domain.fallback.as_ref()?)? {
@@ -133,6 +159,11 @@ impl Table {
             RouteChange::Workload(route) => {
                 self.remove(&route.id);
                 let route = Arc::new(route);
+                self.begin_traffic(&route);
+                for host in &route.hosts {
+                    let at = AtHost::Workload(Arc::clone(&route));
+                    self.hosts.insert(host.to_ascii_lowercase(), at);
+                }
                 self.resources.insert(route.id.clone(), Resource::Workload(Arc::clone(&route)));
                 self.workloads.entry(route.kind).or_default().insert(route);
             }
@@ -143,12 +174,13 @@ impl Table {
                     .insert(preview.route.id.clone(), Resource::Preview(Arc::clone(&preview)));
                 match &preview.route.at {
                     PreviewAddress::Label(label) => {
-                        self.preview_labels.insert(label.clone(), Arc::clone(&preview))
+                        self.preview_labels.insert(label.clone(), Arc::clone(&preview));
                     }
                     PreviewAddress::Host(host) => {
-                        self.hosts.insert(host.to_ascii_lowercase(), Arc::clone(&preview))
+                        let at = AtHost::Preview(Arc::clone(&preview));
+                        self.hosts.insert(host.to_ascii_lowercase(), at);
                     }
-                };
+                }
             }
             RouteChange::Domain(route) => {
                 self.remove(&route.id);
@@ -156,7 +188,17 @@ impl Table {
                 self.resources.insert(route.id.clone(), Resource::Domain(Arc::clone(&route)));
                 self.domains.insert(route.name.to_ascii_lowercase(), route);
             }
-            RouteChange::Gone(id) => self.remove(&id),
+            RouteChange::Gone(id) => {
+                self.traffic.remove(&id);
+                self.remove(&id);
+            }
+        }
+    }
+
+    /// What goes on at a deployment outlasts the changes of its route.
+    fn begin_traffic(&mut self, route: &WorkloadRoute) {
+        if route.port.is_some() && !self.traffic.contains_key(&route.id) {
+            self.traffic.insert(route.id.clone(), Arc::new(Traffic::new(route)));
         }
     }
 
@@ -168,14 +210,15 @@ impl Table {
                 if let Some(workloads) = self.workloads.get_mut(&route.kind) {
                     workloads.remove(&route);
                 }
+                for host in &route.hosts {
+                    self.remove_host(host, id);
+                }
             }
             Some(Resource::Preview(preview)) => {
                 let own = |kept: &Arc<Preview>| kept.route.id == *id;
                 match &preview.route.at {
                     PreviewAddress::Label(label) => remove_if(&mut self.preview_labels, label, own),
-                    PreviewAddress::Host(host) => {
-                        remove_if(&mut self.hosts, &host.to_ascii_lowercase(), own)
-                    }
+                    PreviewAddress::Host(host) => self.remove_host(host, id),
                 }
             }
             Some(Resource::Domain(route)) => {
@@ -184,6 +227,13 @@ impl Table {
                 });
             }
         }
+    }
+
+    fn remove_host(&mut self, host: &str, id: &ResourceId) {
+        remove_if(&mut self.hosts, &host.to_ascii_lowercase(), |kept| match kept {
+            AtHost::Workload(route) => route.id == *id,
+            AtHost::Preview(preview) => preview.route.id == *id,
+        });
     }
 
     /// The closest domain that the host is below.

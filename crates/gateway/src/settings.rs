@@ -2,6 +2,7 @@
 
 use admission::Limits;
 use std::time::Duration;
+use types::KindName;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -22,6 +23,12 @@ pub struct Settings {
     pub waiting_max: usize,
     /// How long one of them waits.
     pub wait_timeout: Duration,
+
+    /// While requests wait for a replica, it is asked for again after this long.
+    pub demand_repeat: Duration,
+    /// Sessions of MCP servers for which it is remembered which replica has them, in all and of one
+    /// workspace.
+    pub sessions: Limits,
 
     /// An instance without a visit for this long is paused. `None`: never.
     pub standby_delay: Option<Duration>,
@@ -45,6 +52,10 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// A workload that neither takes nor sends a byte for this long is given up.
     pub answer_idle: Duration,
+    /// The same for agents and MCP servers.
+    pub agent_idle: Duration,
+    /// How long an exchange with one of those may take in all.
+    pub agent_time: Duration,
     /// Bytes of the body of one request. 0: any number.
     pub body_max: u64,
     /// Bytes of the head of an answer.
@@ -60,6 +71,26 @@ pub struct Settings {
     pub socket_linger: Duration,
 }
 
+/// What one exchange with a workload may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExchangeLimits {
+    /// Without a byte from either side.
+    pub(crate) idle: Duration,
+    /// In all.
+    pub(crate) time: Option<Duration>,
+}
+
+impl Settings {
+    pub(crate) fn exchange_limits(&self, kind: KindName) -> ExchangeLimits {
+        match kind {
+            KindName::Agent | KindName::Function => {
+                ExchangeLimits { idle: self.agent_idle, time: Some(self.agent_time) }
+            }
+            _ => ExchangeLimits { idle: self.answer_idle, time: None },
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -70,6 +101,8 @@ impl Default for Settings {
             open: Limits { total: 20_000, share: 5_000 },
             waiting_max: 1024,
             wait_timeout: Duration::from_secs(60),
+            demand_repeat: Duration::from_millis(250),
+            sessions: Limits { total: 100_000, share: 10_000 },
             standby_delay: Some(Duration::from_secs(15)),
             reclaim_delay: None,
             standby_parallel: 32,
@@ -80,6 +113,8 @@ impl Default for Settings {
             launch_grace: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             answer_idle: Duration::from_secs(15 * 60),
+            agent_idle: Duration::from_secs(100),
+            agent_time: Duration::from_secs(15 * 60),
             body_max: 0,
             head_bytes_max: 1 << 20,
             spare_max: 64,

@@ -8,6 +8,7 @@ use crate::standby::{EnterError, Standby, Visit};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -30,11 +31,11 @@ struct Held {
     last: Instant,
 }
 
-/// `first` was read from the workload already.
+/// `first` was read from the workload already. A socket without traffic for `idle_max` is ended.
 pub(crate) async fn relay(
     standby: Standby,
     visit: Visit,
-    settings: &Settings,
+    (settings, idle_max): (&Settings, Option<Duration>),
     client: impl AsyncRead + AsyncWrite,
     (workload, first): (TcpStream, bytes::Bytes),
 ) {
@@ -63,11 +64,18 @@ pub(crate) async fn relay(
             () = lease.silence(settings.socket_linger) => Ok(()),
         }
     };
+    let too_long = async {
+        match idle_max {
+            Some(idle_max) => lease.silence(idle_max).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         end = both => if let Err(error) = end {
             tracing::debug!(%error, instance = &*lease.instance, "a socket ended early");
         },
         () = lease.leave_when_idle(settings) => {}
+        () = too_long => {}
     }
 }
 
@@ -116,7 +124,7 @@ impl Lease<'_> {
     }
 
     /// Waits until there has been no traffic for `limit`.
-    async fn silence(&self, limit: std::time::Duration) {
+    async fn silence(&self, limit: Duration) {
         loop {
             let end = self.held.lock().last + limit;
             if end <= Instant::now() {

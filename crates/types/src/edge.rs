@@ -31,6 +31,8 @@ pub struct WorkloadRoute {
     /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
     /// first: it answers by its path alone.
     pub label: Option<String>,
+    /// Whole host names at which it answers besides, below custom domains.
+    pub hosts: Vec<String>,
     /// Whether it answers without credentials.
     pub public: bool,
     /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
@@ -149,16 +151,24 @@ impl PreviewAddress {
     }
 }
 
-/// A kind whose workloads answer at the edge. By path they do so below the plural of the kind.
+/// A kind whose workloads answer at the edge.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKind {
     pub kind: KindName,
     /// In front of the label in the name of a host.
     pub host_prefix: &'static str,
+    /// Whether they answer by path, as `/{workspace}/{plural of the kind}/{name}`. The others answer
+    /// by their label alone, where there are no hosts at a path that
+    /// [`host_url`](crate::hosts::host_url) makes of it.
+    pub by_path: bool,
 }
 
-pub const WORKLOADS: [WorkloadKind; 1] =
-    [WorkloadKind { kind: KindName::Sandbox, host_prefix: SANDBOX }];
+pub const WORKLOADS: [WorkloadKind; 4] = [
+    WorkloadKind { kind: KindName::Sandbox, host_prefix: SANDBOX, by_path: true },
+    WorkloadKind { kind: KindName::Agent, host_prefix: "agent-", by_path: true },
+    WorkloadKind { kind: KindName::Function, host_prefix: "function-", by_path: true },
+    WorkloadKind { kind: KindName::Application, host_prefix: "app-", by_path: false },
+];
 
 /// In front of the label of a sandbox.
 const SANDBOX: &str = "sbx-";

@@ -41,14 +41,19 @@ pub fn record_target(public_url: &str, label: &str) -> String {
     }
 }
 
-/// The address of a preview. Without a name it is a path, also on a server for this machine alone:
-/// programs rarely find hosts below `localhost`. The data plane sends browsers, which do, from
-/// there to the host.
+/// The address of a preview.
 pub fn preview_url(content_url: &str, label: &str) -> String {
+    findable_url(content_url, &format!("{label}.preview"))
+}
+
+/// As [`host_url`], but where every program finds it. Without a name it is a path, also on a server
+/// for this machine alone: programs rarely find hosts below `localhost`. The data plane sends
+/// browsers, which do, from there to the host.
+pub fn findable_url(content_url: &str, label: &str) -> String {
     let (scheme, host, port) = parts(content_url);
     match has_hosts(content_url) {
-        true => host_url(content_url, &format!("{label}.preview")),
-        false => format!("{scheme}://{host}{port}/-/{label}.preview"),
+        true => host_url(content_url, label),
+        false => format!("{scheme}://{host}{port}/-/{label}"),
     }
 }
 

@@ -49,7 +49,7 @@ async fn ask(machine: &dyn Machine, settings: &Settings, instance: &str) -> Opti
     let mut request = Request::new(RequestBody::empty());
     *request.uri_mut() = Uri::from_static("/health");
     request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
-    let mut incoming = wire.send(request, None).await.ok()?.into_body();
+    let mut incoming = wire.send(request, None, settings.answer_idle).await.ok()?.into_body();
     let mut text = Vec::new();
     while let Some(frame) = wire.next_frame(&mut incoming).await {
         if let Ok(data) = frame.ok()?.into_data() {

@@ -6,11 +6,15 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use types::instance::{InstanceName, RunsFor};
 
 pub(crate) struct Instance {
     pub(super) name: Arc<str>,
     /// When standby first heard of it.
     pub(super) since: Instant,
+    /// Whether the guest in it listens, and knows what must stay awake. A replica is its program
+    /// alone.
+    pub(super) has_guest: bool,
     pub(super) state: Mutex<State>,
     /// A connection that is not in here belongs to a visit, or to the question of health, which
     /// holds `pause`. So a pause finds all connections in here.
@@ -28,11 +32,17 @@ pub struct Look {
     pub idle: Option<Duration>,
 }
 
+fn is_replica(name: &str) -> bool {
+    let name = InstanceName::new(name).ok();
+    matches!(name.and_then(|name| name.runs_for()), Some(RunsFor::Replica(_)))
+}
+
 impl Instance {
     pub(super) fn new(name: &str, now: Instant) -> Self {
         Self {
             name: name.into(),
             since: now,
+            has_guest: !is_replica(name),
             state: Mutex::new(State::new(Stage::Starting)),
             spares: Spares::default(),
             pause: tokio::sync::Mutex::default(),
@@ -47,5 +57,12 @@ impl Instance {
             _ => (0, None),
         };
         Look { phase: state.phase(), visits, idle }
+    }
+
+    /// How long nobody has visited it, asleep or awake. `None`: somebody does.
+    pub(super) fn unvisited(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let is_visited = matches!(state.stage, Stage::Awake { visits: 1.., .. });
+        (!is_visited).then(|| state.left.unwrap_or(self.since).elapsed())
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
+use types::edge::Load;
 
 /// Keeps the state of all instances of a machine. Cheap to clone.
 #[derive(Clone)]
@@ -73,6 +74,15 @@ impl Standby {
 
     pub fn look(&self, instance: &str) -> Option<Look> {
         self.0.find(instance).map(|found| found.look())
+    }
+
+    /// What an instance has to do.
+    pub(crate) fn load(&self, instance: &str) -> Option<Load> {
+        let found = self.0.find(instance)?;
+        let (look, unvisited) = (found.look(), found.unvisited());
+        let requests = look.visits + self.waiting(instance);
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        Some(Load { requests, idle: unvisited.filter(|_| requests == 0) })
     }
 
     /// How many requests wait for an instance.

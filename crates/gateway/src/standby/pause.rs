@@ -83,7 +83,7 @@ async fn pause_if_idle(standby: Standby, instance: Arc<Instance>, idle_since: In
     // A pause by hand may have come first: only an instance that is awake is asked.
     let idle = instance.state.lock().is_idle_since(idle_since);
     let begun = idle
-        && !health::stays_awake(&standby.0, &instance).await
+        && !(instance.has_guest && health::stays_awake(&standby.0, &instance).await)
         && instance.state.lock().begin_pause(idle_since);
     if begun {
         pause(standby, Arc::clone(&instance)).await;

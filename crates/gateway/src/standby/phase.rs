@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub(crate) failures: u32,
     /// Times in a row that the guest did not answer whether it must stay awake.
     pub(crate) misses: u32,
+    /// When its last visit ended, also while it sleeps.
+    pub(crate) left: Option<Instant>,
     /// The timers hold an entry for it.
     pub(crate) scheduled: bool,
 }
@@ -81,7 +83,7 @@ pub(crate) struct Delays {
 
 impl State {
     pub(crate) fn new(stage: Stage) -> Self {
-        Self { stage, failures: 0, misses: 0, scheduled: false }
+        Self { stage, failures: 0, misses: 0, left: None, scheduled: false }
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -116,6 +118,7 @@ impl State {
         let Stage::Awake { visits, idle_since } = &mut self.stage else { return false };
         *visits = visits.checked_sub(1).expect("whoever leaves has entered");
         *idle_since = now;
+        self.left = Some(now);
         *visits == 0
     }
 

@@ -88,7 +88,28 @@ impl Standby {
         instance: &str,
         until: Instant,
     ) -> Result<Visit, EnterError> {
-        let mut failures = None;
+        self.enter_after(instance, until, None).await
+    }
+
+    /// As `enter_until`, but an instance that standby does not know is gone: it will not be
+    /// announced any more.
+    pub(crate) async fn enter_known(
+        &self,
+        instance: &str,
+        until: Instant,
+    ) -> Result<Visit, EnterError> {
+        let known = self.0.find(instance).ok_or(EnterError::Gone)?;
+        let failures = known.state.lock().failures;
+        drop(known);
+        self.enter_after(instance, until, Some(failures)).await
+    }
+
+    async fn enter_after(
+        &self,
+        instance: &str,
+        until: Instant,
+        mut failures: Option<u32>,
+    ) -> Result<Visit, EnterError> {
         if let Some(answer) = self.try_enter(instance, &mut failures) {
             return answer;
         }

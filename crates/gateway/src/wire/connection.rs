@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 pub(crate) struct Wire {
@@ -52,13 +53,15 @@ impl Wire {
         Ok(Box::new(Self { sender, connection, ended: false, silence, wakes: Wakes::new() }))
     }
 
-    /// Sends one request and waits for the head of its answer.
+    /// Sends one request and waits for the head of its answer. An exchange in which neither side
+    /// sends anything for `idle` is given up.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestBody>,
         last_sent: Option<LastSent>,
+        idle: Duration,
     ) -> Result<Response<Incoming>, NoAnswer> {
-        self.silence.begin(last_sent);
+        self.silence.begin(last_sent, idle);
         let Self { sender, connection, ended, silence, wakes } = self;
         let mut answer = pin!(sender.try_send_request(request));
         let mut poll = |cx: &mut Context<'_>| {

@@ -43,9 +43,13 @@ impl Silence {
     }
 
     /// A request begins.
-    pub(super) fn begin(&mut self, last_sent: Option<LastSent>) {
+    pub(super) fn begin(&mut self, last_sent: Option<LastSent>, limit: Duration) {
         self.last_sent = last_sent;
         self.received();
+        if limit != self.limit {
+            self.limit = limit;
+            self.timer.as_mut().reset(self.last_received + limit);
+        }
     }
 
     pub(super) fn received(&mut self) {
@@ -63,5 +67,43 @@ impl Silence {
             self.timer.as_mut().reset(end);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+    use tokio::time::advance;
+
+    const LIMIT: Duration = Duration::from_secs(100);
+
+    fn is_too_long(silence: &mut Silence) -> bool {
+        silence.is_too_long(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_byte_of_either_side_begins_the_silence_anew() {
+        let mut silence = Silence::new(LIMIT * 9);
+        let sent = LastSent::now();
+        silence.begin(Some(sent.clone()), LIMIT);
+        for round in 0..20 {
+            advance(LIMIT - Duration::from_secs(1)).await;
+            assert!(!is_too_long(&mut silence), "{round}");
+            if round % 2 == 0 { sent.touch() } else { silence.received() }
+        }
+        advance(LIMIT).await;
+        assert!(is_too_long(&mut silence));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_has_the_limit_of_its_last_request() {
+        let mut silence = Silence::new(LIMIT);
+        silence.begin(None, LIMIT * 9);
+        advance(LIMIT * 8).await;
+        assert!(!is_too_long(&mut silence));
+        silence.begin(None, LIMIT);
+        advance(LIMIT).await;
+        assert!(is_too_long(&mut silence));
     }
 }

@@ -8,6 +8,7 @@
     reason = "a step of a test that fails ends the test"
 )]
 
+mod deployments;
 mod errors;
 mod forward;
 mod hold;
@@ -15,7 +16,9 @@ mod lasting;
 mod machine;
 mod origins;
 mod previews;
+mod replicas;
 mod sandboxes;
+mod sessions;
 mod sockets;
 mod stage;
 mod workload;

@@ -133,7 +133,7 @@ async fn what_is_not_for_the_data_plane_is_left_alone() {
         "/v0/sandboxes/box",
         "/api/sandboxes/box",
         "/",
-        "/acme/agents/box",
+        "/acme/jobs/box",
         "/acme/sandboxes",
         "/acme/sandboxes/",
         "/-/x/y",

@@ -13,8 +13,12 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 /// Echoes messages on port 7 of `box`; counts those that it got while it was paused.
 pub async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
+    echo_at(stage, "box", 7).await
+}
+
+pub async fn echo_at(stage: &Stage, instance: &'static str, port: u16) -> Arc<AtomicUsize> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    stage.machine.listen("box", 7, listener.local_addr().unwrap());
+    stage.machine.listen(instance, port, listener.local_addr().unwrap());
     let while_paused = Arc::new(AtomicUsize::new(0));
     let (machine, count) = (Arc::clone(&stage.machine), Arc::clone(&while_paused));
     tokio::spawn(async move {
@@ -23,7 +27,7 @@ pub async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
             tokio::spawn(async move {
                 let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
                 while let Some(Ok(message)) = socket.next().await {
-                    count.fetch_add(usize::from(machine.is_paused("box")), Ordering::Relaxed);
+                    count.fetch_add(usize::from(machine.is_paused(instance)), Ordering::Relaxed);
                     if socket.send(message).await.is_err() {
                         break;
                     }

@@ -19,13 +19,16 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use types::edge::{
-    Opens, PreviewAddress, PreviewRoute, RouteChange, Scale, Serving, TokenRoute, WorkloadRoute,
+    Opens, PreviewAddress, PreviewRoute, Replica, RouteChange, Scale, Serving, Target, TokenRoute,
+    WorkloadRoute,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::parts::TextMap;
 use types::{KindName, Timestamp, World};
 
 pub const KEY: &str = "key-of-acme";
+/// May use the agents of `acme`, and nothing else.
+pub const AGENTS_KEY: &str = "key-of-agents";
 
 /// Knows one key of one workspace, until it is revoked.
 #[derive(Default)]
@@ -39,17 +42,21 @@ impl Guard for OneKey {
         &'a self,
         token: &'a str,
         workspace: &'a str,
+        kind: KindName,
     ) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async move {
             match (token, workspace) {
                 (KEY, _) if self.revoked.load(Ordering::Relaxed) => Err(Refused::Unknown),
-                (KEY, "acme" | "acme-b") => Ok(Caller {
+                (AGENTS_KEY, _) if kind != KindName::Agent => {
+                    Err(Refused::Forbidden { why: "for agents only".into() })
+                }
+                (KEY, "acme" | "acme-b") | (AGENTS_KEY, "acme") => Ok(Caller {
                     holder: "key_1".into(),
                     subject_id: "usr_1".into(),
                     subject_type: "user",
                     auth_method: "api_key",
                 }),
-                (KEY, _) => {
+                (KEY | AGENTS_KEY, _) => {
                     Err(Refused::Forbidden { why: "not a member of this workspace".into() })
                 }
                 ("old", _) => Err(Refused::Expired),
@@ -125,12 +132,24 @@ impl Stage {
             workspace_name: workspace.into(),
             name: name.into(),
             label: Some(types::edge::sandbox_label(name, workspace)),
+            hosts: Vec::new(),
             public: false,
             port: None,
             scale: Scale::ONE,
             sticky_s: 0,
             serving,
         }));
+    }
+
+    /// An instance of a deployment, which runs.
+    pub async fn replica(&self, instance: &str) -> Arc<Workload> {
+        let workload = Workload::start(&self.machine, instance, &[APP_PORT]).await;
+        self.gateway.standby().track(instance, Initial::Awake);
+        workload
+    }
+
+    pub fn deploy(&self, route: &WorkloadRoute) {
+        self.gateway.routes().apply(RouteChange::Workload(route.clone()));
     }
 
     pub fn preview(&self, preview: PreviewRoute) {
@@ -212,6 +231,32 @@ fn not_taken() -> Response<gateway::Body> {
 
 pub fn by(instance: &str) -> Serving {
     Serving::by("here", instance)
+}
+
+/// Where programs of deployments listen.
+pub const APP_PORT: u16 = 1338;
+
+/// A private deployment of the workspace `acme` without replicas.
+pub fn deployment(kind: KindName, name: &str) -> WorkloadRoute {
+    WorkloadRoute {
+        kind,
+        id: ResourceId::known(format!("res_{name}")),
+        workspace: WorkspaceId::known("acme"),
+        workspace_name: "acme".into(),
+        name: name.into(),
+        label: Some(format!("{name}-acme")),
+        hosts: Vec::new(),
+        public: false,
+        port: Some(APP_PORT),
+        scale: Scale { max: 4, concurrency: 10 },
+        sticky_s: 0,
+        serving: Serving::To(vec![to("r1", 100, &[])]),
+    }
+}
+
+pub fn to(revision: &str, weight: u32, replicas: &[&str]) -> Target {
+    let replica = |name: &&str| Replica { machine: "here".into(), instance: (*name).to_owned() };
+    Target { revision: revision.into(), weight, replicas: replicas.iter().map(replica).collect() }
 }
 
 /// A request with the right key, by path.

@@ -219,6 +219,11 @@ pub(crate) struct Gateway {
     pub(crate) launch_grace: Span,
     pub(crate) connect_timeout: Span,
     pub(crate) answer_idle: Span,
+    pub(crate) agent_idle: Span,
+    pub(crate) agent_time: Span,
+    pub(crate) demand_repeat: Span,
+    pub(crate) sessions_max: usize,
+    pub(crate) sessions_workspace_max: usize,
     pub(crate) socket_idle: Span,
     pub(crate) body_bytes_max: u64,
 }

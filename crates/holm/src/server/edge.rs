@@ -1,18 +1,20 @@
-//! How the data plane learns of routes: in the same process, by a call.
+//! How the data plane learns of routes, and the management side of requests that want replicas: in
+//! the same process, by calls.
 
-use control::machine::Edge;
+use control::machine::{Edge, Wait};
 use gateway::Gateway;
 use std::collections::HashMap;
 use tokio::sync::watch;
-use types::edge::{PreviewAddress, RouteChange};
+use types::edge::{Demand, Load, PreviewAddress, RouteChange};
 use types::ids::ResourceId;
+use types::instance::InstanceName;
 
-/// The hosts of previews below custom domains, as they change.
-pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, String>>;
+/// The hosts below custom domains at which anything answers, as they change.
+pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
 
 pub(super) struct Local {
     gateway: Gateway,
-    hosts: watch::Sender<HashMap<ResourceId, String>>,
+    hosts: watch::Sender<HashMap<ResourceId, Vec<String>>>,
 }
 
 impl Local {
@@ -30,19 +32,68 @@ impl Edge for Local {
         self.hosts.send_if_modified(|hosts| note(hosts, &change));
         self.gateway.routes().apply(change);
     }
+
+    fn demands(&self) -> Wait<'_, Vec<Demand>> {
+        Box::pin(self.gateway.demands())
+    }
+
+    fn load(&self, instance: &InstanceName) -> Option<Load> {
+        self.gateway.load(instance)
+    }
 }
 
 /// Whether the change concerns a host.
-fn note(hosts: &mut HashMap<ResourceId, String>, change: &RouteChange) -> bool {
-    match change {
+fn note(all: &mut HashMap<ResourceId, Vec<String>>, change: &RouteChange) -> bool {
+    let (id, hosts) = match change {
         RouteChange::Preview(route) => match &route.at {
-            PreviewAddress::Host(host) => {
-                let host = host.to_ascii_lowercase();
-                hosts.insert(route.id.clone(), host.clone()) != Some(host)
-            }
-            PreviewAddress::Label(_) => hosts.remove(&route.id).is_some(),
+            PreviewAddress::Host(host) => (&route.id, std::slice::from_ref(host)),
+            PreviewAddress::Label(_) => (&route.id, [].as_slice()),
         },
-        RouteChange::Gone(id) => hosts.remove(id).is_some(),
-        RouteChange::Workload(_) | RouteChange::Domain(_) => false,
+        RouteChange::Workload(route) => (&route.id, route.hosts.as_slice()),
+        RouteChange::Gone(id) => (id, [].as_slice()),
+        RouteChange::Domain(_) => return false,
+    };
+    if hosts.is_empty() {
+        return all.remove(id).is_some();
+    }
+    let hosts: Vec<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    all.insert(id.clone(), hosts.clone()) != Some(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::KindName;
+    use types::edge::{Scale, Serving, WorkloadRoute};
+    use types::ids::WorkspaceId;
+
+    fn at(hosts: &[&str]) -> RouteChange {
+        RouteChange::Workload(WorkloadRoute {
+            kind: KindName::Application,
+            id: ResourceId::known("res_1"),
+            workspace: WorkspaceId::known("w"),
+            workspace_name: "w".into(),
+            name: "n".into(),
+            label: None,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            public: true,
+            port: Some(8080),
+            scale: Scale { max: 1, concurrency: 1 },
+            sticky_s: 0,
+            serving: Serving::Starting,
+        })
+    }
+
+    #[test]
+    fn certificates_are_wanted_for_the_hosts_of_a_workload_while_it_has_them() {
+        let mut all = HashMap::new();
+        assert!(!note(&mut all, &at(&[])));
+        assert!(note(&mut all, &at(&["A.example", "b.example"])));
+        // Routes are told again whenever a replica comes or goes.
+        assert!(!note(&mut all, &at(&["a.example", "b.example"])));
+        assert_eq!(all.values().flatten().collect::<Vec<_>>(), ["a.example", "b.example"]);
+        assert!(note(&mut all, &at(&["b.example"])));
+        assert!(note(&mut all, &RouteChange::Gone(ResourceId::known("res_1"))));
+        assert!(all.is_empty());
     }
 }

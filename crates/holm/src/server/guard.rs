@@ -4,10 +4,19 @@
 use auth::{Auth, Blame, Denied};
 use gateway::{BoxFuture, Caller, Guard, Refused};
 use tokio::sync::watch;
-use types::Scope;
+use types::{KindName, Scope};
 
-/// What it takes to use a sandbox.
-const USE: [Scope; 1] = [Scope::SandboxesControl];
+/// What it takes to use a workload of a kind.
+fn scope(kind: KindName) -> Scope {
+    match kind {
+        KindName::Sandbox => Scope::SandboxesControl,
+        KindName::Agent => Scope::AgentsGet,
+        KindName::Function => Scope::FunctionsGet,
+        KindName::Application => Scope::ApplicationsGet,
+        // None of them answers requests: it takes more than anybody has by accident.
+        _ => Scope::Admin,
+    }
+}
 
 pub(super) struct Door(pub(super) Auth);
 
@@ -16,8 +25,9 @@ impl Guard for Door {
         &'a self,
         token: &'a str,
         workspace: &'a str,
+        kind: KindName,
     ) -> BoxFuture<'a, Result<Caller, Refused>> {
-        Box::pin(async move { self.identify(token, workspace).await.map_err(refused) })
+        Box::pin(async move { self.identify(token, workspace, kind).await.map_err(refused) })
     }
 
     fn changes(&self) -> watch::Receiver<()> {
@@ -26,10 +36,15 @@ impl Guard for Door {
 }
 
 impl Door {
-    async fn identify(&self, token: &str, workspace: &str) -> Result<Caller, Denied> {
+    async fn identify(
+        &self,
+        token: &str,
+        workspace: &str,
+        kind: KindName,
+    ) -> Result<Caller, Denied> {
         let who = self.0.identify(token).await?;
         let member = self.0.enter(&who, Some(workspace))?;
-        member.may(&USE)?;
+        member.may(&[scope(kind)])?;
         Ok(Caller {
             holder: who.holder().to_owned(),
             subject_id: who.subject.as_str().to_owned(),

@@ -222,6 +222,13 @@ fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
         launch_grace: wishes.launch_grace.0,
         connect_timeout: wishes.connect_timeout.0,
         answer_idle: wishes.answer_idle.0,
+        agent_idle: wishes.agent_idle.0,
+        agent_time: wishes.agent_time.0,
+        demand_repeat: wishes.demand_repeat.0,
+        sessions: admission::Limits {
+            total: wishes.sessions_max as u64,
+            share: wishes.sessions_workspace_max as u64,
+        },
         body_max: wishes.body_bytes_max,
         socket_idle: wishes.socket_idle.0,
         ..gateway::Settings::default()

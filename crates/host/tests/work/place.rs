@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use types::instance::{InstanceName, Printed, Stream, WorkEnd};
-use types::{Timestamp, World};
+use types::{KindName, Timestamp, World};
 
 /// Its entry point is a shell that takes a script as its argument.
 pub(crate) const SHELL: &str = "holm/shell";
@@ -48,7 +48,12 @@ pub(crate) struct Seen {
 struct Nobody;
 
 impl Guard for Nobody {
-    fn admit<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<Caller, Refused>> {
+    fn admit<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: KindName,
+    ) -> BoxFuture<'a, Result<Caller, Refused>> {
         Box::pin(async { Err(Refused::Unknown) })
     }
 

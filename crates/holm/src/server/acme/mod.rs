@@ -156,8 +156,8 @@ impl Acme {
 }
 
 /// The names that certificates are wanted for.
-fn wanted(hosts: &HashMap<types::ids::ResourceId, String>) -> BTreeSet<String> {
-    hosts.values().filter(|host| is_dns_name(host)).cloned().collect()
+fn wanted(hosts: &HashMap<types::ids::ResourceId, Vec<String>>) -> BTreeSet<String> {
+    hosts.values().flatten().filter(|host| is_dns_name(host)).cloned().collect()
 }
 
 /// How often an order that is due was tried before; `None` when none is due.

@@ -1,0 +1,189 @@
+//! Sessions of MCP servers: which replica has one. A session lives in the memory of the replica that
+//! opened it, so that its later requests have to go there.
+//!
+//! What a workspace may bind is its share of what the server can remember. When the share is used
+//! up, a workload forgets the session that it has not seen for longest: nobody else's.
+
+use admission::{Permit, Pool};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The name of a session by its digest: names are secrets of those who have them, and of any length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SessionId([u8; 32]);
+
+impl SessionId {
+    pub(crate) fn of(name: &[u8]) -> Self {
+        Self(Sha256::digest(name).into())
+    }
+}
+
+/// The sessions of one workload.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    bound: HashMap<SessionId, Bound>,
+    /// By when they were used, as a number that only rises.
+    used: BTreeMap<u64, SessionId>,
+    next: u64,
+}
+
+struct Bound {
+    instance: Arc<str>,
+    used: u64,
+    _permit: Permit<String>,
+}
+
+impl Sessions {
+    pub(crate) fn find(&self, id: SessionId) -> Option<Arc<str>> {
+        let mut inner = self.0.lock();
+        inner.touch(id)?;
+        inner.bound.get(&id).map(|bound| Arc::clone(&bound.instance))
+    }
+
+    /// Remembers it, if there is room or something older to forget.
+    pub(crate) fn bind(&self, pool: &Pool<String>, owner: &String, id: SessionId, to: &Arc<str>) {
+        let mut inner = self.0.lock();
+        if inner.touch(id).is_some() {
+            if let Some(bound) = inner.bound.get_mut(&id) {
+                bound.instance = Arc::clone(to);
+            }
+            return;
+        }
+        let permit = match pool.take(owner, 1) {
+            Ok(permit) => permit,
+            Err(_) if inner.forget_oldest() => match pool.take(owner, 1) {
+                Ok(permit) => permit,
+                Err(_) => return,
+            },
+            Err(_) => return,
+        };
+        let used = inner.next;
+        inner.next += 1;
+        inner.used.insert(used, id);
+        inner.bound.insert(id, Bound { instance: Arc::clone(to), used, _permit: permit });
+    }
+
+    pub(crate) fn unbind(&self, id: SessionId) {
+        self.0.lock().remove(id);
+    }
+
+    /// Forgets those of replicas that are not among `instances` any more.
+    pub(crate) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        let mut inner = self.0.lock();
+        let Inner { bound, used, .. } = &mut *inner;
+        bound.retain(|_, bound| {
+            let stays = is_there(&bound.instance);
+            if !stays {
+                used.remove(&bound.used);
+            }
+            stays
+        });
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let inner = self.0.lock();
+        assert_eq!(inner.bound.len(), inner.used.len());
+        inner.bound.len()
+    }
+}
+
+impl Inner {
+    fn touch(&mut self, id: SessionId) -> Option<()> {
+        let bound = self.bound.get_mut(&id)?;
+        self.used.remove(&bound.used);
+        bound.used = self.next;
+        self.used.insert(self.next, id);
+        self.next += 1;
+        Some(())
+    }
+
+    fn remove(&mut self, id: SessionId) {
+        if let Some(bound) = self.bound.remove(&id) {
+            self.used.remove(&bound.used);
+        }
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some((_, id)) = self.used.pop_first() else { return false };
+        self.bound.remove(&id).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admission::Limits;
+    use proptest::prelude::*;
+
+    fn pool(total: u64, share: u64) -> Pool<String> {
+        Pool::new("bound sessions", Limits { total, share })
+    }
+
+    fn id(number: u32) -> SessionId {
+        SessionId::of(&number.to_be_bytes())
+    }
+
+    #[test]
+    fn a_workspace_that_binds_too_much_pushes_out_its_own() {
+        let (pool, mine, other) = (pool(5, 3), Sessions::default(), Sessions::default());
+        let (me, them) = ("me".to_owned(), "them".to_owned());
+        let replica: Arc<str> = "a".into();
+        other.bind(&pool, &them, id(1), &replica);
+        for number in 0..3 {
+            mine.bind(&pool, &me, id(number), &replica);
+        }
+        // The first was used since, so the second is the oldest.
+        assert!(mine.find(id(0)).is_some());
+        mine.bind(&pool, &me, id(9), &replica);
+        let left: Vec<bool> = [0, 1, 2, 9].map(|number| mine.find(id(number)).is_some()).into();
+        assert_eq!(left, [true, false, true, true]);
+        assert!(other.find(id(1)).is_some());
+        // Another workload of mine has nothing to forget, and takes nothing from this one.
+        let second = Sessions::default();
+        second.bind(&pool, &me, id(7), &replica);
+        assert_eq!((second.len(), mine.len(), pool.held()), (0, 3, 4));
+        drop(mine);
+        assert_eq!(pool.held(), 1);
+    }
+
+    #[test]
+    fn sessions_go_with_their_replica_or_when_they_end() {
+        let (pool, sessions, me) = (pool(9, 9), Sessions::default(), "me".to_owned());
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        sessions.bind(&pool, &me, id(1), &a);
+        sessions.bind(&pool, &me, id(2), &b);
+        sessions.bind(&pool, &me, id(3), &b);
+        sessions.bind(&pool, &me, id(3), &a);
+        assert_eq!(sessions.find(id(3)).as_deref(), Some("a"));
+        sessions.keep(|instance| instance == "a");
+        assert_eq!((sessions.find(id(2)), sessions.len()), (None, 2));
+        sessions.unbind(id(1));
+        assert_eq!((sessions.find(id(1)), sessions.len(), pool.held()), (None, 1, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_order_of_events_exceeds_the_share_or_loses_count(steps in proptest::collection::vec((0u8..4, 0u32..12), 0..80)) {
+            let (pool, sessions, me) = (pool(50, 5), Sessions::default(), "me".to_owned());
+            let replica: Arc<str> = "a".into();
+            for (step, number) in steps {
+                match step {
+                    0 => { sessions.find(id(number)); }
+                    1 => sessions.unbind(id(number)),
+                    _ => {
+                        sessions.bind(&pool, &me, id(number), &replica);
+                        prop_assert!(sessions.find(id(number)).is_some());
+                    }
+                }
+                prop_assert!(sessions.len() <= 5);
+                prop_assert_eq!(sessions.len() as u64, pool.held());
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What goes on at a deployment: which replica has how many requests, whose turn is next, and what
+//! there was.
+
+use crate::choice;
+use crate::sessions::Sessions;
+use crate::stats::Stats;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use types::edge::{Replica, Serving, Target, WorkloadRoute};
+
+/// Lasts as long as the workload has a route.
+pub(crate) struct Traffic {
+    turns: AtomicU32,
+    /// Requests by the instance that has them. Those that have none are not in it.
+    requests: Mutex<HashMap<Arc<str>, u32>>,
+    pub(crate) sessions: Sessions,
+    pub(crate) stats: Stats,
+    following: Mutex<()>,
+}
+
+/// A request that was given to a replica, until the exchange is over.
+pub(crate) struct Turn {
+    traffic: Arc<Traffic>,
+    pub(crate) instance: Arc<str>,
+    pub(crate) revision: String,
+}
+
+impl Traffic {
+    pub(crate) fn new(route: &WorkloadRoute) -> Self {
+        Self {
+            turns: AtomicU32::new(0),
+            requests: Mutex::default(),
+            sessions: Sessions::default(),
+            stats: Stats::new(route.kind),
+            following: Mutex::default(),
+        }
+    }
+
+    /// Forgets what was of revisions and replicas that the route does not have any more. Whoever
+    /// comes last reads the last route, in whatever order changes were told.
+    pub(crate) fn follow(&self, route: impl FnOnce() -> Option<Arc<WorkloadRoute>>) {
+        let _following = self.following.lock();
+        let Some(route) = route() else { return };
+        let targets = match &route.serving {
+            Serving::To(targets) => targets.as_slice(),
+            Serving::Starting | Serving::Off { .. } => &[],
+        };
+        self.stats.keep(targets.iter().map(|target| target.revision.as_str()));
+        let replicas = targets.iter().flat_map(|target| &target.replicas);
+        let instances: HashSet<&str> = replicas.map(|replica| &*replica.instance).collect();
+        self.sessions.keep(|instance| instances.contains(instance));
+    }
+
+    /// Where the next request falls among the weights.
+    pub(crate) fn next_point(&self) -> u32 {
+        choice::point_of_turn(self.turns.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Gives a request to the replica that has the fewest, and says how many it had before.
+    pub(crate) fn take<'t>(
+        self: &Arc<Self>,
+        revision: &str,
+        replicas: impl Iterator<Item = &'t Replica>,
+    ) -> Option<(Turn, u32)> {
+        let mut requests = self.requests.lock();
+        let held = |replica: &Replica| requests.get(&*replica.instance).copied().unwrap_or(0);
+        let (replica, before) = choice::least(replicas, held)?;
+        let instance = match requests.get_key_value(&*replica.instance) {
+            Some((name, _)) => Arc::clone(name),
+            None => Arc::from(&*replica.instance),
+        };
+        *requests.entry(Arc::clone(&instance)).or_default() += 1;
+        let turn = Turn { traffic: Arc::clone(self), instance, revision: revision.to_owned() };
+        Some((turn, before))
+    }
+
+    /// Requests that all replicas of a target have.
+    pub(crate) fn requests(&self, target: &Target) -> u32 {
+        let requests = self.requests.lock();
+        target.replicas.iter().filter_map(|replica| requests.get(&*replica.instance)).sum()
+    }
+
+    pub(crate) fn requests_of(&self, instance: &str) -> u32 {
+        self.requests.lock().get(instance).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut requests = self.traffic.requests.lock();
+        match requests.get_mut(&self.instance) {
+            Some(held) if *held > 1 => *held -= 1,
+            _ => drop(requests.remove(&self.instance)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use types::KindName;
+    use types::edge::Scale;
+    use types::ids::{ResourceId, WorkspaceId};
+
+    fn target(replicas: usize) -> Target {
+        let replica = |n| Replica { machine: "here".into(), instance: format!("i{n}") };
+        let replicas = (0..replicas).map(replica).collect();
+        Target { revision: "r".into(), weight: 100, replicas }
+    }
+
+    fn traffic() -> Arc<Traffic> {
+        Arc::new(Traffic::new(&WorkloadRoute {
+            kind: KindName::Agent,
+            id: ResourceId::known("res_1"),
+            workspace: WorkspaceId::known("w"),
+            workspace_name: "w".into(),
+            name: "n".into(),
+            label: None,
+            hosts: Vec::new(),
+            public: false,
+            port: Some(80),
+            scale: Scale { max: 1, concurrency: 1 },
+            sticky_s: 0,
+            serving: Serving::Starting,
+        }))
+    }
+
+    proptest! {
+        #[test]
+        fn requests_are_spread_evenly_and_all_given_back(replicas in 1usize..6, requests in 0usize..40) {
+            let (traffic, target) = (traffic(), target(replicas));
+            let take = || traffic.take(&target.revision, target.replicas.iter()).unwrap();
+            let mut turns = Vec::new();
+            for number in 0..requests {
+                let (turn, before) = take();
+                prop_assert_eq!(before as usize, number / replicas);
+                turns.push(turn);
+            }
+            prop_assert_eq!(traffic.requests(&target) as usize, requests);
+            let held = turns.iter().filter(|turn| *turn.instance == *"i0").count();
+            prop_assert_eq!(traffic.requests_of("i0") as usize, held);
+            drop(turns);
+            prop_assert_eq!(traffic.requests(&target), 0);
+            prop_assert!(traffic.requests.lock().is_empty());
+        }
+    }
+
+    #[test]
+    fn there_is_no_turn_without_a_replica() {
+        let (traffic, nothing) = (traffic(), target(0));
+        assert!(traffic.take("r", nothing.replicas.iter()).is_none());
+        assert!(traffic.requests.lock().is_empty());
+    }
+}
