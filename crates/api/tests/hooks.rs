@@ -228,6 +228,12 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
         assert!(call.headers.contains(&("content-type".into(), "application/json".into())));
     }
     cloud.post("/main/agents/a/async", json!({})).await.ok();
+    // At its own address, with a path of its own.
+    cloud.post("/run/main/agents/a/deep/path?x=1&async=true", json!({})).await.ok();
+    eventually(|| cloud.routes.1.lock().iter().any(|call| call.target == "/deep/path?x=1")).await;
+    let unknown = anonymous(&cloud, "/main/agents/none?async=true").await.refused(401);
+    assert_eq!(anonymous(&cloud, "/main/agents/a?async=true").await.refused(401), unknown);
+    cloud.post("/main/agents/none?async=true", json!({})).await.refused(404);
     // A call is no execution of a job that has the same name.
     cloud.post("/v0/jobs", job("a", json!([]))).await.ok();
     let executions = cloud.get("/v0/jobs/a/executions").await.ok();
@@ -366,5 +372,14 @@ async fn a_callback_that_leads_inside_is_refused_when_it_is_written() {
             job("j", json!([trigger("t", "http-async", json!({"path": "x", "callbackUrl": url}))]));
         let why = cloud.post("/v0/jobs", wish).await.refused(400);
         assert!(why.contains("spec.triggers[0].configuration.callbackUrl"), "{why}");
+    }
+}
+
+/// Waits until something is so, or fails.
+async fn eventually(done: impl Fn() -> bool) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(tokio::time::Instant::now() < end, "it did not come to pass");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -4,6 +4,7 @@
 //! here and what the workload reads are the same bytes. What is not written exactly as it should be
 //! leads nowhere.
 
+use crate::query;
 use http::header::HOST;
 use http::{HeaderMap, Uri};
 use std::borrow::Cow;
@@ -15,6 +16,10 @@ const MANAGEMENT: [&str; 2] = ["v0", "api"];
 /// In front of the label of a preview or an application where there are no host names to put it in.
 const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";
+/// The published clients may put this in front of paths.
+const RUN: &str = "/run";
+/// The parameter of those who do not wait for the answer.
+const LATER: &str = "async";
 
 /// What the host and the path of a request say. Made once for a request: whoever checks it, routes
 /// it or judges its origin reads this value.
@@ -36,6 +41,16 @@ pub(crate) enum Endpoint {
     Preview { label: String, by_path: bool },
     /// A host of somebody's own domain.
     Host(String),
+    /// A path of a trigger, from the name of the workspace on.
+    Trigger(String),
+}
+
+/// What a parser has to ask whoever knows the routes.
+pub(crate) trait Known {
+    /// Whether it is the host of a preview, a workload or a custom domain.
+    fn host(&self, host: &str) -> bool;
+    /// Whether a trigger of a deployment has this path, and then whether its callers wait.
+    fn trigger(&self, path: &str) -> Option<bool>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,23 +64,23 @@ pub enum BadAddress {
 }
 
 impl Address {
-    /// `None`: the request is not for the data plane. `is_known` tells hosts of previews and custom
-    /// domains.
+    /// `None`: the request is not for the data plane. The management side also takes calls whose
+    /// callers do not wait.
     pub(crate) fn parse(
         uri: &Uri,
         headers: &HeaderMap,
         domains: &[String],
-        is_known: impl Fn(&str) -> bool,
+        known: &impl Known,
     ) -> Result<Option<Self>, BadAddress> {
-        let Some(host) = host(uri, headers)? else { return Ok(by_path(uri.path())) };
+        let Some(host) = host(uri, headers)? else { return Ok(by_path(uri, known)) };
         let endpoint = match domains.iter().find_map(|domain| below(&host, domain)) {
             Some(labels) => by_host(labels),
-            None => is_known(&host).then(|| Endpoint::Host(host.clone().into_owned())),
+            None => known.host(&host).then(|| Endpoint::Host(host.clone().into_owned())),
         };
         match endpoint {
             Some(_) if !uri.path().starts_with('/') => Err(BadAddress::Path),
             Some(endpoint) => Ok(Some(Self { endpoint, prefix: 0 })),
-            None => Ok(by_path(uri.path())),
+            None => Ok(by_path(uri, known)),
         }
     }
 
@@ -144,12 +159,36 @@ pub(crate) fn host_front(kind: KindName, label: &str) -> Option<String> {
     Some(format!("{}{label}", workload.host_prefix))
 }
 
-fn by_path(path: &str) -> Option<Address> {
-    let (endpoint, rest) = match path.strip_prefix(BY_PATH) {
-        Some(behind) => label_path(behind)?,
-        None => workload_path(path).or_else(|| workload_path(path.strip_prefix("/run")?))?,
-    };
+fn by_path(uri: &Uri, known: &impl Known) -> Option<Address> {
+    let path = uri.path();
+    if let Some(behind) = path.strip_prefix(BY_PATH) {
+        let (endpoint, rest) = label_path(behind)?;
+        return Some(Address { endpoint, prefix: path.len() - rest.len() });
+    }
+    let found = workload_path(path).or_else(|| workload_path(path.strip_prefix(RUN)?));
+    let kind = found.as_ref().and_then(|(endpoint, _)| match endpoint {
+        Endpoint::Workload { kind, .. } => Some(*kind),
+        _ => None,
+    });
+    if kind != Some(KindName::Sandbox) {
+        if let Some((trigger, waits)) = trigger_path(path, known) {
+            let endpoint = Endpoint::Trigger(trigger.to_owned());
+            return waits.then(|| Address { endpoint, prefix: path.len() });
+        }
+        if query::values(uri.query(), LATER).any(|value| value == "true") {
+            return None;
+        }
+    }
+    let (endpoint, rest) = found?;
     Some(Address { endpoint, prefix: path.len() - rest.len() })
+}
+
+/// The path of a trigger from the name of the workspace on, and whether its callers wait.
+fn trigger_path<'p>(path: &'p str, known: &impl Known) -> Option<(&'p str, bool)> {
+    let plain = path.strip_prefix('/')?;
+    let behind_run = || path.strip_prefix(RUN)?.strip_prefix('/');
+    let find = |path: &'p str| known.trigger(path).map(|waits| (path, waits));
+    find(plain).or_else(|| find(behind_run()?))
 }
 
 /// `{label}.preview` or `app-{label}`, and what follows.
@@ -200,4 +239,4 @@ pub(crate) fn port_of(rest: &str, guest: u16) -> Result<(u16, &str), BadAddress>
 
 #[cfg(test)]
 #[path = "address_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,65 @@ use proptest::prelude::*;
 
 const GUEST: u16 = 8080;
 
+/// One host, and two triggers.
+struct Told;
+
+impl Known for Told {
+    fn host(&self, host: &str) -> bool {
+        host == "own.example"
+    }
+
+    fn trigger(&self, path: &str) -> Option<bool> {
+        match path {
+            "w/draft" | "w/agents/a/now" => Some(true),
+            "w/agents/a/later" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+struct All;
+
+impl Known for All {
+    fn host(&self, _: &str) -> bool {
+        true
+    }
+
+    fn trigger(&self, _: &str) -> Option<bool> {
+        None
+    }
+}
+
+pub(crate) struct Nothing;
+
+impl Known for Nothing {
+    fn host(&self, _: &str) -> bool {
+        false
+    }
+
+    fn trigger(&self, _: &str) -> Option<bool> {
+        None
+    }
+}
+
+#[test]
+fn triggers_have_paths_of_their_own() {
+    let trigger = |path: &str| Ok(Some((Endpoint::Trigger(path.into()), "")));
+    check("h", "/w/draft?a=b", trigger("w/draft"));
+    check("h", "/run/w/draft", trigger("w/draft"));
+    check("h", "/w/agents/a/now", trigger("w/agents/a/now"));
+    check("h", "/w/agents/a/later", Ok(None));
+    check("h", "/w/draft/more", Ok(None));
+    check("h", "/w/agents/a?async=true", Ok(None));
+    check("h", "/w/functions/a/mcp?x=1&async=true", Ok(None));
+    let agent =
+        Endpoint::Workload { kind: KindName::Agent, workspace: "w".into(), name: "a".into() };
+    check("h", "/w/agents/a?async=false", Ok(Some((agent.clone(), ""))));
+    check("h", "/w/agents/a/now/more", Ok(Some((agent, "/now/more"))));
+    // A sandbox has no triggers, and its programs may well have such a parameter.
+    check("h", "/w/sandboxes/n/x?async=true", Ok(Some((sandbox("w", "n"), "/x"))));
+}
+
 fn domains() -> Vec<String> {
     vec!["holm.test".into(), "localhost".into()]
 }
@@ -15,7 +74,7 @@ fn hosted(host: &str) -> HeaderMap {
 #[track_caller]
 fn check(host: &str, target: &str, wanted: Result<Option<(Endpoint, &str)>, BadAddress>) {
     let (uri, headers) = (target.parse().unwrap(), hosted(host));
-    let parsed = Address::parse(&uri, &headers, &domains(), |host| host == "own.example");
+    let parsed = Address::parse(&uri, &headers, &domains(), &Told);
     let rest = |address: Address| {
         let rest = address.split(&uri).1;
         (address.endpoint, rest)
@@ -120,7 +179,7 @@ proptest! {
         let path = format!("/{}", pieces.join("/"));
         if let (Ok(uri), Ok(host)) = (path.parse::<Uri>(), HeaderValue::try_from(&host)) {
             let headers = HeaderMap::from_iter([(HOST, host)]);
-            if let Ok(Some(address)) = Address::parse(&uri, &headers, &domains(), |_| true) {
+            if let Ok(Some(address)) = Address::parse(&uri, &headers, &domains(), &All) {
                 // What is handed on is an end of what was sent, byte for byte.
                 let (prefix, rest) = address.split(&uri);
                 prop_assert_eq!(format!("{prefix}{rest}"), uri.path());
@@ -135,7 +194,7 @@ proptest! {
         let path = format!("/{workspace}/sandboxes/{name}{rest}");
         prop_assume!(workspace != "api" && path.parse::<Uri>().is_ok_and(|uri| uri.path() == path));
         let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
-        let address = Address::parse(&uri, &headers, &domains(), |_| false).unwrap().unwrap();
+        let address = Address::parse(&uri, &headers, &domains(), &Nothing).unwrap().unwrap();
         prop_assert_eq!(address.split(&uri).1, &rest);
         prop_assert_eq!(address.endpoint, sandbox(&workspace, &name));
     }

@@ -1,16 +1,23 @@
 //! Calls of the server itself into an instance, such as those of schedules.
 
 use crate::body::Body;
+use crate::deployment::Deployed;
+use crate::destination::{Destination, Pass};
 use crate::exchange::{Answer, Ask, exchange};
+use crate::gateway::Inner;
+use crate::problem::Problem;
 use crate::standby::{EnterError, Standby};
 use crate::timing::Timing;
-use crate::wire::{LastSent, RequestBody, Unanswered};
-use bytes::Bytes;
+use crate::wire::{BoxError, LastSent, RequestBody, Unanswered};
+use bytes::{Bytes, BytesMut};
 use http::header::HOST;
+use http::request::Parts as Head;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
-use http_body_util::Full;
-use tokio::time::timeout;
+use http_body_util::{BodyExt, Full};
+use tokio::time::{Instant, timeout};
 use types::guest::{WANTS_HEADER, WANTS_PROGRAM};
+use types::ids::ResourceId;
 use types::instance::GUEST_PORT;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +26,93 @@ pub enum CallError {
     NotReady(#[from] EnterError),
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
-    #[error("the guest changed the protocol")]
+    #[error("the workload changed the protocol")]
     Switched,
+    #[error("{0}")]
+    Refused(String),
+    #[error("its answer was cut off")]
+    Cut(#[source] BoxError),
+}
+
+impl Inner {
+    /// As [`Gateway::call`](crate::Gateway::call).
+    pub(crate) async fn call(
+        &self,
+        workload: &ResourceId,
+        request: Request<Bytes>,
+        body_max: usize,
+    ) -> Result<(Response<Bytes>, u64), CallError> {
+        let began = Instant::now();
+        let (mut head, body) = request.into_parts();
+        head.headers.entry(HOST).or_insert(HeaderValue::from_static("localhost"));
+        let to = self.called(workload, &head)?;
+        let refused = |problem: Problem| CallError::Refused(problem.to_string());
+        let deployed = Deployed::of(&self.context, &head, &to.workload).map_err(refused)?;
+        let mut deployed = deployed.ok_or_else(|| refused(Problem::NoWorkload))?;
+        let workspace = &to.workload.workspace_name;
+        let _open = self.open.take(workspace, 1).map_err(|full| refused(Problem::Crowded(full)))?;
+        let limits = self.context.settings.exchange_limits(to.workload.kind);
+        let ask = Ask {
+            port: to.port,
+            request: asked(head, &to, body),
+            last_sent: Some(LastSent::now()),
+            idle: limits.idle,
+        };
+        let mut timing = Timing::default();
+        let answer = self.ask_deployment(&mut deployed, &to, ask, began, &mut timing).await;
+        let status = answer.as_ref().map_or_else(Problem::status, |(answer, _)| answer.status());
+        deployed.record(began.elapsed(), status);
+        // The turn keeps the replica until all of its answer is there.
+        let (answer, _turn) = answer.map_err(refused)?;
+        match answer {
+            Answer::Whole(response) => read(response, body_max).await,
+            Answer::Switched { .. } => Err(CallError::Switched),
+        }
+    }
+
+    /// Where a call goes. Only path and query of its address count.
+    fn called(&self, workload: &ResourceId, head: &Head) -> Result<Destination, CallError> {
+        let refused = |problem: Problem| CallError::Refused(problem.to_string());
+        let route = self.context.routes.workload_by_id(workload);
+        let workload = route.ok_or_else(|| refused(Problem::NoWorkload))?;
+        let port = workload.port.ok_or_else(|| refused(Problem::NoWorkload))?;
+        let target = head.uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        Ok(Destination {
+            workload,
+            port,
+            target,
+            pass: Pass::default(),
+            preview: None,
+            root: None,
+            fallback: None,
+        })
+    }
+}
+
+fn asked(head: Head, to: &Destination, body: Bytes) -> Request<RequestBody> {
+    let mut request = Request::new(RequestBody::Whole(Full::new(body)));
+    *request.method_mut() = head.method;
+    *request.uri_mut() = Uri::from(to.target.clone());
+    *request.headers_mut() = head.headers;
+    request
+}
+
+/// Reads an answer to its end, and keeps as much of it as there is room for.
+async fn read(
+    response: Response<Body>,
+    body_max: usize,
+) -> Result<(Response<Bytes>, u64), CallError> {
+    let (head, mut body) = response.into_parts();
+    let (mut kept, mut length) = (BytesMut::new(), 0_u64);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| CallError::Cut(error.into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len() as u64;
+        let room = body_max.saturating_sub(kept.len()).min(data.len());
+        kept.extend_from_slice(&data[..room]);
+    }
+    Ok((Response::from_parts(head, kept.freeze()), length))
 }
 
 impl Standby {

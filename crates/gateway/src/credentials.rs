@@ -3,7 +3,7 @@
 use crate::{headers, query};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::borrow::Cow;
 
 /// Accepted in the query of a WebSocket handshake, on which browsers cannot set headers.
@@ -22,8 +22,7 @@ pub(crate) struct Shown<'r> {
 
 /// The credentials that the request shows, if any.
 pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
-    let by_header =
-        NAMES.iter().find_map(|name| bearer(head.headers.get(name)?)).map(Cow::Borrowed);
+    let by_header = token(&head.headers).map(Cow::Borrowed);
     let is_handshake = headers::is_websocket(&head.headers);
     let by_query =
         || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
@@ -35,6 +34,11 @@ pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
         in_query: in_query.as_ref() == Some(&token),
         token,
     })
+}
+
+/// The credentials that headers show, if any.
+pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    NAMES.iter().find_map(|name| bearer(headers.get(name)?))
 }
 
 fn bearer(value: &HeaderValue) -> Option<&str> {

@@ -14,7 +14,7 @@ use crate::routes::{Hosted, Preview};
 use crate::{headers, query};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Request, Response};
 use std::sync::Arc;
 use types::edge::{DomainRoute, WorkloadRoute};
 use types::instance::GUEST_PORT;
@@ -88,6 +88,14 @@ pub(crate) async fn decide(
             let admitted = by_label(context, head, *kind, label, found).await?;
             to_workload(head, rest, origin, admitted)
         }
+        Endpoint::Trigger(path) => {
+            let (workload, trigger) = routes.trigger(path).ok_or(Problem::NoRoute)?;
+            let pass = match trigger.public || is_public(&workload) {
+                true => Pass::default(),
+                false => admit(context, head, &workload.workspace_name, workload.kind).await?,
+            };
+            to_workload(head, rest, origin, (workload, pass))
+        }
         Endpoint::Preview { label, .. } if origin == Origin::Elsewhere => {
             let url = hosts::preview_url(&context.settings.content_url, label);
             let answer = preview::to_content(head, &url, rest);
@@ -119,6 +127,17 @@ pub(crate) async fn decide(
             to_preview(context, head, rest, opened).await
         }
     }
+}
+
+/// Whether a request may call the trigger at a path.
+pub(crate) async fn may_trigger<B>(context: &Context, request: &Request<B>, path: &str) -> bool {
+    let Some((workload, trigger)) = context.routes.trigger(path) else { return false };
+    if trigger.public || is_public(&workload) {
+        return true;
+    }
+    let Some(token) = credentials::token(request.headers()) else { return false };
+    let admitted = context.guard.admit(token, &workload.workspace_name, workload.kind).await;
+    admitted.is_ok()
 }
 
 fn to_workload(

@@ -45,6 +45,13 @@ pub(crate) enum Answer {
     },
 }
 
+impl Answer {
+    pub(crate) fn status(&self) -> StatusCode {
+        let (Self::Whole(response) | Self::Switched { response, .. }) = self;
+        response.status()
+    }
+}
+
 /// Sends the request to a port of the visited instance. A connection that was spare may turn out to
 /// be closed: then, and only then, the request is sent once more, if it cannot have had an effect.
 pub(crate) async fn exchange(

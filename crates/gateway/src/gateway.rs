@@ -1,7 +1,8 @@
 //! How a request passes through the data plane.
 
-use crate::address::{Address, BadAddress};
+use crate::address::{Address, BadAddress, Endpoint};
 use crate::body::Body;
+use crate::call::CallError;
 use crate::context::Context;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
@@ -19,7 +20,7 @@ use crate::timing::Timing;
 use crate::traffic::Turn;
 use crate::wait_queue::Limit;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
-use crate::{headers, revocation, rewrite, socket};
+use crate::{destination, headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
@@ -50,9 +51,9 @@ pub struct Parts {
     pub world: World,
 }
 
-struct Inner {
-    context: Arc<Context>,
-    open: Pool<String>,
+pub(crate) struct Inner {
+    pub(crate) context: Arc<Context>,
+    pub(crate) open: Pool<String>,
     standby: Standby,
     machine_name: String,
     /// Tells exchanges that go on when they are due for a recheck.
@@ -123,9 +124,26 @@ impl Gateway {
     /// plane. A malformed address is for nobody, and is answered here.
     pub fn address_of<B>(&self, request: &Request<B>) -> Option<Result<Address, BadAddress>> {
         let Context { routes, settings, .. } = &*self.0.context;
-        let known = |host: &str| routes.serves_host(host);
-        let address = Address::parse(request.uri(), request.headers(), &settings.domains, known);
+        let address = Address::parse(request.uri(), request.headers(), &settings.domains, routes);
         address.transpose()
+    }
+
+    /// Whether the request may call the trigger that its address is. A stranger must not learn that
+    /// there is one: whoever is refused gets the answer of whoever answers for paths that nobody has.
+    pub async fn admits<B>(&self, request: &Request<B>, address: &Address) -> bool {
+        let Endpoint::Trigger(path) = &address.endpoint else { return true };
+        destination::may_trigger(&self.0.context, request, path).await
+    }
+
+    /// Calls a deployment, for which no caller waits, and gives the answer with as much of its body as
+    /// there is room for, and how long that is.
+    pub async fn call(
+        &self,
+        workload: &ResourceId,
+        request: Request<Bytes>,
+        body_max: usize,
+    ) -> Result<(Response<Bytes>, u64), CallError> {
+        self.0.call(workload, request, body_max).await
     }
 
     /// Answers the request, whose [`address_of`](Self::address_of) is `address`. What goes wrong is
@@ -307,7 +325,7 @@ impl Inner {
     }
 
     /// Asks the replica that is chosen for the request.
-    async fn ask_deployment(
+    pub(crate) async fn ask_deployment(
         &self,
         deployed: &mut Deployed,
         to: &Destination,

@@ -51,7 +51,7 @@ proptest! {
         let front = if is_preview { format!("{label}.preview") } else { format!("app-{label}") };
         let Some(head) = head(&format!("/-/{front}{rest}")) else { return Ok(()) };
         let no_headers = HeaderMap::new();
-        let Ok(Some(address)) = Address::parse(&head.uri, &no_headers, &[], |_| false) else { return Ok(()) };
+        let Ok(Some(address)) = Address::parse(&head.uri, &no_headers, &[], &crate::address::tests::Nothing) else { return Ok(()) };
         let is_label = matches!(&address.endpoint, Endpoint::Preview { .. } | Endpoint::Label { .. });
         prop_assert!(is_label);
         let rest = address.split(&head.uri).1;

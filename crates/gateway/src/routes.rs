@@ -1,5 +1,6 @@
 //! Which workload answers where, as the data plane was told. Kept in memory only.
 
+use crate::address::Known;
 use crate::demands::Demands;
 use crate::headers;
 use crate::traffic::Traffic;
@@ -10,7 +11,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 use types::KindName;
-use types::edge::{DomainRoute, PreviewAddress, PreviewRoute, RouteChange, WorkloadRoute};
+use types::edge::{
+    DomainRoute, PreviewAddress, PreviewRoute, RouteChange, TriggerRoute, WorkloadRoute,
+};
 use types::ids::ResourceId;
 
 #[derive(Default)]
@@ -33,6 +36,8 @@ struct Table {
     preview_labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
+    /// By their paths, from the names of the workspaces on.
+    triggers: HashMap<String, (Arc<WorkloadRoute>, TriggerRoute)>,
 }
 
 /// The workloads of one kind.
@@ -136,6 +141,15 @@ impl Routes {
         table.hosts.contains_key(host) || table.domain(host).is_some()
     }
 
+    /// The deployment that is called at the path of a trigger, and the trigger.
+    pub(crate) fn trigger(&self, path: &str) -> Option<(Arc<WorkloadRoute>, TriggerRoute)> {
+        let table = self.table.read();
+        if table.triggers.is_empty() {
+            return None;
+        }
+        table.triggers.get(path).cloned()
+    }
+
     pub(crate) fn hosted(&self, host: &str) -> Option<Hosted> {
         let table = self.table.read();
         match table.hosts.get(host) {
@@ -160,6 +174,10 @@ impl Table {
                 self.remove(&route.id);
                 let route = Arc::new(route);
                 self.begin_traffic(&route);
+                for trigger in &route.triggers {
+                    let called = (Arc::clone(&route), trigger.clone());
+                    self.triggers.insert(trigger_path(&route, trigger), called);
+                }
                 for host in &route.hosts {
                     let at = AtHost::Workload(Arc::clone(&route));
                     self.hosts.insert(host.to_ascii_lowercase(), at);
@@ -213,6 +231,10 @@ impl Table {
                 for host in &route.hosts {
                     self.remove_host(host, id);
                 }
+                for trigger in &route.triggers {
+                    let path = trigger_path(&route, trigger);
+                    remove_if(&mut self.triggers, &path, |(kept, _)| kept.id == *id);
+                }
             }
             Some(Resource::Preview(preview)) => {
                 let own = |kept: &Arc<Preview>| kept.route.id == *id;
@@ -265,6 +287,21 @@ impl Workloads {
                 self.names.remove(&route.workspace_name);
             }
         }
+    }
+}
+
+/// From the name of the workspace on.
+fn trigger_path(route: &WorkloadRoute, trigger: &TriggerRoute) -> String {
+    format!("{}/{}", route.workspace_name, trigger.address)
+}
+
+impl Known for Routes {
+    fn host(&self, host: &str) -> bool {
+        self.serves_host(host)
+    }
+
+    fn trigger(&self, path: &str) -> Option<bool> {
+        Self::trigger(self, path).map(|(_, trigger)| trigger.waits)
     }
 }
 

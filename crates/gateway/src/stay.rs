@@ -89,6 +89,7 @@ mod tests {
             name: "it".into(),
             label: None,
             hosts: Vec::new(),
+            triggers: Vec::new(),
             public: false,
             port: Some(80),
             scale: Scale { max: 1, concurrency: 1 },

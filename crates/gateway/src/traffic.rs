@@ -120,6 +120,7 @@ mod tests {
             name: "n".into(),
             label: None,
             hosts: Vec::new(),
+            triggers: Vec::new(),
             public: false,
             port: Some(80),
             scale: Scale { max: 1, concurrency: 1 },

@@ -33,6 +33,8 @@ pub struct WorkloadRoute {
     pub label: Option<String>,
     /// Whole host names at which it answers besides, below custom domains.
     pub hosts: Vec<String>,
+    /// Paths below the workspace at which it is called besides.
+    pub triggers: Vec<TriggerRoute>,
     /// Whether it answers without credentials.
     pub public: bool,
     /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
@@ -41,6 +43,18 @@ pub struct WorkloadRoute {
     /// For how many seconds a caller stays with one revision; 0: not at all.
     pub sticky_s: u32,
     pub serving: Serving,
+}
+
+/// A path of its own at which a workload is called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriggerRoute {
+    /// Behind the name of the workspace: `agents/writer/draft`, or `draft`.
+    pub address: String,
+    /// Whether it answers without credentials.
+    pub public: bool,
+    /// Whether the caller waits for the answer. The management side takes the calls of those that
+    /// do not.
+    pub waits: bool,
 }
 
 /// How many replicas a workload may have, all of its revisions together.

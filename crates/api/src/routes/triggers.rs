@@ -19,7 +19,7 @@ use base64::engine::general_purpose::STANDARD;
 use control::Context;
 use control::context::as_admin;
 use control::error::Absent;
-use control::executions::triggers;
+use control::executions::{calls, triggers};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use jobs::Call;
@@ -46,6 +46,8 @@ const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
 /// What a workload reads of the request that called it without waiting.
 const PASSED_ON: [&str; 4] =
     ["content-type", "accept", "x-blaxel-thread-id", "x-service-thread-id"];
+/// How a deployment is asked at its own address not to be waited for.
+const LATER: &str = "async=true";
 const OTHER_BASE: &str = "/run";
 
 /// Answers what no operation has taken: perhaps a trigger does.
@@ -64,6 +66,9 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         return Err(Error::NoRoute);
     };
     headers::version(&parts.headers)?;
+    if let Some(called) = later(&app, workspace, address, parts.uri.query()).await? {
+        return call_deployment(&app, called, &parts, body).await;
+    }
     let found = triggers::look_up(&app, workspace, address).await?;
     let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
     let kind = found.as_ref().map_or(KindName::Job, |found| found.kind);
@@ -108,6 +113,78 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     }
 }
 
+/// A deployment that is asked at its own address not to be waited for.
+struct Later {
+    called: Option<triggers::Called>,
+    kind: KindName,
+    workspace: String,
+    address: String,
+    /// Path and query as the deployment reads them.
+    target: String,
+}
+
+async fn later(
+    app: &App,
+    workspace: &str,
+    address: &str,
+    query: Option<&str>,
+) -> Result<Option<Later>, Error> {
+    let (plural, behind) = address.split_once('/').unwrap_or((address, ""));
+    let mut kinds = [KindName::Agent, KindName::Function].into_iter();
+    let Some(kind) = kinds.find(|kind| kind.plural() == plural) else { return Ok(None) };
+    let (name, path) = behind.split_once('/').unwrap_or((behind, ""));
+    let pairs: Vec<&str> = query.unwrap_or_default().split('&').collect();
+    if !pairs.contains(&LATER) {
+        return Ok(None);
+    }
+    let rest: Vec<&str> = pairs.into_iter().filter(|pair| *pair != LATER).collect();
+    let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+    Ok(Some(Later {
+        called: triggers::look_up_deployment(app, workspace, (kind, name)).await?,
+        kind,
+        workspace: workspace.to_owned(),
+        address: address.to_owned(),
+        target: format!("/{path}{query}"),
+    }))
+}
+
+/// Who shows no credentials is not told whether there is something to show them for.
+async fn call_deployment(
+    app: &App,
+    later: Later,
+    parts: &Parts,
+    body: axum::body::Body,
+) -> Result<Response, Error> {
+    match &later.called {
+        Some(called) if called.public => {
+            app.limits.take_trigger(called.workspace.id.as_str(), &later.address)?;
+        }
+        _ => {
+            let workspace = Some(later.workspace.as_str());
+            let credentials = Credentials { token: headers::bearer(&parts.headers), workspace };
+            let member = Member::admit(app, needs(later.kind), &credentials).await?;
+            note_sign_in(&parts.extensions, member.identity());
+        }
+    }
+    let called = later.called.ok_or(Error::NoRoute)?;
+    let body = raw_body(body, app.settings.body_max).await?;
+    let call = asked(parts, later.target, &body);
+    calls::accept(app, (called.kind, &called.id), None, call).await?;
+    Ok(Reply::of(&json!({"success": true})).into_response())
+}
+
+fn asked(parts: &Parts, target: String, body: &[u8]) -> Call {
+    let passed = PASSED_ON.iter().filter_map(|name| {
+        Some(((*name).to_owned(), parts.headers.get(*name)?.to_str().ok()?.to_owned()))
+    });
+    Call {
+        method: parts.method.to_string(),
+        target,
+        headers: passed.collect(),
+        body: STANDARD.encode(body),
+    }
+}
+
 /// The trigger of a workload for whose answer nobody waits. Those that wait for it go by the data
 /// plane.
 async fn call(
@@ -120,16 +197,8 @@ async fn call(
     if waits {
         return Err(Error::NoRoute);
     }
-    let passed = PASSED_ON.iter().filter_map(|name| {
-        Some(((*name).to_owned(), parts.headers.get(*name)?.to_str().ok()?.to_owned()))
-    });
-    let query = parts.uri.query().map(|query| format!("?{query}"));
-    let call = Call {
-        method: parts.method.to_string(),
-        target: format!("/{}", query.as_deref().unwrap_or_default()),
-        headers: passed.collect(),
-        body: STANDARD.encode(body),
-    };
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let call = asked(parts, format!("/{query}"), body);
     let (of, address) = (context.clone(), address.to_owned());
     let accept = move |tx: &mut Tx<'_>| triggers::call(&of, tx, &address, call.clone());
     context.control.store.write(accept).await?.ok_or(Error::NoRoute)?;

@@ -12,7 +12,7 @@ use store::deliveries::{self, NewDelivery};
 use store::identity::workspaces::{self, Workspace};
 use store::trigger_addresses::{self as addresses, Holder};
 use store::{Tx, resources};
-use types::ids::ExecutionId;
+use types::ids::{ExecutionId, ResourceId};
 use types::kinds::{Agent, Function, Job};
 use types::parts::{Trigger, TriggerType};
 use types::wire::Free;
@@ -42,6 +42,38 @@ pub async fn look_up(
             .into_iter()
             .find(|trigger| trigger.id.as_deref() == Some(holder.trigger.as_str()));
         Ok::<_, Error>(trigger.map(|trigger| Found { workspace, kind: holder.kind, trigger }))
+    };
+    control.store.read(work).await
+}
+
+/// A deployment that is called without its caller waiting.
+pub struct Called {
+    pub workspace: Workspace,
+    pub kind: KindName,
+    pub id: ResourceId,
+    /// Whether it may be called without credentials.
+    pub public: bool,
+}
+
+/// The deployment of this name in a workspace, of a kind that can be called without waiting.
+pub async fn look_up_deployment(
+    control: &Control,
+    workspace: &str,
+    (kind, name): (KindName, &str),
+) -> Result<Option<Called>, Error> {
+    let (workspace, name) = (workspace.to_owned(), name.to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(workspace) = workspaces::find_by_name(tx, &workspace)? else { return Ok(None) };
+        let Some(row) = resources::find(tx, &workspace.id, kind, "", &name)? else {
+            return Ok(None);
+        };
+        let id = row.id.clone();
+        let public = match kind {
+            KindName::Agent => Held::<Agent>::read(row)?.wish.spec.public,
+            KindName::Function => Held::<Function>::read(row)?.wish.spec.public,
+            _ => return Ok::<_, Error>(None),
+        };
+        Ok(Some(Called { workspace, kind, id, public: public == Some(true) }))
     };
     control.store.read(work).await
 }

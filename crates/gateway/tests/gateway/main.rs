@@ -21,4 +21,5 @@ mod sandboxes;
 mod sessions;
 mod sockets;
 mod stage;
+mod triggers;
 mod workload;

@@ -133,6 +133,7 @@ impl Stage {
             name: name.into(),
             label: Some(types::edge::sandbox_label(name, workspace)),
             hosts: Vec::new(),
+            triggers: Vec::new(),
             public: false,
             port: None,
             scale: Scale::ONE,
@@ -209,7 +210,11 @@ async fn serve(listener: TcpListener, gateway: Gateway, site: Site) {
             async move {
                 request.extensions_mut().insert(Peer { address: peer.ip(), secure: false, site });
                 let address = gateway.address_of(&request);
-                if site == Site::Management && address.is_none() {
+                let admitted = match &address {
+                    Some(Ok(address)) => gateway.admits(&request, address).await,
+                    _ => true,
+                };
+                if site == Site::Management && (address.is_none() || !admitted) {
                     return Ok::<_, Infallible>(not_taken());
                 }
                 Ok(gateway.serve(request, address).await)
@@ -246,6 +251,7 @@ pub fn deployment(kind: KindName, name: &str) -> WorkloadRoute {
         name: name.into(),
         label: Some(format!("{name}-acme")),
         hosts: Vec::new(),
+        triggers: Vec::new(),
         public: false,
         port: Some(APP_PORT),
         scale: Scale { max: 4, concurrency: 10 },

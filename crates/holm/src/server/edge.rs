@@ -1,16 +1,25 @@
 //! How the data plane learns of routes, and the management side of requests that want replicas: in
 //! the same process, by calls.
 
-use control::machine::{Edge, Wait};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use control::machine::{Edge, MachineFault, Wait};
 use gateway::Gateway;
+use http::Request;
+use jobs::{Call, CallAnswer};
 use std::collections::HashMap;
 use tokio::sync::watch;
+use types::chain;
 use types::edge::{Demand, Load, PreviewAddress, RouteChange};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 
 /// The hosts below custom domains at which anything answers, as they change.
 pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
+
+/// Of the answer to a call that nobody waits for: what is kept to be told of.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Local {
     gateway: Gateway,
@@ -37,9 +46,34 @@ impl Edge for Local {
         Box::pin(self.gateway.demands())
     }
 
+    fn call<'a>(
+        &'a self,
+        workload: &'a ResourceId,
+        call: &'a Call,
+    ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
+        Box::pin(async move {
+            let request = request(call)?;
+            let answered = self.gateway.call(workload, request, ANSWER_BYTES_MAX).await;
+            let (answer, length) = answered.map_err(|error| MachineFault(chain(&error)))?;
+            let body = String::from_utf8_lossy(answer.body()).into_owned();
+            Ok(CallAnswer { status: answer.status().as_u16(), body, length })
+        })
+    }
+
     fn load(&self, instance: &InstanceName) -> Option<Load> {
         self.gateway.load(instance)
     }
+}
+
+/// A call as it was kept.
+fn request(call: &Call) -> Result<Request<Bytes>, MachineFault> {
+    let unread = |error: &dyn std::error::Error| MachineFault(chain(error));
+    let body = STANDARD.decode(&call.body).map_err(|error| unread(&error))?;
+    let mut request = Request::builder().method(call.method.as_str()).uri(&call.target);
+    for (name, value) in &call.headers {
+        request = request.header(name, value);
+    }
+    request.body(body.into()).map_err(|error| unread(&error))
 }
 
 /// Whether the change concerns a host.
@@ -76,6 +110,7 @@ mod tests {
             name: "n".into(),
             label: None,
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            triggers: Vec::new(),
             public: true,
             port: Some(8080),
             scale: Scale { max: 1, concurrency: 1 },

@@ -4,7 +4,7 @@ use super::refusals::{Refusals, Seen};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
-use gateway::{Gateway, Peer, Site};
+use gateway::{Address, BadAddress, Gateway, Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
 use std::convert::Infallible;
@@ -19,11 +19,21 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    /// Where the data plane takes the request, if it does.
+    async fn address_of(&self, request: &Request<Incoming>) -> Option<Result<Address, BadAddress>> {
+        let gateway = self.gateway.as_ref()?;
+        let address = gateway.address_of(request)?;
+        match &address {
+            Ok(address) if !gateway.admits(request, address).await => None,
+            _ => Some(address),
+        }
+    }
+
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let is_content =
             request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
         let seen = Seen::of(&request);
-        let address = self.gateway.as_ref().and_then(|gateway| gateway.address_of(&request));
+        let address = self.address_of(&request).await;
         let response = match &self.gateway {
             // The listener for content leads to nothing of the server's own.
             Some(gateway) if is_content || address.is_some() => {

@@ -1,0 +1,72 @@
+//! Deployments at the paths of their triggers, and calls for which nobody waits.
+
+use crate::stage::{Stage, deployment, request, settings, to};
+use bytes::Bytes;
+use http::Request;
+use types::KindName;
+use types::edge::{RouteChange, Serving, TriggerRoute, WorkloadRoute};
+
+const KEY: (&str, &str) = ("authorization", "Bearer key-of-acme");
+/// What the test's front answers in the place of the management side.
+const NOT_TAKEN: u16 = 418;
+
+fn trigger(address: &str, public: bool, waits: bool) -> TriggerRoute {
+    TriggerRoute { address: address.into(), public, waits }
+}
+
+async fn triggered(stage: &Stage) -> WorkloadRoute {
+    stage.replica("replica-bot-r1-1").await;
+    let serving = Serving::To(vec![to("r1", 100, &["replica-bot-r1-1"])]);
+    let triggers = vec![
+        trigger("draft", false, true),
+        trigger("open", true, true),
+        trigger("agents/bot/later", true, false),
+    ];
+    let route = WorkloadRoute { serving, triggers, ..deployment(KindName::Agent, "bot") };
+    stage.deploy(&route);
+    route
+}
+
+#[tokio::test]
+async fn a_trigger_calls_its_deployment_at_the_root() {
+    let stage = Stage::start(settings()).await;
+    let route = triggered(&stage).await;
+    for path in ["/acme/draft?a=b", "/run/acme/draft?a=b"] {
+        let told = stage.send(request("POST", "h", path, &[KEY])).await.ok();
+        assert_eq!(told["uri"], "/?a=b");
+        assert!(!told.to_string().contains("key-of-acme"), "{told}");
+    }
+    // Whoever has no right gets what all paths answer that nobody has.
+    let wrong = ("authorization", "Bearer no");
+    for headers in [&[][..], &[wrong]] {
+        for path in ["/acme/draft", "/acme/none"] {
+            let reply = stage.send(request("POST", "h", path, headers)).await;
+            assert_eq!(reply.status.as_u16(), NOT_TAKEN, "{path}");
+        }
+    }
+    assert_eq!(stage.send(request("POST", "h", "/acme/open", &[])).await.ok()["uri"], "/");
+    // Calls that nobody waits for are for the management side.
+    for path in ["/acme/agents/bot/later", "/acme/agents/bot?async=true"] {
+        let reply = stage.send(request("POST", "h", path, &[KEY])).await;
+        assert_eq!(reply.status.as_u16(), NOT_TAKEN, "{path}");
+    }
+    stage.gateway.routes().apply(RouteChange::Gone(route.id));
+    let reply = stage.send(request("POST", "h", "/acme/open", &[])).await;
+    assert_eq!(reply.status.as_u16(), NOT_TAKEN);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_answered_in_part() {
+    let stage = Stage::start(settings()).await;
+    let route = triggered(&stage).await;
+    let ask = || Request::post("/deep?x=1").body(Bytes::from_static(b"{}")).unwrap();
+    let (answer, length) = stage.gateway.call(&route.id, ask(), 10).await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.body().len()), (200, 10));
+    assert!(length > 10, "{length}");
+    let (answer, whole) = stage.gateway.call(&route.id, ask(), 1 << 20).await.unwrap();
+    assert_eq!(whole as usize, answer.body().len());
+    let told: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!((&told["uri"], &told["method"]), (&"/deep?x=1".into(), &"POST".into()));
+    stage.gateway.routes().apply(RouteChange::Gone(route.id.clone()));
+    assert!(stage.gateway.call(&route.id, ask(), 10).await.is_err());
+}
