@@ -173,7 +173,7 @@ fn by_path(uri: &Uri, known: &impl Known) -> Option<Address> {
     if kind != Some(KindName::Sandbox) {
         if let Some((trigger, waits)) = trigger_path(path, known) {
             let endpoint = Endpoint::Trigger(trigger.to_owned());
-            return waits.then(|| Address { endpoint, prefix: path.len() });
+            return waits.then_some(Address { endpoint, prefix: path.len() });
         }
         if query::values(uri.query(), LATER).any(|value| value == "true") {
             return None;
