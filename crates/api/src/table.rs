@@ -12,7 +12,7 @@ use crate::openapi;
 use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
     executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
-    previews, prices, quotas, resources, sandboxes, schedules, seal_keys, secrets,
+    previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys, secrets,
     service_accounts, snapshots, users, volume_templates, webhooks, workspaces,
 };
 use ::jobs::runners::Runners;
@@ -432,6 +432,7 @@ fn catalogue(t: &mut Table) {
 fn watching_and_billing(t: &mut Table) {
     t.put(Base::Management, GET, "/changes", ("StreamChanges", "Streams the changes of the workspace as server-sent events"), Needs::Bearer, changes::stream);
     t.put(Base::Management, GET, "/observability/logs", ("GetLogs", "Logs of a workload and of its build"), Needs::Bearer, logs::get);
+    t.put(Base::Management, GET, "/observability/requests", ("GetRequests", "Requests to agents, MCP servers and applications: how many, how many failed, how long they took"), Needs::Bearer, requests::get);
     t.put(Base::Management, POST, "/mcp", ("CallManagementTools", "Management tools over MCP"), Needs::Bearer, crate::mcp::serve);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics", ("GetAccountMetrics", "Cost and usage of an account"), Needs::Bearer, metrics::query);
     t.put(Base::Management, GET, "/accounts/{accountId}/metrics/enums/group-by", ("ListAccountMetricsGroupBy", "The dimensions that metrics can be grouped by"), Needs::Bearer, metrics::group_by);

@@ -87,6 +87,21 @@ async fn what_is_known_of_providers_is_readable() {
 }
 
 #[tokio::test]
+async fn requests_are_counted_for_kinds_that_answer_them() {
+    let cloud = Cloud::start().await;
+    let one = |name: &str, kind: &str| {
+        format!("/v0/observability/requests?resourceType={kind}&workloadIds={name}")
+    };
+    let none = cloud.get(&one("bot,other", "agents")).await.ok();
+    assert_eq!(none["bot"], none["other"]);
+    assert_eq!((&none["bot"]["count"], &none["bot"]["revisions"]), (&json!(0), &json!({})));
+    for kind in ["jobs", "agent", ""] {
+        cloud.get(&one("bot", kind)).await.refused(400);
+    }
+    cloud.get(&one("", "agents")).await.refused(400);
+}
+
+#[tokio::test]
 async fn logs_answer_in_the_shape_that_the_command_line_reads() {
     let cloud = Cloud::start().await;
     let logs = "/v0/observability/logs?resourceType=agents&workloadIds=bot";

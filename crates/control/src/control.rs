@@ -11,7 +11,8 @@ use jobs::Queue;
 use std::sync::Arc;
 use store::Store;
 use types::World;
-use types::edge::RouteChange;
+use types::edge::{RequestStats, RouteChange};
+use types::ids::ResourceId;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -45,6 +46,11 @@ impl Inner {
     /// The machine that this server runs instances on. Without one it leaves workloads to others.
     pub fn machine(&self) -> Option<&Arc<dyn Machine>> {
         self.machine.as_ref()
+    }
+
+    /// What the edge of this server knows of the requests to a workload.
+    pub fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
+        self.edge.as_ref()?.requests_of(workload)
     }
 
     /// Tells the edge of a route, if this server has one.

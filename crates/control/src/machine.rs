@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use tokio::sync::mpsc;
 use types::KindName;
-use types::edge::{Demand, Load, RouteChange};
+use types::edge::{Demand, Load, RequestStats, RouteChange};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
 
@@ -185,6 +185,11 @@ pub trait Edge: Send + Sync + 'static {
         _call: &'a Call,
     ) -> Wait<'a, Result<CallAnswer, MachineFault>> {
         Box::pin(async { Err(MachineFault("this server routes no requests".to_owned())) })
+    }
+
+    /// What is known here of the requests to a workload. `None`: it has no route, or nothing to count.
+    fn requests_of(&self, _workload: &ResourceId) -> Option<RequestStats> {
+        None
     }
 
     /// What an instance has to do. `None`: the edge does not know it.

@@ -70,5 +70,4 @@ pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;
 pub use standby::{EnterError, Initial, Look, PauseError, Phase, Standby, Visit};
-pub use stats::{RequestStats, Requests};
 pub use wire::Unanswered;

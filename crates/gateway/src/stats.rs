@@ -7,31 +7,12 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::KindName;
+use types::edge::{RequestStats, Requests};
 
 /// The upper bound of the first bucket.
 const FIRST: Duration = Duration::from_micros(100);
 /// Two buckets for each doubling, up to beyond the longest exchange of a deployment.
 const BUCKETS: usize = 48;
-
-/// What the data plane knows of the requests to a workload, since its route was first told to it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestStats {
-    pub all: Requests,
-    /// Of the revisions that serve now.
-    pub revisions: BTreeMap<String, Requests>,
-}
-
-/// Times are upper bounds of what was measured, at most half as much again.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Requests {
-    pub count: u64,
-    /// Answered with a status from 500 on, by the workload or in its place.
-    pub errors: u64,
-    /// From the request to the head of its answer, for half of all requests.
-    pub p50: Duration,
-    pub p90: Duration,
-    pub p99: Duration,
-}
 
 pub(crate) struct Stats {
     counts: Mutex<Counts>,

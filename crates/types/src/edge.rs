@@ -7,6 +7,7 @@ use crate::ids::{ResourceId, WorkspaceId};
 use crate::parts::TextMap;
 use crate::{KindName, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One change of what the data plane knows. Said twice, it changes nothing.
@@ -119,6 +120,26 @@ pub struct Load {
     pub requests: u32,
     /// How long it has had none.
     pub idle: Option<Duration>,
+}
+
+/// What the data plane knows of the requests to a workload, since its route was first told to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestStats {
+    pub all: Requests,
+    /// Of the revisions that serve now.
+    pub revisions: BTreeMap<String, Requests>,
+}
+
+/// Times are upper bounds of what was measured, at most half as much again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    pub count: u64,
+    /// Answered with a status from 500 on, by the workload or in its place.
+    pub errors: u64,
+    /// From the request to the head of its answer, for half of all requests.
+    pub p50: Duration,
+    pub p90: Duration,
+    pub p99: Duration,
 }
 
 impl Serving {

@@ -102,13 +102,7 @@ impl LogQuery {
     }
 
     fn names(&self) -> Result<Vec<String>, Error> {
-        let names = self.workload_ids.as_deref().unwrap_or_default().split(',').map(str::trim);
-        let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        match names.len() {
-            0 => Err(LogsRule::NoWorkload.into()),
-            1..=NAMES_MAX => Ok(names),
-            _ => Err(LogsRule::ManyWorkloads { max: NAMES_MAX }.into()),
-        }
+        names(self.workload_ids.as_deref())
     }
 
     /// `all`, or nothing, is every severity.
@@ -126,6 +120,17 @@ impl LogQuery {
         known.sort_unstable();
         known.dedup();
         Ok(known)
+    }
+}
+
+/// Names of workloads, as a query lists them.
+pub(super) fn names(listed: Option<&str>) -> Result<Vec<String>, Error> {
+    let names = listed.unwrap_or_default().split(',').map(str::trim);
+    let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    match names.len() {
+        0 => Err(LogsRule::NoWorkload.into()),
+        1..=NAMES_MAX => Ok(names),
+        _ => Err(LogsRule::ManyWorkloads { max: NAMES_MAX }.into()),
     }
 }
 

@@ -11,7 +11,7 @@ use jobs::{Call, CallAnswer};
 use std::collections::HashMap;
 use tokio::sync::watch;
 use types::chain;
-use types::edge::{Demand, Load, PreviewAddress, RouteChange};
+use types::edge::{Demand, Load, PreviewAddress, RequestStats, RouteChange};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 
@@ -58,6 +58,10 @@ impl Edge for Local {
             let body = String::from_utf8_lossy(answer.body()).into_owned();
             Ok(CallAnswer { status: answer.status().as_u16(), body, length })
         })
+    }
+
+    fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
+        self.gateway.requests_of(workload)
     }
 
     fn load(&self, instance: &InstanceName) -> Option<Load> {

@@ -12,6 +12,7 @@ mod integration;
 mod invitation;
 mod log;
 mod metrics;
+mod requests;
 mod sandbox;
 mod workspace;
 
@@ -57,6 +58,7 @@ pub use metrics::{
     AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint,
     AccountMetricsSummary, EntrySummary, GroupBy, MetricsValues, Resolution,
 };
+pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
     ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse,
     SandboxScheduleExecution, SandboxSnapshotRequest,
