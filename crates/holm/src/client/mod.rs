@@ -1,9 +1,16 @@
 //! Speaking to a Holm server over HTTP.
 
 pub(crate) mod contexts;
+pub(crate) mod files;
 pub(crate) mod kinds;
+pub(crate) mod lines;
+pub(crate) mod processes;
 pub(crate) mod sign_in;
+mod socket;
 pub(crate) mod target;
+pub(crate) mod workload;
+
+pub(crate) use socket::Socket;
 
 use crate::error::Error;
 use crate::world;
