@@ -2,8 +2,8 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, cancel, completion, config, delete, doctor, get, image, keys, login, logout,
-    logs, restore, run, token, up, usage, user, version, workspaces,
+    apply, backup, cancel, completion, config, connect, delete, doctor, exec, get, image, keys,
+    login, logout, logs, restore, run, token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -33,6 +33,8 @@ enum Command {
     Run(run::Args),
     Cancel(cancel::Args),
     Logs(logs::Args),
+    Exec(exec::Args),
+    Connect(connect::Args),
     Usage(Box<usage::Args>),
     Image(image::Args),
     Doctor(doctor::Args),
@@ -60,6 +62,8 @@ impl Cli {
             Command::Run(args) => run::run(args, Client::choose(&choice)?).await,
             Command::Cancel(args) => cancel::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Exec(args) => exec::run(args, Client::choose(&choice)?).await,
+            Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Usage(args) => usage::run(*args, &choice).await,
             Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,

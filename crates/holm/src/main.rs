@@ -9,7 +9,10 @@ mod error;
 mod exit;
 mod output;
 mod server;
+mod shell;
+mod signals;
 mod term;
+mod terminal;
 mod world;
 
 use clap::Parser;

@@ -1,0 +1,101 @@
+//! What is typed, on its way to a terminal elsewhere.
+
+/// Ctrl-P, then Ctrl-Q: leaves the terminal, as in other tools.
+const DETACH: [u8; 2] = [0x10, 0x11];
+
+/// What came of what was typed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Typed {
+    /// To be passed on.
+    pub(super) text: String,
+    pub(super) detach: bool,
+}
+
+/// Finds the sequence that leaves, and makes whole characters of bytes.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The first key of the sequence was the last one.
+    begun: bool,
+    /// The beginning of a character.
+    unfinished: Vec<u8>,
+}
+
+impl Keys {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Typed {
+        let mut passed = std::mem::take(&mut self.unfinished);
+        for &byte in bytes {
+            match (std::mem::take(&mut self.begun), byte) {
+                (true, byte) if byte == DETACH[1] => {
+                    return Typed {
+                        text: String::from_utf8_lossy(&passed).into_owned(),
+                        detach: true,
+                    };
+                }
+                // A second one passes the first on and may begin the sequence itself.
+                (begun, byte) if byte == DETACH[0] => {
+                    if begun {
+                        passed.push(DETACH[0]);
+                    }
+                    self.begun = true;
+                }
+                (begun, byte) => {
+                    if begun {
+                        passed.push(DETACH[0]);
+                    }
+                    passed.push(byte);
+                }
+            }
+        }
+        Typed { text: self.characters(passed), detach: false }
+    }
+
+    /// Keeps the beginning of a character back. Bytes that can be none become replacements.
+    fn characters(&mut self, mut bytes: Vec<u8>) -> String {
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            self.unfinished = bytes.split_off(error.valid_up_to());
+            return String::from_utf8_lossy(&bytes).into_owned();
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn typed(pieces: &[&[u8]]) -> (String, bool) {
+        let (mut keys, mut text) = (Keys::default(), String::new());
+        for piece in pieces {
+            let found = keys.take(piece);
+            text.push_str(&found.text);
+            if found.detach {
+                return (text, true);
+            }
+        }
+        (text, false)
+    }
+
+    #[test]
+    fn the_sequence_leaves_and_is_not_passed_on() {
+        assert_eq!(typed(&[b"ls\x10\x11rm"]), ("ls".into(), true));
+        assert_eq!(typed(&[b"a\x10", b"\x11"]), ("a".into(), true));
+        assert_eq!(typed(&[b"\x10\x10\x11"]), ("\u{10}".into(), true));
+    }
+
+    #[test]
+    fn half_a_sequence_is_only_keys() {
+        assert_eq!(typed(&[b"\x10x\x11"]), ("\u{10}x\u{11}".into(), false));
+        assert_eq!(typed(&[b"\x10", b"\x10", b"y"]), ("\u{10}\u{10}y".into(), false));
+    }
+
+    proptest! {
+        #[test]
+        fn text_passes_however_it_arrives(text in "[^\u{10}]{0,20}", cut in 1..5_usize) {
+            let pieces: Vec<_> = text.as_bytes().chunks(cut).collect();
+            prop_assert_eq!(typed(&pieces), (text.clone(), false));
+        }
+    }
+}
