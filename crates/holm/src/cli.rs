@@ -2,7 +2,7 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, cancel, completion, config, connect, delete, doctor, exec, get, image, keys,
+    apply, backup, cancel, completion, config, connect, cp, delete, doctor, exec, get, image, keys,
     login, logout, logs, restore, run, token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
@@ -35,6 +35,7 @@ enum Command {
     Logs(logs::Args),
     Exec(exec::Args),
     Connect(connect::Args),
+    Cp(cp::Args),
     Usage(Box<usage::Args>),
     Image(image::Args),
     Doctor(doctor::Args),
@@ -64,6 +65,7 @@ impl Cli {
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
             Command::Exec(args) => exec::run(args, Client::choose(&choice)?).await,
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
+            Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
             Command::Usage(args) => usage::run(*args, &choice).await,
             Command::Image(args) => image::run(args).await,
             Command::Doctor(args) => doctor::run(args).await,

@@ -8,6 +8,7 @@ mod duration;
 mod error;
 mod exit;
 mod output;
+mod project;
 mod server;
 mod shell;
 mod signals;

@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod connect;
+pub(crate) mod cp;
 pub(crate) mod delete;
 pub(crate) mod doctor;
 pub(crate) mod exec;
