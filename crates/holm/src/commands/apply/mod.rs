@@ -1,7 +1,7 @@
 //! `holm apply`: makes the objects of YAML documents, or brings them up to date.
 
 mod documents;
-mod substitute;
+pub(crate) mod substitute;
 
 use crate::client::Client;
 use crate::client::kinds::Write;
@@ -148,13 +148,18 @@ fn same_wish(before: &Value, after: &Value) -> bool {
         .all(|part| before.pointer(part) == after.pointer(part))
 }
 
-/// Prints what the user needs next: the address, and callback secrets that are shown only once.
+/// Prints what the user needs next.
 fn report(object: &Value) {
     if let Some(url) =
         object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty())
     {
         term::say(format!("  url: {}", term::harmless(url)));
     }
+    report_secrets(object);
+}
+
+/// Prints callback secrets, which are shown only once.
+pub(crate) fn report_secrets(object: &Value) {
     let triggers = object.pointer("/spec/triggers").and_then(Value::as_array);
     for trigger in triggers
         .into_iter()
