@@ -60,21 +60,29 @@ impl Workload {
         &self.url
     }
 
-    pub(crate) fn workspace(&self) -> &str {
-        self.workspace.as_deref().unwrap_or_default()
-    }
-
     /// A request with the caller's credentials. `path` is encoded already and begins with a slash.
     pub(crate) async fn request(
         &self,
         method: Method,
         path: &str,
     ) -> Result<RequestBuilder, Error> {
-        let address = format!("{}{path}", self.url);
-        let url = Url::parse(&address)
-            .map_err(|_| Error::Usage(format!("`{address}` cannot be an address")))?;
+        self.request_below(method, "", path).await
+    }
+
+    /// The same for a path that somebody else made up, which must not lead out of `place`.
+    pub(crate) async fn request_below(
+        &self,
+        method: Method,
+        place: &str,
+        path: &str,
+    ) -> Result<RequestBuilder, Error> {
+        let url = below(&format!("{}{place}", self.url), path)?;
         let bearer = self.client.lock().await.bearer().await?;
-        let request = self.http.request(method, url).bearer_auth(bearer);
+        // `Authorization` is left to the workload, which may have its own.
+        let request = self
+            .http
+            .request(method, url)
+            .header("X-Blaxel-Authorization", format!("Bearer {bearer}"));
         Ok(match &self.workspace {
             Some(workspace) => request.header("X-Blaxel-Workspace", workspace),
             None => request,
@@ -117,6 +125,17 @@ impl Workload {
     }
 }
 
+/// Addresses are put in order before they are sent, which `..` could use to leave.
+fn below(place: &str, path: &str) -> Result<Url, Error> {
+    let refused = || Error::Usage(format!("`{path}` cannot be part of an address"));
+    let parse = |text: &str| Url::parse(text).map_err(|_| refused());
+    let (place, url) = (parse(place)?, parse(&format!("{place}{path}"))?);
+    let rest = url.path().strip_prefix(place.path().trim_end_matches('/'));
+    let inside = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let same = url.origin() == place.origin() && url.username().is_empty();
+    if inside && same { Ok(url) } else { Err(refused()) }
+}
+
 /// What an answer without success says.
 pub(crate) async fn refusal(response: Response) -> Error {
     let status = response.status();
@@ -149,6 +168,19 @@ mod tests {
         assert_eq!(file_segment("/tmp/a b"), "%2Ftmp%2Fa%20b");
         assert_eq!(file_segment("tree/x"), ".%2Ftree%2Fx");
         assert_eq!(file_segment("~/x"), "~%2Fx");
+    }
+
+    #[test]
+    fn an_address_does_not_leave_its_place() {
+        let place = "http://h/main/sandboxes/box/port/80";
+        for path in ["", "/", "/a/../b", "/?a=../..", "?q"] {
+            assert!(below(place, path).is_ok(), "{path}");
+        }
+        for path in ["/../81", "/%2e%2e/%2E./x", "/..\\..\\x", "81", ".evil", "/../../../other"] {
+            assert!(below(place, path).is_err(), "{path}");
+        }
+        assert!(below("http://h", "@evil/").is_err() && below("http://h", ".evil/").is_err());
+        assert!(below("http://h", ":99/").is_err());
     }
 
     proptest! {
