@@ -1,5 +1,6 @@
 //! Holm: the server and its command line in one program.
 
+mod characters;
 mod cli;
 mod client;
 mod commands;

@@ -1,5 +1,7 @@
 //! What is typed, on its way to a terminal elsewhere.
 
+use crate::characters::Characters;
+
 /// Ctrl-P, then Ctrl-Q: leaves the terminal, as in other tools.
 const DETACH: [u8; 2] = [0x10, 0x11];
 
@@ -16,20 +18,16 @@ pub(super) struct Typed {
 pub(super) struct Keys {
     /// The first key of the sequence was the last one.
     begun: bool,
-    /// The beginning of a character.
-    unfinished: Vec<u8>,
+    characters: Characters,
 }
 
 impl Keys {
     pub(super) fn take(&mut self, bytes: &[u8]) -> Typed {
-        let mut passed = std::mem::take(&mut self.unfinished);
+        let mut passed = Vec::with_capacity(bytes.len());
         for &byte in bytes {
             match (std::mem::take(&mut self.begun), byte) {
                 (true, byte) if byte == DETACH[1] => {
-                    return Typed {
-                        text: String::from_utf8_lossy(&passed).into_owned(),
-                        detach: true,
-                    };
+                    return Typed { text: self.characters.take(&passed), detach: true };
                 }
                 // A second one passes the first on and may begin the sequence itself.
                 (begun, byte) if byte == DETACH[0] => {
@@ -46,18 +44,7 @@ impl Keys {
                 }
             }
         }
-        Typed { text: self.characters(passed), detach: false }
-    }
-
-    /// Keeps the beginning of a character back. Bytes that can be none become replacements.
-    fn characters(&mut self, mut bytes: Vec<u8>) -> String {
-        if let Err(error) = std::str::from_utf8(&bytes)
-            && error.error_len().is_none()
-        {
-            self.unfinished = bytes.split_off(error.valid_up_to());
-            return String::from_utf8_lossy(&bytes).into_owned();
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
+        Typed { text: self.characters.take(&passed), detach: false }
     }
 }
 
