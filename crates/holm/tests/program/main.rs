@@ -7,6 +7,8 @@ mod command_line;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod first_steps;
@@ -14,6 +16,8 @@ mod first_steps;
 mod images;
 #[cfg(test)]
 mod outward;
+#[cfg(test)]
+mod pretend;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
