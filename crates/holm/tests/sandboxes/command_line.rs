@@ -111,7 +111,7 @@ fn folders_are_copied_both_ways() {
     fs::write(at("secret"), "s").unwrap();
     symlink("../secret", at("src/out")).unwrap();
 
-    let mut copy = |from: &str, to: &str, exit: i32| {
+    let copy = |from: &str, to: &str, exit: i32| {
         let output = done(holm(&client, &["cp", from, to]).current_dir(here.path()), exit);
         String::from_utf8(output.stderr).unwrap()
     };
@@ -147,7 +147,7 @@ fn folders_are_copied_both_ways() {
 /// it was shown. Answers what was shown and the exit code.
 fn on_a_terminal(client: &Client, line: &str, keys: &[(&str, &str)]) -> (String, Option<i32>) {
     let program = env!("CARGO_BIN_EXE_holm");
-    let mut script = holm(client, &[]);
+    let script = holm(client, &[]);
     let mut command = Command::new("script");
     let envs: Vec<_> =
         script.get_envs().map(|(n, v)| (n.to_owned(), v.unwrap().to_owned())).collect();
@@ -156,7 +156,6 @@ fn on_a_terminal(client: &Client, line: &str, keys: &[(&str, &str)]) -> (String,
         "stty rows 33 cols 101; {program} {line}; code=$?; stty -a | tr ';' '\\n' | grep -o -- '-\\?icanon'; exit $code"
     );
     command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    drop(script.stdin(Stdio::null()));
     let mut running = command.spawn().unwrap();
     let mut input = running.stdin.take().unwrap();
     let mut output = running.stdout.take().unwrap();
