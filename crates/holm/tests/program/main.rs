@@ -19,8 +19,12 @@ mod outward;
 #[cfg(test)]
 mod pretend;
 #[cfg(test)]
+mod projects;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod usage;
+#[cfg(test)]
+mod workloads;

@@ -4,6 +4,7 @@ use crate::setup::{Client, PATIENCE, Place, eventually};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
@@ -209,5 +210,100 @@ fn a_terminal_is_one_and_the_own_one_comes_back() {
     eventually("the terminals have gone", || {
         client.run("box", "ps | grep -c 'sleep 100[0]' || true").trim() == "0"
     });
+    place.clear(server, &client);
+}
+
+/// Asks over a new connection; the head and the body of the answer.
+fn ask(address: &str, host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn ports_are_forwarded_to_this_machine_alone() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    client.create("box", &json!({}));
+    client.run("box", "mkdir -p /www/sub && echo it-is-me > /www/page");
+    let serve = json!({"command": "httpd -f -p 3000 -h /www", "waitForPorts": [3000]});
+    client.done("POST", "/main/sandboxes/box/process", Some(&serve));
+    let mut command = holm(&client, &["port-forward", "box", ":3000"]);
+    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.strip_prefix("http://").unwrap().split(' ').next().unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:") && line.ends_with("is port 3000 of box\n"), "{line}");
+
+    let page = ask(&address, "localhost", "/page");
+    assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("it-is-me\n"), "{page}");
+    // A redirection leads to where the caller is.
+    let moved = ask(&address, "localhost", "/sub");
+    assert!(moved.to_lowercase().contains("location: /sub/\r\n"), "{moved}");
+    // Nobody gets past the port, and no page of somebody else's gets here by a name of its own.
+    for path in ["/../../process", "/%2e%2e/process", "/..%5c../process"] {
+        let refused = ask(&address, "localhost", path);
+        assert!(!refused.contains("httpd -f"), "{path}: {refused}");
+    }
+    assert!(ask(&address, "evil.example", "/page").starts_with("HTTP/1.1 403"));
+    let killed = Command::new("kill").arg(running.id().to_string()).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    place.clear(server, &client);
+}
+
+#[test]
+fn a_forwarded_connection_may_become_a_websocket() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    client.create("box", &json!({}));
+    // Switches protocols and then repeats what it hears.
+    let answer = "HTTP/1.1 101 x\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n";
+    let script =
+        format!("while read -r l && [ ${{#l}} -gt 1 ]; do :; done; printf '{answer}'; exec cat");
+    client.run("box", &format!("cat > /tmp/echo <<'END'\n{script}\nEND"));
+    let serve = json!({"command": "nc -ll -p 3000 -e /bin/sh /tmp/echo", "waitForPorts": [3000]});
+    client.done("POST", "/main/sandboxes/box/process", Some(&serve));
+    let mut command = holm(&client, &["port-forward", "box", ":3000"]);
+    let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.strip_prefix("http://").unwrap().split(' ').next().unwrap().to_owned();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    write!(stream, "GET /ws HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    stream.write_all(b"\x81\x02hi").unwrap();
+    let mut heard = [0; 4];
+    reader.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"\x81\x02hi");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    place.clear(server, &client);
+}
+
+#[test]
+fn a_port_gets_an_address() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    client.create("box", &json!({}));
+    let made = done(&mut holm(&client, &["preview", "box", "3000", "--public"]), 0);
+    let url = String::from_utf8(made.stdout).unwrap();
+    assert!(url.starts_with("http"), "{url}");
+    // The same again is there already; another one is not taken away.
+    let again = done(&mut holm(&client, &["preview", "box", "3000", "--public"]), 0);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), url);
+    done(&mut holm(&client, &["preview", "box", "3000"]), 7);
+    done(&mut holm(&client, &["preview", "box", "0"]), 2);
+    let listed = done(&mut holm(&client, &["get", "sandbox", "box", "previews"]), 0);
+    assert!(String::from_utf8(listed.stdout).unwrap().contains("port-3000"));
     place.clear(server, &client);
 }
