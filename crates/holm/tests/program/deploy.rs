@@ -111,6 +111,8 @@ fn a_dry_run_asks_nobody() {
         ("Dockerfile", "FROM scratch"),
     ];
     let place = project(&files);
+    fs::create_dir(place.path().join(".blaxel")).unwrap();
+    write(place.path(), ".blaxel/eu.yaml", "kind: Policy\nmetadata: {name: eu}\nspec: {}");
     let mut command = crate::common::holm(place.path());
     command.args([
         "deploy",
@@ -127,6 +129,7 @@ fn a_dry_run_asks_nobody() {
         (&requests[0]["method"], &requests[0]["path"]),
         (&json!("POST"), &json!("/v0/sandboxes?upload=true"))
     );
+    assert_eq!(requests[0]["documents"], json!(["policies/eu"]));
     assert_eq!(requests[0]["archive"], json!(["Dockerfile", "blaxel.toml", ".env.build"]));
 }
 

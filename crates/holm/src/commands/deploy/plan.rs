@@ -3,6 +3,7 @@
 use super::flags::Args;
 use crate::client::target::{Target, resolve};
 use crate::commands::apply::substitute::Secrets;
+use crate::commands::apply::{self, Document};
 use crate::error::Error;
 use crate::project::credentials;
 use crate::project::manifest::{self, Manifest};
@@ -13,6 +14,7 @@ use std::fs;
 use std::path::{Component, Path};
 
 const DOCKERFILE: &str = "Dockerfile";
+const DOCUMENTS: &str = ".blaxel";
 
 /// One deployment.
 pub(super) struct Plan {
@@ -23,6 +25,8 @@ pub(super) struct Plan {
     pub(super) wish: Wish,
     /// What is uploaded, if something is built.
     pub(super) sources: Option<Sources>,
+    /// Other objects that the project brings along.
+    pub(super) documents: Vec<Document>,
 }
 
 /// All that the object says, but its image.
@@ -155,7 +159,15 @@ fn plan(
     };
     let target = resolve(&[kind.name().to_owned(), name.clone()])?;
     let wishes = Wishes { name: name.clone(), experimental: args.experimental };
-    Ok(Plan { kind, name, target, wish: Wish { manifest, wishes, envs, image }, sources })
+    let documents = apply::read_folder(&folder.join(DOCUMENTS), &secrets)?;
+    Ok(Plan {
+        kind,
+        name,
+        target,
+        wish: Wish { manifest, wishes, envs, image },
+        sources,
+        documents,
+    })
 }
 
 /// Names are words of small letters, digits and hyphens.
