@@ -145,15 +145,25 @@ impl Workload {
         let answer = self.ask_json(self.request(Method::POST, &start).await?.json(&body)).await?;
         let id = answer.get("uploadId").and_then(Value::as_str);
         let id = segment(id.ok_or_else(|| self.odd("it names no upload"))?);
+        self.uploads.lock().insert(id.clone());
         let done = self.send_parts(&id, first, content, sent).await;
-        if done.is_err() {
-            let abort = format!("/filesystem-multipart/{id}/abort");
-            // The failure is what matters; what is left there is only in the way.
-            if let Ok(request) = self.request(Method::DELETE, &abort).await {
+        match done {
+            Ok(()) => drop(self.uploads.lock().remove(&id)),
+            Err(_) => self.abort_uploads().await,
+        }
+        done
+    }
+
+    /// Gives up what is not complete. What stays is only in the way, and there is a reason already
+    /// why it is given up, so failures are not told.
+    pub(crate) async fn abort_uploads(&self) {
+        let uploads = std::mem::take(&mut *self.uploads.lock());
+        for id in uploads {
+            let path = format!("/filesystem-multipart/{id}/abort");
+            if let Ok(request) = self.request(Method::DELETE, &path).await {
                 let _ = self.send(request).await;
             }
         }
-        done
     }
 
     async fn send_parts(

@@ -173,3 +173,54 @@ fn an_image_is_pushed_and_its_newest_tag_printed() {
     let sent = pretend.asked().last().unwrap().json();
     assert!(sent["dockerConfig"].as_str().unwrap().contains("ghcr.io"), "{sent}");
 }
+
+/// A sandbox that wants to write outside of the destination of a copy, in every way that it can.
+#[test]
+fn a_hostile_sandbox_writes_nothing_outside_the_destination() {
+    const NAMES: [&str; 7] = ["..", ".", "", "../up", "/abs", "a/b", "link/in"];
+    let pretend = Pretend::start(|url, asked| {
+        let path = asked.path.as_str();
+        let attachment = Answer { status: 200, headers: Vec::new(), body: "evil".into() }
+            .with("Content-Disposition", "attachment".into());
+        match path.strip_prefix("/main/sandboxes/box/filesystem/") {
+            None => {
+                Answer::json(&json!({"metadata": {"url": format!("{url}/main/sandboxes/box")}}))
+            }
+            Some("%2Fwork") => {
+                let file = |name: &&str| json!({"name": name, "permissions": "777", "size": 4});
+                let folder = |name: &&str| json!({"name": name, "path": "/work"});
+                let mut files: Vec<_> = NAMES.iter().map(file).collect();
+                files.push(file(&"good"));
+                // A file and a folder of one name, and a link that is there already.
+                let mut folders: Vec<_> = NAMES.iter().map(folder).collect();
+                folders.push(folder(&"link"));
+                Answer::json(&json!({"files": files, "subdirectories": folders}))
+            }
+            Some("%2Fwork%2Flink") => {
+                Answer::json(&json!({"files": [{"name": "x", "permissions": "644"}]}))
+            }
+            Some(_) => attachment,
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    std::fs::create_dir_all(at("outside")).unwrap();
+    std::fs::create_dir_all(at("to")).unwrap();
+    std::os::unix::fs::symlink("../outside", at("to/link")).unwrap();
+    let copied = pretend.cli(place.path(), &["cp", "box:/work/.", "to"]).output().unwrap();
+    assert!(text(&copied, 1).contains("links in the destination are not followed"));
+    std::fs::remove_file(at("to/link")).unwrap();
+    let told = text(&pretend.cli(place.path(), &["cp", "box:/work/.", "to"]).output().unwrap(), 0);
+    assert!(told.contains("left out") && told.contains("copied 2 files"), "{told}");
+    let names = |path: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(at(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        (names("."), names("to")),
+        (vec!["outside".into(), "to".into()], vec!["good".into(), "link".into()])
+    );
+    assert!(names("outside").is_empty());
+}

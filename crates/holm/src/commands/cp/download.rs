@@ -1,7 +1,7 @@
 //! Out of a sandbox.
 
 use super::destination::{Destination, Name};
-use super::place::{join, means_content, name_of, parent};
+use super::place::{join, means_content, name_of, parent, plain};
 use super::{Copied, tell_left_out};
 use crate::client::files::{Found, Listing};
 use crate::client::workload::Workload;
@@ -21,20 +21,21 @@ const ENTRIES_MAX: usize = 500_000;
 const DEPTH_MAX: usize = 128;
 
 pub(super) async fn download(sandbox: &Workload, from: &str, to: &Path) -> Result<Copied, Error> {
+    let (name, content) = (Name::new(name_of(from).unwrap_or_default()), means_content(from));
+    let from = plain(from);
     let found = sandbox.open(from).await?;
-    let name = Name::new(name_of(from).unwrap_or_default());
     match found {
-        Found::File(content) => {
+        Found::File(file) => {
             let (folder, name) = place_of_file(to, name)?;
             let mode = mode_of(sandbox, from).await;
-            let bar = Bytes::new(content.content_length().unwrap_or_default());
-            let file = Remote { path: from.to_owned(), folder, name, mode };
-            let bytes = fetch(sandbox, &file, Some(content), &bar).await?;
+            let bar = Bytes::new(file.content_length().unwrap_or_default());
+            let remote = Remote { path: from.to_owned(), folder, name, mode };
+            let bytes = fetch(sandbox, &remote, Some(file), &bar).await?;
             bar.finish();
             Ok(Copied { files: 1, bytes })
         }
         Found::Folder(listing) => {
-            let name = name.filter(|_| !means_content(from));
+            let name = name.filter(|_| !content);
             download_folder(sandbox, from, listing, place_of_folder(to, name)?).await
         }
     }

@@ -9,6 +9,7 @@ use crate::client::workload::Workload;
 use crate::client::{Client, target};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::signals::Ends;
 use crate::{output, term};
 use place::Place;
 use std::path::PathBuf;
@@ -41,13 +42,10 @@ struct Copied {
 const NAMED_MAX: usize = 10;
 
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
-    let copied = match (Place::read(&args.from)?, Place::read(&args.to)?) {
-        (Place::Here(from), Place::There { sandbox, path }) => {
-            upload::upload(&from, &find(client, sandbox).await?, &path).await?
-        }
-        (Place::There { sandbox, path }, Place::Here(to)) => {
-            download::download(&find(client, sandbox).await?, &path, &to).await?
-        }
+    let mut ends = Ends::new()?;
+    let copy = match (Place::read(&args.from)?, Place::read(&args.to)?) {
+        (Place::Here(from), Place::There { sandbox, path: to }) => Copy::In { from, sandbox, to },
+        (Place::There { sandbox, path: from }, Place::Here(to)) => Copy::Out { sandbox, from, to },
         (Place::Here(_), Place::Here(_)) => {
             let message = "name a sandbox at one of the two ends: `holm cp ./folder box:/path`";
             return Err(Error::Usage(message.into()));
@@ -57,13 +55,40 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
             return Err(Error::Usage(message.into()));
         }
     };
+    let target = target::resolve(&["sandboxes".into(), copy.sandbox().to_owned()])?;
+    let sandbox = Workload::find(client, &target).await?;
+    let copied = tokio::select! {
+        copied = copy.run(&sandbox) => copied?,
+        // What is half copied here goes with the copy that is given up.
+        () = ends.next() => {
+            sandbox.abort_uploads().await;
+            return Ok(Exit::Interrupted);
+        }
+    };
     let files = if copied.files == 1 { "file" } else { "files" };
     term::note(format!("copied {} {files}, {}", copied.files, output::size(copied.bytes)));
     Ok(Exit::Success)
 }
 
-async fn find(client: Client, sandbox: String) -> Result<Workload, Error> {
-    Workload::find(client, &target::resolve(&["sandboxes".into(), sandbox])?).await
+/// What is copied where.
+enum Copy {
+    In { from: PathBuf, sandbox: String, to: String },
+    Out { sandbox: String, from: String, to: PathBuf },
+}
+
+impl Copy {
+    fn sandbox(&self) -> &str {
+        match self {
+            Self::In { sandbox, .. } | Self::Out { sandbox, .. } => sandbox,
+        }
+    }
+
+    async fn run(&self, there: &Workload) -> Result<Copied, Error> {
+        match self {
+            Self::In { from, to, .. } => upload::upload(from, there, to).await,
+            Self::Out { from, to, .. } => download::download(there, from, to).await,
+        }
+    }
 }
 
 fn tell_left_out(left_out: &[(PathBuf, &'static str)]) {

@@ -37,6 +37,15 @@ pub(super) fn means_content(path: &str) -> bool {
     name_of(path).is_none() || path.trim_end_matches('/').ends_with("/.")
 }
 
+/// The folder whose content is meant, without what says so.
+pub(super) fn plain(path: &str) -> &str {
+    match path.trim_end_matches('/').strip_suffix("/.") {
+        Some("") => "/",
+        Some(folder) => folder,
+        None => path,
+    }
+}
+
 /// A path below another, of a sandbox.
 pub(super) fn join(folder: &str, name: &str) -> String {
     match folder {
@@ -78,6 +87,7 @@ mod tests {
             (join("/", "a"), join(".", "a"), join("b/", "a")),
             ("/a".into(), "a".into(), "b/a".into())
         );
+        assert_eq!((plain("/a/."), plain("/."), plain("a/./"), plain(".")), ("/a", "/", "a", "."));
         assert!(means_content("a/.") && means_content("/") && !means_content("a"));
     }
 }
