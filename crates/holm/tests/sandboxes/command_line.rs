@@ -41,6 +41,7 @@ fn a_command_runs_as_if_it_were_here() {
     assert_eq!(String::from_utf8(ran.stdout).unwrap(), "b c s3cret -e it's\n/tmp\n");
     done(&mut holm(&client, &["exec", "box", "kill -9 $$"]), 137);
     done(&mut holm(&client, &["exec", "gone", "true"]), 6);
+    done(&mut holm(&client, &["exec", "-w", "/tmp", "box", "true"]), 2);
 
     // Exact bytes both ways, more of them than one request takes.
     let bytes: Vec<u8> = (0..12_000_000_u32).map(|at| (at % 251) as u8).collect();
@@ -239,6 +240,8 @@ fn ports_are_forwarded_to_this_machine_alone() {
 
     let page = ask(&address, "localhost", "/page");
     assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("it-is-me\n"), "{page}");
+    // The origin here is shared with nobody, so the page is not confined.
+    assert!(!page.to_lowercase().contains("content-security-policy"), "{page}");
     // A redirection leads to where the caller is.
     let moved = ask(&address, "localhost", "/sub");
     assert!(moved.to_lowercase().contains("location: /sub/\r\n"), "{moved}");

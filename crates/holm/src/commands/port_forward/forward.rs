@@ -23,6 +23,11 @@ static NOT_PASSED: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
+/// What the gateway adds where workloads share an origin. Here each port is an origin of its own,
+/// and the page would only lose its cookies and its storage.
+const CONFINED: &str =
+    "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads";
+
 /// A way from a port here to one there.
 pub(super) struct Forward {
     pub(super) sandbox: Arc<Workload>,
@@ -97,6 +102,12 @@ impl Forward {
             if let Some(location) = location.and_then(|location| location.parse().ok()) {
                 headers.insert(header::LOCATION, location);
             }
+        }
+        let policies: Vec<_> =
+            headers.get_all(header::CONTENT_SECURITY_POLICY).iter().cloned().collect();
+        headers.remove(header::CONTENT_SECURITY_POLICY);
+        for policy in policies.into_iter().filter(|policy| policy != CONFINED) {
+            headers.append(header::CONTENT_SECURITY_POLICY, policy);
         }
         let cookies: Vec<_> = headers.get_all(header::SET_COOKIE).iter().cloned().collect();
         headers.remove(header::SET_COOKIE);
