@@ -9,9 +9,12 @@ use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::time::Duration;
 
 const ADDRESS: &str = "x-blaxel-upload-url";
 const PIECE_BYTES: usize = 256 << 10;
+/// For 4 GiB over a slow line.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 const ARCHIVE: &str = "application/zip";
 
 /// Where an archive goes. Whoever knows it may put one there, so it is never shown.
@@ -64,7 +67,8 @@ impl Client {
         let request = self.http.put(address.0.clone());
         let request = request.header(header::CONTENT_TYPE, ARCHIVE);
         let request = request.header(header::CONTENT_LENGTH, length);
-        let response = request.body(Body::wrap_stream(pieces)).send().await;
+        let request = request.timeout(UPLOAD_TIMEOUT).body(Body::wrap_stream(pieces));
+        let response = request.send().await;
         let unreachable = |source: reqwest::Error| Error::Unreachable {
             server: "the address for the sources".into(),
             source: source.without_url(),

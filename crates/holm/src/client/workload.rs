@@ -8,11 +8,14 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use types::World;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A workload may think for so long before it says something; the platform waits no longer.
+const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Nothing larger is read of an answer that is one JSON object.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// What stands in a path as it is.
@@ -26,6 +29,8 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     workspace: Option<String>,
     pub(crate) world: World,
+    /// Uploads in parts that are not complete.
+    pub(super) uploads: parking_lot::Mutex<HashSet<String>>,
 }
 
 impl Workload {
@@ -41,8 +46,15 @@ impl Workload {
             let workspace = workspace.as_deref().unwrap_or_default();
             format!("{}/{workspace}/{}/{name}", client.server(), target.kind.name())
         });
+        if client.server().starts_with("https:") && !url.starts_with("https:") {
+            let message = format!(
+                "the server says that `{name}` is at {url}, where your credentials would pass unencrypted; its setting `server.public_url` should begin with https"
+            );
+            return Err(Error::NotServed(message));
+        }
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(SILENCE_MAX)
             .redirect(Policy::none())
             // Upgrades to WebSocket exist in this version only.
             .http1_only()
@@ -53,7 +65,15 @@ impl Workload {
                 message: error.to_string(),
             })?;
         let url = url.trim_end_matches('/').to_owned();
-        Ok(Self { client: Mutex::new(client), http, url, name, workspace, world: world::system() })
+        Ok(Self {
+            client: Mutex::new(client),
+            http,
+            url,
+            name,
+            workspace,
+            world: world::system(),
+            uploads: parking_lot::Mutex::default(),
+        })
     }
 
     pub(crate) fn url(&self) -> &str {

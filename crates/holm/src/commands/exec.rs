@@ -44,6 +44,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
+    if let Some(folder) = client.workspace().filter(|name| name.starts_with('/')) {
+        let message = format!("-w names a workspace; `-C {folder}` is the folder to run in");
+        return Err(Error::Usage(message));
+    }
     let variables = variables(&args.env, |name| std::env::var(name).ok())?;
     let command = shell::line(&args.command);
     let target = target::resolve(&["sandboxes".into(), args.sandbox.clone()])?;

@@ -6,6 +6,7 @@ use crate::client::workload::Workload;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::shell;
+use crate::term;
 use serde_json::{Map, Value};
 
 /// A control character that terminals ignore and programs have no use for.
@@ -28,7 +29,10 @@ pub(crate) async fn command(
     Ok(match (over, framed.and_then(|framed| framed.code())) {
         (Over::Detached, _) => Exit::Success,
         (Over::Ended, Some(code)) => Exit::Program(code),
-        (Over::Ended, None) => Exit::Failed,
+        (Over::Ended, None) => {
+            term::note("the terminal ended before the command could tell how it ended");
+            Exit::Failed
+        }
         (Over::Asked | Over::Cut, _) => Exit::Interrupted,
     })
 }
