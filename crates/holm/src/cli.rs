@@ -77,7 +77,7 @@ impl Cli {
             Command::Serve(args) => serve::run(args, &choice).await,
             Command::Push(args) => push::run(*args, Client::choose(&choice)?).await,
             Command::Deploy(args) => deploy::run(*args, &choice).await,
-            Command::Exec(args) => exec::run(args, Client::choose(&choice)?).await,
+            Command::Exec(args) => exec::run(args, &choice).await,
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,

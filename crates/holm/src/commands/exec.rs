@@ -2,7 +2,7 @@
 
 use crate::client::processes::{Ask, Process};
 use crate::client::workload::Workload;
-use crate::client::{Client, target};
+use crate::client::{Choice, Client, target};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::{shell, term, terminal};
@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// on this machine sees
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// Folder to run it in; the working directory of the image otherwise
+    /// Folder to run it in; the working directory of the image otherwise. `-w` with a path from the
+    /// root is the same
     #[arg(short = 'C', long, value_name = "FOLDER")]
     workdir: Option<String>,
     /// Give it standard input, which is read to its end first: use -t to type to a command
@@ -43,12 +44,10 @@ pub(crate) struct Args {
     tty: bool,
 }
 
-pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
-    if let Some(folder) = client.workspace().filter(|name| name.starts_with('/')) {
-        let message = format!("-w names a workspace; `-C {folder}` is the folder to run in");
-        return Err(Error::Usage(message));
-    }
+pub(crate) async fn run(mut args: Args, choice: &Choice) -> Result<Exit, Error> {
+    let choice = with_folder(&mut args, choice);
     let variables = variables(&args.env, |name| std::env::var(name).ok())?;
+    let client = Client::choose(&choice)?;
     let command = shell::line(&args.command);
     let target = target::resolve(&["sandboxes".into(), args.sandbox.clone()])?;
     let sandbox = Workload::find(client, &target).await?;
@@ -65,6 +64,17 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
     }
     let process = sandbox.start(&body).await?;
     follow(&sandbox, &process).await
+}
+
+/// `-w` is the workspace in all commands, and the folder in other tools like this one. No workspace
+/// begins with a slash, so what does is the folder.
+fn with_folder(args: &mut Args, choice: &Choice) -> Choice {
+    let mut choice = choice.clone();
+    if let Some(folder) = choice.workspace.take_if(|name| name.starts_with('/')) {
+        args.workdir.get_or_insert(folder);
+        choice.workspace = std::env::var("HOLM_WORKSPACE").ok().filter(|name| !name.is_empty());
+    }
+    choice
 }
 
 fn variables(

@@ -41,7 +41,8 @@ fn a_command_runs_as_if_it_were_here() {
     assert_eq!(String::from_utf8(ran.stdout).unwrap(), "b c s3cret -e it's\n/tmp\n");
     done(&mut holm(&client, &["exec", "box", "kill -9 $$"]), 137);
     done(&mut holm(&client, &["exec", "gone", "true"]), 6);
-    done(&mut holm(&client, &["exec", "-w", "/tmp", "box", "true"]), 2);
+    let there = done(&mut holm(&client, &["exec", "-w", "/tmp", "box", "pwd"]), 0);
+    assert_eq!(there.stdout, b"/tmp\n");
 
     // Exact bytes both ways, more of them than one request takes.
     let bytes: Vec<u8> = (0..12_000_000_u32).map(|at| (at % 251) as u8).collect();
