@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     for document in &mut documents {
         secrets.fill(document)?;
     }
-    apply_all(&documents, &mut client, |line| term::say(line)).await?;
+    apply_all(&documents, &mut client, term::say).await?;
     Ok(Exit::Success)
 }
 

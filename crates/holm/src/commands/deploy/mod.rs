@@ -94,7 +94,7 @@ fn agreed(plans: &[Plan], client: &Client) -> Result<bool, Error> {
 
 async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Error> {
     let path = plan.target.object(&plan.name)?;
-    apply::apply_all(&plan.documents, client, |line| term::note(line)).await?;
+    apply::apply_all(&plan.documents, client, term::note).await?;
     let before = client.find(&path).await?;
     let body = plan.object(before.as_ref())?;
     let since = world::system().now();
@@ -123,7 +123,7 @@ async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Err
         Followed { path: &path, is_there: true, what: &what, log, since, timeout: args.timeout.0 };
     let object = to_the_end(followed, guard, client).await?;
     term::note(format!("{} {what}", term::styled_note(Style::Good, "deployed")));
-    apply::report_secrets(&asked, |line| term::say(line));
+    apply::report_secrets(&asked, term::say);
     match args.output {
         Format::Table => say_address(&object),
         format => term::say(output::plain(&[object], format)),
