@@ -22,6 +22,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at, sleep};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
 /// What is asked of the sandbox.
@@ -182,7 +184,7 @@ impl Seat {
                         if self.show(text.as_str())? { return Ok(Over::Ended) }
                         Ok(())
                     }
-                    Some(Ok(Message::Close(_))) => return Ok(Over::Ended),
+                    Some(Ok(Message::Close(frame))) => return Ok(closed(frame.as_ref())),
                     Some(Ok(_)) => Ok(()),
                     Some(Err(_)) | None => return Ok(Over::Cut),
                 },
@@ -223,6 +225,13 @@ impl Seat {
         }
         Ok(self.framed.as_ref().is_some_and(|framed| framed.code().is_some()))
     }
+}
+
+/// The end of a shell is closed without a reason; servers on the way that go down give one.
+fn closed(frame: Option<&CloseFrame>) -> Over {
+    let normal =
+        frame.is_none_or(|frame| matches!(frame.code, CloseCode::Normal | CloseCode::Status));
+    if normal { Over::Ended } else { Over::Cut }
 }
 
 /// Passes on what was typed. A connection that fails is only told as such.

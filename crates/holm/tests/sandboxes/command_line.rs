@@ -146,31 +146,48 @@ fn folders_are_copied_both_ways() {
     place.clear(server, &client);
 }
 
-/// Runs `holm` on a terminal of its own; types `keys` one after the other, each when what is before
-/// it was shown. Answers what was shown and the exit code.
-fn on_a_terminal(client: &Client, line: &str, keys: &[(&str, &str)]) -> (String, Option<i32>) {
+/// What is done when something was shown.
+enum Act<'a> {
+    Type(&'a str),
+    /// Makes the terminal another size.
+    Resize,
+}
+
+/// Runs `holm` on a terminal of its own, and does one act after the other. Answers what was shown
+/// and the exit code.
+fn on_a_terminal(client: &Client, line: &str, acts: &[(&str, Act<'_>)]) -> (String, Option<i32>) {
+    let place = tempfile::tempdir().unwrap();
+    let resize = place.path().join("resize");
     let program = env!("CARGO_BIN_EXE_holm");
-    let script = holm(client, &[]);
-    let mut command = Command::new("script");
-    let envs: Vec<_> =
-        script.get_envs().map(|(n, v)| (n.to_owned(), v.unwrap().to_owned())).collect();
-    command.env_clear().envs(envs).env("SHELL", "/bin/sh").env("TERM", "xterm");
+    let plain = holm(client, &[]);
+    let envs: Vec<_> = plain
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.unwrap().to_owned()))
+        .collect();
     let line = format!(
-        "stty rows 33 cols 101; {program} {line}; code=$?; stty -a | tr ';' '\\n' | grep -o -- '-\\?icanon'; exit $code"
+        "mkfifo {fifo}; (read x < {fifo} && stty rows 20 cols 70 < /dev/tty) & stty rows 33 cols 101; \
+         {program} {line}; code=$?; kill $! 2> /dev/null; \
+         stty -a | tr ';' '\\n' | grep -o -- '-\\?icanon'; exit $code",
+        fifo = resize.display()
     );
+    let mut command = Command::new("script");
+    command.env_clear().envs(envs).env("SHELL", "/bin/sh").env("TERM", "xterm");
     command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut running = command.spawn().unwrap();
     let mut input = running.stdin.take().unwrap();
     let mut output = running.stdout.take().unwrap();
     let (mut shown, mut buffer, begun) = (String::new(), [0; 4096], Instant::now());
-    let mut keys = keys.iter().peekable();
+    let mut acts = acts.iter().peekable();
     loop {
-        while let Some((sign, typed)) = keys.peek() {
+        while let Some((sign, act)) = acts.peek() {
             if !shown.contains(sign) {
                 break;
             }
-            input.write_all(typed.as_bytes()).unwrap();
-            keys.next();
+            match act {
+                Act::Type(keys) => input.write_all(keys.as_bytes()).unwrap(),
+                Act::Resize => fs::write(&resize, "now\n").unwrap(),
+            }
+            acts.next();
         }
         let length = output.read(&mut buffer).unwrap();
         if length == 0 {
@@ -185,17 +202,24 @@ fn on_a_terminal(client: &Client, line: &str, keys: &[(&str, &str)]) -> (String,
 
 #[test]
 fn a_terminal_is_one_and_the_own_one_comes_back() {
+    use Act::Type;
     let mut place = Place::new("15s");
     let (server, client) = place.start();
     client.create("box", &json!({}));
-    let typed = [("# ", "stty size; X=kept; echo be''gun\r"), ("begun\r\n", "\u{10}\u{11}")];
+    let resized = "until stty size | grep -x '20 70'; do sleep 0.1; done; X=kept; echo be''gun\r";
+    let typed = [
+        ("# ", Type("stty size; echo smal''ler\r")),
+        ("smaller\r\n", Act::Resize),
+        ("smaller\r\n", Type(resized)),
+        ("begun\r\n", Type("\u{10}\u{11}")),
+    ];
     let connect = "connect box --session mine --shell /bin/sh";
     let (shown, code) = on_a_terminal(&client, connect, &typed);
     assert!(shown.contains("33 101") && shown.contains("--session mine"), "{shown}");
     assert!(code == Some(0) && shown.trim_end().ends_with("\nicanon"), "{code:?} {shown}");
 
     // The same shell goes on; its end is the end.
-    let typed = [("begun\r\n", "echo still-$X; exit\r")];
+    let typed = [("begun\r\n", Type("echo still-$X; exit\r"))];
     let (shown, code) = on_a_terminal(&client, connect, &typed);
     assert!(shown.contains("still-kept") && code == Some(0), "{code:?} {shown}");
     assert!(shown.trim_end().ends_with("\nicanon"), "{shown}");
@@ -203,7 +227,7 @@ fn a_terminal_is_one_and_the_own_one_comes_back() {
     let (shown, code) = on_a_terminal(&client, "exec -t -e A=b box 'tty; echo $A; exit 5'", &[]);
     assert!(shown.contains("/dev/pts/") && code == Some(5), "{code:?} {shown}");
     assert!(!shown.contains("HOLM_COMMAND"), "{shown}");
-    let sleeping = [("asleep", "\u{3}")];
+    let sleeping = [("asleep", Type("\u{3}"))];
     let asleep = "exec -t box 'echo as''leep; sleep 1000'";
     assert_eq!(on_a_terminal(&client, asleep, &sleeping).1, Some(130));
 
