@@ -1,7 +1,7 @@
 //! `holm push`: makes an image of a project, without running it.
 
 use super::deploy::follow::{Followed, status_of, to_the_end};
-use super::deploy::poller::Guard;
+use super::deploy::poller::{Before, Guard};
 use super::deploy::submit::{Order, Submission};
 use super::deploy::tell;
 use crate::client::Client;
@@ -110,7 +110,7 @@ async fn build(
     let log_kind = crate::client::kinds::find(kind.name())?.name();
     let log = Some(Ask { kind: log_kind, name: name.to_owned(), ..Ask::default() });
     let is_there = before.is_some();
-    let guard = Guard::of_image(before.as_ref().map(status_of));
+    let guard = Guard::of_image(Before::new(before.as_ref().map(status_of), None));
     let timeout = args.timeout.0;
     let followed = Followed { path: &path, is_there, what: &what, log, since, timeout };
     to_the_end(followed, guard, client).await

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::client::log_lines::{Ask, Line, Tail};
 use crate::commands::progress;
 use crate::error::Error;
+use crate::project::resource::image_of;
 use crate::term::{self, Style};
 use crate::world;
 use indicatif::ProgressBar;
@@ -51,7 +52,7 @@ pub(crate) async fn to_the_end(
         let status = status_of(&object);
         screen.status(status);
         screen.lines(client).await;
-        match guard.see(status, begun.elapsed()) {
+        match guard.see(status, image_of(&object), begun.elapsed()) {
             Verdict::Deployed => {
                 screen.finish();
                 return Ok(object);

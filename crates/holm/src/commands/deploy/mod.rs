@@ -14,13 +14,13 @@ use crate::commands::apply;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::project::resource::masked;
+use crate::project::resource::{image_of, masked};
 use crate::signals::Ends;
 use crate::term::{self, Style};
 use crate::world;
 use follow::{Followed, status_of, to_the_end};
 use plan::Plan;
-use poller::Guard;
+use poller::{Before, Guard};
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal};
 use submit::{Order, Submission};
@@ -118,7 +118,8 @@ async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Err
         name: plan.name.clone(),
         ..Ask::default()
     });
-    let guard = Guard::new(plan.sources.is_some(), before.as_ref().map(status_of));
+    let before = Before::new(before.as_ref().map(status_of), before.as_ref().and_then(image_of));
+    let guard = Guard::new(plan.sources.is_some(), before);
     let followed =
         Followed { path: &path, is_there: true, what: &what, log, since, timeout: args.timeout.0 };
     let object = to_the_end(followed, guard, client).await?;

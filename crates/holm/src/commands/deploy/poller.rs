@@ -23,37 +23,53 @@ pub(crate) enum Verdict {
 pub(crate) struct Guard {
     /// Sources were uploaded, so a build has to come first.
     uploaded: bool,
-    failed_before: bool,
+    before: Before,
     /// A status of work that goes on was seen.
     worked: bool,
     /// The status that is waited for.
     wanted: &'static str,
 }
 
+/// What the object was before the deployment was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    status: Option<String>,
+    image: Option<String>,
+}
+
+impl Before {
+    pub(crate) fn new(status: Option<&str>, image: Option<&str>) -> Self {
+        Self { status: status.map(str::to_owned), image: image.map(str::to_owned) }
+    }
+
+    fn was(&self, status: &str) -> bool {
+        self.status.as_deref() == Some(status)
+    }
+}
+
 impl Guard {
-    pub(crate) fn new(uploaded: bool, before: Option<&str>) -> Self {
-        Self {
-            uploaded,
-            failed_before: before == Some("FAILED"),
-            worked: false,
-            wanted: "DEPLOYED",
-        }
+    pub(crate) fn new(uploaded: bool, before: Before) -> Self {
+        Self { uploaded, before, worked: false, wanted: "DEPLOYED" }
     }
 
     /// Of an image, which is built and not deployed.
-    pub(crate) fn of_image(before: Option<&str>) -> Self {
+    pub(crate) fn of_image(before: Before) -> Self {
         Self { wanted: "BUILT", ..Self::new(true, before) }
     }
 
-    pub(crate) fn see(&mut self, status: &str, since: Duration) -> Verdict {
+    pub(crate) fn see(&mut self, status: &str, image: Option<&str>, since: Duration) -> Verdict {
+        // A build that nobody saw has left another image.
+        self.worked |= self.uploaded && image.is_some() && image != self.before.image.as_deref();
         match status {
-            wanted if wanted == self.wanted && (self.worked || !self.uploaded) => Verdict::Deployed,
-            wanted if wanted == self.wanted => Verdict::Wait,
+            wanted if wanted == self.wanted => {
+                let stale = self.uploaded && !self.worked && self.before.was(wanted);
+                if stale { Verdict::Wait } else { Verdict::Deployed }
+            }
             "UPLOADING" | "BUILDING" | "BUILT" | "DEPLOYING" => {
                 self.worked = true;
                 Verdict::Wait
             }
-            "FAILED" if self.failed_before && !self.worked && since < STALE => Verdict::Wait,
+            "FAILED" if self.before.was("FAILED") && !self.worked && since < STALE => Verdict::Wait,
             "FAILED" => Verdict::Failed,
             "DEACTIVATED" | "DEACTIVATING" | "DELETING" | "TERMINATED" => Verdict::Gone,
             _ => Verdict::Wait,
@@ -67,11 +83,11 @@ mod tests {
 
     #[track_caller]
     fn check(uploaded: bool, before: Option<&str>, seen: &[(&str, u64)], expected: Verdict) {
-        let mut guard = Guard::new(uploaded, before);
+        let mut guard = Guard::new(uploaded, Before::new(before, Some("agent/a:1")));
         let mut last = Verdict::Wait;
         for (status, since_s) in seen {
             assert_eq!(last, Verdict::Wait, "{status} comes after the end");
-            last = guard.see(status, Duration::from_secs(*since_s));
+            last = guard.see(status, Some("agent/a:1"), Duration::from_secs(*since_s));
         }
         assert_eq!(last, expected, "{seen:?}");
     }
@@ -85,13 +101,23 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_done_when_it_is_built() {
-        let mut guard = Guard::of_image(Some("BUILT"));
+    fn a_build_that_was_too_fast_to_be_seen_counts() {
+        check(true, Some("FAILED"), &[("FAILED", 1), ("DEPLOYED", 2)], Verdict::Deployed);
+        check(true, None, &[("DEPLOYED", 1)], Verdict::Deployed);
+        let mut guard = Guard::new(true, Before::new(Some("DEPLOYED"), Some("agent/a:1")));
         let second = Duration::from_secs(1);
-        assert_eq!(guard.see("BUILT", second), Verdict::Wait);
-        assert_eq!(guard.see("BUILDING", second), Verdict::Wait);
-        assert_eq!(guard.see("BUILT", second), Verdict::Deployed);
-        assert_eq!(Guard::new(false, None).see("BUILT", second), Verdict::Wait);
+        assert_eq!(guard.see("DEPLOYED", None, second), Verdict::Wait);
+        assert_eq!(guard.see("DEPLOYED", Some("agent/a:2"), second), Verdict::Deployed);
+    }
+
+    #[test]
+    fn an_image_is_done_when_it_is_built() {
+        let mut guard = Guard::of_image(Before::new(Some("BUILT"), None));
+        let second = Duration::from_secs(1);
+        assert_eq!(guard.see("BUILT", None, second), Verdict::Wait);
+        assert_eq!(guard.see("BUILDING", None, second), Verdict::Wait);
+        assert_eq!(guard.see("BUILT", None, second), Verdict::Deployed);
+        assert_eq!(Guard::new(false, Before::default()).see("BUILT", None, second), Verdict::Wait);
     }
 
     #[test]
