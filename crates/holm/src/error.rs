@@ -40,6 +40,9 @@ pub(crate) enum Error {
     Several { failed: usize, all: usize, exit: Exit },
     #[error("{0}")]
     NotServed(String),
+    /// What was waited for has failed, for a reason of its own.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Error {
@@ -60,7 +63,9 @@ impl Error {
             Self::NotHolm { .. } | Self::NotServed(_) => Exit::Server,
             Self::Document { .. } => Exit::Refused,
             Self::Several { exit, .. } => *exit,
-            Self::Io { .. } | Self::Store { .. } | Self::Start { .. } => Exit::Failed,
+            Self::Io { .. } | Self::Store { .. } | Self::Start { .. } | Self::Failed(_) => {
+                Exit::Failed
+            }
         }
     }
 

@@ -4,36 +4,37 @@
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Exit {
-    Success = 0,
+    Success,
     /// Something failed that has no number of its own.
-    Failed = 1,
+    Failed,
     /// The command line itself was wrong; the argument parser uses the same number.
-    Usage = 2,
+    Usage,
     /// A setting or a settings file was wrong.
-    Settings = 3,
+    Settings,
     /// No credentials, or the server does not take them.
-    SignIn = 4,
+    SignIn,
     /// The credentials are good but do not allow this.
-    Forbidden = 5,
-    NotFound = 6,
+    Forbidden,
+    NotFound,
     /// The object exists already or was changed meanwhile.
-    Conflict = 7,
+    Conflict,
     /// The server cannot be reached or did not answer in time.
-    Unreachable = 8,
+    Unreachable,
     /// The server failed, or this release of it cannot do this.
-    Server = 9,
+    Server,
     /// `holm doctor` found something that must be mended.
-    Unhealthy = 10,
+    Unhealthy,
     /// The server refused the request as wrong.
-    Refused = 11,
+    Refused,
     /// Too many requests; try again later.
-    Throttled = 12,
+    Throttled,
     /// What was waited for was cancelled.
-    Cancelled = 13,
+    Cancelled,
     /// Somebody did not want to wait any longer.
-    Interrupted = 130,
+    Interrupted,
+    /// What a program ended with that this one ran for somebody, here or in a sandbox.
+    Program(u8),
 }
 
 impl Exit {
@@ -48,10 +49,31 @@ impl Exit {
             _ => Self::Server,
         }
     }
+
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Settings => 3,
+            Self::SignIn => 4,
+            Self::Forbidden => 5,
+            Self::NotFound => 6,
+            Self::Conflict => 7,
+            Self::Unreachable => 8,
+            Self::Server => 9,
+            Self::Unhealthy => 10,
+            Self::Refused => 11,
+            Self::Throttled => 12,
+            Self::Cancelled => 13,
+            Self::Interrupted => 130,
+            Self::Program(number) => number,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.number())
     }
 }

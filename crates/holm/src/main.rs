@@ -1,5 +1,6 @@
 //! Holm: the server and its command line in one program.
 
+mod characters;
 mod cli;
 mod client;
 mod commands;
@@ -8,8 +9,12 @@ mod duration;
 mod error;
 mod exit;
 mod output;
+mod project;
 mod server;
+mod shell;
+mod signals;
 mod term;
+mod terminal;
 mod world;
 
 use clap::Parser;

@@ -1,13 +1,24 @@
 //! Speaking to a Holm server over HTTP.
 
 pub(crate) mod contexts;
+pub(crate) mod files;
 pub(crate) mod kinds;
+pub(crate) mod lines;
+pub(crate) mod log_lines;
+mod patience;
+pub(crate) mod processes;
 pub(crate) mod sign_in;
+mod socket;
 pub(crate) mod target;
+pub(crate) mod upload;
+pub(crate) mod workload;
+
+pub(crate) use socket::Socket;
 
 use crate::error::Error;
 use crate::world;
 use contexts::{Contexts, Credentials};
+use http::HeaderMap;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 use std::time::Duration;
@@ -120,20 +131,33 @@ impl Client {
         query: Query<'_>,
         body: Option<&Value>,
     ) -> Result<Value, Error> {
+        Ok(self.exchange(method, path, query, body).await?.1)
+    }
+
+    /// The answer with its headers.
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<(HeaderMap, Value), Error> {
         let request = self.request(method, path, query).await?.timeout(ANSWER_TIMEOUT);
         let request = match body {
             Some(body) => request.json(body),
             None => request,
         };
         let response = self.send(request).await?;
+        let headers = response.headers().clone();
         let bytes = response.bytes().await.map_err(|source| self.unreachable(source))?;
         if bytes.is_empty() {
-            return Ok(Value::Null);
+            return Ok((headers, Value::Null));
         }
-        serde_json::from_slice(&bytes).map_err(|_| Error::NotHolm {
+        let answer = serde_json::from_slice(&bytes).map_err(|_| Error::NotHolm {
             server: self.server(),
             message: "the answer is not JSON".into(),
-        })
+        })?;
+        Ok((headers, answer))
     }
 
     /// All objects of a collection, page after page. Collections that answer a bare array have one

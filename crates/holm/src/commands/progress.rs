@@ -189,3 +189,33 @@ impl Layers {
         let _ = self.all.clear();
     }
 }
+
+/// Bytes on their way, as a bar.
+pub(crate) struct Bytes {
+    bar: ProgressBar,
+}
+
+impl Bytes {
+    pub(crate) fn new(whole: u64) -> Self {
+        let bar = ProgressBar::new(whole);
+        if let Ok(style) = ProgressStyle::with_template(
+            "[{bar:30}] {percent:>3}% {bytes:>10} of {total_bytes} {binary_bytes_per_sec}",
+        ) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self { bar }
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// What has to come again.
+    pub(crate) fn take_back(&self, bytes: u64) {
+        self.bar.set_position(self.bar.position().saturating_sub(bytes));
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -7,6 +7,8 @@ mod command_line;
 #[cfg(test)]
 mod common;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod first_steps;
@@ -15,8 +17,14 @@ mod images;
 #[cfg(test)]
 mod outward;
 #[cfg(test)]
+mod pretend;
+#[cfg(test)]
+mod projects;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod usage;
+#[cfg(test)]
+mod workloads;

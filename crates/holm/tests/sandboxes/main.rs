@@ -7,6 +7,7 @@
 
 mod acme;
 mod bills;
+mod command_line;
 mod dns;
 mod domains;
 mod fields;

@@ -110,6 +110,13 @@ pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, 
     Ok(documents)
 }
 
+/// The documents right in a folder, of which there may be none.
+pub(crate) fn read_folder(folder: &Path) -> Result<Vec<Document>, Error> {
+    let mut documents = Vec::new();
+    read_path(folder, false, 0, &mut documents)?;
+    Ok(documents)
+}
+
 fn read_path(
     path: &Path,
     recursive: bool,

@@ -1,7 +1,7 @@
 //! `holm apply`: makes the objects of YAML documents, or brings them up to date.
 
 mod documents;
-mod substitute;
+pub(crate) mod substitute;
 
 use crate::client::Client;
 use crate::client::kinds::Write;
@@ -9,11 +9,12 @@ use crate::client::target::Target;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
-use documents::Document;
+pub(crate) use documents::Document;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use substitute::Secrets;
 
 /// Makes or updates the objects of YAML documents
 #[derive(Debug, clap::Args)]
@@ -70,25 +71,47 @@ impl fmt::Display for Outcome {
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let mut documents = read(&args.source)?;
-    let secrets = substitute::Secrets::read(&args.env_file, &args.secret)?;
+    let secrets = Secrets::read(&args.env_file, &args.secret)?;
     for document in &mut documents {
         secrets.fill(document)?;
     }
+    apply_all(&documents, &mut client, term::say).await?;
+    Ok(Exit::Success)
+}
+
+/// The documents of a folder; none where there is no folder or nothing in it.
+pub(crate) fn read_folder(folder: &Path, secrets: &Secrets) -> Result<Vec<Document>, Error> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut documents = documents::read_folder(folder)?;
+    for document in &mut documents {
+        secrets.fill(document)?;
+    }
+    Ok(documents)
+}
+
+/// Applies what can be applied. `say` is told what became of each.
+pub(crate) async fn apply_all(
+    documents: &[Document],
+    client: &mut Client,
+    say: fn(String),
+) -> Result<(), Error> {
     let all = documents.len();
     let mut failures = Vec::new();
     for document in documents {
-        if let Err(error) = apply(&document, &mut client).await {
+        if let Err(error) = apply(document, client, say).await {
             term::note(format!("{} {document}: {error}", term::styled_note(Style::Bad, "failed")));
             failures.push(error);
         }
     }
     match failures.as_slice() {
-        [] => Ok(Exit::Success),
+        [] => Ok(()),
         [first, ..] => Err(Error::Several { failed: failures.len(), all, exit: first.exit() }),
     }
 }
 
-async fn apply(document: &Document, client: &mut Client) -> Result<(), Error> {
+async fn apply(document: &Document, client: &mut Client, say: fn(String)) -> Result<(), Error> {
     let target = document.target()?;
     let (outcome, object) = match target.kind.write {
         Write::Append => (Outcome::Created, create(&target, document, client).await?),
@@ -99,8 +122,8 @@ async fn apply(document: &Document, client: &mut Client) -> Result<(), Error> {
         }
     };
     let style = if outcome == Outcome::Created { Style::Good } else { Style::Dim };
-    term::say(format!("{document} {}", term::styled(style, outcome)));
-    report(&object);
+    say(format!("{document} {}", term::styled(style, outcome)));
+    report(&object, say);
     Ok(())
 }
 
@@ -148,13 +171,18 @@ fn same_wish(before: &Value, after: &Value) -> bool {
         .all(|part| before.pointer(part) == after.pointer(part))
 }
 
-/// Prints what the user needs next: the address, and callback secrets that are shown only once.
-fn report(object: &Value) {
+/// Prints what the user needs next.
+fn report(object: &Value, say: fn(String)) {
     if let Some(url) =
         object.pointer("/metadata/url").and_then(Value::as_str).filter(|url| !url.is_empty())
     {
-        term::say(format!("  url: {}", term::harmless(url)));
+        say(format!("  url: {}", term::harmless(url)));
     }
+    report_secrets(object, say);
+}
+
+/// Prints callback secrets, which are shown only once.
+pub(crate) fn report_secrets(object: &Value, say: fn(String)) {
     let triggers = object.pointer("/spec/triggers").and_then(Value::as_array);
     for trigger in triggers
         .into_iter()
@@ -163,7 +191,7 @@ fn report(object: &Value) {
     {
         let secret = trigger.pointer("/configuration/callbackSecret").and_then(Value::as_str);
         if let Some(secret) = secret.filter(|secret| !secret.is_empty() && !secret.contains('*')) {
-            term::say(format!("  callback secret (shown once): {}", term::harmless(secret)));
+            say(format!("  callback secret (shown once): {}", term::harmless(secret)));
         }
     }
 }

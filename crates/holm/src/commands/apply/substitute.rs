@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-const OPEN: &str = "${secrets.";
+pub(crate) const OPEN: &str = "${secrets.";
 
 /// Values by name: `--secret`, then the files, then the environment.
+#[derive(Default)]
 pub(crate) struct Secrets {
     given: BTreeMap<String, String>,
 }
@@ -51,7 +52,8 @@ impl Secrets {
         })
     }
 
-    fn fill_value(&self, value: &mut Value) -> Result<(), String> {
+    /// With the name that has no value as the error.
+    pub(crate) fn fill_value(&self, value: &mut Value) -> Result<(), String> {
         match value {
             Value::String(text) => {
                 *text = self.fill_text(text)?;
@@ -76,6 +78,11 @@ impl Secrets {
         }
         filled.push_str(rest);
         Ok(filled)
+    }
+
+    /// The values that were given, but not those of the environment.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.given.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn value(&self, name: &str) -> Option<String> {

@@ -1,5 +1,6 @@
-//! `holm run`: executes a job, and follows it.
+//! `holm run`: executes a job and follows it, or sends a request to what answers some.
 
+mod invoke;
 mod status;
 mod watch;
 
@@ -12,20 +13,26 @@ use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// Executes a job
+/// Executes a job, or sends a request to an agent, function, application, model or sandbox
 ///
-/// Prints the id of the execution. On a terminal, and with --wait, it stays until the execution has
-/// ended and shows how far it is; the exit code then is 0 when it succeeded, 1 when it failed and
-/// 13 when it was cancelled.
+/// Of a job it prints the id of the execution. On a terminal, and with --wait, it stays until the
+/// execution has ended and shows how far it is; the exit code then is 0 when it succeeded, 1 when it
+/// failed and 13 when it was cancelled. Of all others it prints the answer as it comes.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm run job nightly --data '[{\"city\": \"Bonn\"}]'
+  holm run agent helper --data '{\"inputs\": \"hello\"}'
+  holm run function tools --path /mcp --data '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"tools/list\"}' \\
+    --header 'Accept: application/json, text/event-stream'
+  holm run sandbox box --path /health")]
 pub(crate) struct Args {
-    /// What to run: job
+    /// What to run: job, agent, function, application, model or sandbox
     kind: String,
-    /// Name of the job
+    /// Its name
     name: String,
-    /// What to run it with, as JSON: `{"tasks": [{"key": "value"}, …]}`, or the list of tasks alone
+    /// What to send, as JSON. For a job `{"tasks": [{"key": "value"}, …]}`, or the list of tasks alone
     ///
-    /// Without it there is one task, without arguments.
+    /// Without it a job has one task, without arguments.
     #[arg(short, long, value_name = "JSON", conflicts_with = "file")]
     data: Option<String>,
     /// File with the same; `-` is standard input
@@ -50,11 +57,53 @@ pub(crate) struct Args {
     /// Do not stay, also on a terminal
     #[arg(long)]
     detach: bool,
+    /// Where to, below the address of what is asked
+    #[arg(long, value_name = "PATH", help_heading = FOR_REQUESTS)]
+    path: Option<String>,
+    /// Method of the request; POST for agents, functions and models, and with data
+    #[arg(long, help_heading = FOR_REQUESTS)]
+    method: Option<String>,
+    /// A header of the request
+    #[arg(long, value_name = "NAME:VALUE", help_heading = FOR_REQUESTS)]
+    header: Vec<String>,
+    /// A parameter of the query
+    #[arg(long, value_name = "NAME=VALUE", help_heading = FOR_REQUESTS)]
+    params: Vec<String>,
+}
+
+const FOR_REQUESTS: &str = "For requests, not for jobs";
+
+impl Args {
+    fn is_about_jobs(&self) -> bool {
+        let flags = [self.no_queue, self.wait, self.detach];
+        let given = !self.env.is_empty() || self.memory.is_some() || self.id.is_some();
+        given || flags.contains(&true)
+    }
+
+    fn is_about_requests(&self) -> bool {
+        let given = self.path.is_some() || self.method.is_some();
+        given || !self.header.is_empty() || !self.params.is_empty()
+    }
 }
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
-    if kinds::find(&args.kind)?.name() != "jobs" {
-        return Err(Error::Usage(format!("`{}` cannot be run: jobs can", args.kind)));
+    let kind = kinds::find(&args.kind)?;
+    match kind.name() {
+        "jobs" if args.is_about_requests() => {
+            let message = "--path, --method, --header and --params are for requests, not for jobs";
+            return Err(Error::Usage(message.into()));
+        }
+        "jobs" => {}
+        name if !invoke::KINDS.contains(&name) => {
+            let can = invoke::KINDS.join(", ");
+            let message = format!("`{}` cannot be run: jobs, {can} can", args.kind);
+            return Err(Error::Usage(message));
+        }
+        _ if args.is_about_jobs() => {
+            let message = "--env, --memory, --id, --no-queue, --wait and --detach are for jobs";
+            return Err(Error::Usage(message.into()));
+        }
+        _ => return invoke::run(args, kind, client).await,
     }
     let body = body(&args)?;
     let executions = target::resolve(&["jobs".into(), args.name.clone(), "executions".into()])?;

@@ -9,11 +9,8 @@ use crate::term::{self, Style};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::time::Duration;
-use tokio::time::Instant;
 
 const POLL: Duration = Duration::from_millis(500);
-/// How long a server that cannot be reached is waited for: it may be started anew.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Failures that are told one by one.
 const FAILURES_TOLD: usize = 20;
 /// Pages of tasks that one look for new failures reads.
@@ -45,7 +42,7 @@ async fn watch(execution: &Execution, client: &mut Client) -> Result<Exit, Error
     let bar = Tasks::new();
     let mut told = Told::default();
     loop {
-        let status = Status::read(&patiently(&execution.path, client).await?);
+        let status = Status::read(&client.get_patiently(&execution.path).await?);
         if status.failed > told.looked_at
             && tell_failures(execution, &mut told, &bar, client).await.is_ok()
         {
@@ -128,23 +125,4 @@ async fn tell_failures(
         }
     }
     Ok(())
-}
-
-/// Asks again while the server is away.
-async fn patiently(path: &str, client: &mut Client) -> Result<Value, Error> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match client.get(path, &[]).await {
-            Err(Error::Unreachable { .. }) if Instant::now() < until => {
-                tokio::time::sleep(POLL).await
-            }
-            Err(Error::Answer { status, .. })
-                if (status.is_server_error() || status.as_u16() == 429)
-                    && Instant::now() < until =>
-            {
-                tokio::time::sleep(POLL).await;
-            }
-            answer => return answer,
-        }
-    }
 }

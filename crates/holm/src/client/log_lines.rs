@@ -1,0 +1,173 @@
+//! The lines that workloads and builds print, from the server's memory of them.
+
+use super::Client;
+use crate::error::Error;
+use serde_json::Value;
+use std::collections::HashMap;
+use types::Timestamp;
+
+pub(crate) const ALL_SEVERITIES: &str = "all,UNKNOWN,TRACE,DEBUG,INFO,WARNING,ERROR,FATAL";
+/// Lines can arrive late, so each look reaches back a little over the one before.
+const OVERLAP_S: i64 = 30;
+const PAGE: usize = 1000;
+const PAGES_MAX: usize = 100;
+
+/// Whose lines, and which of them.
+#[derive(Debug, Default)]
+pub(crate) struct Ask {
+    /// In the plural.
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) severity: String,
+    pub(crate) search: String,
+    pub(crate) trace: String,
+    pub(crate) execution: String,
+    pub(crate) task: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Line {
+    pub(crate) at: String,
+    pub(crate) severity: i64,
+    pub(crate) message: String,
+}
+
+/// Looks again and again, and answers what is new.
+pub(crate) struct Tail {
+    asked: Ask,
+    start: Timestamp,
+    seen: Vec<Line>,
+}
+
+impl Tail {
+    pub(crate) fn new(asked: Ask, start: Timestamp) -> Self {
+        Self { asked, start, seen: Vec::new() }
+    }
+
+    /// What has come until `end`, oldest first.
+    pub(crate) async fn read(
+        &mut self,
+        end: Timestamp,
+        client: &mut Client,
+    ) -> Result<Vec<Line>, Error> {
+        let lines = fetch(&self.asked, self.start, end, client).await?;
+        let new = fresh(&lines, &self.seen).cloned().collect();
+        // The first moment stays the bound: what is older was not asked for.
+        self.start = self.start.max(end.plus_s(-OVERLAP_S));
+        self.seen = lines;
+        Ok(new)
+    }
+}
+
+/// Those that were not seen as often. Tasks that print the same in the same moment are as many
+/// lines.
+fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Line> {
+    let mut counts: HashMap<&Line, usize> = HashMap::new();
+    seen.iter().for_each(|line| *counts.entry(line).or_default() += 1);
+    lines.iter().filter(move |line| match counts.get_mut(*line) {
+        Some(count @ 1..) => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    })
+}
+
+/// All lines of the window, oldest first.
+async fn fetch(
+    asked: &Ask,
+    start: Timestamp,
+    end: Timestamp,
+    client: &mut Client,
+) -> Result<Vec<Line>, Error> {
+    let mut lines = Vec::new();
+    for page in 0..PAGES_MAX {
+        let found = fetch_page(asked, start, end, page * PAGE, client).await?;
+        let last = found.len() < PAGE;
+        lines.extend(found);
+        if last {
+            break;
+        }
+    }
+    lines.reverse();
+    Ok(lines)
+}
+
+async fn fetch_page(
+    asked: &Ask,
+    start: Timestamp,
+    end: Timestamp,
+    offset: usize,
+    client: &mut Client,
+) -> Result<Vec<Line>, Error> {
+    let severity = if asked.severity.is_empty() { ALL_SEVERITIES } else { &asked.severity };
+    let (start, end) = (without_zone(start), without_zone(end));
+    let (limit, offset) = (PAGE.to_string(), offset.to_string());
+    let workspace = client.workspace().unwrap_or_default().to_owned();
+    let query = [
+        ("start", start.as_str()),
+        ("end", end.as_str()),
+        ("resourceType", asked.kind),
+        ("workloadIds", asked.name.as_str()),
+        ("type", "all"),
+        ("traceId", asked.trace.as_str()),
+        ("search", asked.search.as_str()),
+        ("taskId", asked.task.as_str()),
+        ("executionId", asked.execution.as_str()),
+        ("limit", limit.as_str()),
+        ("offset", offset.as_str()),
+        ("severity", severity),
+        ("interval", "60"),
+        ("workspace", workspace.as_str()),
+    ];
+    let answer = client.get("observability/logs", &query).await?;
+    Ok(lines_of(&answer, &asked.name))
+}
+
+fn lines_of(answer: &Value, name: &str) -> Vec<Line> {
+    let logs = answer.get(name).and_then(|of| of.get("logs")).and_then(Value::as_array);
+    let line = |entry: &Value| Line {
+        at: entry.get("timestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        severity: entry.get("severity").and_then(Value::as_i64).unwrap_or_default(),
+        message: entry.get("message").and_then(Value::as_str).unwrap_or_default().to_owned(),
+    };
+    logs.into_iter().flatten().map(line).collect()
+}
+
+/// The endpoint takes whole seconds of UTC without a zone.
+fn without_zone(time: Timestamp) -> String {
+    time.to_string().chars().take("2026-04-16T09:30:00".len()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lines_are_found_under_the_name() {
+        let answer = json!({"box": {"logs": [{"timestamp": "t", "message": "m", "severity": 9}], "totalCount": 1}});
+        assert_eq!(
+            lines_of(&answer, "box"),
+            [Line { at: "t".into(), severity: 9, message: "m".into() }]
+        );
+        assert!(lines_of(&answer, "other").is_empty());
+    }
+
+    #[test]
+    fn the_same_words_at_the_same_time_are_two_lines() {
+        let line = |message: &str| Line { at: "t".into(), severity: 9, message: message.into() };
+        let (first, second) =
+            (vec![line("a"), line("b")], vec![line("a"), line("a"), line("b"), line("c")]);
+        let shown: Vec<_> = fresh(&second, &first).map(|line| line.message.as_str()).collect();
+        assert_eq!(shown, ["a", "c"]);
+    }
+
+    #[test]
+    fn times_are_sent_without_a_zone() {
+        assert_eq!(
+            without_zone("2026-04-16T09:30:00.125Z".parse().unwrap()),
+            "2026-04-16T09:30:00"
+        );
+    }
+}

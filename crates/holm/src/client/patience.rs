@@ -1,0 +1,35 @@
+//! Asking on while a server is away: it may be started anew.
+
+use super::Client;
+use crate::error::Error;
+use reqwest::StatusCode;
+use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(500);
+
+impl Client {
+    /// Like `get_patiently`, but an object that is not there is no error.
+    pub(crate) async fn find_patiently(&mut self, path: &str) -> Result<Option<Value>, Error> {
+        match self.get_patiently(path).await {
+            Err(Error::Answer { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    pub(crate) async fn get_patiently(&mut self, path: &str) -> Result<Value, Error> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.get(path, &[]).await {
+                Err(Error::Unreachable { .. }) if Instant::now() < until => {}
+                Err(Error::Answer { status, .. })
+                    if (status.is_server_error() || status.as_u16() == 429)
+                        && Instant::now() < until => {}
+                answer => return answer,
+            }
+            sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Speaking to a workload itself, past the management interface: a sandbox, an agent, a function.
+
+use super::target::Target;
+use super::{Client, message_of};
+use crate::error::Error;
+use crate::world;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::redirect::Policy;
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use types::World;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A workload may think for so long before it says something; the platform waits no longer.
+const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Nothing larger is read of an answer that is one JSON object.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// What stands in a path as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A workload and the right to use it. Requests may go to it at the same time.
+pub(crate) struct Workload {
+    client: Mutex<Client>,
+    http: reqwest::Client,
+    url: String,
+    pub(crate) name: String,
+    workspace: Option<String>,
+    pub(crate) world: World,
+    /// Uploads in parts that are not complete.
+    pub(super) uploads: parking_lot::Mutex<HashSet<String>>,
+}
+
+impl Workload {
+    /// Asks the server for the address. A redirection of the workload's is an answer like any
+    /// other: whoever follows it would show its credentials wherever it leads.
+    pub(crate) async fn find(mut client: Client, target: &Target) -> Result<Self, Error> {
+        let name = target.name.clone().unwrap_or_default();
+        let object = client.get(&target.object(&name)?, &[]).await?;
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        let workspace =
+            client.workspace().map(str::to_owned).or_else(|| text("/metadata/workspace"));
+        let url = text("/metadata/url").filter(|url| !url.is_empty()).unwrap_or_else(|| {
+            let workspace = workspace.as_deref().unwrap_or_default();
+            format!("{}/{workspace}/{}/{name}", client.server(), target.kind.name())
+        });
+        if client.server().starts_with("https:") && !url.starts_with("https:") {
+            let message = format!(
+                "the server says that `{name}` is at {url}, where your credentials would pass unencrypted; its setting `server.public_url` should begin with https"
+            );
+            return Err(Error::NotServed(message));
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(SILENCE_MAX)
+            .redirect(Policy::none())
+            // Upgrades to WebSocket exist in this version only.
+            .http1_only()
+            .user_agent(concat!("holm/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Error::Start {
+                act: "prepare the HTTP client".into(),
+                message: error.to_string(),
+            })?;
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self {
+            client: Mutex::new(client),
+            http,
+            url,
+            name,
+            workspace,
+            world: world::system(),
+            uploads: parking_lot::Mutex::default(),
+        })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A request with the caller's credentials. `path` is encoded already and begins with a slash.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<RequestBuilder, Error> {
+        self.request_below(method, "", path).await
+    }
+
+    /// The same for a path that somebody else made up, which must not lead out of `place`.
+    pub(crate) async fn request_below(
+        &self,
+        method: Method,
+        place: &str,
+        path: &str,
+    ) -> Result<RequestBuilder, Error> {
+        let url = below(&format!("{}{place}", self.url), path)?;
+        let bearer = self.client.lock().await.bearer().await?;
+        // `Authorization` is left to the workload, which may have its own.
+        let request = self
+            .http
+            .request(method, url)
+            .header("X-Blaxel-Authorization", format!("Bearer {bearer}"));
+        Ok(match &self.workspace {
+            Some(workspace) => request.header("X-Blaxel-Workspace", workspace),
+            None => request,
+        })
+    }
+
+    /// The answer, whatever its status.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
+        request.send().await.map_err(|source| self.unreachable(source))
+    }
+
+    /// The answer, if it is one of success.
+    pub(crate) async fn ask(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = self.send(request).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(response).await)
+    }
+
+    /// The answer as JSON.
+    pub(crate) async fn ask_json(&self, request: RequestBuilder) -> Result<Value, Error> {
+        let mut response = self.ask(request).await?;
+        let mut body = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|source| self.unreachable(source))? {
+            body.extend_from_slice(&piece);
+            if body.len() > ANSWER_BYTES_MAX {
+                return Err(self.odd("the answer has no end"));
+            }
+        }
+        serde_json::from_slice(&body).map_err(|_| self.odd("the answer is not JSON"))
+    }
+
+    pub(crate) fn unreachable(&self, source: reqwest::Error) -> Error {
+        Error::Unreachable { server: self.url.clone(), source: source.without_url() }
+    }
+
+    pub(crate) fn odd(&self, message: &str) -> Error {
+        Error::NotHolm { server: self.url.clone(), message: message.to_owned() }
+    }
+}
+
+/// Addresses are put in order before they are sent, which `..` could use to leave.
+fn below(place: &str, path: &str) -> Result<Url, Error> {
+    let refused = || Error::Usage(format!("`{path}` cannot be part of an address"));
+    let parse = |text: &str| Url::parse(text).map_err(|_| refused());
+    let (place, url) = (parse(place)?, parse(&format!("{place}{path}"))?);
+    let rest = url.path().strip_prefix(place.path().trim_end_matches('/'));
+    let inside = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let same = url.origin() == place.origin() && url.username().is_empty();
+    if inside && same { Ok(url) } else { Err(refused()) }
+}
+
+/// What an answer without success says.
+pub(crate) async fn refusal(response: Response) -> Error {
+    let status = response.status();
+    // A text that cannot be read is as good as none: the status is told.
+    let text = response.text().await.unwrap_or_default();
+    Error::Answer { status, message: message_of(status, &text) }
+}
+
+/// Any text as one segment of a path.
+pub(crate) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// The path of a file as one segment, so that nothing on the way puts it in order. What does not
+/// begin at the root or at home begins with `./`, or a file called `tree` would be another operation.
+pub(crate) fn file_segment(path: &str) -> String {
+    match path.chars().next() {
+        Some('/' | '~') => segment(path),
+        _ => segment(&format!("./{path}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_is_one_segment() {
+        assert_eq!(file_segment("/tmp/a b"), "%2Ftmp%2Fa%20b");
+        assert_eq!(file_segment("tree/x"), ".%2Ftree%2Fx");
+        assert_eq!(file_segment("~/x"), "~%2Fx");
+    }
+
+    #[test]
+    fn an_address_does_not_leave_its_place() {
+        let place = "http://h/main/sandboxes/box/port/80";
+        for path in ["", "/", "/a/../b", "/?a=../..", "?q"] {
+            assert!(below(place, path).is_ok(), "{path}");
+        }
+        for path in ["/../81", "/%2e%2e/%2E./x", "/..\\..\\x", "81", ".evil", "/../../../other"] {
+            assert!(below(place, path).is_err(), "{path}");
+        }
+        assert!(below("http://h", "@evil/").is_err() && below("http://h", ".evil/").is_err());
+        assert!(below("http://h", ":99/").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_leads_elsewhere(path in "\\PC{0,30}|[./]{0,8}") {
+            let address = format!("http://h/main/sandboxes/box/filesystem/{}", file_segment(&path));
+            let url = Url::parse(&address).unwrap();
+            prop_assert!(url.path().starts_with("/main/sandboxes/box/filesystem/"));
+            prop_assert_eq!(url.as_str(), address);
+        }
+    }
+}

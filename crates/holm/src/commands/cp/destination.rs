@@ -1,0 +1,165 @@
+//! A folder of this machine into which a sandbox's files are written.
+//!
+//! The names come from the sandbox, which may be hostile, so each is one plain part of a path, and
+//! each step is taken from the folder before it without following links: whatever the names are
+//! and whatever changes meanwhile, nothing outside the folder is written.
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, unlinkat};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// One part of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name(String);
+
+const NAME_BYTES_MAX: usize = 255;
+
+impl Name {
+    pub(super) fn new(text: &str) -> Option<Self> {
+        let plain = !matches!(text, "" | "." | "..")
+            && !text.contains(['/', '\0'])
+            && text.len() <= NAME_BYTES_MAX;
+        plain.then(|| Self(text.to_owned()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Destination {
+    folder: Arc<OwnedFd>,
+}
+
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+
+impl Destination {
+    /// The folder that the caller named, where links are the caller's own.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { folder: Arc::new(open(path, FOLDER, Mode::empty())?) })
+    }
+
+    /// A folder in this one, made when it is missing.
+    pub(super) fn enter(&self, name: &Name) -> io::Result<Self> {
+        match mkdirat(&self.folder, name.as_str(), Mode::from_raw_mode(0o755)) {
+            Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
+            _ => {}
+        }
+        let folder = openat(&self.folder, name.as_str(), FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Self { folder: Arc::new(folder) })
+    }
+
+    /// A file that takes its name when it is whole. `unique` tells apart those under way.
+    pub(super) fn begin(&self, name: &Name, unique: &str) -> io::Result<Draft> {
+        let draft = format!(".holm-{unique}");
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = openat(&self.folder, draft.as_str(), flags | OFlags::CLOEXEC, mode)?;
+        Ok(Draft {
+            folder: self.folder.clone(),
+            file: File::from(file),
+            draft: Some(draft),
+            name: name.clone(),
+        })
+    }
+}
+
+/// Removed again unless it was finished.
+pub(super) struct Draft {
+    folder: Arc<OwnedFd>,
+    pub(super) file: File,
+    draft: Option<String>,
+    name: Name,
+}
+
+impl Draft {
+    /// Takes the place of what has the name, if that is no folder. A link is replaced, not followed.
+    pub(super) fn finish(mut self, mode: u32) -> io::Result<()> {
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
+        if let Some(draft) = &self.draft {
+            renameat(&self.folder, draft.as_str(), &self.folder, self.name.as_str())?;
+        }
+        self.draft = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(draft) = &self.draft {
+            // Only in the way when it stays.
+            let _ = unlinkat(&self.folder, draft.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Writes a file at such a path, as a copy would.
+    fn put(root: &Path, path: &[&str]) -> Option<()> {
+        let (last, folders) = path.split_last()?;
+        let mut folder = Destination::open(root).ok()?;
+        for name in folders {
+            folder = folder.enter(&Name::new(name)?).ok()?;
+        }
+        let mut draft = folder.begin(&Name::new(last)?, "x").ok()?;
+        draft.file.write_all(b"new").ok()?;
+        draft.finish(0o640).ok()
+    }
+
+    #[test]
+    fn links_that_are_there_already_are_not_followed() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, outside) = (place.path().join("root"), place.path().join("outside"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("file"), "old").unwrap();
+        symlink("../outside", root.join("folder")).unwrap();
+        symlink("../outside/file", root.join("file")).unwrap();
+        assert_eq!(put(&root, &["folder", "file"]), None);
+        put(&root, &["file"]).unwrap();
+        assert_eq!(fs::read(outside.join("file")).unwrap(), b"old");
+        assert_eq!(fs::read(root.join("file")).unwrap(), b"new");
+        let mode = root.join("file").metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o640);
+    }
+
+    #[test]
+    fn a_draft_that_was_not_finished_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Destination::open(place.path()).unwrap();
+        drop(folder.begin(&Name::new("a").unwrap(), "x").unwrap());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_names_lead_out_of_the_folder(
+            path in proptest::collection::vec("\\.\\.|\\.|[a/]{0,5}|/[a-z]{1,3}|link|\\PC{0,6}", 1..5),
+        ) {
+            let place = tempfile::tempdir().unwrap();
+            let root = place.path().join("a/root");
+            fs::create_dir_all(&root).unwrap();
+            symlink("..", root.join("link")).unwrap();
+            let path: Vec<_> = path.iter().map(String::as_str).collect();
+            let written = put(&root, &path).is_some();
+            let above: Vec<_> = fs::read_dir(place.path()).unwrap()
+                .chain(fs::read_dir(place.path().join("a")).unwrap())
+                .map(|entry| entry.unwrap().file_name()).collect();
+            prop_assert_eq!(above, ["a", "root"]);
+            if path.iter().any(|name| matches!(*name, "" | "." | "..") || name.contains('/')) {
+                prop_assert!(!written);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `holm deploy`: builds and runs the project of a folder.
+
+mod flags;
+pub(crate) mod follow;
+mod plan;
+pub(crate) mod poller;
+pub(crate) mod submit;
+
+pub(crate) use flags::Args;
+
+use crate::client::log_lines::Ask;
+use crate::client::{Choice, Client};
+use crate::commands::apply;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::project::resource::{image_of, masked};
+use crate::signals::Ends;
+use crate::term::{self, Style};
+use crate::world;
+use follow::{Followed, status_of, to_the_end};
+use plan::Plan;
+use poller::{Before, Guard};
+use serde_json::{Value, json};
+use std::io::{BufRead, IsTerminal};
+use submit::{Order, Submission};
+
+pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
+    let plans = plan::plans(&args)?;
+    if args.dryrun {
+        let requests = plans.iter().map(shown).collect::<Result<Vec<_>, Error>>()?;
+        term::say(output::plain(&requests, args.output));
+        return Ok(Exit::Success);
+    }
+    let mut client = Client::choose(choice)?;
+    if !args.yes && !agreed(&plans, &client)? {
+        return Ok(Exit::Cancelled);
+    }
+    let mut ends = Ends::new()?;
+    for plan in &plans {
+        tokio::select! {
+            done = deploy(plan, &args, &mut client) => done?,
+            () = ends.next() => {
+                let (kind, name) = (plan.kind.name(), &plan.name);
+                term::note(format!("what was begun goes on; `holm get {kind} {name}` shows how far it is"));
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn order(plan: &Plan) -> Order {
+    if plan.kind.is_created_first() { Order::Create } else { Order::Replace }
+}
+
+/// The request without its secrets, and what would be packed.
+fn shown(plan: &Plan) -> Result<Value, Error> {
+    let placeholder = json!({"spec": {"runtime": {"image": "(the one that it has)"}}});
+    let body = masked(&plan.object(Some(&placeholder))?);
+    let path = plan.target.object(&plan.name)?;
+    let (method, path) = match order(plan) {
+        Order::Replace => ("PUT", path),
+        Order::Create | Order::CreateOnly => ("POST", plan.target.collection.clone()),
+    };
+    let query = if plan.sources.is_some() { "?upload=true" } else { "" };
+    let mut request = json!({"method": method, "path": format!("/v0/{path}{query}"), "body": body});
+    if let Some(sources) = &plan.sources {
+        let added = sources.added.iter().map(|(name, _)| *name);
+        let paths = sources.entries.iter().map(|entry| entry.path.as_str());
+        request["archive"] = paths
+            .filter(|path| !sources.added.iter().any(|(name, _)| name == path))
+            .chain(added)
+            .collect();
+    }
+    if !plan.documents.is_empty() {
+        request["documents"] = plan.documents.iter().map(ToString::to_string).collect();
+    }
+    Ok(request)
+}
+
+/// Asks a person, where there is one.
+fn agreed(plans: &[Plan], client: &Client) -> Result<bool, Error> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(true);
+    }
+    let what = plans.iter().map(Plan::what).collect::<Vec<_>>().join(", ");
+    let place = client.workspace().map_or_else(String::new, |name| format!(", workspace {name}"));
+    term::note(format!("Deploy {what} to {}{place}? [Y/n]", client.server()));
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Error::io("read standard input"))?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes"))
+}
+
+async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Error> {
+    let path = plan.target.object(&plan.name)?;
+    apply::apply_all(&plan.documents, client, term::note).await?;
+    let before = client.find(&path).await?;
+    let body = plan.object(before.as_ref())?;
+    let since = world::system().now();
+    let submission = Submission {
+        target: &plan.target,
+        name: &plan.name,
+        body: &body,
+        upload: plan.sources.is_some(),
+        order: order(plan),
+    };
+    let asked = match &plan.sources {
+        Some(sources) => {
+            tell(sources, &plan.what());
+            submission.send_with(&sources.pack()?, client).await?
+        }
+        None => submission.send(client).await?.0,
+    };
+    let what = plan.what();
+    let log = plan.sources.is_some().then(|| Ask {
+        kind: plan.target.kind.name(),
+        name: plan.name.clone(),
+        ..Ask::default()
+    });
+    let before = Before::new(before.as_ref().map(status_of), before.as_ref().and_then(image_of));
+    let guard = Guard::new(plan.sources.is_some(), before);
+    let followed =
+        Followed { path: &path, is_there: true, what: &what, log, since, timeout: args.timeout.0 };
+    let object = to_the_end(followed, guard, client).await?;
+    term::note(format!("{} {what}", term::styled_note(Style::Good, "deployed")));
+    apply::report_secrets(&asked, term::say);
+    match args.output {
+        Format::Table => say_address(&object),
+        format => term::say(output::plain(&[object], format)),
+    }
+    Ok(())
+}
+
+fn say_address(object: &Value) {
+    let url = object.pointer("/metadata/url").and_then(Value::as_str);
+    if let Some(url) = url.filter(|url| !url.is_empty()) {
+        term::say(term::harmless(url));
+    }
+}
+
+/// How many of what was left out are named.
+const NAMED_MAX: usize = 10;
+
+pub(crate) fn tell(sources: &crate::project::pack::Sources, what: &str) {
+    for (path, why) in sources.left_out.iter().take(NAMED_MAX) {
+        term::note(format!("left out {}: {why}", term::harmless(&path.to_string_lossy())));
+    }
+    term::note(format!("{what}: {} files to upload", sources.files()));
+}

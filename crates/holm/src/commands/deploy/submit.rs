@@ -1,0 +1,111 @@
+//! Asking for an object, and sending its sources.
+
+use crate::client::target::Target;
+use crate::client::upload::UploadAddress;
+use crate::client::{Client, Query};
+use crate::commands::progress::Bytes;
+use crate::error::Error;
+use crate::term;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// After each failure of an upload; one more try than there are of them.
+const WAITS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
+
+/// One request that may come with an address for sources.
+pub(crate) struct Submission<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) name: &'a str,
+    pub(crate) body: &'a Value,
+    pub(crate) upload: bool,
+    pub(crate) order: Order,
+}
+
+/// What is tried first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Replaced, and made when it is not there.
+    Replace,
+    /// Made, and replaced when it is there.
+    Create,
+    /// Only made.
+    CreateOnly,
+}
+
+impl Submission<'_> {
+    pub(crate) async fn send(
+        &self,
+        client: &mut Client,
+    ) -> Result<(Value, Option<UploadAddress>), Error> {
+        let query: Query<'_> = if self.upload { &[("upload", "true")] } else { &[] };
+        let object = self.target.object(self.name)?;
+        let create = (Method::POST, self.target.collection.as_str());
+        let replace = (Method::PUT, object.as_str());
+        let (first, second) = match self.order {
+            Order::Replace => (replace, Some(create)),
+            Order::Create => (create, Some(replace)),
+            Order::CreateOnly => (create, None),
+        };
+        let answer = client.call_for_upload(first.0.clone(), first.1, query, self.body).await;
+        match (answer, second) {
+            (Err(Error::Answer { status, .. }), Some(second)) if is_other_way(&first.0, status) => {
+                client.call_for_upload(second.0, second.1, query, self.body).await
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// Sends the archive. Each address works once, so each try asks for another.
+    pub(crate) async fn send_with(
+        &self,
+        archive: &File,
+        client: &mut Client,
+    ) -> Result<Value, Error> {
+        let length = archive.metadata().map_err(Error::io("read the archive"))?.len();
+        let mut waits = WAITS.into_iter();
+        loop {
+            let (answer, address) = self.send(client).await?;
+            let address = address.ok_or_else(|| Error::NotHolm {
+                server: client.server(),
+                message: "it names no address for the sources".into(),
+            })?;
+            let bar = Arc::new(Bytes::new(length));
+            let shown = bar.clone();
+            let sent = client.upload(&address, archive, move |bytes| shown.add(bytes)).await;
+            bar.finish();
+            match (sent, waits.next()) {
+                (Ok(()), _) => return Ok(answer),
+                (Err(error), Some(wait)) if may_pass(&error) => {
+                    term::note(format!("the upload failed, trying again: {error}"));
+                    sleep(wait).await;
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_other_way(method: &Method, status: StatusCode) -> bool {
+    match *method {
+        Method::PUT => matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED),
+        _ => status == StatusCode::CONFLICT,
+    }
+}
+
+/// An archive that is refused for what it is will be refused again.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Unreachable { .. } => true,
+        Error::Answer { status, .. } => !matches!(status.as_u16(), 400 | 413 | 415 | 422 | 501),
+        _ => false,
+    }
+}

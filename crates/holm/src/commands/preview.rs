@@ -1,0 +1,73 @@
+//! `holm preview`: an address for a port of a sandbox.
+
+use crate::client::target::resolve;
+use crate::client::{Client, kinds};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::{term, world};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+/// Gives a port of a sandbox an address, and prints it
+///
+/// Without --public a caller needs a token: `holm get sandbox NAME preview PREVIEW tokens`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm preview box 3000 --public
+  holm preview box 3000 --name web --prefix shop
+  holm get sandbox box previews
+  holm delete sandboxes/box/previews web")]
+pub(crate) struct Args {
+    /// Name of the sandbox
+    sandbox: String,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Answer everybody, without a token
+    #[arg(long)]
+    public: bool,
+    /// Name of the preview; made of the port otherwise
+    #[arg(long)]
+    name: Option<String>,
+    /// First word of its host
+    #[arg(long, value_name = "WORD")]
+    prefix: Option<String>,
+    /// How to show it; the address alone otherwise
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let target = resolve(&["sandboxes".into(), args.sandbox.clone(), "previews".into()])?;
+    let name = args.name.clone().unwrap_or_else(|| format!("port-{}", args.port));
+    let mut spec = json!({"port": args.port, "public": args.public});
+    if let Some(prefix) = &args.prefix {
+        spec["prefixUrl"] = prefix.as_str().into();
+    }
+    let body = json!({"metadata": {"name": name}, "spec": spec});
+    let made = client.call(Method::POST, &target.collection, &[], Some(&body)).await;
+    let preview = match made {
+        Err(Error::Answer { status: StatusCode::CONFLICT, message }) => {
+            let there = client.find(&target.object(&name)?).await?;
+            // The same again is what was asked for; another one is not taken away.
+            match there.filter(|there| is_same(there, &spec)) {
+                Some(there) => there,
+                None => return Err(Error::Answer { status: StatusCode::CONFLICT, message }),
+            }
+        }
+        made => made?,
+    };
+    match (args.output, preview.pointer("/spec/url").and_then(Value::as_str)) {
+        (Format::Table, Some(url)) => term::say(term::harmless(url)),
+        (format, _) => {
+            let kind = kinds::find("previews")?;
+            term::say(output::render(kind, &[preview], format, world::system().now()));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn is_same(there: &Value, spec: &Value) -> bool {
+    let members = spec.as_object().into_iter().flatten();
+    members.into_iter().all(|(name, value)| there["spec"].get(name) == Some(value))
+}

@@ -1,0 +1,143 @@
+//! `holm push`: makes an image of a project, without running it.
+
+use super::deploy::follow::{Followed, status_of, to_the_end};
+use super::deploy::poller::{Before, Guard};
+use super::deploy::submit::{Order, Submission};
+use super::deploy::tell;
+use crate::client::Client;
+use crate::client::log_lines::Ask;
+use crate::client::target::resolve;
+use crate::duration::Span;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::project::credentials;
+use crate::project::manifest::Manifest;
+use crate::project::pack::{DOCKER_CONFIG, Sources};
+use crate::project::resource::Deployed;
+use crate::{term, world};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Builds the project of a folder as an image of the workspace, or takes one from a registry
+///
+/// Prints the reference of the image, such as `agent/helper:3f9c0a`. Nothing is run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm push ./helper --name helper --type agent
+  holm push --name helper --type agent --image ghcr.io/org/helper:1 --docker-config ~/.docker/config.json
+  holm get image agent/helper")]
+pub(crate) struct Args {
+    /// Folder of the project
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Name; that of `blaxel.toml` otherwise
+    #[arg(short, long)]
+    name: Option<String>,
+    /// agent, function, job, sandbox or application; that of `blaxel.toml` otherwise, or sandbox
+    #[arg(short = 't', long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// An image of a registry, in place of the folder
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// Credentials of registries: the file that `docker login` writes
+    #[arg(long, value_name = "FILE")]
+    docker_config: Option<PathBuf>,
+    /// Credentials of one registry, HOST=USER, with the password in HOLM_REGISTRY_PASSWORD
+    #[arg(long, value_name = "HOST=USER")]
+    registry_cred: Vec<String>,
+    /// How long to wait
+    #[arg(long, default_value = "1h", value_name = "LENGTH")]
+    timeout: Span,
+    /// How to show the image; its reference alone otherwise
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let manifest = Manifest::read(&args.folder)?;
+    let kind = Deployed::read(args.kind.as_deref().or(manifest.kind.as_deref()))?;
+    let name = args.name.clone().or(manifest.name);
+    let name =
+        name.ok_or_else(|| Error::Usage("the image has no name: give it with --name".into()))?;
+    let config = credentials::docker_config(args.docker_config.as_deref(), &args.registry_cred)?;
+    let image = match &args.image {
+        Some(image) => {
+            let mut body = json!({"name": name, "resourceType": kind.name(), "image": image});
+            if let Some(config) = config {
+                body["dockerConfig"] = config.into();
+            }
+            let query = [("skip-build", "true")];
+            client.call(Method::POST, "images", &query, Some(&body)).await?
+        }
+        None => tokio::select! {
+            built = build(&args, kind, &name, config, &mut client) => built?,
+            Ok(()) = tokio::signal::ctrl_c() => {
+                term::note(format!("what was begun goes on; see `holm get image {}/{name}`", kind.name()));
+                return Ok(Exit::Interrupted);
+            }
+        },
+    };
+    match args.output {
+        Format::Table => term::say(term::harmless(&reference(kind, &name, &image))),
+        format => term::say(output::plain(&[image], format)),
+    }
+    Ok(Exit::Success)
+}
+
+async fn build(
+    args: &Args,
+    kind: Deployed,
+    name: &str,
+    config: Option<String>,
+    client: &mut Client,
+) -> Result<Value, Error> {
+    let mut sources = Sources::read(&args.folder)?;
+    if let Some(config) = config {
+        sources.added.push((DOCKER_CONFIG, config.into_bytes()));
+    }
+    let target = resolve(&["images".into()])?;
+    let path = target.object(&format!("{}/{name}", kind.name()))?;
+    let before = client.find(&path).await?;
+    let what = format!("image {}/{name}", kind.name());
+    tell(&sources, &what);
+    let since = world::system().now();
+    let body = json!({"name": name, "resourceType": kind.name()});
+    let submission =
+        Submission { target: &target, name, body: &body, upload: true, order: Order::CreateOnly };
+    submission.send_with(&sources.pack()?, client).await?;
+    let log_kind = crate::client::kinds::find(kind.name())?.name();
+    let log = Some(Ask { kind: log_kind, name: name.to_owned(), ..Ask::default() });
+    let is_there = before.is_some();
+    let guard = Guard::of_image(Before::new(before.as_ref().map(status_of), None));
+    let timeout = args.timeout.0;
+    let followed = Followed { path: &path, is_there, what: &what, log, since, timeout };
+    to_the_end(followed, guard, client).await
+}
+
+/// What runs the image: its newest tag, or what the server calls it.
+fn reference(kind: Deployed, name: &str, image: &Value) -> String {
+    if let Some(reference) = image.get("image").and_then(Value::as_str) {
+        return reference.to_owned();
+    }
+    let text = |tag: &Value, name: &str| tag.get(name).and_then(Value::as_str).map(str::to_owned);
+    let tags = image.pointer("/spec/tags").and_then(Value::as_array).into_iter().flatten();
+    let newest = tags.max_by_key(|tag| text(tag, "createdAt").unwrap_or_default());
+    let tag = newest.and_then(|tag| text(tag, "name")).map(|tag| format!(":{tag}"));
+    format!("{}/{name}{}", kind.name(), tag.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_tag_is_the_reference() {
+        let tags = json!([{"name": "b", "createdAt": "2"}, {"name": "a", "createdAt": "1"}]);
+        let image = json!({"spec": {"tags": tags}});
+        assert_eq!(reference(Deployed::Agent, "x", &image), "agent/x:b");
+        assert_eq!(reference(Deployed::Job, "x", &json!({"image": "job/x:c"})), "job/x:c");
+        assert_eq!(reference(Deployed::Job, "x", &json!({})), "job/x");
+    }
+}

@@ -1,0 +1,102 @@
+//! `holm run agent …`: a request to a workload.
+
+use super::{Args, read_file};
+use crate::characters::Characters;
+use crate::client::Client;
+use crate::client::kinds::Kind;
+use crate::client::target::resolve;
+use crate::client::workload::{Workload, refusal, segment};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Response};
+use std::io::{self, IsTerminal, Write};
+
+/// Kinds that answer requests.
+pub(super) const KINDS: [&str; 5] = ["agents", "applications", "functions", "models", "sandboxes"];
+
+pub(super) async fn run(args: Args, kind: &'static Kind, client: Client) -> Result<Exit, Error> {
+    let path = path(&args)?;
+    let headers = headers(&args.header)?;
+    let method = method(&args, kind)?;
+    let data = match (args.data, &args.file) {
+        (Some(data), _) => Some(data),
+        (None, Some(file)) => Some(read_file(file)?),
+        (None, None) => None,
+    };
+    let target = resolve(&[kind.name().to_owned(), args.name.clone()])?;
+    let workload = Workload::find(client, &target).await?;
+    let mut request = workload.request(method, &path).await?;
+    if let Some(data) = data {
+        request = request.header(CONTENT_TYPE, "application/json").body(data);
+    }
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let response = workload.send(request).await?;
+    if !response.status().is_success() {
+        return Err(refusal(response).await);
+    }
+    print(&workload, response).await
+}
+
+/// A sub-path with the parameters behind it.
+fn path(args: &Args) -> Result<String, Error> {
+    let path = args.path.clone().unwrap_or_default();
+    if !path.is_empty() && !path.starts_with(['/', '?']) {
+        return Err(Error::Usage("--path begins with a slash".into()));
+    }
+    let mut whole = path;
+    for parameter in &args.params {
+        let (name, value) = parameter
+            .split_once('=')
+            .ok_or_else(|| Error::Usage("--params must be NAME=VALUE".into()))?;
+        whole.push(if whole.contains('?') { '&' } else { '?' });
+        whole.push_str(&format!("{}={}", segment(name), segment(value)));
+    }
+    Ok(whole)
+}
+
+fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
+    let read = |text: &String| {
+        let (name, value) = text.split_once(':')?;
+        Some((name.trim().parse().ok()?, value.trim().parse().ok()?))
+    };
+    // Its text may be a secret, so it is not repeated.
+    let wrong = || Error::Usage("--header must be NAME:VALUE".into());
+    given.iter().map(|text| read(text).ok_or_else(wrong)).collect()
+}
+
+/// Agents and functions are called, all others are looked at, unless something is sent.
+fn method(args: &Args, kind: &Kind) -> Result<Method, Error> {
+    match &args.method {
+        Some(method) => Method::from_bytes(method.to_ascii_uppercase().as_bytes())
+            .map_err(|_| Error::Usage(format!("`{method}` is no method"))),
+        None if args.data.is_some() || args.file.is_some() => Ok(Method::POST),
+        None if matches!(kind.name(), "agents" | "functions" | "models") => Ok(Method::POST),
+        None => Ok(Method::GET),
+    }
+}
+
+/// The answer as it comes: exact bytes for programs, harmless text for a terminal.
+async fn print(workload: &Workload, mut response: Response) -> Result<Exit, Error> {
+    let (is_terminal, mut characters) = (io::stdout().is_terminal(), Characters::default());
+    let mut ends_line = true;
+    while let Some(piece) = response.chunk().await.map_err(|source| workload.unreachable(source))? {
+        ends_line = piece.ends_with(b"\n");
+        if is_terminal {
+            term::say_part(term::harmless(&characters.take(&piece)));
+            continue;
+        }
+        let mut out = io::stdout().lock();
+        if out.write_all(&piece).and_then(|()| out.flush()).is_err() {
+            // Whoever read has gone, as `head` does.
+            return Ok(Exit::Success);
+        }
+    }
+    if is_terminal && !ends_line {
+        term::say("");
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,38 @@
+"""An agent: answers `{"inputs": "…"}` with text, piece by piece."""
+
+import json
+import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def answer(inputs, thread):
+    """Replace this with what your agent does. Each piece is sent as soon as it is there."""
+    yield "You said: "
+    for word in str(inputs).split():
+        yield word + " "
+    yield "\n"
+
+
+class Agent(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        try:
+            inputs = json.loads(body or b"{}").get("inputs", "")
+        except (ValueError, AttributeError):
+            self.send_error(400, "the body must be a JSON object")
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for piece in answer(inputs, self.headers.get("X-Blaxel-Thread-Id")):
+            data = piece.encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.write(b"0\r\n\r\n")
+
+
+if __name__ == "__main__":
+    place = (os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", "1338")))
+    ThreadingHTTPServer(place, Agent).serve_forever()

@@ -1,0 +1,2 @@
+# Run it with: holm exec {{name}} python3 /app/hello.py
+print("hello from {{name}}")

@@ -1,0 +1,226 @@
+//! Revisions, requests, conversations and images, against a pretended server.
+
+use crate::common::{text, write};
+use crate::pretend::{Answer, Asked, Pretend};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::Stdio;
+
+fn agent(url: &str, active: &str, status: &str) -> Value {
+    json!({"metadata": {"name": "helper", "workspace": "main", "url": format!("{url}/main/agents/helper")},
+        "spec": {"revision": {"active": active, "stickySessionTtl": 0}}, "status": status})
+}
+
+fn of<'a>(asked: &'a [Asked], method: &str, path: &str) -> Vec<&'a Asked> {
+    asked.iter().filter(|it| it.method == method && it.path == path).collect()
+}
+
+#[test]
+fn a_rollback_waits_until_the_revision_serves() {
+    let (mut wished, mut looks) = ("new".to_owned(), 0);
+    let pretend = Pretend::start(move |url, asked| {
+        match (asked.method.as_str(), asked.path.as_str()) {
+            ("PUT", "/v0/agents/helper") => {
+                wished = asked.json()["spec"]["revision"]["active"].as_str().unwrap().to_owned();
+                Answer::json(&agent(url, &wished, "DEPLOYING"))
+            }
+            ("GET", "/v0/agents/helper") => {
+                looks += 1;
+                Answer::json(&agent(
+                    url,
+                    &wished,
+                    if looks == 2 { "DEPLOYING" } else { "DEPLOYED" },
+                ))
+            }
+            ("GET", path) if path.starts_with("/v0/agents/helper/revisions") => {
+                let serves = if looks < 3 { "new" } else { &wished };
+                let revision = |id: &str, before: bool| json!({"id": id, "active": id == serves, "previousActive": before, "status": "DEPLOYED"});
+                Answer::json(&json!([revision("new", false), revision("old", true)]))
+            }
+            _ => Answer::refuse(404),
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], exit| {
+        text(&pretend.cli(place.path(), arguments).output().unwrap(), exit)
+    };
+    let listed = run(&["revisions", "agent", "helper", "-o", "json"], 0);
+    assert_eq!(serde_json::from_str::<Value>(&listed).unwrap()[1]["id"], "old");
+    assert!(run(&["rollback", "agent", "helper", "other"], 6).contains("new, old"));
+    assert!(run(&["rollback", "agent", "helper"], 0).contains("revision old serves"));
+    let asked = pretend.asked();
+    let sent = of(&asked, "PUT", "/v0/agents/helper")[0].json();
+    assert_eq!(sent["spec"]["revision"], json!({"active": "old", "stickySessionTtl": 0}));
+}
+
+fn talking() -> Pretend {
+    Pretend::start(|url, asked| match (asked.method.as_str(), asked.path.as_str()) {
+        ("GET", "/v0/agents/helper") => Answer::json(&agent(url, "a", "DEPLOYED")),
+        ("POST", "/main/agents/helper?stream=true") => {
+            let said = asked.json()["inputs"].as_str().unwrap().to_owned();
+            let events = format!(
+                "data: {{\"content\": \"you \"}}\n\ndata: {{\"content\": \"{said}\\u001b[2J\"}}\n\n"
+            );
+            Answer {
+                status: 200,
+                headers: vec![("Content-Type", "text/event-stream".into())],
+                body: events,
+            }
+        }
+        ("PATCH", "/main/agents/helper/deep?a=b%20c&d=%26") => {
+            Answer::json(&json!({"got": asked.json()}))
+        }
+        _ => Answer::refuse(418),
+    })
+}
+
+#[test]
+fn a_conversation_is_one_thread() {
+    let pretend = talking();
+    let place = tempfile::tempdir().unwrap();
+    let mut command = pretend.cli(place.path(), &["chat", "helper"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    running.stdin.take().unwrap().write_all(b"one\n\ntwo\n").unwrap();
+    let told = text(&running.wait_with_output().unwrap(), 0);
+    assert_eq!(told, "you one[2J\nyou two[2J\n");
+    let asked = pretend.asked();
+    let said = of(&asked, "POST", "/main/agents/helper?stream=true");
+    let threads: Vec<_> = said.iter().map(|it| it.header("x-blaxel-thread-id").unwrap()).collect();
+    assert!(threads.len() == 2 && threads[0] == threads[1] && threads[0].len() > 15, "{threads:?}");
+    assert!(said.iter().all(|it| it.header("x-blaxel-authorization") == Some("Bearer hk_s3cret")));
+
+    let mine = ["chat", "helper", "--message", "hi", "--thread", "mine"];
+    assert_eq!(text(&pretend.cli(place.path(), &mine).output().unwrap(), 0), "you hi[2J\n");
+    assert_eq!(pretend.asked().last().unwrap().header("x-blaxel-thread-id"), Some("mine"));
+}
+
+#[test]
+fn a_request_goes_as_it_was_written() {
+    let pretend = talking();
+    let place = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], exit| {
+        text(&pretend.cli(place.path(), arguments).output().unwrap(), exit)
+    };
+    let whole = [
+        "run",
+        "agent",
+        "helper",
+        "--path",
+        "/deep",
+        "--method",
+        "patch",
+        "--params",
+        "a=b c",
+        "--params",
+        "d=&",
+        "--header",
+        "X-Mine: 1",
+        "--data",
+        r#"{"x": 1}"#,
+    ];
+    assert_eq!(run(&whole, 0), r#"{"got":{"x":1}}"#);
+    let asked = pretend.asked();
+    let sent = asked.iter().find(|it| it.method == "PATCH").unwrap();
+    assert_eq!(
+        (sent.header("x-mine"), sent.header("content-type")),
+        (Some("1"), Some("application/json"))
+    );
+    assert!(run(&["run", "agent", "helper", "--path", "/gone"], 11).contains("refused with 418"));
+    assert!(run(&["run", "agent", "helper", "--path", "/../../x"], 2).contains("cannot be part"));
+    assert!(run(&["run", "agent", "helper", "--wait"], 2).contains("for jobs"));
+    assert!(run(&["run", "volume", "helper"], 2).contains("cannot be run"));
+}
+
+#[test]
+fn an_image_is_pushed_and_its_newest_tag_printed() {
+    let (mut uploaded, mut looks) = (false, 0);
+    let pretend =
+        Pretend::start(move |url, asked| match (asked.method.as_str(), asked.path.as_str()) {
+            ("POST", "/v0/images?upload=true") => {
+                Answer::json(&json!({})).with("X-Blaxel-Upload-Url", format!("{url}/up"))
+            }
+            ("POST", "/v0/images?skip-build=true") => {
+                Answer::json(&json!({"message": "m", "image": asked.json()["image"]}))
+            }
+            ("PUT", "/up") => {
+                uploaded = true;
+                Answer::json(&json!({}))
+            }
+            ("GET", "/v0/images/agent/helper") if uploaded => {
+                looks += 1;
+                let tags =
+                    json!([{"name": "1", "createdAt": "1"}, {"name": "2", "createdAt": "2"}]);
+                let status = ["BUILDING", "BUILT"][(looks - 2_usize.min(looks)).min(1)];
+                if looks == 1 {
+                    return Answer::refuse(404);
+                }
+                Answer::json(&json!({"metadata": {"status": status}, "spec": {"tags": tags}}))
+            }
+            ("GET", path) if path.starts_with("/v0/observability/logs") => {
+                Answer::json(&json!({"helper": {"logs": [], "totalCount": 0}}))
+            }
+            _ => Answer::refuse(404),
+        });
+    let place = tempfile::tempdir().unwrap();
+    write(place.path(), "blaxel.toml", "name = \"helper\"\ntype = \"agent\"");
+    let told = text(&pretend.cli(place.path(), &["push"]).output().unwrap(), 0);
+    assert!(told.starts_with("agent/helper:2\n") && told.contains("BUILDING"), "{told}");
+    let image = ["push", "--image", "ghcr.io/a/b:1", "--registry-cred", "ghcr.io=me"];
+    let mut command = pretend.cli(place.path(), &image);
+    let told = text(&command.env("HOLM_REGISTRY_PASSWORD", "s3cret").output().unwrap(), 0);
+    assert_eq!(told, "ghcr.io/a/b:1\n");
+    let sent = pretend.asked().last().unwrap().json();
+    assert!(sent["dockerConfig"].as_str().unwrap().contains("ghcr.io"), "{sent}");
+}
+
+/// A sandbox that wants to write outside of the destination of a copy, in every way that it can.
+#[test]
+fn a_hostile_sandbox_writes_nothing_outside_the_destination() {
+    const NAMES: [&str; 7] = ["..", ".", "", "../up", "/abs", "a/b", "link/in"];
+    let pretend = Pretend::start(|url, asked| {
+        let path = asked.path.as_str();
+        let attachment = Answer { status: 200, headers: Vec::new(), body: "evil".into() }
+            .with("Content-Disposition", "attachment".into());
+        match path.strip_prefix("/main/sandboxes/box/filesystem/") {
+            None => {
+                Answer::json(&json!({"metadata": {"url": format!("{url}/main/sandboxes/box")}}))
+            }
+            Some("%2Fwork") => {
+                let file = |name: &&str| json!({"name": name, "permissions": "777", "size": 4});
+                let folder = |name: &&str| json!({"name": name, "path": "/work"});
+                let mut files: Vec<_> = NAMES.iter().map(file).collect();
+                files.push(file(&"good"));
+                // A file and a folder of one name, and a link that is there already.
+                let mut folders: Vec<_> = NAMES.iter().map(folder).collect();
+                folders.push(folder(&"link"));
+                Answer::json(&json!({"files": files, "subdirectories": folders}))
+            }
+            Some("%2Fwork%2Flink") => {
+                Answer::json(&json!({"files": [{"name": "x", "permissions": "644"}]}))
+            }
+            Some(_) => attachment,
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    std::fs::create_dir_all(at("outside")).unwrap();
+    std::fs::create_dir_all(at("to")).unwrap();
+    std::os::unix::fs::symlink("../outside", at("to/link")).unwrap();
+    let copied = pretend.cli(place.path(), &["cp", "box:/work/.", "to"]).output().unwrap();
+    assert!(text(&copied, 1).contains("links in the destination are not followed"));
+    std::fs::remove_file(at("to/link")).unwrap();
+    let told = text(&pretend.cli(place.path(), &["cp", "box:/work/.", "to"]).output().unwrap(), 0);
+    assert!(told.contains("left out") && told.contains("copied 2 files"), "{told}");
+    let names = |path: &str| {
+        let mut names: Vec<_> =
+            std::fs::read_dir(at(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        (names("."), names("to")),
+        (vec!["outside".into(), "to".into()], vec!["good".into(), "link".into()])
+    );
+    assert!(names("outside").is_empty());
+}
