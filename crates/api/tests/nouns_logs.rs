@@ -6,9 +6,9 @@ mod common;
 
 use bytes::Bytes;
 use common::Cloud;
-use jobs::logs::{Logs, Settings, Source};
+use jobs::logs::{Logs, Printer, Settings, Source};
 use serde_json::{Value, json};
-use types::Timestamp;
+use types::{KindName, Timestamp};
 use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::{Printed, Stream};
 
@@ -26,11 +26,14 @@ async fn print(
     let logs = Logs::start(cloud.store.clone(), Settings::default());
     let source = Source {
         workspace: workspace.clone(),
-        job: "nightly".into(),
-        execution: ExecutionId::known(format!("exe_{execution}")),
-        execution_name: execution.into(),
-        task,
-        attempt: 1,
+        kind: KindName::Job,
+        name: "nightly".into(),
+        printer: Printer::Task {
+            execution: ExecutionId::known(format!("exe_{execution}")),
+            execution_name: execution.into(),
+            task,
+            attempt: 1,
+        },
     };
     let (printed, pieces) = tokio::sync::mpsc::channel(1);
     let at: Timestamp = at.parse().unwrap();

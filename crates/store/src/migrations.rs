@@ -50,6 +50,11 @@ const ALL: &[Migration] = &[
         name: "changes by number",
         sql: include_str!("../migrations/0014_changes_by_number.sql"),
     },
+    Migration {
+        number: 15,
+        name: "logs of workloads",
+        sql: include_str!("../migrations/0015_logs_of_workloads.sql"),
+    },
 ];
 
 /// The number of the newest step.

@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use store::logs::Source;
+use store::logs::{Printer, Source};
 use tokio::sync::mpsc;
-use types::World;
 use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
+use types::{KindName, World};
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
@@ -98,11 +98,14 @@ impl Instances {
         let execution = &attempt.order.execution;
         let source = Source {
             workspace: execution.workspace.clone(),
-            job: execution.job.clone(),
-            execution: execution.id.clone(),
-            execution_name: execution.name.clone(),
-            task: id.task,
-            attempt: id.number,
+            kind: KindName::Job,
+            name: execution.job.clone(),
+            printer: Printer::Task {
+                execution: execution.id.clone(),
+                execution_name: execution.name.clone(),
+                task: id.task,
+                attempt: id.number,
+            },
         };
         if !found {
             return self.logs.begin(source);

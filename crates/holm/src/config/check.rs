@@ -123,6 +123,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("node.connections_max", config.node.connections_max.into()),
         ("node.open_files_max", config.node.open_files_max),
         ("logs.task_bytes_max", config.logs.task_bytes_max),
+        ("logs.replica_day_bytes_max", config.logs.replica_day_bytes_max),
         ("runners.attempts_max", config.runners.attempts_max.into()),
         ("runners.runners_max", config.runners.runners_max.into()),
         ("runners.open_max", config.runners.open_max.into()),

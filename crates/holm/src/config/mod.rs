@@ -378,6 +378,7 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Logs {
     pub(crate) task_bytes_max: u64,
+    pub(crate) replica_day_bytes_max: u64,
     pub(crate) keep: Span,
 }
 
