@@ -31,6 +31,8 @@ pub struct WorkloadRoute {
     /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
     /// first: it answers by its path alone.
     pub label: Option<String>,
+    /// Whole host names at which it answers besides, below custom domains.
+    pub hosts: Vec<String>,
     /// Whether it answers without credentials.
     pub public: bool,
     /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
@@ -176,6 +178,14 @@ pub fn sandbox_name(label: &str) -> String {
 /// The label in such a name.
 pub fn label_of(name: &str) -> Option<&str> {
     name.strip_prefix(SANDBOX)
+}
+
+/// In front of the label of an application.
+const APPLICATION: &str = "app-";
+
+/// The name of an application's host that nobody else may have, in front of the server's own name.
+pub fn application_name(label: &str) -> String {
+    format!("{APPLICATION}{label}")
 }
 
 /// What stands for all hosts below a domain, and the domain itself: only one workspace has it
