@@ -55,6 +55,11 @@ const ALL: &[Migration] = &[
         name: "logs of workloads",
         sql: include_str!("../migrations/0015_logs_of_workloads.sql"),
     },
+    Migration {
+        number: 16,
+        name: "workload identities",
+        sql: include_str!("../migrations/0016_workload_identities.sql"),
+    },
 ];
 
 /// The number of the newest step.
