@@ -19,4 +19,8 @@ impl Managed for Function {
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
     }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        super::end_identity(context, tx, &held.state)
+    }
 }
