@@ -64,6 +64,7 @@ pub(super) fn of_sandbox(
         workspace_name: workspace.name,
         name: held.row.name.clone(),
         label: label(tx, &held.row.id)?,
+        hosts: Vec::new(),
         public: false,
         port: None,
         scale: Scale::ONE,
@@ -129,6 +130,7 @@ pub(super) fn of_new(
         workspace_name: member.workspace_name.clone(),
         name: name.to_owned(),
         label,
+        hosts: Vec::new(),
         public: false,
         port: None,
         scale: Scale::ONE,
@@ -194,6 +196,23 @@ pub(super) fn previews_below(
         let held = Held::<Preview>::read(row)?;
         if held.wish.spec.custom_domain.as_deref() == Some(domain) {
             below.push(held.row.id);
+        }
+    }
+    Ok(below)
+}
+
+/// The applications at hosts below a domain.
+pub(super) fn applications_below(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    domain: &str,
+) -> Result<Vec<ResourceId>, Error> {
+    let mut below = Vec::new();
+    for (kind, name) in references::users(tx, workspace, KindName::CustomDomain, domain)? {
+        if kind == KindName::Application
+            && let Some(row) = resources::find(tx, workspace, kind, "", &name)?
+        {
+            below.push(row.id);
         }
     }
     Ok(below)

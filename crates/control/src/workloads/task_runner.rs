@@ -1,6 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::{reconcile, workload};
+use super::{output, reconcile, workload};
 use crate::machine::{Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
 use jobs::{Assignment, Order, Running, TaskRunner};
@@ -17,13 +17,9 @@ use types::{KindName, World};
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// After a failure of the database, wait before the next attempt.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A task times out by itself. If it has not reported its end this much later, it is killed from
 /// outside.
 const LATE: Duration = Duration::from_secs(60);
-/// Pieces of output of one task on their way to its log. Beyond this the task waits.
-const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
@@ -45,7 +41,7 @@ impl Instances {
         if !found && let Err(outcome) = self.begin(&instance, id, attempt).await {
             return self.nothing(outcome);
         }
-        let (pieces, printed) = mpsc::channel(PIECES_MAX);
+        let (pieces, printed) = mpsc::channel(output::PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
         let ended = self.attend(&instance, attempt, tape.from(), pieces);
         // The outcome is only reported once all output is kept.
@@ -107,20 +103,7 @@ impl Instances {
                 attempt: id.number,
             },
         };
-        if !found {
-            return self.logs.begin(source);
-        }
-        loop {
-            match self.logs.resume(source.clone()).await {
-                Ok(tape) => return tape,
-                // Without it lines would be kept twice or not at all. The output waits in the
-                // instance.
-                Err(error) => {
-                    tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is tried again");
-                    tokio::time::sleep(RETRY_AFTER).await;
-                }
-            }
-        }
+        output::writer(&self.logs, source, found).await
     }
 
     /// The end of an attempt that never ran, as far as is known.

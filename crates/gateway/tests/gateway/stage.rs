@@ -125,6 +125,7 @@ impl Stage {
             workspace_name: workspace.into(),
             name: name.into(),
             label: Some(types::edge::sandbox_label(name, workspace)),
+            hosts: Vec::new(),
             public: false,
             port: None,
             scale: Scale::ONE,
