@@ -8,9 +8,9 @@ use bytes::Bytes;
 use common::Cloud;
 use jobs::logs::{Logs, Printer, Settings, Source};
 use serde_json::{Value, json};
-use types::{KindName, Timestamp};
 use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::{Printed, Stream};
+use types::{KindName, Timestamp};
 
 const LOGS: &str = "/v0/observability/logs?resourceType=jobs&workloadIds=nightly&type=all&interval=60&workspace=main";
 const DAY: &str = "start=2026-04-16T00:00:00&end=2026-04-17T00:00:00";

@@ -57,13 +57,8 @@ pub(crate) struct LogQuery {
 
 /// The kinds whose output is kept. Of a sandbox that is what building it printed: what its processes
 /// print is kept in it.
-const PRINTING: [KindName; 5] = [
-    KindName::Agent,
-    KindName::Application,
-    KindName::Function,
-    KindName::Job,
-    KindName::Sandbox,
-];
+const PRINTING: [KindName; 5] =
+    [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
 
 /// A time of the query; the published command line writes it without a zone and means UTC.
 fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
