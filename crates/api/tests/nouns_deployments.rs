@@ -370,3 +370,32 @@ async fn what_a_replica_prints_is_found_under_its_workload() {
     assert_eq!(found["a"]["logs"][0]["message"], "hello");
     assert_eq!(cloud.get(&logs("functions")).await.ok()["a"]["totalCount"], 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_application_answers_at_hosts_that_nobody_else_has() {
+    let (cloud, machine) = cloud().await;
+    cloud.post("/v0/customdomains", json!({"metadata": {"name": "apps.example"}, "spec": {}})).await.ok();
+    let urls = json!([{"domain": "apps.example", "subdomain": "shop"}]);
+    let body = |name: &str| json!({"metadata": {"name": name}, "spec": {"image": IMAGE, "port": 9000, "urls": urls}});
+    cloud.post("/v0/applications", body("one")).await.ok();
+    let object = cloud.until("/v0/applications/one", is("DEPLOYED")).await;
+    assert_eq!(object["metadata"]["url"], "http://app-one-main.localhost:8081");
+    let route = cloud.routes.until("one", |route| replicas(route).len() == 1).await;
+    assert_eq!(
+        (route.label.as_deref(), route.public, route.port),
+        (Some("one-main"), true, Some(9000))
+    );
+    assert!(route.hosts.is_empty(), "the domain is not verified");
+    assert_eq!(variable(&machine.until_launched(1).await[0], "PORT").as_deref(), Some("9000"));
+
+    cloud
+        .tell(types::KindName::CustomDomain, "", "apps.example", json!({"status": "verified"}))
+        .await;
+    cloud.routes.until("one", |route| route.hosts == ["shop.apps.example"]).await;
+    cloud.post("/v0/applications", body("two")).await.refused(409);
+    cloud.delete("/v0/applications/one").await.ok();
+    cloud.post("/v0/applications", body("two")).await.ok();
+    cloud.routes.until("two", |route| route.hosts == ["shop.apps.example"]).await;
+    let spoilt = json!({"metadata": {"name": "three"}, "spec": {"image": IMAGE, "port": 65080}});
+    cloud.post("/v0/applications", spoilt).await.refused(400);
+}
