@@ -220,7 +220,7 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
             mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(headers["x-blaxel-signature"], format!("sha256={hex}"));
         let body: Value = serde_json::from_slice(&body).unwrap();
-        let call = cloud.routes.1.lock().pop().unwrap();
+        let call = cloud.routes.calls.lock().pop().unwrap();
         assert_eq!(body["status_code"], code);
         assert_eq!(body["response_body"], call.target.as_str());
         assert_eq!(body["response_length"], call.target.len());
@@ -230,7 +230,8 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
     cloud.post("/main/agents/a/async", json!({})).await.ok();
     // At its own address, with a path of its own.
     cloud.post("/run/main/agents/a/deep/path?x=1&async=true", json!({})).await.ok();
-    eventually(|| cloud.routes.1.lock().iter().any(|call| call.target == "/deep/path?x=1")).await;
+    eventually(|| cloud.routes.calls.lock().iter().any(|call| call.target == "/deep/path?x=1"))
+        .await;
     let unknown = anonymous(&cloud, "/main/agents/none?async=true").await.refused(401);
     assert_eq!(anonymous(&cloud, "/main/agents/a?async=true").await.refused(401), unknown);
     cloud.post("/main/agents/none?async=true", json!({})).await.refused(404);

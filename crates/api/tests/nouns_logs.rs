@@ -6,11 +6,11 @@ mod common;
 
 use bytes::Bytes;
 use common::Cloud;
-use jobs::logs::{Logs, Settings, Source};
+use jobs::logs::{Logs, Printer, Settings, Source};
 use serde_json::{Value, json};
-use types::Timestamp;
 use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::{Printed, Stream};
+use types::{KindName, Timestamp};
 
 const LOGS: &str = "/v0/observability/logs?resourceType=jobs&workloadIds=nightly&type=all&interval=60&workspace=main";
 const DAY: &str = "start=2026-04-16T00:00:00&end=2026-04-17T00:00:00";
@@ -26,11 +26,14 @@ async fn print(
     let logs = Logs::start(cloud.store.clone(), Settings::default());
     let source = Source {
         workspace: workspace.clone(),
-        job: "nightly".into(),
-        execution: ExecutionId::known(format!("exe_{execution}")),
-        execution_name: execution.into(),
-        task,
-        attempt: 1,
+        kind: KindName::Job,
+        name: "nightly".into(),
+        printer: Printer::Task {
+            execution: ExecutionId::known(format!("exe_{execution}")),
+            execution_name: execution.into(),
+            task,
+            attempt: 1,
+        },
     };
     let (printed, pieces) = tokio::sync::mpsc::channel(1);
     let at: Timestamp = at.parse().unwrap();

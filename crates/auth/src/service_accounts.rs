@@ -5,7 +5,7 @@ use store::Tx;
 use store::identity::Digest;
 use store::identity::service_accounts;
 pub use store::identity::service_accounts::ServiceAccount;
-use types::ids::ServiceAccountId;
+use types::ids::{ResourceId, ServiceAccountId};
 
 const PER_WORKSPACE_MAX: usize = 1000;
 
@@ -26,6 +26,7 @@ pub fn create(
     let account = ServiceAccount {
         id: ServiceAccountId::new(tx.world()),
         workspace: member.workspace.clone(),
+        workload: None,
         name: name.to_owned(),
         description: description.to_owned(),
         role: Role::Member,
@@ -37,6 +38,41 @@ pub fn create(
     };
     service_accounts::create(tx, &account)?;
     Ok((account, secret))
+}
+
+/// The identity of a workload: a member of its workspace, whom nobody sees or changes. `secret` is
+/// the caller's to make and to tell.
+pub fn create_for(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    (workload, name): (&ResourceId, &str),
+    secret: impl FnOnce(&ServiceAccountId) -> String,
+) -> Result<ServiceAccountId, store::Error> {
+    let (id, now) = (ServiceAccountId::new(tx.world()), tx.world().now());
+    let account = ServiceAccount {
+        workspace: member.workspace.clone(),
+        workload: Some(workload.clone()),
+        name: name.to_owned(),
+        description: String::new(),
+        role: Role::Member,
+        secret: Digest::of(&secret(&id)),
+        created_at: now,
+        updated_at: now,
+        created_by: member.who.name.clone(),
+        updated_by: member.who.name.clone(),
+        id,
+    };
+    service_accounts::create(tx, &account)?;
+    Ok(account.id)
+}
+
+/// Ends the identity of a workload; its tokens stop at once.
+pub fn delete_of(
+    tx: &mut Tx<'_>,
+    member: &Member,
+    id: &ServiceAccountId,
+) -> Result<(), store::Error> {
+    service_accounts::delete(tx, &member.workspace, id, &member.who.name).map(drop)
 }
 
 pub fn list(tx: &mut Tx<'_>, member: &Member) -> Result<Vec<ServiceAccount>, Error> {

@@ -1,19 +1,21 @@
-//! Where sandboxes and previews answer. An address is one preview's in the whole server: it is
+//! Where sandboxes, applications and previews answer. An address is one preview's in the whole server: it is
 //! taken in the transaction that writes the preview, kept with its state, and told to the edge as
 //! long as the preview has it.
 
 use crate::context::Context;
 use crate::engine::{Draft, Held};
 use crate::error::{Conflict, Error};
+use crate::kinds::custom_domain::is_verified;
 use crate::kinds::preview::is_usable;
 use sha2::{Digest, Sha256};
 use store::edge_names::{self, Holder, Taken};
 use store::identity::workspaces;
 use store::{Tx, resources};
 use types::KindName;
-use types::edge::{PreviewAddress, sandbox_label, sandbox_name};
+use types::edge::{PreviewAddress, application_name, sandbox_label, sandbox_name};
 use types::ids::ResourceId;
 use types::kinds::Preview;
+use types::kinds::application::AppUrl;
 
 /// Characters of a label that the server chooses: 100 bits.
 const OWN_LABEL_CHARACTERS: usize = 25;
@@ -61,7 +63,11 @@ fn chosen(label: &str, domain: Option<&str>) -> PreviewAddress {
 
 /// Has no hyphen, as all labels with a prefix have one.
 fn own_label(sandbox: &ResourceId, preview: &str) -> String {
-    let digest = Sha256::digest(format!("preview {sandbox} {preview}"));
+    chosen_label(&format!("preview {sandbox} {preview}"))
+}
+
+fn chosen_label(of: &str) -> String {
+    let digest = Sha256::digest(of);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     hex.chars().take(OWN_LABEL_CHARACTERS).collect()
 }
@@ -92,7 +98,8 @@ pub(crate) fn claim(
 ) -> Result<(), Error> {
     let (name, wanted) = (at.name(), holder(context, id));
     if let Taken::By(holder) = edge_names::take(tx, &name, &wanted)? {
-        if answers(context, tx, &holder, wish)? {
+        let domain = filled(wish.spec.custom_domain.as_deref());
+        if answers(context, tx, &holder, domain, is_usable)? {
             return Err(taken(context, tx, at, &holder)?);
         }
         edge_names::hand_over(tx, &name, &wanted)?;
@@ -106,11 +113,12 @@ fn answers(
     context: &Context,
     tx: &mut Tx<'_>,
     holder: &Holder,
-    wish: &Preview,
+    domain: Option<&str>,
+    usable: fn(&Context, &mut Tx<'_>, &str) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
-    let Some(domain) = filled(wish.spec.custom_domain.as_deref()) else { return Ok(true) };
+    let Some(domain) = domain else { return Ok(true) };
     match workspaces::find(tx, &holder.workspace)? {
-        Some(workspace) => is_usable(&context.in_workspace(&workspace), tx, domain),
+        Some(workspace) => usable(&context.in_workspace(&workspace), tx, domain),
         None => Ok(false),
     }
 }
@@ -164,4 +172,108 @@ pub(crate) fn take_label(
     let label = sandbox_label(name, &context.member.workspace_name);
     let taken = edge_names::take(tx, &sandbox_name(&label), &holder(context, id))?;
     Ok(matches!(taken, Taken::Own).then_some(label))
+}
+
+/// Takes the label of an application's host. It has no other address, so where another workspace
+/// wants the same name it gets one that nobody can choose.
+pub(crate) fn take_application_label(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    name: &str,
+) -> Result<String, Error> {
+    let wanted = sandbox_label(name, &context.member.workspace_name);
+    let own = chosen_label(&format!("application {id}"));
+    for label in [wanted, own] {
+        let taken = edge_names::take(tx, &application_name(&label), &holder(context, id))?;
+        if taken == Taken::Own {
+            return Ok(label);
+        }
+    }
+    Err(Conflict::AddressTaken { address: application_name(name) }.into())
+}
+
+/// The host that an address of an application means.
+fn host(url: &AppUrl) -> String {
+    match filled(url.subdomain.as_deref()) {
+        Some(subdomain) => format!("{subdomain}.{}", url.domain),
+        None => url.domain.clone(),
+    }
+}
+
+/// The hosts at which an application answers: those that it has, below domains that its workspace
+/// has verified.
+pub(crate) fn hosts_of(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    urls: &[AppUrl],
+) -> Result<Vec<String>, Error> {
+    let mut hosts = Vec::new();
+    for url in urls {
+        let host = host(url);
+        if is_verified(context, tx, &url.domain)?
+            && edge_names::holder(tx, &host)?.is_some_and(|holder| holder.resource == *id)
+        {
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}
+
+/// Takes the hosts that an application asks for, below domains that are verified, and gives back
+/// those that it does not ask for any more.
+pub(crate) fn take_hosts(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    (label, urls): (&str, &[AppUrl]),
+) -> Result<(), Error> {
+    let mut kept = vec![application_name(label)];
+    for url in urls {
+        let host = host(url);
+        if is_verified(context, tx, &url.domain)? && !take_host(context, tx, id, url, &host)? {
+            return Err(Conflict::AddressTaken { address: host }.into());
+        }
+        kept.push(host);
+    }
+    for name in edge_names::names_of(tx, id)?.iter().filter(|name| !kept.contains(name)) {
+        edge_names::give_back_one(tx, id, name)?;
+    }
+    Ok(())
+}
+
+/// As [`take_hosts`], as far as nobody else has them.
+pub(crate) fn take_free_hosts(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    urls: &[AppUrl],
+) -> Result<(), Error> {
+    for url in urls {
+        if is_verified(context, tx, &url.domain)? {
+            take_host(context, tx, id, url, &host(url))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the application has the host now.
+fn take_host(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    url: &AppUrl,
+    host: &str,
+) -> Result<bool, Error> {
+    let wanted = holder(context, id);
+    let Taken::By(other) = edge_names::take(tx, host, &wanted)? else { return Ok(true) };
+    // A domain may have gone to other people since.
+    if other.workspace == wanted.workspace
+        || answers(context, tx, &other, Some(&url.domain), is_verified)?
+    {
+        return Ok(false);
+    }
+    edge_names::hand_over(tx, host, &wanted)?;
+    Ok(true)
 }

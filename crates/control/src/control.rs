@@ -5,6 +5,7 @@ use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Edge, Machine};
 use crate::settings::Settings;
+use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
 use auth::Auth;
 use jobs::Queue;
@@ -25,6 +26,7 @@ pub struct Inner {
     pub settings: Settings,
     pub cursors: CursorKey,
     pub drive_key: DriveKey,
+    pub(crate) identities: IdentityKey,
     pub dns: Arc<dyn Lookup>,
     pub queue: Queue,
     /// What tasks print.

@@ -27,6 +27,7 @@ mod settings;
 mod shared_secret;
 mod start;
 mod usage;
+mod workload_identity;
 pub mod workloads;
 pub mod workspace_defaults;
 
@@ -35,5 +36,5 @@ pub use context::Context;
 pub use control::Control;
 pub use error::Error;
 pub use missing::Missing;
-pub use settings::{Bill, Rate, Settings, StreamLimits};
+pub use settings::{Bill, Deployments, Rate, Settings, StreamLimits};
 pub use start::{Parts, start};

@@ -32,6 +32,47 @@ pub struct Settings {
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,
+    pub deployments: Deployments,
+}
+
+/// Agents, MCP servers and applications.
+#[derive(Debug, Clone)]
+pub struct Deployments {
+    /// How long the program of a replica may take until its port takes connections.
+    pub start_timeout: Duration,
+    /// Replicas of one deployment where its wish does not say, and at most.
+    pub replicas: u32,
+    pub replicas_max: u32,
+    /// Requests that one replica is given at a time before another is wanted.
+    pub concurrency: u32,
+    /// Replicas of one deployment that start at the same time.
+    pub starting_max: u32,
+    /// A replica without requests for so long is one too many, and the last one for so long.
+    pub extra_idle: Duration,
+    pub last_idle: Duration,
+    /// How long a replica that gets no new requests may take for those that it has.
+    pub drain_timeout: Duration,
+    /// Pause before the place of a replica is taken that ended by itself: the first, which doubles
+    /// each time in a row, and the longest.
+    pub restart_pause: Duration,
+    pub restart_pause_max: Duration,
+}
+
+impl Default for Deployments {
+    fn default() -> Self {
+        Self {
+            start_timeout: Duration::from_secs(120),
+            replicas: 10,
+            replicas_max: 100,
+            concurrency: 80,
+            starting_max: 4,
+            extra_idle: Duration::from_secs(60),
+            last_idle: Duration::from_secs(600),
+            drain_timeout: Duration::from_secs(900),
+            restart_pause: Duration::from_secs(1),
+            restart_pause_max: Duration::from_secs(300),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@ use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Edge, Machine};
 use crate::settings::Settings;
+use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
 use crate::{Error, billing, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
@@ -39,6 +40,7 @@ impl Control {
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
         let Parts { store, auth, world, settings, machine, edge, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
+        let identities = IdentityKey::load(&store).await?;
         let bill = settings.bill.clone();
         store.write(move |tx| billing::seed(tx, &bill)).await?;
         let name = machine.as_ref().map(|machine| machine.name().to_owned());
@@ -51,6 +53,7 @@ impl Control {
             settings,
             cursors,
             drive_key,
+            identities,
             dns,
             queue,
             logs,

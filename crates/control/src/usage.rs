@@ -9,11 +9,12 @@ use meter::{Change, Owner, UsageFact};
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
-use types::Kind;
+use store::resources;
 use types::ids::{ExecutionId, ResourceId};
-use types::instance::{AttemptId, InstanceName};
+use types::instance::{AttemptId, InstanceName, RunsFor};
 use types::kinds::Job;
 use types::usage::Dimension;
+use types::{Kind, KindName};
 
 /// Says whose usage an instance is, in the transaction that gives it to a resource.
 pub(crate) fn own_instance<W: Workload>(
@@ -23,8 +24,21 @@ pub(crate) fn own_instance<W: Workload>(
     of: (&str, &ResourceId),
     machine: &str,
 ) -> Result<(), Error> {
-    let owner = Owner { machine: Some(machine.to_owned()), ..owner(context, W::DIMENSION, of) };
+    let Some(dimension) = W::DIMENSION else { return Ok(()) };
+    let owner = Owner { machine: Some(machine.to_owned()), ..owner(context, dimension, of) };
     Ok(meter::register(tx, instance.as_str(), &owner)?)
+}
+
+/// Whether anybody pays for what an instance does: builds and applications cost nothing.
+pub(crate) fn is_metered(tx: &mut Tx<'_>, instance: &InstanceName) -> Result<bool, store::Error> {
+    match instance.runs_for() {
+        Some(RunsFor::Build(_)) => Ok(false),
+        Some(RunsFor::Replica(replica)) => match resources::find_by_id(tx, &replica.workload)? {
+            Some(row) => Ok(row.kind != KindName::Application),
+            None => store::usage::is_owned(tx, instance.as_str()),
+        },
+        Some(RunsFor::Sandbox { .. } | RunsFor::Task(_)) | None => Ok(true),
+    }
 }
 
 /// Registers what tasks use with whoever has the job, as this machine takes them.
@@ -44,11 +58,12 @@ impl Hooks for TaskLives {
         if execution.kind != Job::NAME {
             return Ok(());
         }
+        let Some(dimension) = Job::DIMENSION else { return Ok(()) };
         let Some(workspace) = workspaces::find(tx, &execution.workspace)? else { return Ok(()) };
         let owner = Owner {
             account: workspace.account,
             workspace: workspace.name,
-            dimension: Job::DIMENSION,
+            dimension,
             name: execution.job.clone(),
             uuid: execution.job_id.to_string(),
             machine: self.machine.clone(),

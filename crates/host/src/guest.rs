@@ -16,7 +16,6 @@ use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
-use types::instance::GUEST_PORT;
 
 /// Pieces of the program on their way at once, and how large they are: what one hand-over takes of
 /// this server's memory.
@@ -39,7 +38,8 @@ impl LocalMachine {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let stream = self.connect(id.as_str(), GUEST_PORT).await?;
+        let port = self.0.leases.purpose(id).guest_port();
+        let stream = self.connect(id.as_str(), port).await?;
         let request =
             request.header(header::HOST, "machine").body(body).map_err(io::Error::other)?;
         let (mut sender, connection) =

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::chain;
-use types::instance::{GUEST_PORT, InstanceName, Medium, Scratch};
+use types::instance::{InstanceName, Medium, Scratch};
 use types::work::{DATA_BYTES_MAX, Orders};
 
 /// Where programs of a sandbox find its environment that do not inherit it, as published clients
@@ -132,7 +132,7 @@ impl Inner {
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
         let digest = self.image_of(launch)?;
-        let purpose = if launch.work.is_some() { Purpose::Work } else { Purpose::Serve };
+        let purpose = Purpose::of(launch);
         let image =
             self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
         let Some(image) = image else { return Err(self.unknown(&launch.image).into()) };
@@ -174,7 +174,7 @@ impl Inner {
                     format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
                     format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
                 ],
-                listen: Some(GUEST_PORT),
+                listen: Some(Purpose::of(launch).guest_port()),
                 config: Some(config),
             },
             scratch: folders(launch),

@@ -1,12 +1,13 @@
 //! Which instance uses which image, so that no image goes while something runs on it, and what the
 //! instance is for. On disk, because instances outlive this program.
 
+use control::machine::Launch;
 use images::{Digest, Image, Lease, Store};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
-use types::instance::InstanceName;
+use types::instance::{GUEST_PORT, InstanceName, REPLICA_GUEST_PORT};
 
 /// What an instance is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +16,36 @@ pub(crate) enum Purpose {
     Serve,
     /// It does one piece of work.
     Work,
+    /// It does work that answers requests, and may sleep.
+    Replica,
 }
 
-/// Follows the digest in the note of an instance with work.
+/// Follows the digest in the note of an instance with work, and of a replica.
 const WORK: &str = "work";
+const REPLICA: &str = "replica";
+
+impl Purpose {
+    pub(crate) fn of(launch: &Launch) -> Self {
+        match (&launch.work, launch.serves) {
+            (None, _) => Self::Serve,
+            (Some(_), None) => Self::Work,
+            (Some(_), Some(_)) => Self::Replica,
+        }
+    }
+
+    /// Whether requests come to it, between which it may sleep.
+    pub(crate) fn is_visited(self) -> bool {
+        matches!(self, Self::Serve | Self::Replica)
+    }
+
+    /// Where the first program of such an instance listens.
+    pub(crate) fn guest_port(self) -> u16 {
+        match self {
+            Self::Serve | Self::Work => GUEST_PORT,
+            Self::Replica => REPLICA_GUEST_PORT,
+        }
+    }
+}
 
 pub(crate) struct Leases {
     folder: PathBuf,
@@ -72,6 +99,7 @@ impl Leases {
         let note = match purpose {
             Purpose::Serve => digest.to_string(),
             Purpose::Work => format!("{digest} {WORK}"),
+            Purpose::Replica => format!("{digest} {REPLICA}"),
         };
         // Not forced to disk: what is lost with the machine's power is lost with the instances.
         fs::write(self.folder.join(id.as_str()), note)?;
@@ -146,6 +174,7 @@ impl Leases {
 fn parse(note: &str) -> Option<(Digest, Purpose)> {
     let (digest, purpose) = match note.trim().split_once(' ') {
         Some((digest, WORK)) => (digest, Purpose::Work),
+        Some((digest, REPLICA)) => (digest, Purpose::Replica),
         _ => (note.trim(), Purpose::Serve),
     };
     Some((digest.parse().ok()?, purpose))

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
-use gateway::{Initial, Standby};
+use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
 use std::time::Duration;
@@ -21,6 +21,9 @@ const FACTS_AT_ONCE: usize = 500;
 const FACTS_WAIT_MAX: Duration = Duration::from_millis(500);
 /// A look fails only when its thread did, or the program ends.
 const FACTS_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// For the kernel of an instance to take a connection.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Of the answer to a call of the management side.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -38,12 +41,11 @@ pub struct MachineControl {
 }
 
 impl MachineControl {
-    /// Tells standby of the instances that run already. Those with work never sleep, so it need not
-    /// know them.
+    /// Tells standby of the instances that run already. Those with nothing but work never sleep, so
+    /// it need not know them.
     pub fn new(machine: LocalMachine, standby: Standby) -> Self {
-        let serves = |view: &&View| {
-            runs(&view.state) && machine.0.leases.purpose(&view.id) == Purpose::Serve
-        };
+        let serves =
+            |view: &&View| runs(&view.state) && machine.0.leases.purpose(&view.id).is_visited();
         for view in machine.0.node.list().iter().filter(serves) {
             let found = if matches!(view.state, State::Paused { .. }) {
                 Initial::Paused
@@ -79,7 +81,8 @@ impl Machine for MachineControl {
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
-            let serves = launch.work.is_none().then(|| launch.instance.clone());
+            let visited = Purpose::of(&launch).is_visited();
+            let serves = visited.then(|| launch.instance.clone());
             self.machine.launch(launch).await?;
             if let Some(instance) = serves {
                 self.standby.track(instance.as_str(), Initial::Awake);
@@ -164,7 +167,21 @@ impl Machine for MachineControl {
     }
 
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(self.machine.interrupt(instance))
+        Box::pin(async move {
+            // What sleeps cannot hear it. What is no more has nothing to be woken.
+            let _visit = match self.machine.0.leases.purpose(instance) {
+                Purpose::Replica => self.standby.enter(instance.as_str()).await.ok(),
+                Purpose::Serve | Purpose::Work => None,
+            };
+            self.machine.interrupt(instance).await
+        })
+    }
+
+    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
+        Box::pin(async move {
+            let connected = self.machine.connect(instance.as_str(), port);
+            matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_)))
+        })
     }
 
     fn start_process<'a>(

@@ -55,6 +55,18 @@ pub fn name_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Option<String>,
     row.map(|row| row.text(0)).transpose()
 }
 
+/// All names of a resource.
+pub fn names_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM edge_names WHERE resource_id = $1 ORDER BY name";
+    tx.query(TABLE, sql, params![resource])?.iter().map(|row| row.text(0)).collect()
+}
+
+/// Gives back one name of a resource.
+pub fn give_back_one(tx: &mut Tx<'_>, resource: &ResourceId, name: &str) -> Result<(), Error> {
+    let sql = "DELETE FROM edge_names WHERE resource_id = $1 AND name = $2";
+    tx.execute(TABLE, sql, params![resource, name]).map(drop)
+}
+
 /// Hands a name over from whoever has it.
 pub fn hand_over(tx: &mut Tx<'_>, name: &str, to: &Holder) -> Result<(), Error> {
     let sql = "UPDATE edge_names SET workspace_id = $2, resource_id = $3 WHERE name = $1";

@@ -1,8 +1,10 @@
-//! What tasks printed, as chunks of lines. What a line is, only whoever writes and reads the chunks
-//! knows.
+//! What workloads printed, as chunks of lines: tasks of jobs, replicas of deployments, builds. What a
+//! line is, only whoever writes and reads the chunks knows.
 
 use crate::{Error, Row, Tx, Value, params};
-use types::ids::{ExecutionId, WorkspaceId};
+use types::KindName;
+use types::ids::{BuildId, ExecutionId, WorkspaceId};
+use types::instance::InstanceName;
 
 const TABLE: &str = "log_chunks";
 
@@ -10,18 +12,54 @@ const TABLE: &str = "log_chunks";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     pub workspace: WorkspaceId,
-    pub job: String,
-    pub execution: ExecutionId,
-    /// The public name of the execution.
-    pub execution_name: String,
-    pub task: u32,
-    pub attempt: u32,
+    /// Of the workload, under whose name it is found again.
+    pub kind: KindName,
+    pub name: String,
+    pub printer: Printer,
 }
 
-/// Lines of one attempt that follow one another.
+/// What of a workload prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Printer {
+    /// One try at a task of a job.
+    Task {
+        execution: ExecutionId,
+        /// The public name of the execution.
+        execution_name: String,
+        task: u32,
+        attempt: u32,
+    },
+    /// The program of a replica.
+    Replica(InstanceName),
+    /// The steps that make an image of it.
+    Build(BuildId),
+}
+
+impl Printer {
+    /// What tells it from all others: a text and two numbers.
+    fn key(&self) -> (&str, i64, i64) {
+        match self {
+            Self::Task { execution, task, attempt, .. } => {
+                (execution.as_str(), i64::from(*task), i64::from(*attempt))
+            }
+            Self::Replica(instance) => (instance.as_str(), 0, 0),
+            Self::Build(build) => (build.as_str(), 0, 0),
+        }
+    }
+
+    /// Only executions have a name by which they are asked for.
+    fn execution_name(&self) -> &str {
+        match self {
+            Self::Task { execution_name, .. } => execution_name,
+            Self::Replica(_) | Self::Build(_) => "",
+        }
+    }
+}
+
+/// Lines of one source that follow one another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// In its attempt, from 1.
+    /// In its source, from 1.
     pub number: u32,
     /// Of the first and the last line; nanoseconds since 1970.
     pub first_ns: i64,
@@ -33,10 +71,10 @@ pub struct Chunk {
     pub mark: Mark,
 }
 
-/// How far the output of an attempt is in its chunks.
+/// How far the output of a source is in its chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes of text so far.
+    /// Bytes of text so far, of all or of the day of the last line.
     pub total_bytes: u64,
     /// Position in the output.
     pub read_to: u64,
@@ -58,7 +96,8 @@ pub struct ChunkPosition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     pub workspace: WorkspaceId,
-    pub job: String,
+    pub kind: KindName,
+    pub name: String,
     /// By its public name.
     pub execution: Option<String>,
     pub task: Option<u32>,
@@ -75,22 +114,23 @@ pub struct FoundChunk {
     pub text: String,
 }
 
-/// Adds chunks of an attempt. Those that are there already stay as they are.
+/// Adds chunks of a source. Those that are there already stay as they are.
 pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), Error> {
+    let (printer, task, attempt) = source.printer.key();
     for chunk in chunks {
         tx.execute(
             TABLE,
             "INSERT INTO log_chunks (execution_id, task, attempt, number, workspace_id, job, execution, first_ns, last_ns,
-                 lines, severities, total_bytes, read_to, begun, text)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING",
+                 lines, severities, total_bytes, read_to, begun, text, kind)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING",
             params![
-                source.execution.as_str(),
-                i64::from(source.task),
-                i64::from(source.attempt),
+                printer,
+                task,
+                attempt,
                 i64::from(chunk.number),
                 &source.workspace,
-                source.job.as_str(),
-                source.execution_name.as_str(),
+                source.name.as_str(),
+                source.printer.execution_name(),
                 chunk.first_ns,
                 chunk.last_ns,
                 i64::from(chunk.lines),
@@ -99,20 +139,22 @@ pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), 
                 integer(chunk.mark.read_to),
                 chunk.mark.begun.as_deref(),
                 chunk.text.as_str(),
+                source.kind.name(),
             ],
         )?;
     }
     Ok(())
 }
 
-/// The last chunk of an attempt: its number, the time of its last line and how far the output was
+/// The last chunk of a source: its number, the time of its last line and how far the output was
 /// read.
 pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>, Error> {
+    let (printer, task, attempt) = source.printer.key();
     let row = tx.find(
         TABLE,
         "SELECT number, last_ns, total_bytes, read_to, begun FROM log_chunks
          WHERE execution_id = $1 AND task = $2 AND attempt = $3 ORDER BY number DESC LIMIT 1",
-        params![source.execution.as_str(), i64::from(source.task), i64::from(source.attempt)],
+        params![printer, task, attempt],
     )?;
     let Some(row) = row else { return Ok(None) };
     let mark = Mark {
@@ -121,7 +163,7 @@ pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>
         begun: row.opt_text(4)?,
     };
     let number = u32::try_from(row.int(0)?)
-        .map_err(|_| Error::corrupt(TABLE, source.execution.as_str(), "the number is odd"))?;
+        .map_err(|_| Error::corrupt(TABLE, printer, "the number is odd"))?;
     Ok(Some((number, row.int(1)?, mark)))
 }
 
@@ -179,12 +221,12 @@ impl Window {
     fn wanted(&self) -> &'static str {
         match self.execution {
             Some(_) => {
-                "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
+                "workspace_id = $1 AND kind = $14 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
                  AND (severities & $7) <> 0 AND last_ns <= $8
-                 AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12) AND execution = $14"
+                 AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12) AND execution = $15"
             }
             None => {
-                "workspace_id = $1 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
+                "workspace_id = $1 AND kind = $14 AND job = $2 AND task >= $3 AND task <= $4 AND last_ns >= $5
                  AND (severities & $7) <> 0 AND last_ns <= $8
                  AND (last_ns, execution_id, task, attempt, number) < ($8, $9, $10, $11, $12)"
             }
@@ -204,7 +246,7 @@ impl Window {
         let after = after.unwrap_or(&before_all);
         let mut values = params![
             &self.workspace,
-            self.job.as_str(),
+            self.name.as_str(),
             first,
             last,
             self.from_ns,
@@ -215,7 +257,8 @@ impl Window {
             after.task,
             after.attempt,
             after.number,
-            limit
+            limit,
+            self.kind.name()
         ]
         .to_vec();
         values.extend(self.execution.as_deref().map(Value::from));

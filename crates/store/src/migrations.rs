@@ -50,7 +50,17 @@ const ALL: &[Migration] = &[
         name: "changes by number",
         sql: include_str!("../migrations/0014_changes_by_number.sql"),
     },
-    Migration { number: 18, name: "calls", sql: include_str!("../migrations/0018_calls.sql") },
+    Migration {
+        number: 15,
+        name: "logs of workloads",
+        sql: include_str!("../migrations/0015_logs_of_workloads.sql"),
+    },
+    Migration {
+        number: 16,
+        name: "workload identities",
+        sql: include_str!("../migrations/0016_workload_identities.sql"),
+    },
+    Migration { number: 17, name: "calls", sql: include_str!("../migrations/0017_calls.sql") },
 ];
 
 /// The number of the newest step.

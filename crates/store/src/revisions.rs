@@ -77,13 +77,13 @@ pub fn trim(
     tx: &mut Tx<'_>,
     resource: &ResourceId,
     keep: i64,
-    serving: [Option<&str>; 2],
+    serving: [Option<&str>; 3],
 ) -> Result<u64, Error> {
     let sql = "DELETE FROM revisions WHERE resource_id = $1 AND number <=
                (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2
-               AND id <> $3 AND id <> $4";
-    let [active, canary] = serving.map(Option::unwrap_or_default);
-    tx.execute(TABLE, sql, params![resource, keep, active, canary])
+               AND id <> $3 AND id <> $4 AND id <> $5";
+    let [active, canary, before] = serving.map(Option::unwrap_or_default);
+    tx.execute(TABLE, sql, params![resource, keep, active, canary, before])
 }
 
 impl TryFrom<Row> for Revision {

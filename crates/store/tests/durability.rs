@@ -187,7 +187,7 @@ async fn revisions_are_kept_newest_first(place: Place) {
         }
         let now = tx.world().now();
         revisions::activate(tx, &resource, "r0", now)?;
-        assert_eq!(revisions::trim(tx, &resource, 3, [Some("r0"), None])?, 1);
+        assert_eq!(revisions::trim(tx, &resource, 3, [Some("r0"), None, None])?, 1);
         assert_eq!(
             revisions::find(tx, &resource, "r0")?.and_then(|found| found.activated_at),
             Some(now)

@@ -223,6 +223,14 @@ pub fn label_of(name: &str) -> Option<&str> {
     name.strip_prefix(SANDBOX)
 }
 
+/// In front of the label of an application.
+const APPLICATION: &str = "app-";
+
+/// The name of an application's host that nobody else may have, in front of the server's own name.
+pub fn application_name(label: &str) -> String {
+    format!("{APPLICATION}{label}")
+}
+
 /// What stands for all hosts below a domain, and the domain itself: only one workspace has it
 /// verified.
 pub fn domain_name(domain: &str) -> String {

@@ -178,6 +178,16 @@ pub trait Kind:
         None
     }
 
+    /// The revision that serves now. The wish may ask for another one, which is not ready yet.
+    fn serving(_state: &Self::State) -> Option<&str> {
+        None
+    }
+
+    /// Whether a revision of the wish did not become ready.
+    fn has_failed(_state: &Self::State, _revision: &str) -> bool {
+        false
+    }
+
     /// Leaves out what a list does not show.
     fn lighten(&mut self) {}
 

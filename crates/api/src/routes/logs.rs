@@ -1,4 +1,4 @@
-//! Logs of workloads and builds. Tasks of jobs are what prints; of other kinds nothing is kept yet.
+//! Logs of workloads: what tasks of jobs, replicas of deployments and builds printed.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -55,6 +55,11 @@ pub(crate) struct LogQuery {
     pub interval: Option<i64>,
 }
 
+/// The kinds whose output is kept. Of a sandbox that is what building it printed: what its processes
+/// print is kept in it.
+const PRINTING: [KindName; 5] =
+    [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
+
 /// A time of the query; the published command line writes it without a zone and means UTC.
 fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
@@ -101,6 +106,11 @@ impl LogQuery {
         Ok(text)
     }
 
+    fn kind_that_prints(&self) -> Option<KindName> {
+        let wanted = self.resource_type.as_deref()?;
+        PRINTING.into_iter().find(|kind| kind.plural() == wanted)
+    }
+
     fn names(&self) -> Result<Vec<String>, Error> {
         names(self.workload_ids.as_deref())
     }
@@ -135,13 +145,14 @@ pub(super) fn names(listed: Option<&str>) -> Result<Vec<String>, Error> {
 }
 
 /// What one of the names is asked for.
-fn question(call: &Call<Member, LogQuery>, job: &str) -> Result<Question, Error> {
+fn question(call: &Call<Member, LogQuery>, kind: KindName, name: &str) -> Result<Question, Error> {
     let query = &call.query;
     let (from, to) = query.range(call.app.world.now())?;
     let (limit, offset) = query.page()?;
     Ok(Question {
         workspace: call.who.workspace.clone(),
-        job: job.to_owned(),
+        kind,
+        name: name.to_owned(),
         execution: given(query.execution_id.as_ref()),
         task: given(query.task_id.as_ref()).map(|task| task.parse().unwrap_or(NO_TASK)),
         from,
@@ -160,11 +171,9 @@ const NO_TASK: u32 = u32::MAX;
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
     let mut answer = BTreeMap::new();
     for name in call.query.names()? {
-        let question = question(&call, &name)?;
-        let logs = match call.query.resource_type.as_deref() {
-            Some(kind) if kind == KindName::Job.plural() => {
-                shown(find(&call.app.store, &question).await?)
-            }
+        let question = |kind| question(&call, kind, &name);
+        let logs = match call.query.kind_that_prints() {
+            Some(kind) => shown(find(&call.app.store, &question(kind)?).await?),
             // The name is there also when nothing was written, for clients look for it.
             _ => WorkloadLogs::default(),
         };

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
-use types::instance::{Fact, InstanceName, Outcome, Printed, WorkEnd};
+use types::instance::{Fact, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 
 pub const IMAGE: &str = "holm/python:latest";
 /// In a registry that lets those have it whose configuration says [`PASSWORD`].
@@ -22,6 +22,8 @@ type Script = dyn Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync;
 pub struct Pretended {
     script: Box<Script>,
     instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
+    /// How replicas have ended. Those that are not there run.
+    ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
     listed: AtomicUsize,
@@ -38,6 +40,7 @@ impl Pretended {
         Self {
             script: Box::new(script),
             instances: Mutex::default(),
+            ended: watch::Sender::default(),
             fetched: AtomicBool::new(false),
             listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
@@ -60,6 +63,56 @@ impl Pretended {
         self.instances.lock().remove(instance);
     }
 
+    /// The program of a replica ends by itself.
+    pub fn end(&self, instance: &InstanceName, outcome: Outcome) {
+        self.ended.send_modify(|ended| drop(ended.insert(instance.clone(), outcome)));
+    }
+
+    /// Waits until so many instances were launched in all. Answers them.
+    pub async fn until_launched(&self, count: usize) -> Vec<Launch> {
+        let mut launched = self.launched.subscribe();
+        let all = launched.wait_for(|launched| launched.len() >= count);
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        all.expect("in time").expect("a machine").clone()
+    }
+
+    /// Waits until an instance was removed.
+    pub async fn until_retired(&self, instance: &str) {
+        let mut retired = self.retired.subscribe();
+        let gone = retired.wait_for(|retired| retired.iter().any(|one| one == instance));
+        let gone = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
+        drop(gone.expect("in time").expect("a machine"));
+    }
+
+    /// The names of the instances that there are.
+    pub fn names(&self) -> Vec<String> {
+        self.instances.lock().keys().map(ToString::to_string).collect()
+    }
+
+    /// Prints what its environment says, and runs until it is ended.
+    async fn attend_replica(
+        &self,
+        instance: &InstanceName,
+        printed: mpsc::Sender<Printed>,
+    ) -> Result<WorkEnd, MachineFault> {
+        let at = Timestamp::from_ms(1_776_300_000_000);
+        let says = {
+            let launched = self.launched.borrow();
+            let launch = launched.iter().find(|launch| launch.instance == *instance);
+            launch.and_then(|launch| variable(launch, "SAYS"))
+        };
+        if let Some(says) = says {
+            let (next, bytes) = (says.len() as u64, Bytes::from(says));
+            let piece = Printed { next, at, stream: types::instance::Stream::Stdout, bytes };
+            printed.send(piece).await.map_err(|_| missing(instance))?;
+        }
+        drop(printed);
+        let mut ended = self.ended.subscribe();
+        let found = ended.wait_for(|ended| ended.contains_key(instance)).await;
+        let outcome = found.map_err(|_| missing(instance))?[instance].clone();
+        Ok(WorkEnd { outcome, started_at: Some(at), ended_at: at })
+    }
+
     /// How often all instances were listed.
     pub fn listed(&self) -> usize {
         self.listed.load(Ordering::SeqCst)
@@ -72,6 +125,12 @@ impl Pretended {
     pub fn open(&self) {
         self.gate.send_replace(true);
     }
+}
+
+/// A variable of the environment that something is launched with.
+pub fn variable(launch: &Launch, name: &str) -> Option<String> {
+    let found = launch.environment.iter().rev().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.clone())
 }
 
 fn missing(instance: &InstanceName) -> MachineFault {
@@ -113,6 +172,9 @@ impl Machine for Pretended {
             assert_eq!(launch.granted.is_some(), launch.image == PRIVATE, "{launch:?}");
             self.launched.send_modify(|launched| launched.push(launch.clone()));
             let how = (self.script)(&launch)?;
+            if launch.serves.is_some() && how != Outcome::SUCCESS {
+                self.end(&launch.instance, how.clone());
+            }
             self.instances.lock().insert(launch.instance, Some(how));
             Ok(())
         })
@@ -156,9 +218,12 @@ impl Machine for Pretended {
         &'a self,
         instance: &'a InstanceName,
         _: u64,
-        _: mpsc::Sender<Printed>,
+        printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>> {
         Box::pin(async move {
+            if let Some(RunsFor::Replica(_)) = instance.runs_for() {
+                return self.attend_replica(instance, printed).await;
+            }
             self.gate.subscribe().wait_for(|open| *open).await.map_err(|_| missing(instance))?;
             let outcome = self
                 .instances
@@ -172,8 +237,20 @@ impl Machine for Pretended {
         })
     }
 
-    fn interrupt<'a>(&'a self, _: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+    fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
+        self.end(instance, Outcome::Interrupted);
         Box::pin(async { Ok(()) })
+    }
+
+    /// What is to be silent says so in its environment.
+    fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
+        let launched = self.launched.borrow();
+        let listens =
+            launched.iter().find(|launch| launch.instance == *instance).is_none_or(|launch| {
+                variable(launch, "SILENT").is_none() && launch.serves == Some(port)
+            });
+        let runs = !self.ended.borrow().contains_key(instance) && self.runs(instance);
+        Box::pin(async move { listens && runs })
     }
 
     fn start_process<'a>(

@@ -16,6 +16,7 @@ pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};
 pub use managed::{Draft, Managed, Paging};
+pub(crate) use revisions::wish_of;
 pub use revisions::{earlier, revisions};
 pub use secrets::{MASK, Secrets};
 pub use verbs::{

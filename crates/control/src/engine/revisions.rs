@@ -9,7 +9,7 @@ use crate::json;
 use store::revisions::{self as kept, Revision};
 use store::{Tx, resources};
 use types::ids::ResourceId;
-use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata};
+use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata, Status};
 use types::{Kind, World};
 
 /// How many are kept of one object.
@@ -138,6 +138,17 @@ fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
     })
 }
 
+/// The wish of one revision of a stored object, secrets open. `None` when it is not kept any more.
+pub(crate) fn wish_of<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    revision: &str,
+) -> Result<Option<K>, Error> {
+    let kept = kept::find(tx, id, revision)?;
+    kept.map(|kept| restored(context, id, &kept)).transpose()
+}
+
 /// The wish of an earlier revision, secrets open.
 fn restored<K: Managed>(
     context: &Context,
@@ -168,7 +179,8 @@ pub(super) fn keep<K: Managed>(
         activated_at: active.then_some(held.row.updated_at),
     };
     kept::insert(tx, &revision)?;
-    let serving = [serving.active.as_deref(), serving.canary.as_deref()];
+    // What serves until the new one is ready may be older than all that are kept.
+    let serving = [serving.active.as_deref(), serving.canary.as_deref(), K::serving(&held.state)];
     kept::trim(tx, &held.row.id, KEPT_MAX, serving)?;
     Ok(())
 }
@@ -199,20 +211,25 @@ pub fn revisions<K: Managed>(
             canary: Some(canary),
             previous_active: Some(before.as_deref() == Some(revision.id.as_str())),
             traffic_percent: Some(traffic),
-            status: Some(
-                if active || canary {
-                    status.map_or("", |status| status.name())
-                } else {
-                    "DEACTIVATED"
-                }
-                .to_owned(),
-            ),
+            status: Some(status_of(&held, &revision.id, (active || canary).then_some(status))),
             created_at: Some(revision.created_at),
             created_by: Some(revision.created_by),
             id: Some(revision.id),
         }
     };
     Ok(kept.into_iter().map(metadata).collect())
+}
+
+/// Where one revision stands; `wished` has the status of the object, if its wish names the revision.
+fn status_of<K: Managed>(held: &Held<K>, id: &str, wished: Option<Option<Status>>) -> String {
+    let status = match wished {
+        // It takes all requests until another one is ready.
+        _ if K::serving(&held.state) == Some(id) => Some(Status::Deployed),
+        Some(_) if K::has_failed(&held.state, id) => Some(Status::Failed),
+        Some(status) => status,
+        None => Some(Status::Deactivated),
+    };
+    status.map_or_else(String::new, |status| status.name().to_owned())
 }
 
 /// The revision that served before the active one: activated last among the others.

@@ -1,27 +1,41 @@
 //! Applications.
 
+use crate::addresses;
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
 use crate::error::Error;
 use store::Tx;
 use store::revisions::Revision;
 use types::Kind;
+use types::edge::application_name;
 use types::ids::ResourceId;
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
 
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
-        let label = format!("app-{}-{}", held.row.name, context.member.workspace_name);
+        let label = application_name(held.state.label.as_deref()?);
         Some(types::hosts::host_url(&context.control.settings.content_url, &label))
     }
 
     fn prepare(
         context: &Context,
-        _: &mut Tx<'_>,
+        tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        let label = match draft.state.label.take() {
+            Some(label) => label,
+            None => addresses::take_application_label(context, tx, draft.id, draft.wish.name())?,
+        };
+        let urls = draft.wish.spec.urls.as_deref().unwrap_or_default();
+        addresses::take_hosts(context, tx, draft.id, (&label, urls))?;
+        draft.state.label = Some(label);
+        Ok(())
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        super::end_identity(context, tx, &held.state)
     }
 
     /// Published clients read from the first revision what runs now.

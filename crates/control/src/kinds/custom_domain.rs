@@ -144,6 +144,12 @@ fn in_use(name: &str) -> Error {
 }
 
 /// Whether its time is paid for.
+/// Whether a domain is the workspace's own, or was shared with it.
+pub(crate) fn is_verified(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
+    let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
+    Ok(held.is_some_and(|held| held.state.status == DomainStatus::Verified))
+}
+
 fn is_served(state: &State) -> bool {
     state.status == DomainStatus::Verified
 }

@@ -28,6 +28,7 @@ impl Managed for Function {
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
         let calls = (Self::NAME, held.row.name.as_str());
-        Ok(context.control.queue.cancel_all(tx, &held.row.workspace, calls)?)
+        context.control.queue.cancel_all(tx, &held.row.workspace, calls)?;
+        super::end_identity(context, tx, &held.state)
     }
 }

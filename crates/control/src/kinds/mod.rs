@@ -24,10 +24,19 @@ mod volume_template;
 mod vpc;
 
 use crate::context::Context;
+use crate::error::Error;
+use store::Tx;
 use types::KindName;
+use types::parts::Deployment;
 
 /// The inference address of a workload.
 fn inference_url(context: &Context, kind: KindName, name: &str) -> String {
     let (base, workspace) = (&context.control.settings.public_url, &context.member.workspace_name);
     format!("{base}/{workspace}/{}/{name}", kind.plural())
+}
+
+/// Ends the identity of a deployment that goes.
+fn end_identity(context: &Context, tx: &mut Tx<'_>, state: &Deployment) -> Result<(), Error> {
+    let Some(identity) = &state.identity else { return Ok(()) };
+    Ok(auth::service_accounts::delete_of(tx, &context.member, identity)?)
 }

@@ -51,6 +51,7 @@ fn settings() -> Settings {
         streams: crate::StreamLimits { total: 16, workspace: 16, holder: 16 },
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
+        deployments: crate::Deployments::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),

@@ -8,6 +8,7 @@ use crate::billing;
 use crate::control::Control;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::usage;
 use meter::UsageFact;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,11 +61,18 @@ async fn prove(control: &Control, machine: &dyn Machine) {
 async fn write_down(control: &Control, machine: &dyn Machine) -> Result<(), Error> {
     let facts = machine.facts().await;
     let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
+    let instances: Vec<_> = facts.iter().map(|fact| fact.instance.clone()).collect();
     let used: Vec<UsageFact> = facts.iter().map(UsageFact::of_instance).collect();
     let by_sandbox = sort(facts);
     let taken = control.store.write(move |tx| {
         fold(tx, &by_sandbox)?;
-        Ok::<_, Error>(meter::take_in(tx, &used)?)
+        let mut paid = Vec::with_capacity(used.len());
+        for (instance, fact) in instances.iter().zip(&used) {
+            if usage::is_metered(tx, instance)? {
+                paid.push(fact.clone());
+            }
+        }
+        Ok::<_, Error>(meter::take_in(tx, &paid)?)
     });
     billing::count(&taken.await?);
     if let Err(fault) = machine.let_go(last).await {

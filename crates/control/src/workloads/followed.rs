@@ -12,7 +12,7 @@ use store::Tx;
 use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
-use types::kinds::{CustomDomain, Job, Preview, Sandbox, Schedule};
+use types::kinds::{Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule};
 use types::{KindName, Timestamp};
 
 /// What a row asks for, as it is now.
@@ -114,12 +114,15 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 5] = [
+pub(super) const ALL: [&dyn Rows; 8] = [
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),
     &Of::<CustomDomain>(PhantomData),
     &Of::<Schedule>(PhantomData),
     &Of::<Job>(PhantomData),
+    &Of::<Agent>(PhantomData),
+    &Of::<Application>(PhantomData),
+    &Of::<Function>(PhantomData),
 ];
 
 pub(super) fn find(kind: KindName) -> Option<&'static dyn Rows> {

@@ -1,9 +1,9 @@
-//! Which instances of sandboxes there are on this machine.
+//! Which instances of sandboxes and deployments there are on this machine.
 
 use crate::machine::Machine;
 use std::collections::HashMap;
 use types::ids::ResourceId;
-use types::instance::{InstanceName, RunsFor};
+use types::instance::{InstanceName, ReplicaId, RunsFor};
 
 /// An instance of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,25 +15,37 @@ pub(super) struct Present {
 
 /// All of them, listed once.
 #[derive(Debug, Default)]
-pub(super) struct Inventory(HashMap<ResourceId, Vec<Present>>);
+pub(super) struct Inventory {
+    sandboxes: HashMap<ResourceId, Vec<Present>>,
+    replicas: Vec<(InstanceName, ReplicaId)>,
+}
 
 impl Inventory {
     pub(super) fn of(machine: &dyn Machine) -> Self {
-        let mut all: HashMap<ResourceId, Vec<Present>> = HashMap::new();
+        let mut all = Self::default();
         for seen in machine.instances() {
-            if let Some(RunsFor::Sandbox { id, launch }) = seen.instance.runs_for() {
-                let present = Present { instance: seen.instance, launch, runs: seen.runs };
-                all.entry(id).or_default().push(present);
+            match seen.instance.runs_for() {
+                Some(RunsFor::Sandbox { id, launch }) => {
+                    let present = Present { instance: seen.instance, launch, runs: seen.runs };
+                    all.sandboxes.entry(id).or_default().push(present);
+                }
+                Some(RunsFor::Replica(id)) => all.replicas.push((seen.instance, id)),
+                Some(RunsFor::Task(_) | RunsFor::Build(_)) | None => {}
             }
         }
-        Self(all)
+        all
     }
 
     pub(super) fn of_sandbox(&self, id: &ResourceId) -> &[Present] {
-        self.0.get(id).map_or(&[], Vec::as_slice)
+        self.sandboxes.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those of all deployments.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = &(InstanceName, ReplicaId)> {
+        self.replicas.iter()
     }
 
     pub(super) fn sandboxes(&self) -> impl Iterator<Item = &ResourceId> {
-        self.0.keys()
+        self.sandboxes.keys()
     }
 }

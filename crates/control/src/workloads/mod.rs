@@ -1,12 +1,13 @@
 //! From wishes to instances: workloads that run because their rows say so.
 //!
 //! ```text
-//! rows ──feed──▶ watch ──▶ routes to the edge
+//! rows ──feed──▶ watch ──▶ routes to the edge ──demands──▶ deployments
 //!                   └────▶ soon, reconcile: what runs becomes what is wished
 //! machine ──facts──▶ fact_intake ──▶ rows: asleep, awake, ended
 //! time ──▶ expiry ──▶ rows: expired; schedules and cron triggers fire
 //! ```
 //!
+//! What has revisions with replicas is in [`deployments`]; the rest of this text is about sandboxes.
 //! A create does the work of [`reconcile`] at once, because somebody waits ([`create`]). All work on
 //! one sandbox holds its lock ([`locks`]), so the two never start it twice. Whatever is interrupted
 //! by a kill is found again by the rows and the machine's own list of instances at the next start.
@@ -16,6 +17,7 @@ mod alarm;
 mod calls;
 pub mod create;
 mod cron;
+mod deployments;
 mod expiry;
 mod fact_intake;
 mod followed;
@@ -24,6 +26,7 @@ mod instances;
 pub(crate) mod jobs;
 mod launch;
 mod locks;
+mod output;
 mod preview;
 mod reconcile;
 mod routes;
@@ -55,10 +58,12 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
         tokio::join!(
             watch::run(control.clone()),
             fact_intake::run(control.clone()),
-            expiry::run(control.clone())
+            expiry::run(control.clone()),
+            deployments::run(control.clone())
         );
     };
     tokio::join!(ending.run_until_cancelled(Box::pin(tasks)), run_tasks(&control, &ending));
+    control.workloads.deployments.ending.cancel();
     let begun = &control.workloads.tasks;
     begun.close();
     if tokio::time::timeout(ENDING_MAX, begun.wait()).await.is_err() {

@@ -203,6 +203,23 @@ pub(super) fn previews_below(
     Ok(below)
 }
 
+/// The applications at hosts below a domain.
+pub(super) fn applications_below(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    domain: &str,
+) -> Result<Vec<ResourceId>, Error> {
+    let mut below = Vec::new();
+    for (kind, name) in references::users(tx, workspace, KindName::CustomDomain, domain)? {
+        if kind == KindName::Application
+            && let Some(row) = resources::find(tx, workspace, kind, "", &name)?
+        {
+            below.push(row.id);
+        }
+    }
+    Ok(below)
+}
+
 fn tokens(
     context: &Context,
     tx: &mut Tx<'_>,

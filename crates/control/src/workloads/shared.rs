@@ -1,6 +1,7 @@
 //! What everybody who works on workloads shares.
 
 use super::alarm::Alarm;
+use super::deployments::live::Deployments;
 use super::locks::{Locks, Starting};
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
@@ -16,6 +17,7 @@ pub(crate) struct Shared {
     pub(super) slots: Arc<tokio::sync::Semaphore>,
     pub(super) tasks: TaskTracker,
     pub(super) alarm: Alarm,
+    pub(super) deployments: Deployments,
 }
 
 impl Default for Shared {
@@ -27,6 +29,7 @@ impl Default for Shared {
             slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
+            deployments: Deployments::default(),
         }
     }
 }

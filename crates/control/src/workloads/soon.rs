@@ -1,6 +1,6 @@
 //! Reconciling beside everything else.
 
-use super::followed;
+use super::{deployments, followed};
 use crate::control::Control;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Brings a workload into its wished state, beside a limited number of others, until that has
 /// worked.
 pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
+    if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
+        return deployments::soon(control, kind, id);
+    }
     let Some(followed) = followed::find(kind) else { return };
     let (control, slots, tasks) =
         (control.clone(), Arc::clone(&control.workloads.slots), control.workloads.tasks.clone());

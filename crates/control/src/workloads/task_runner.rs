@@ -1,6 +1,6 @@
 //! Runs the attempts of the queue as instances of this machine.
 
-use super::{calls, reconcile, workload};
+use super::{calls, output, reconcile, workload};
 use crate::machine::{Edge, Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
 use jobs::{Assignment, Order, Running, TaskRunner};
@@ -10,20 +10,16 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use store::logs::Source;
+use store::logs::{Printer, Source};
 use tokio::sync::mpsc;
-use types::World;
 use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
+use types::{KindName, World};
 
 /// How long a task gets to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// After a failure of the database, wait before the next attempt.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A task times out by itself. If it has not reported its end this much later, it is killed from
 /// outside.
 const LATE: Duration = Duration::from_secs(60);
-/// Pieces of output of one task on their way to its log. Beyond this the task waits.
-const PIECES_MAX: usize = 64;
 
 pub(super) struct Instances {
     machine: Arc<dyn Machine>,
@@ -56,7 +52,7 @@ impl Instances {
         if !found && let Err(outcome) = self.begin(&instance, id, attempt).await {
             return self.nothing(outcome);
         }
-        let (pieces, printed) = mpsc::channel(PIECES_MAX);
+        let (pieces, printed) = mpsc::channel(output::PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
         let ended = self.attend(&instance, attempt, tape.from(), pieces);
         // The outcome is only reported once all output is kept.
@@ -109,26 +105,16 @@ impl Instances {
         let execution = &attempt.order.execution;
         let source = Source {
             workspace: execution.workspace.clone(),
-            job: execution.job.clone(),
-            execution: execution.id.clone(),
-            execution_name: execution.name.clone(),
-            task: id.task,
-            attempt: id.number,
+            kind: KindName::Job,
+            name: execution.job.clone(),
+            printer: Printer::Task {
+                execution: execution.id.clone(),
+                execution_name: execution.name.clone(),
+                task: id.task,
+                attempt: id.number,
+            },
         };
-        if !found {
-            return self.logs.begin(source);
-        }
-        loop {
-            match self.logs.resume(source.clone()).await {
-                Ok(tape) => return tape,
-                // Without it lines would be kept twice or not at all. The output waits in the
-                // instance.
-                Err(error) => {
-                    tracing::error!(%error, attempt = %id, "what is kept of an output cannot be read; it is tried again");
-                    tokio::time::sleep(RETRY_AFTER).await;
-                }
-            }
-        }
+        output::writer(&self.logs, source, found).await
     }
 
     /// The end of an attempt that never ran, as far as is known.

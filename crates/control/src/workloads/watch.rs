@@ -47,6 +47,7 @@ async fn follow(control: &Control) -> Result<(), Error> {
 async fn read_all(control: &Control) -> Result<(), Error> {
     let inventory = control.machine().map(|machine| Inventory::of(&**machine));
     let inventory = Arc::new(inventory.unwrap_or_default());
+    control.workloads.deployments.adopt(inventory.replicas());
     let mut rows = HashSet::new();
     for followed in followed::ALL {
         let mut after: Option<ResourceId> = None;
@@ -65,6 +66,9 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     for id in inventory.sandboxes().filter(|id| !rows.contains(*id)) {
         soon::reconcile(control, KindName::Sandbox, id.clone());
     }
+    // Whatever kind they were of, there is no row that asks for them.
+    let orphans = control.workloads.deployments.ids().into_iter().filter(|id| !rows.contains(id));
+    orphans.for_each(|id| soon::reconcile(control, KindName::Agent, id));
     Ok(())
 }
 
@@ -114,10 +118,15 @@ async fn concerned(
     match KindName::parse(&change.kind) {
         Some(KindName::CustomDomain) => {
             let (workspace, domain) = (change.workspace.clone(), change.name.clone());
-            let find = move |tx: &mut Tx<'_>| routes::previews_below(tx, &workspace, &domain);
+            let find = move |tx: &mut Tx<'_>| {
+                let previews = routes::previews_below(tx, &workspace, &domain)?;
+                let applications = routes::applications_below(tx, &workspace, &domain)?;
+                Ok::<_, Error>((previews, applications))
+            };
             let mut rows = itself(control, KindName::CustomDomain, change);
-            let below = control.store.read(find).await?;
-            rows.extend(below.into_iter().map(|id| (KindName::Preview, id)));
+            let (previews, applications) = control.store.read(find).await?;
+            rows.extend(previews.into_iter().map(|id| (KindName::Preview, id)));
+            rows.extend(applications.into_iter().map(|id| (KindName::Application, id)));
             Ok(rows)
         }
         Some(KindName::PreviewToken) => preview_of_token(control, change).await,

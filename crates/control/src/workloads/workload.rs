@@ -5,14 +5,15 @@ use crate::context::Context;
 use crate::machine::{Launch, LaunchFault, Machine};
 use store::Store;
 use types::Kind;
-use types::kinds::{Job, Sandbox};
+use types::kinds::{Agent, Application, Function, Job, Sandbox};
 use types::parts::Generation;
 use types::usage::Dimension;
 
 /// A kind that runs as instances.
 pub(crate) trait Workload: Kind {
     /// What the time of its instances is metered as.
-    const DIMENSION: Dimension;
+    /// `None`: it has no price.
+    const DIMENSION: Option<Dimension>;
 
     /// What every instance finds in its environment, whatever else its kind adds.
     fn common_environment(
@@ -35,12 +36,25 @@ pub(crate) trait Workload: Kind {
 }
 
 impl Workload for Sandbox {
-    const DIMENSION: Dimension = Dimension::SandboxRuntime;
+    const DIMENSION: Option<Dimension> = Some(Dimension::SandboxRuntime);
 }
 
 /// Its tasks are what runs.
 impl Workload for Job {
-    const DIMENSION: Dimension = Dimension::JobRuntime;
+    const DIMENSION: Option<Dimension> = Some(Dimension::JobRuntime);
+}
+
+impl Workload for Agent {
+    const DIMENSION: Option<Dimension> = Some(Dimension::AgentRuntime);
+}
+
+impl Workload for Function {
+    const DIMENSION: Option<Dimension> = Some(Dimension::McpServerRuntime);
+}
+
+/// The interface has no billing dimension for it.
+impl Workload for Application {
+    const DIMENSION: Option<Dimension> = None;
 }
 
 /// Starts an instance, after its image was granted to the workspace.

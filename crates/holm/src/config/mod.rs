@@ -38,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) domains: Domains,
     pub(crate) node: Node,
     pub(crate) jobs: Jobs,
+    pub(crate) deployments: Deployments,
     pub(crate) images: Images,
     pub(crate) callbacks: Callbacks,
     pub(crate) runners: Runners,
@@ -305,6 +306,39 @@ impl Jobs {
     }
 }
 
+/// Agents, MCP servers and applications.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Deployments {
+    pub(crate) start_timeout: Span,
+    pub(crate) replicas: u32,
+    pub(crate) replicas_max: u32,
+    pub(crate) concurrency: u32,
+    pub(crate) starting_max: u32,
+    pub(crate) extra_idle: Span,
+    pub(crate) last_idle: Span,
+    pub(crate) drain_timeout: Span,
+    pub(crate) restart_pause: Span,
+    pub(crate) restart_pause_max: Span,
+}
+
+impl Deployments {
+    pub(crate) fn settings(&self) -> control::Deployments {
+        control::Deployments {
+            start_timeout: self.start_timeout.0,
+            replicas: self.replicas,
+            replicas_max: self.replicas_max,
+            concurrency: self.concurrency,
+            starting_max: self.starting_max,
+            extra_idle: self.extra_idle.0,
+            last_idle: self.last_idle.0,
+            drain_timeout: self.drain_timeout.0,
+            restart_pause: self.restart_pause.0,
+            restart_pause_max: self.restart_pause_max.0,
+        }
+    }
+}
+
 impl Config {
     pub(crate) fn images_folder(&self) -> PathBuf {
         self.images.folder.clone().unwrap_or_else(|| self.data.folder.join("images"))
@@ -383,6 +417,7 @@ pub(crate) enum LogFormat {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Logs {
     pub(crate) task_bytes_max: u64,
+    pub(crate) replica_day_bytes_max: u64,
     pub(crate) keep: Span,
 }
 

@@ -79,6 +79,7 @@ pub(crate) async fn auth(
 pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
     let settings = jobs::logs::Settings {
         task_bytes_max: config.logs.task_bytes_max,
+        replica_day_bytes_max: config.logs.replica_day_bytes_max,
         keep: config.logs.keep.0,
     };
     Logs::start(store.clone(), settings)
@@ -121,6 +122,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         },
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(),
+        deployments: config.deployments.settings(),
     })
 }
 

@@ -9,8 +9,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use store::logs::{self, ChunkPosition, Window};
 use store::{Error, Store};
-use types::Timestamp;
 use types::ids::WorkspaceId;
+use types::{KindName, Timestamp};
 
 /// Text that one question reads at most. What is older is neither found nor counted.
 pub const SCAN_BYTES_MAX: usize = 64 << 20;
@@ -20,11 +20,13 @@ const STEP_MAX: i64 = 1024;
 /// Less text than this is a small step.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Which lines of a job are wanted.
+/// Which lines of a workload are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub workspace: WorkspaceId,
-    pub job: String,
+    /// Of the workload.
+    pub kind: KindName,
+    pub name: String,
     /// By its public name.
     pub execution: Option<String>,
     pub task: Option<u32>,
@@ -97,7 +99,8 @@ impl Question {
         let ns = |time: Timestamp| time.ms().saturating_mul(1_000_000);
         Window {
             workspace: self.workspace.clone(),
-            job: self.job.clone(),
+            kind: self.kind,
+            name: self.name.clone(),
             execution: self.execution.clone(),
             task: self.task,
             from_ns: ns(self.from),

@@ -1,4 +1,4 @@
-//! Turns what an attempt prints into chunks of lines. Pure: no clock, no database, no I/O.
+//! Turns what is printed into chunks of lines. Pure: no clock, no database, no I/O.
 
 use super::line::{self, Line};
 use base64::Engine as _;
@@ -13,10 +13,14 @@ pub const LINE_BYTES_MAX: usize = 10 * 1024;
 /// Of the text of a chunk.
 pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
-/// What one attempt has printed, as far as it is not in a chunk yet.
+const DAY_NS: i64 = 86_400 * 1_000_000_000;
+
+/// What one source has printed, as far as it is not in a chunk yet.
 #[derive(Debug)]
 pub struct Recorder {
     bytes_max: u64,
+    /// Whether that is of each day.
+    daily: bool,
     begun: [Vec<u8>; 2],
     /// Kept lines that wait to be drained, with their texts.
     lines: Vec<(Line, String)>,
@@ -31,6 +35,7 @@ impl Recorder {
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
+            daily: false,
             begun: [Vec::new(), Vec::new()],
             lines: Vec::new(),
             waiting_bytes: 0,
@@ -44,6 +49,11 @@ impl Recorder {
     pub fn resume(bytes_max: u64, number: u32, last_ns: i64, mark: Mark) -> Self {
         let begun = mark.begun.as_deref().map(read_begun).unwrap_or_default();
         Self { begun, number, last_ns, mark, ..Self::new(bytes_max) }
+    }
+
+    /// For what goes on without an end: `bytes_max` is what is kept of each day, in UTC.
+    pub fn daily(self) -> Self {
+        Self { daily: true, ..self }
     }
 
     pub fn take(&mut self, piece: &Printed) {
@@ -132,16 +142,23 @@ impl Recorder {
     }
 
     fn keep_printed(&mut self, at: Timestamp, stream: Stream, bytes: &[u8]) {
+        let at_ns = self.next_ns(at);
+        if self.daily && at_ns / DAY_NS != self.last_ns / DAY_NS {
+            self.mark.total_bytes = 0;
+        }
         // Once the note was written the mark is at the limit, so this is also what an attempt that
         // is resumed sees.
         if self.mark.total_bytes >= self.bytes_max {
             return;
         }
-        let line = Line::read(self.next_ns(at), stream, bytes);
+        let line = Line::read(at_ns, stream, bytes);
         let text = line::write(&line);
         if self.mark.total_bytes + text.len() as u64 > self.bytes_max {
-            let dropped =
-                format!("more was printed, but only {} bytes of it are kept", self.bytes_max);
+            let dropped = format!(
+                "more was printed, but only {} bytes of it are kept{}",
+                self.bytes_max,
+                if self.daily { " each day" } else { "" }
+            );
             let note = Line::note(line.at_ns, dropped);
             let text = line::write(&note);
             self.push(note, text);

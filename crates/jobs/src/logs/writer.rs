@@ -2,7 +2,7 @@
 
 use super::recorder::{CHUNK_BYTES_MAX, Recorder};
 use std::time::Duration;
-use store::logs::{self, Chunk, Source};
+use store::logs::{self, Chunk, Printer, Source};
 use store::{Error, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -13,13 +13,19 @@ use types::instance::Printed;
 pub struct Settings {
     /// What is kept of the output of one try at a task.
     pub task_bytes_max: u64,
+    /// What is kept of the output of one replica on one day.
+    pub replica_day_bytes_max: u64,
     /// How long lines are kept.
     pub keep: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { task_bytes_max: 4 << 20, keep: Duration::from_secs(30 * 86_400) }
+        Self {
+            task_bytes_max: 4 << 20,
+            replica_day_bytes_max: 4 << 20,
+            keep: Duration::from_secs(30 * 86_400),
+        }
     }
 }
 
@@ -80,7 +86,19 @@ impl Logs {
 
     /// For an attempt that has printed nothing that could be kept.
     pub fn begin(&self, source: Source) -> LogWriter {
-        LogWriter { source, recorder: Recorder::new(self.settings.task_bytes_max), from: 0 }
+        let recorder = match source.printer {
+            Printer::Replica(_) => Recorder::new(self.bytes_max(&source)).daily(),
+            Printer::Task { .. } | Printer::Build(_) => Recorder::new(self.bytes_max(&source)),
+        };
+        LogWriter { source, recorder, from: 0 }
+    }
+
+    /// A build prints as much as a task may.
+    fn bytes_max(&self, source: &Source) -> u64 {
+        match source.printer {
+            Printer::Replica(_) => self.settings.replica_day_bytes_max,
+            Printer::Task { .. } | Printer::Build(_) => self.settings.task_bytes_max,
+        }
     }
 
     /// For an attempt that an earlier run of this program may have recorded.
@@ -92,7 +110,11 @@ impl Logs {
             return Ok(self.begin(source));
         };
         let from = mark.read_to;
-        let recorder = Recorder::resume(self.settings.task_bytes_max, number, last_ns, mark);
+        let recorder = Recorder::resume(self.bytes_max(&source), number, last_ns, mark);
+        let recorder = match source.printer {
+            Printer::Replica(_) => recorder.daily(),
+            Printer::Task { .. } | Printer::Build(_) => recorder,
+        };
         Ok(LogWriter { source, recorder, from })
     }
 

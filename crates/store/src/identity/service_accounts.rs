@@ -5,12 +5,14 @@ use super::{Digest, Role, Subject, announce, api_keys, grants};
 use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
-use types::ids::{ServiceAccountId, WorkspaceId};
+use types::ids::{ResourceId, ServiceAccountId, WorkspaceId};
 
 #[derive(Debug, Clone)]
 pub struct ServiceAccount {
     pub id: ServiceAccountId,
     pub workspace: WorkspaceId,
+    /// The workload whose own it is. Nobody but the server manages it.
+    pub workload: Option<ResourceId>,
     pub name: String,
     pub description: String,
     pub role: Role,
@@ -22,7 +24,7 @@ pub struct ServiceAccount {
 }
 
 const COLUMNS: &str = "id, workspace_id, name, description, role, secret_digest, created_at, updated_at, created_by, \
-                       updated_by";
+                       updated_by, workload_id";
 
 fn read(row: &Row) -> Result<ServiceAccount, Error> {
     Ok(ServiceAccount {
@@ -36,12 +38,13 @@ fn read(row: &Row) -> Result<ServiceAccount, Error> {
         updated_at: row.time(7)?,
         created_by: row.text(8)?,
         updated_by: row.text(9)?,
+        workload: row.opt_text(10)?.map(ResourceId::known),
     })
 }
 
 pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
     let sql = format!(
-        "INSERT INTO service_accounts ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        "INSERT INTO service_accounts ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
     );
     tx.execute(
         "service_accounts",
@@ -56,7 +59,8 @@ pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
             account.created_at,
             account.updated_at,
             account.created_by.as_str(),
-            account.updated_by.as_str()
+            account.updated_by.as_str(),
+            account.workload.as_ref().map(ResourceId::as_str)
         ],
     )?;
     announce(
@@ -78,15 +82,26 @@ pub fn find_anywhere(
     tx.find("service_accounts", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
+/// One that people manage.
 pub fn find(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
     id: &ServiceAccountId,
 ) -> Result<Option<ServiceAccount>, Error> {
-    Ok(find_anywhere(tx, id)?.filter(|account| account.workspace == *workspace))
+    let theirs =
+        |account: &ServiceAccount| account.workspace == *workspace && account.workload.is_none();
+    Ok(find_anywhere(tx, id)?.filter(theirs))
 }
 
+/// Those that people manage.
 pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<ServiceAccount>, Error> {
+    let mut found = all(tx, workspace)?;
+    found.retain(|account| account.workload.is_none());
+    Ok(found)
+}
+
+/// Also those of workloads.
+pub(crate) fn all(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<ServiceAccount>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM service_accounts WHERE workspace_id = $1 ORDER BY created_at, id"
     );

@@ -168,7 +168,7 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
 /// Removes the workspace with its members, invitations, service accounts and their credentials; not
 /// its resources.
 pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error> {
-    for account in super::service_accounts::list(tx, id)? {
+    for account in super::service_accounts::all(tx, id)? {
         super::service_accounts::delete(tx, id, &account.id, by)?;
     }
     tx.execute("members", "DELETE FROM members WHERE workspace_id = $1", params![id])?;

@@ -165,6 +165,12 @@ pub fn own(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<bool, Error>
     Ok(tx.execute(TABLE, &sql, &values(&life))? == 1)
 }
 
+/// Whether it is known whose life it is.
+pub fn is_owned(tx: &mut Tx<'_>, subject: &str) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM usage_lives WHERE subject = $1 AND account_id IS NOT NULL";
+    Ok(tx.find(TABLE, sql, params![subject])?.is_some())
+}
+
 /// Writes lives that were locked in the same transaction.
 pub fn save(tx: &mut Tx<'_>, lives: &[Life]) -> Result<(), Error> {
     let rows: Vec<_> = lives.iter().map(values).collect();

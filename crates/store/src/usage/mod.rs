@@ -14,8 +14,8 @@ pub use days::{Correction, Day, Packed, correct, corrections, put_day, read_days
 pub use facts::{FactRow, Met, facts_of, insert_facts};
 pub use hours::{Added, add_hours, read_hours, read_hours_of, take_hours};
 pub use lives::{
-    Anchor, FactPosition, Life, Live, Owner, Phase, Until, live, lives_after, lives_in, lock,
-    lock_on, own, save,
+    Anchor, FactPosition, Life, Live, Owner, Phase, Until, is_owned, live, lives_after, lives_in,
+    lock, lock_on, own, save,
 };
 pub use proofs::{Proof, alive, proof};
 pub use series::{Class, Series, class, classes, find_series, read_series};

@@ -2,9 +2,8 @@
 
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Repository,
-    RevisionConfiguration, Sensitive, SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep,
-    limits, visit_sensitive,
+    CoreEvent, Deployment, Env, Generation, Head, Metadata, Repository, RevisionConfiguration,
+    Sensitive, SkipBuild, Status, Trigger, VolumeAttachment, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -81,12 +80,10 @@ impl Kind for Agent {
     const NAME: KindName = KindName::Agent;
     const HAS_REVISIONS: bool = true;
 
-    type State = Lifecycle;
-
     head!();
     placed!();
     enabled!();
-    deployed!(Needs::Machine);
+    deployment!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;

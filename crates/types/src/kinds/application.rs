@@ -1,8 +1,9 @@
 //! Applications: long-running programs that everybody may reach.
 
+use crate::instance::REPLICA_GUEST_PORT;
 use crate::parts::{
-    CoreEvent, Env, Head, Lifecycle, Metadata, Needs, RevisionConfiguration, Status, fixed, keep,
-    limits, names,
+    CoreEvent, Deployment, Env, Head, Metadata, RevisionConfiguration, Status, fixed, keep, limits,
+    names,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -104,28 +105,20 @@ pub struct AppUrl {
     pub subdomain: Option<String>,
 }
 
-/// What the server knows of an application.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    #[serde(flatten)]
-    pub lifecycle: Lifecycle,
-    #[serde(default)]
-    pub node_generation: Option<String>,
-}
-
 impl Kind for Application {
     const NAME: KindName = KindName::Application;
     const HAS_REVISIONS: bool = true;
 
-    type State = State;
-
     head!();
     placed!();
     enabled!();
+    deployment!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;
         Env::check_all(spec.envs.as_deref(), "spec.envs", problems);
+        let free = spec.port != Some(i64::from(REPLICA_GUEST_PORT));
+        problems.require(free, "spec.port", "is the one port that the server has in instances");
         for (index, revision) in spec.revisions.iter().flatten().enumerate() {
             Env::check_all(
                 revision.envs.as_deref(),
@@ -183,33 +176,5 @@ impl Kind for Application {
 
     fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
         Some(self.spec.revision.get_or_insert_default())
-    }
-
-    fn lighten(&mut self) {
-        self.events = None;
-    }
-
-    fn next_state(&self, old: Option<(&Self, &State)>, now: Timestamp) -> State {
-        let changed = old.is_none_or(|(old, _)| old.spec != self.spec);
-        let state = old.map(|(_, state)| state.clone());
-        let lifecycle = Lifecycle::next(
-            state.as_ref().map(|state| &state.lifecycle),
-            changed,
-            self.enabled(),
-            Needs::Machine,
-            now,
-        );
-        State { lifecycle, ..state.unwrap_or_default() }
-    }
-
-    fn status(state: &State) -> Option<Status> {
-        state.lifecycle.status()
-    }
-
-    fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
-        self.metadata.stamp(stamp);
-        self.events = Some(state.lifecycle.events.clone());
-        self.status = state.lifecycle.status();
-        self.node_generation.clone_from(&state.node_generation);
     }
 }

@@ -4,8 +4,8 @@
 use super::agent::check_scale;
 use super::references_to;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration,
-    Sensitive, SkipBuild, Status, Trigger, fixed, keep, limits, visit_sensitive,
+    CoreEvent, Deployment, Env, Generation, Head, Metadata, Port, RevisionConfiguration, Sensitive,
+    SkipBuild, Status, Trigger, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Problems, Reference, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -96,12 +96,10 @@ impl Kind for Function {
     const NAME: KindName = KindName::Function;
     const HAS_REVISIONS: bool = true;
 
-    type State = Lifecycle;
-
     head!();
     placed!();
     enabled!();
-    deployed!(Needs::Machine);
+    deployment!();
 
     fn check(&self, problems: &mut Problems) {
         let none = FunctionRuntime::default();

@@ -55,6 +55,40 @@ macro_rules! deployed {
     };
 }
 
+/// State and view of the kinds that have revisions with replicas.
+macro_rules! deployment {
+    () => {
+        type State = Deployment;
+
+        fn next_state(&self, old: Option<(&Self, &Deployment)>, now: Timestamp) -> Deployment {
+            let old = old.map(|(old, state)| (state, old.spec != self.spec));
+            Deployment::next(old, self.enabled(), now)
+        }
+
+        fn status(state: &Deployment) -> Option<Status> {
+            state.lifecycle.status()
+        }
+
+        fn serving(state: &Deployment) -> Option<&str> {
+            state.serves()
+        }
+
+        fn has_failed(state: &Deployment, revision: &str) -> bool {
+            state.has_failed(revision)
+        }
+
+        fn show(&mut self, stamp: &Stamp, state: &Deployment, _now: Timestamp) {
+            self.metadata.stamp(stamp);
+            self.events = Some(state.lifecycle.events.clone());
+            self.status = state.lifecycle.status();
+        }
+
+        fn lighten(&mut self) {
+            self.events = None;
+        }
+    };
+}
+
 pub mod agent;
 pub mod application;
 pub mod custom_domain;

@@ -108,4 +108,28 @@ impl Lifecycle {
         let excess = self.events.len().saturating_sub(Self::EVENTS_MAX);
         self.events.drain(..excess);
     }
+
+    /// As [`Lifecycle::record`], of one revision.
+    pub fn record_of(
+        &mut self,
+        revision: Of<'_>,
+        kind: &str,
+        status: Status,
+        message: impl Into<String>,
+        time: Timestamp,
+    ) {
+        self.record(kind, status, message, time);
+        let Some(last) = self.events.last_mut() else { return };
+        match revision {
+            Of::Revision(revision) => last.revision = Some(revision.to_owned()),
+            Of::Canary(revision) => last.canary_revision = Some(revision.to_owned()),
+        }
+    }
+}
+
+/// The revision that an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of<'e> {
+    Revision(&'e str),
+    Canary(&'e str),
 }

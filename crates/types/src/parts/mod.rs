@@ -20,9 +20,9 @@ mod trigger;
 mod volume;
 
 pub use cron::Cron;
-pub use deployment::Needs;
+pub use deployment::{Deployment, Needs, Served};
 pub use env::{Env, check_name as check_env_name};
-pub use event::{CoreEvent, Lifecycle, Status};
+pub use event::{CoreEvent, Lifecycle, Of, Status};
 pub use metadata::{Head, Metadata, Stamped};
 pub use page::{Page, PaginationMeta};
 pub use port::{Port, Protocol};

@@ -1,6 +1,7 @@
 //! Storage, network, models, policies.
 
 use super::*;
+use types::parts::Deployment;
 
 #[test]
 fn volumes_grow_only() {
@@ -131,14 +132,13 @@ fn gateways_and_addresses_need_region_and_family() {
 
 #[test]
 fn what_needs_a_machine_waits_for_it() {
-    let next =
-        |agent: &Agent, old: Option<(&Agent, &types::parts::Lifecycle)>| agent.next_state(old, NOW);
+    let next = |agent: &Agent, old: Option<(&Agent, &Deployment)>| agent.next_state(old, NOW);
     let status = |state: &types::parts::Lifecycle| state.status().unwrap().name();
     let agent: Agent = made(json!({}));
     let state = next(&agent, None);
-    assert_eq!(status(&state), "DEPLOYING");
+    assert_eq!(status(&state.lifecycle), "DEPLOYING");
     assert_eq!(next(&agent, Some((&agent, &state))), state);
     let disabled: Agent = made(json!({"enabled": false}));
-    assert_eq!(status(&next(&disabled, Some((&agent, &state)))), "DEACTIVATED");
+    assert_eq!(status(&next(&disabled, Some((&agent, &state))).lifecycle), "DEACTIVATED");
     assert_eq!(status(&made::<Model>(json!({})).next_state(None, NOW)), "DEPLOYED");
 }

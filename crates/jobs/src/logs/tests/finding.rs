@@ -1,13 +1,14 @@
 //! Questions against a naive model: all lines in one list.
 
-use super::{NOW, open, source};
+use super::{NOW, open};
 use crate::logs::find::find_in_steps;
 use crate::logs::line::{Line, write};
 use crate::logs::{Found, Question, Severity, Source};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use store::Store;
-use store::logs::{Chunk, Mark, append};
+use store::logs::{Chunk, Mark, Printer, append};
+use types::KindName;
 use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::Stream;
 
@@ -22,7 +23,7 @@ const WORDS: [&str; 5] = ["alpha", "Beta_100%", "GAMMA", "Ünder", "a\\b\0"];
 /// Chunks that overlap in time, of three executions in two workspaces and jobs.
 fn any_writing() -> impl Strategy<Value = Vec<Written>> {
     let line = (0..5_usize, 0..7_usize, 1..400_i64, proptest::option::of(0..2_u8));
-    let chunk = (0..4_usize, 0..3_u32, 0..3000_i64, proptest::collection::vec(line, 1..6));
+    let chunk = (0..5_usize, 0..3_u32, 0..3000_i64, proptest::collection::vec(line, 1..6));
     proptest::collection::vec(chunk, 0..40).prop_map(|chunks| {
         let written = |(number, (from, task, at_ms, lines)): (usize, (usize, u32, i64, Vec<_>))| {
             let mut at_ns = NOW.plus_ms(at_ms).ms() * 1_000_000;
@@ -37,28 +38,30 @@ fn any_writing() -> impl Strategy<Value = Vec<Written>> {
                 }
             };
             let lines = lines.into_iter().map(line).collect();
-            Written {
-                source: Source { attempt: u32::try_from(number).unwrap(), ..owner(from, task) },
-                lines,
-            }
+            Written { source: owner(from, task, u32::try_from(number).unwrap()), lines }
         };
         chunks.into_iter().enumerate().map(written).collect()
     })
 }
 
-fn owner(from: usize, task: u32) -> Source {
-    let (workspace, job, execution) = [
-        ("wsp_a", "nightly", "one"),
-        ("wsp_a", "nightly", "two"),
-        ("wsp_a", "daily", "one"),
-        ("wsp_b", "nightly", "one"),
+fn owner(from: usize, task: u32, attempt: u32) -> Source {
+    let (workspace, kind, name, execution) = [
+        ("wsp_a", KindName::Job, "nightly", "one"),
+        ("wsp_a", KindName::Job, "nightly", "two"),
+        ("wsp_a", KindName::Job, "daily", "one"),
+        ("wsp_b", KindName::Job, "nightly", "one"),
+        ("wsp_a", KindName::Agent, "nightly", "one"),
     ][from];
     Source {
         workspace: WorkspaceId::known(workspace),
-        job: job.into(),
-        execution: ExecutionId::known(format!("exe_{from}")),
-        execution_name: execution.into(),
-        ..source(task)
+        kind,
+        name: name.into(),
+        printer: Printer::Task {
+            execution: ExecutionId::known(format!("exe_{from}")),
+            execution_name: execution.into(),
+            task,
+            attempt,
+        },
     }
 }
 
@@ -95,7 +98,8 @@ fn any_question() -> impl Strategy<Value = Question> {
             |((from, length), (execution, task), search, trace, severities, offset, limit)| {
                 Question {
                     workspace: WorkspaceId::known("wsp_a"),
-                    job: "nightly".into(),
+                    kind: KindName::Job,
+                    name: "nightly".into(),
                     execution: execution.map(str::to_owned),
                     task,
                     from: NOW.plus_ms(from),
@@ -113,9 +117,10 @@ fn any_question() -> impl Strategy<Value = Question> {
 fn naive(written: &[Written], asked: &Question) -> Found {
     let mine = written.iter().filter(|chunk| {
         let of = &chunk.source;
-        (of.workspace == asked.workspace && of.job == asked.job)
-            && asked.execution.as_ref().is_none_or(|name| *name == of.execution_name)
-            && asked.task.is_none_or(|task| task == of.task)
+        let Printer::Task { execution_name, task, .. } = &of.printer else { return false };
+        (of.workspace == asked.workspace && of.kind == asked.kind && of.name == asked.name)
+            && asked.execution.as_ref().is_none_or(|name| name == execution_name)
+            && asked.task.is_none_or(|asked| asked == *task)
     });
     let mut lines: Vec<_> =
         mine.flat_map(|chunk| chunk.lines.clone())

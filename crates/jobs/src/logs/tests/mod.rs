@@ -3,7 +3,7 @@ mod finding;
 mod recording;
 mod writing;
 
-use super::Source;
+use super::{Printer, Source};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use store::{Settings, Store, Target};
 use tempfile::TempDir;
 use types::ids::{ExecutionId, WorkspaceId};
 use types::instance::{Printed, Stream};
-use types::{Timestamp, World};
+use types::{KindName, Timestamp, World};
 
 const NOW: Timestamp = Timestamp::from_ms(1_800_000_000_000);
 
@@ -22,11 +22,14 @@ fn piece(next: u64, at_ms: i64, stream: Stream, text: &[u8]) -> Printed {
 fn source(task: u32) -> Source {
     Source {
         workspace: WorkspaceId::known("wsp_a"),
-        job: "nightly".into(),
-        execution: ExecutionId::known("exe_one"),
-        execution_name: "one".into(),
-        task,
-        attempt: 1,
+        kind: KindName::Job,
+        name: "nightly".into(),
+        printer: Printer::Task {
+            execution: ExecutionId::known("exe_one"),
+            execution_name: "one".into(),
+            task,
+            attempt: 1,
+        },
     }
 }
 

@@ -51,6 +51,21 @@ fn lines_of_both_streams_are_put_together() {
 }
 
 #[test]
+fn a_replica_has_room_for_each_day() {
+    const DAY_MS: i64 = 86_400_000;
+    let mut recorder = Recorder::new(2000).daily();
+    let flood = |day: i64| piece(1, day * DAY_MS, Stream::Stdout, &b"much\n".repeat(200));
+    let first = record(&mut recorder, &[flood(0)], &[]);
+    let kept = messages(&first, Some(Stream::Stdout)).len();
+    assert!((1..200).contains(&kept) && messages(&first, None)[0].contains("each day"));
+    let chunk = first.last().unwrap();
+    let mut again = Recorder::resume(2000, chunk.number, chunk.last_ns, chunk.mark.clone()).daily();
+    assert_eq!(record(&mut again, &[flood(0)], &[]), [], "the room of the day is taken");
+    let next = record(&mut again, &[flood(1)], &[]);
+    assert_eq!(messages(&next, Some(Stream::Stdout)).len(), kept, "the next day has its own");
+}
+
+#[test]
 fn a_long_line_is_cut_between_characters() {
     let long = "€".repeat(LINE_BYTES_MAX);
     let chunks =

@@ -5,13 +5,15 @@ use crate::logs::{Logs, Question, Severity, find};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
+use types::KindName;
 use types::ids::WorkspaceId;
 use types::instance::{Printed, Stream};
 
 pub(super) fn all() -> Question {
     Question {
         workspace: WorkspaceId::known("wsp_a"),
-        job: "nightly".into(),
+        kind: KindName::Job,
+        name: "nightly".into(),
         execution: None,
         task: None,
         from: NOW,

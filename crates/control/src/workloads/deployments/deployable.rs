@@ -1,0 +1,190 @@
+//! Where agents, MCP servers and applications differ: how a wish says what is to run.
+
+use crate::engine::{self, Managed};
+use crate::error::Error;
+use crate::workloads::followed::Followed;
+use crate::workloads::workload::Workload;
+use types::Kind;
+use types::ids::ResourceId;
+use types::instance::{Medium, Scratch};
+use types::kinds::application::AppUrl;
+use types::kinds::{Agent, Application, Function};
+use types::parts::{
+    Deployment, Env, Generation, RevisionConfiguration, Sensitive, Trigger, VolumeAttachment,
+    VolumeType,
+};
+
+/// On which the programs of agents and MCP servers listen; their wishes do not say.
+pub(super) const PORT: u16 = 8080;
+/// Megabytes, where a wish does not say.
+const MEMORY_MB: i64 = 2048;
+
+/// A kind whose revisions have replicas.
+pub(super) trait Deployable:
+    Managed + Kind<State = Deployment> + Workload + Followed
+{
+    /// What a replica of this wish runs. `None` while there is no image.
+    fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error>;
+
+    /// The least and the most replicas that the wish asks for.
+    fn scale(&self) -> (Option<i64>, Option<i64>);
+
+    /// Whether it answers without credentials.
+    fn is_public(&self) -> bool;
+
+    fn region(&self) -> Option<&str>;
+
+    /// Hosts below domains of the user's.
+    fn urls(&self) -> &[AppUrl] {
+        &[]
+    }
+
+    fn triggers(&self) -> &[Trigger] {
+        &[]
+    }
+
+    /// Which revisions are to serve.
+    fn revisions(&self) -> RevisionConfiguration {
+        self.clone().revision_mut().map(|revisions| revisions.clone()).unwrap_or_default()
+    }
+}
+
+/// What one replica runs. Secrets are open if those of the wish are.
+pub(super) struct Program<'w> {
+    pub(super) image: &'w str,
+    pub(super) registries: Option<&'w Sensitive<String>>,
+    pub(super) memory_mb: u32,
+    pub(super) storage_mb: Option<u32>,
+    pub(super) envs: &'w [Env],
+    pub(super) port: u16,
+    pub(super) generation: Option<Generation>,
+    pub(super) volumes: Volumes,
+}
+
+pub(super) enum Volumes {
+    Fine(Vec<Scratch>),
+    /// It mounts what keeps its content.
+    Persistent,
+}
+
+/// The members that the runtimes of agents and MCP servers have under the same names.
+macro_rules! program {
+    ($self:ident, $id:ident, $volumes:expr) => {{
+        let Some(runtime) = &$self.spec.runtime else { return Ok(None) };
+        let Some(image) = given(runtime.image.as_deref()) else { return Ok(None) };
+        let whole = |number: i64| engine::whole($id, number);
+        Ok(Some(Program {
+            image,
+            registries: runtime.docker_config.as_ref(),
+            memory_mb: whole(runtime.memory.unwrap_or(MEMORY_MB))?,
+            storage_mb: runtime.storage_mb.map(whole).transpose()?,
+            envs: runtime.envs.as_deref().unwrap_or_default(),
+            port: PORT,
+            generation: runtime.generation,
+            volumes: $volumes,
+        }))
+    }};
+}
+
+fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}
+
+impl Deployable for Agent {
+    fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
+        program!(self, id, volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?)
+    }
+
+    fn scale(&self) -> (Option<i64>, Option<i64>) {
+        let runtime = self.spec.runtime.as_ref();
+        runtime.map_or((None, None), |runtime| (runtime.min_scale, runtime.max_scale))
+    }
+
+    fn is_public(&self) -> bool {
+        self.spec.public == Some(true)
+    }
+
+    fn triggers(&self) -> &[Trigger] {
+        self.spec.triggers.as_deref().unwrap_or_default()
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.spec.region.as_deref()
+    }
+}
+
+impl Deployable for Function {
+    fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
+        program!(self, id, Volumes::Fine(Vec::new()))
+    }
+
+    fn scale(&self) -> (Option<i64>, Option<i64>) {
+        let runtime = self.spec.runtime.as_ref();
+        runtime.map_or((None, None), |runtime| (runtime.min_scale, runtime.max_scale))
+    }
+
+    fn is_public(&self) -> bool {
+        self.spec.public == Some(true)
+    }
+
+    fn triggers(&self) -> &[Trigger] {
+        self.spec.triggers.as_deref().unwrap_or_default()
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.spec.region.as_deref()
+    }
+}
+
+impl Deployable for Application {
+    fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
+        let spec = &self.spec;
+        let Some(image) = given(spec.image.as_deref()) else { return Ok(None) };
+        let port = spec.port.map(u16::try_from).transpose();
+        let port = port.map_err(|_| engine::corrupt(id, "its port is no port"))?;
+        Ok(Some(Program {
+            image,
+            registries: None,
+            memory_mb: engine::whole(id, spec.memory.unwrap_or(MEMORY_MB))?,
+            storage_mb: None,
+            envs: spec.envs.as_deref().unwrap_or_default(),
+            port: port.unwrap_or(PORT),
+            generation: None,
+            volumes: Volumes::Fine(Vec::new()),
+        }))
+    }
+
+    fn scale(&self) -> (Option<i64>, Option<i64>) {
+        (None, None)
+    }
+
+    /// Always.
+    fn is_public(&self) -> bool {
+        true
+    }
+
+    fn region(&self) -> Option<&str> {
+        self.spec.region.as_deref()
+    }
+
+    fn urls(&self) -> &[AppUrl] {
+        self.spec.urls.as_deref().unwrap_or_default()
+    }
+}
+
+/// Each replica has its own of those that keep nothing.
+fn volumes(id: &ResourceId, wished: &[VolumeAttachment]) -> Result<Volumes, Error> {
+    let mut folders = Vec::new();
+    for volume in wished {
+        match (volume.kind, &volume.mount_path, volume.size_mb) {
+            (Some(VolumeType::Ephemeral), Some(path), Some(size)) => folders.push(Scratch {
+                path: path.clone(),
+                size_mb: engine::whole(id, size)?,
+                read_only: volume.read_only.unwrap_or(false),
+                medium: Medium::Disk,
+            }),
+            _ => return Ok(Volumes::Persistent),
+        }
+    }
+    Ok(Volumes::Fine(folders))
+}

@@ -1,0 +1,116 @@
+//! From a revision to the instances that run it.
+
+use super::deployable::{Deployable, Program, Volumes};
+use crate::billing;
+use crate::context::Context;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::machine::{Launch, Work};
+use bytes::Bytes;
+use std::time::Duration;
+use store::Tx;
+use store::identity::workspaces::Workspace;
+use types::instance::InstanceName;
+use types::parts::Env;
+
+/// What programs bind to.
+const HOST: &str = "0.0.0.0";
+/// How long a program gets to end when it is asked to.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+
+/// What every replica of a revision is launched with.
+pub(super) struct Revision {
+    pub(super) port: u16,
+    launch: Launch,
+}
+
+impl Revision {
+    pub(super) fn replica(&self, instance: InstanceName) -> Launch {
+        Launch { instance, ..self.launch.clone() }
+    }
+
+    pub(super) fn memory_mb(&self) -> u32 {
+        self.launch.memory_mb
+    }
+}
+
+/// What a replica of a revision needs, or why there cannot be one.
+pub(super) fn revision<K: Deployable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    (workspace, held): (&Workspace, &Held<K>),
+    revision: &str,
+) -> Result<Result<Revision, String>, Error> {
+    let id = &held.row.id;
+    let Some(wish) = engine::wish_of::<K>(context, tx, id, revision)? else {
+        return Ok(Err("it is not kept any more".to_owned()));
+    };
+    let Some(program) = wish.program(id)? else {
+        return Ok(Err("it has no image".to_owned()));
+    };
+    let Volumes::Fine(scratch) = &program.volumes else {
+        return Ok(Err("it mounts volumes, which this server cannot yet".to_owned()));
+    };
+    let Some(identity) = &held.state.identity else {
+        return Ok(Err("it has no identity yet".to_owned()));
+    };
+    let credentials = context.control.identities.credentials(identity);
+    let launch = Launch {
+        // Each replica has its own.
+        instance: InstanceName::of_sandbox(id, 0),
+        workspace: workspace.id.to_string(),
+        again: false,
+        hostname: wish.name().to_owned(),
+        image: program.image.to_owned(),
+        granted: None,
+        registries: program.registries.map(|registries| registries.0.clone()),
+        memory_mb: program.memory_mb,
+        storage_mb: program.storage_mb,
+        environment: environment(context, &wish, &program, credentials),
+        keeps_logs: true,
+        grace: GRACE,
+        work: Some(Work { arguments: Vec::new(), data: Bytes::new(), timeout: None }),
+        serves: Some(program.port),
+        scratch: scratch.clone(),
+    };
+    Ok(Ok(Revision { port: program.port, launch }))
+}
+
+/// Whether a workspace may have one more replica, or why not.
+pub(super) fn allowed(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    workspace: &Workspace,
+) -> Result<Result<(), String>, Error> {
+    let now = context.world().now();
+    match billing::allow(tx, &workspace.account, &workspace.name, now) {
+        Err(spent @ Error::Spent { .. }) => Ok(Err(spent.to_string())),
+        other => other.map(Ok),
+    }
+}
+
+/// What the user set, under what every workload finds. Where this server is stands below what the
+/// user set, who knows better how it is reached from inside.
+fn environment<K: Deployable>(
+    context: &Context,
+    wish: &K,
+    program: &Program<'_>,
+    credentials: String,
+) -> Vec<(String, String)> {
+    let url = &context.control.settings.public_url;
+    let here = [("BL_API_URL", format!("{url}/v0")), ("BL_RUN_URL", url.clone())];
+    let region = context.region(wish.region());
+    let mut ours = wish.common_environment(context, region, program.generation);
+    ours.extend([
+        ("HOST", HOST.to_owned()),
+        ("PORT", program.port.to_string()),
+        ("BL_SERVER_HOST", HOST.to_owned()),
+        ("BL_SERVER_PORT", program.port.to_string()),
+        ("BL_CLIENT_CREDENTIALS", credentials),
+    ]);
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    let theirs = program.envs.iter().filter_map(|Env { name, value, .. }| {
+        Some((name.clone()?, value.clone().unwrap_or_default()))
+    });
+    here.into_iter().map(named).chain(theirs).chain(ours.into_iter().map(named)).collect()
+}

@@ -1,0 +1,349 @@
+//! The replicas of all deployments on this machine, as this run of the program knows them. What runs
+//! outlives it, so the next run begins with what the machine lists ([`Deployments::adopt`]).
+
+use super::plan::{self, Phase};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use types::KindName;
+use types::edge::Load;
+use types::ids::ResourceId;
+use types::instance::{InstanceName, ReplicaId};
+
+/// For so long requests that wanted replicas count, unless they ask again.
+pub(super) const DEMAND_LIFE: Duration = Duration::from_secs(3);
+/// Looks at once. They wait for nothing but the database.
+const LOOKS_AT_ONCE: usize = 64;
+/// Launches at once, of all deployments together.
+const LAUNCHES_AT_ONCE: usize = 16;
+
+pub(crate) struct Deployments {
+    lives: Mutex<HashMap<ResourceId, Live>>,
+    /// Those that somebody is about to look at.
+    queued: Mutex<HashSet<ResourceId>>,
+    pub(super) looks: Arc<Semaphore>,
+    pub(super) launches: Arc<Semaphore>,
+    /// The program ends: replicas are left to the next run.
+    pub(crate) ending: CancellationToken,
+}
+
+#[derive(Default)]
+struct Live {
+    kind: Option<KindName>,
+    replicas: BTreeMap<InstanceName, Replica>,
+    demands: HashMap<String, (u32, Instant)>,
+    pauses: HashMap<String, Pause>,
+    /// Numbers for new replicas that the row has given out.
+    numbers: Range<u32>,
+    look_at: Option<Instant>,
+}
+
+#[derive(Clone)]
+pub(super) struct Replica {
+    pub(super) id: ReplicaId,
+    pub(super) state: State,
+    /// Cancelled when it is to end.
+    pub(super) end: CancellationToken,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// The machine lists it, and nobody looks after it yet.
+    Found,
+    Starting,
+    Ready {
+        since: Instant,
+    },
+    Draining {
+        since: Instant,
+    },
+    Ending,
+}
+
+/// A revision whose replicas end by themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    /// In a row.
+    pub(super) ends: u32,
+    until: Instant,
+}
+
+impl Default for Deployments {
+    fn default() -> Self {
+        Self {
+            lives: Mutex::default(),
+            queued: Mutex::default(),
+            looks: Arc::new(Semaphore::new(LOOKS_AT_ONCE)),
+            launches: Arc::new(Semaphore::new(LAUNCHES_AT_ONCE)),
+            ending: CancellationToken::new(),
+        }
+    }
+}
+
+impl Deployments {
+    /// Takes charge of replicas of an earlier run.
+    pub(crate) fn adopt<'r>(&self, found: impl Iterator<Item = &'r (InstanceName, ReplicaId)>) {
+        let mut lives = self.lives.lock();
+        for (instance, id) in found {
+            let live = lives.entry(id.workload.clone()).or_default();
+            live.replicas.entry(instance.clone()).or_insert_with(|| Replica {
+                id: id.clone(),
+                state: State::Found,
+                end: CancellationToken::new(),
+            });
+        }
+    }
+
+    /// All that anything is known of.
+    pub(crate) fn ids(&self) -> Vec<ResourceId> {
+        self.lives.lock().keys().cloned().collect()
+    }
+
+    /// Whether nobody else is about to look at a deployment.
+    pub(super) fn queue(&self, id: &ResourceId) -> bool {
+        self.queued.lock().insert(id.clone())
+    }
+
+    /// Somebody looks at a deployment now: what happens from here on wants another look.
+    pub(super) fn begin(&self, id: &ResourceId, kind: KindName) {
+        self.queued.lock().remove(id);
+        let mut lives = self.lives.lock();
+        let live = lives.entry(id.clone()).or_default();
+        (live.kind, live.look_at) = (Some(kind), None);
+    }
+
+    pub(super) fn replicas(&self, id: &ResourceId) -> Vec<(InstanceName, Replica)> {
+        let lives = self.lives.lock();
+        let replicas = lives.get(id).into_iter().flat_map(|live| &live.replicas);
+        replicas.map(|(name, replica)| (name.clone(), replica.clone())).collect()
+    }
+
+    /// The replicas of a deployment that nobody looks after yet: from now on the caller does.
+    pub(super) fn take_found(&self, id: &ResourceId) -> Vec<(InstanceName, Replica)> {
+        let mut lives = self.lives.lock();
+        let Some(live) = lives.get_mut(id) else { return Vec::new() };
+        let found = live.replicas.iter_mut().filter(|(_, one)| one.state == State::Found);
+        found
+            .map(|(name, replica)| {
+                replica.state = State::Starting;
+                (name.clone(), replica.clone())
+            })
+            .collect()
+    }
+
+    /// Notes a replica that is about to be launched.
+    pub(super) fn add(&self, id: ReplicaId) -> (InstanceName, Replica) {
+        let instance = InstanceName::of_replica(&id);
+        let end = CancellationToken::new();
+        let replica = Replica { id, state: State::Starting, end };
+        let mut lives = self.lives.lock();
+        let live = lives.entry(replica.id.workload.clone()).or_default();
+        live.replicas.insert(instance.clone(), replica.clone());
+        (instance, replica)
+    }
+
+    /// The program of a replica listens. Not if it is to end already.
+    pub(super) fn ready(&self, id: &ResourceId, instance: &InstanceName, now: Instant) {
+        self.step(id, instance, |state| match state {
+            State::Starting => State::Ready { since: now },
+            other => other,
+        });
+    }
+
+    pub(super) fn drain(&self, id: &ResourceId, instance: &InstanceName, now: Instant) {
+        self.step(id, instance, |_| State::Draining { since: now });
+    }
+
+    /// Asks whoever looks after a replica to end it.
+    pub(super) fn end(&self, id: &ResourceId, instance: &InstanceName) {
+        self.step(id, instance, |_| State::Ending);
+        let lives = self.lives.lock();
+        if let Some(replica) = lives.get(id).and_then(|live| live.replicas.get(instance)) {
+            replica.end.cancel();
+        }
+    }
+
+    fn step(&self, id: &ResourceId, instance: &InstanceName, to: impl FnOnce(State) -> State) {
+        let mut lives = self.lives.lock();
+        if let Some(replica) = lives.get_mut(id).and_then(|live| live.replicas.get_mut(instance)) {
+            replica.state = to(replica.state);
+        }
+    }
+
+    /// A replica is no more. Answers how far it had come.
+    pub(super) fn remove(&self, id: &ResourceId, instance: &InstanceName) -> Option<State> {
+        let mut lives = self.lives.lock();
+        Some(lives.get_mut(id)?.replicas.remove(instance)?.state)
+    }
+
+    /// Forgets a deployment that is gone, once nothing of it is left.
+    pub(super) fn forget(&self, id: &ResourceId) {
+        let mut lives = self.lives.lock();
+        if lives.get(id).is_some_and(|live| live.replicas.is_empty()) {
+            lives.remove(id);
+        }
+    }
+
+    /// Notes that requests want replicas. Answers the kind of a deployment that is known here.
+    pub(super) fn demand(
+        &self,
+        id: &ResourceId,
+        revision: String,
+        requests: u32,
+        now: Instant,
+    ) -> Option<KindName> {
+        let mut lives = self.lives.lock();
+        let live = lives.get_mut(id)?;
+        let kind = live.kind?;
+        live.demands.insert(revision, (requests, now));
+        Some(kind)
+    }
+
+    /// What is wanted of each revision, and how long it has to wait.
+    pub(super) fn wants(
+        &self,
+        id: &ResourceId,
+        now: Instant,
+    ) -> (BTreeMap<String, u32>, BTreeMap<String, Duration>) {
+        let mut lives = self.lives.lock();
+        let Some(live) = lives.get_mut(id) else { return Default::default() };
+        live.demands.retain(|_, (_, at)| now.duration_since(*at) < DEMAND_LIFE);
+        let demands = live.demands.iter();
+        let demands = demands.map(|(revision, (requests, _))| (revision.clone(), *requests));
+        let left = |pause: &Pause| pause.until.saturating_duration_since(now);
+        let pauses = live.pauses.iter().map(|(revision, pause)| (revision.clone(), left(pause)));
+        (demands.collect(), pauses.collect())
+    }
+
+    /// Lets no replica of a revision start for a while, each time longer. A `lasting` replica begins
+    /// the row anew.
+    pub(super) fn pause(
+        &self,
+        id: &ResourceId,
+        revision: &str,
+        lasting: bool,
+        (first, longest): (Duration, Duration),
+    ) -> (u32, Duration) {
+        let mut lives = self.lives.lock();
+        let live = lives.entry(id.clone()).or_default();
+        let before = live.pauses.get(revision).filter(|_| !lasting).map_or(0, |pause| pause.ends);
+        let ends = before.saturating_add(1);
+        let pause = first.saturating_mul(1 << before.min(20)).min(longest);
+        let until = Instant::now() + pause;
+        live.pauses.insert(revision.to_owned(), Pause { ends, until });
+        (ends, pause)
+    }
+
+    /// Forgets the pauses of revisions that are not wished any more.
+    pub(super) fn keep_pauses(&self, id: &ResourceId, wished: impl Fn(&str) -> bool) {
+        if let Some(live) = self.lives.lock().get_mut(id) {
+            live.pauses.retain(|revision, _| wished(revision));
+        }
+    }
+
+    /// The next number for a replica, if one is left.
+    pub(super) fn number(&self, id: &ResourceId) -> Option<u32> {
+        self.lives.lock().get_mut(id)?.numbers.next()
+    }
+
+    pub(super) fn give_numbers(&self, id: &ResourceId, numbers: Range<u32>) {
+        self.lives.lock().entry(id.clone()).or_default().numbers = numbers;
+    }
+
+    pub(super) fn look_in(&self, id: &ResourceId, time: Option<Duration>) {
+        if let Some(live) = self.lives.lock().get_mut(id) {
+            live.look_at = time.map(|time| Instant::now() + time);
+        }
+    }
+
+    /// The deployments that time has something to do about.
+    pub(super) fn due(&self, now: Instant) -> Vec<(ResourceId, KindName)> {
+        let mut lives = self.lives.lock();
+        let due = lives.iter_mut().filter(|(_, live)| live.look_at.is_some_and(|at| at <= now));
+        due.filter_map(|(id, live)| {
+            live.look_at = None;
+            Some((id.clone(), live.kind?))
+        })
+        .collect()
+    }
+}
+
+impl Replica {
+    /// As a plan sees it. `load` is what the edge knows; without that it has had no request yet.
+    pub(super) fn seen(
+        &self,
+        instance: &InstanceName,
+        load: Option<Load>,
+        now: Instant,
+    ) -> plan::Replica {
+        let (phase, since) = match self.state {
+            State::Found | State::Starting => (Phase::Starting, now),
+            State::Ready { since } => (Phase::Ready, since),
+            State::Draining { since } => (Phase::Draining(now.duration_since(since)), since),
+            State::Ending => (Phase::Ending, now),
+        };
+        let load = load.unwrap_or(Load { requests: 0, idle: Some(now.duration_since(since)) });
+        let revision = self.id.revision.clone();
+        plan::Replica { instance: instance.clone(), revision, phase, load }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+
+    fn id() -> ResourceId {
+        ResourceId::known("res_a")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_until_a_replica_lasts() {
+        let all = Deployments::default();
+        let pause = |lasting| all.pause(&id(), "r", lasting, PAUSES).1.as_secs();
+        let pauses = [false, false, false, false, true, false].map(pause);
+        assert_eq!(pauses, [1, 2, 4, 5, 1, 2]);
+        let left = |all: &Deployments| all.wants(&id(), Instant::now()).1["r"];
+        assert_eq!(left(&all), Duration::from_secs(2));
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(left(&all), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn demands_end_unless_they_are_made_again() {
+        let all = Deployments::default();
+        assert_eq!(all.demand(&id(), "r".into(), 1, Instant::now()), None, "unknown here");
+        all.begin(&id(), KindName::Agent);
+        let known = all.demand(&id(), "r".into(), 7, Instant::now());
+        assert_eq!(known, Some(KindName::Agent));
+        assert_eq!(all.wants(&id(), Instant::now()).0["r"], 7);
+        tokio::time::advance(DEMAND_LIFE).await;
+        assert!(all.wants(&id(), Instant::now()).0.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_is_taken_over_once_and_does_not_come_back_from_its_end() {
+        let all = Deployments::default();
+        let replica = ReplicaId { workload: id(), revision: "r".into(), number: 1 };
+        let found = [(InstanceName::of_replica(&replica), replica)];
+        all.adopt(found.iter());
+        let name = &found[0].0;
+        assert_eq!(all.take_found(&id()).len(), 1);
+        all.adopt(found.iter());
+        assert_eq!(all.take_found(&id()).len(), 0);
+        let end = all.replicas(&id())[0].1.end.clone();
+        all.end(&id(), name);
+        assert!(end.is_cancelled());
+        all.ready(&id(), name, Instant::now());
+        all.forget(&id());
+        assert_eq!(all.remove(&id(), name), Some(State::Ending));
+        all.forget(&id());
+        assert!(all.ids().is_empty());
+    }
+}

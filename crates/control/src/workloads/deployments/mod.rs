@@ -1,0 +1,131 @@
+//! Agents, MCP servers and applications: revisions, each with as many replicas as requests want.
+//!
+//! ```text
+//! row ─────────┐
+//! demands ─────┼─▶ reconcile ─▶ plan ─▶ outcome: the row says which revision serves, and what failed
+//! loads, time ─┘                    ├─▶ route: the edge knows the replicas that take requests
+//!                                   └─▶ replica: one task each, from its launch to its end
+//! ```
+//!
+//! All looks at one deployment hold its lock. What a look starts, a launch or an end, goes on
+//! without the lock and asks for another look when it is done ([`soon`]). A row says which revisions
+//! were ready; the machine says which replicas there are; all else is only known to this run of the
+//! program ([`live`]), and the next run learns it anew: it probes what it finds before it tells of it.
+
+mod deployable;
+mod launch;
+pub(crate) mod live;
+mod outcome;
+mod plan;
+mod reconcile;
+mod replica;
+mod route;
+
+use super::cron;
+use super::followed::{self, Followed, Look, Reader};
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use deployable::Deployable;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Tx;
+use tokio::time::Instant;
+use types::KindName;
+use types::ids::ResourceId;
+use types::kinds::{Agent, Application, Function};
+
+/// How often it is asked which deployments time has something to do about.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The database was away, most likely.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+fn look<K: Deployable>(
+    reader: &mut Reader<'_>,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+) -> Result<Look, Error> {
+    let route = route::route(reader, tx, held)?;
+    // What runs is only known to whoever holds the lock.
+    Ok(Look { route, due: None, differs: reader.control.machine().is_some() })
+}
+
+macro_rules! followed {
+    ($kind:ty $(, $triggered:ident)?) => {
+        impl Followed for $kind {
+            const ROUTED: bool = true;
+            const RUNS: bool = true;
+
+            fn look(
+                reader: &mut Reader<'_>,
+                tx: &mut Tx<'_>,
+                held: Held<Self>,
+            ) -> Result<Look, Error> {
+                let look = look(reader, tx, &held)?;
+                $(let look = Look { due: $triggered::due(reader.control, tx, &held)?, ..look };)?
+                Ok(look)
+            }
+
+            $(async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+                $triggered::fire::<Self>(control, id).await
+            })?
+
+            async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+                reconcile::reconcile::<Self>(control, id).await
+            }
+        }
+    };
+}
+
+followed!(Agent, cron);
+followed!(Application);
+followed!(Function, cron);
+
+/// Has a deployment looked at, unless somebody is about to do so. Nothing that takes long keeps it
+/// waiting: a request may wait for it.
+pub(super) fn soon(control: &Control, kind: KindName, id: ResourceId) {
+    let Some(followed) = followed::find(kind) else { return };
+    if !control.workloads.deployments.queue(&id) {
+        return;
+    }
+    let control = control.clone();
+    let looks = Arc::clone(&control.workloads.deployments.looks);
+    tokio::spawn(async move {
+        let Ok(_look) = looks.acquire_owned().await else { return };
+        while let Err(error) = followed.reconcile(&control, &id).await {
+            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
+            tokio::time::sleep(RETRY_AFTER).await;
+        }
+    });
+}
+
+/// Answers the demands of the edge, and looks at what is due.
+pub(super) async fn run(control: Control) {
+    tokio::join!(answer_demands(&control), look_when_due(&control));
+}
+
+async fn answer_demands(control: &Control) {
+    let Some(edge) = control.edge.clone() else { return };
+    // Before that it is not known which replicas there are.
+    super::ready(control).await;
+    loop {
+        for demand in edge.demands().await {
+            let (id, now) = (demand.workload, Instant::now());
+            let all = &control.workloads.deployments;
+            if let Some(kind) = all.demand(&id, demand.revision, demand.requests, now) {
+                soon(control, kind, id);
+            }
+        }
+    }
+}
+
+async fn look_when_due(control: &Control) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for (id, kind) in control.workloads.deployments.due(Instant::now()) {
+            soon(control, kind, id);
+        }
+    }
+}

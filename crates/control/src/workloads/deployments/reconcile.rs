@@ -1,0 +1,301 @@
+//! One look at one deployment: makes what runs equal to what its row and its requests ask for. It
+//! may be repeated at any time, and a kill between any two steps leaves what the next look mends.
+
+use super::deployable::Deployable;
+use super::launch::{self, Revision};
+use super::live::DEMAND_LIFE;
+use super::plan::{Change, Limits, Plan, Situation, Wish, plan};
+use super::replica::{Begin, Task};
+use super::route::{self, wished_canary};
+use super::{outcome, soon};
+use crate::addresses;
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use crate::machine::Machine;
+use crate::workloads::followed::Reader;
+use crate::workloads::rows::{self, Workspaces};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Tx;
+use store::identity::workspaces::Workspace;
+use tokio::time::Instant;
+use types::edge::RouteChange;
+use types::ids::ResourceId;
+use types::instance::ReplicaId;
+use types::parts::Status;
+
+/// A replica that gets no new requests is left alone for so long: one may be on its way to it.
+const DRAIN_MIN: Duration = Duration::from_millis(500);
+
+struct Case<K: types::Kind> {
+    context: Context,
+    workspace: Workspace,
+    held: Held<K>,
+}
+
+pub(super) async fn reconcile<K: Deployable>(
+    control: &Control,
+    id: &ResourceId,
+) -> Result<(), Error> {
+    let Some(machine) = control.machine().cloned() else { return Ok(()) };
+    let _lock = control.workloads.locks.take(id).await;
+    let all = &control.workloads.deployments;
+    all.begin(id, K::NAME);
+    let Some(case) = read::<K>(control, id).await? else {
+        end_all(control, &machine, id);
+        return Ok(());
+    };
+    let here = case.held.state.machine.as_ref().is_none_or(|name| name == machine.name());
+    if !here {
+        end_all(control, &machine, id);
+        return Ok(());
+    }
+    look_after_found(&case, &machine).await?;
+    let plan = plan(&situation(control, &case));
+    for change in plan.changes.iter().filter(|change| matters(change, &case)) {
+        if !outcome::apply::<K>(control, id, change).await? {
+            // The wish is another one by now, and the plan was made for this one.
+            soon(control, K::NAME, id.clone());
+            return Ok(());
+        }
+    }
+    take_hosts(&case).await?;
+    let now = Instant::now();
+    plan.drain.iter().for_each(|instance| all.drain(id, instance, now));
+    publish::<K>(control, id).await?;
+    plan.end.iter().for_each(|instance| all.end(id, instance));
+    all.look_in(id, plan.again);
+    launch_all(control, &machine, case, plan).await
+}
+
+/// That nothing runs is only worth saying while that is waited for.
+fn matters<K: Deployable>(change: &Change, case: &Case<K>) -> bool {
+    *change != Change::SayOff || case.held.row.status == Some(Status::Deactivating)
+}
+
+async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Option<Case<K>>, Error> {
+    let (of, id) = (control.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<K>(tx, &id)? else { return Ok(None) };
+        let found = rows::context(&of, tx, &held.row.workspace)?;
+        Ok::<_, Error>(found.map(|(context, workspace)| Case { context, workspace, held }))
+    };
+    control.store.read(work).await
+}
+
+/// Ends all replicas of a deployment that is not here.
+fn end_all(control: &Control, machine: &Arc<dyn Machine>, id: &ResourceId) {
+    let all = &control.workloads.deployments;
+    for (instance, _) in all.take_found(id) {
+        let (machine, control, id) = (Arc::clone(machine), control.clone(), id.clone());
+        // Nobody looks after it.
+        tokio::spawn(async move {
+            crate::workloads::reconcile::retire(&*machine, &instance).await;
+            control.workloads.deployments.remove(&id, &instance);
+            control.workloads.deployments.forget(&id);
+        });
+    }
+    for (instance, _) in all.replicas(id) {
+        all.end(id, &instance);
+    }
+    all.forget(id);
+}
+
+/// Has replicas looked after that an earlier run of this program has launched.
+async fn look_after_found<K: Deployable>(
+    case: &Case<K>,
+    machine: &Arc<dyn Machine>,
+) -> Result<(), Error> {
+    let control = &case.context.control;
+    for (instance, replica) in control.workloads.deployments.take_found(&case.held.row.id) {
+        let found = revision(case, &replica.id.revision, Purpose::LookAfter).await?;
+        let (port, memory_mb) = match found {
+            Ok(revision) => (revision.port, revision.memory_mb()),
+            // It is about to be put away.
+            Err(_) => (0, 0),
+        };
+        let context = case.context.clone();
+        let (machine, name) = (Arc::clone(machine), case.held.row.name.clone());
+        let of = PhantomData::<fn() -> K>;
+        let task = Task { context, machine, name, instance, replica, port, memory_mb, of };
+        task.spawn(Begin::Found);
+    }
+    Ok(())
+}
+
+/// What a revision is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// A replica that there is.
+    LookAfter,
+    /// A new one, which costs money.
+    Launch,
+}
+
+async fn revision<K: Deployable>(
+    case: &Case<K>,
+    revision: &str,
+    purpose: Purpose,
+) -> Result<Result<Revision, String>, Error> {
+    let (context, workspace) = (case.context.clone(), case.workspace.clone());
+    let (held, revision) = (case.held.clone(), revision.to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        if purpose == Purpose::Launch
+            && let Err(why) = launch::allowed(&context, tx, &workspace)?
+        {
+            return Ok(Err(why));
+        }
+        launch::revision::<K>(&context, tx, (&workspace, &held), &revision)
+    };
+    case.context.control.store.read(work).await
+}
+
+fn situation<K: Deployable>(control: &Control, case: &Case<K>) -> Situation {
+    let (id, state) = (&case.held.row.id, &case.held.state);
+    let (all, now) = (&control.workloads.deployments, Instant::now());
+    let load = |instance: &_| control.edge.as_ref().and_then(|edge| edge.load(instance));
+    let replicas = all.replicas(id).into_iter();
+    let replicas =
+        replicas.map(|(instance, replica)| replica.seen(&instance, load(&instance), now)).collect();
+    let revisions = case.held.wish.revisions();
+    let wished = |revision: &str| {
+        [revisions.active.as_deref(), revisions.canary.as_deref(), state.serves()]
+            .contains(&Some(revision))
+    };
+    all.keep_pauses(id, wished);
+    let (demands, mut pauses) = all.wants(id, now);
+    let wish = wish(&case.held);
+    if let Wish::On { next: Some(next), .. } = &wish
+        && state.serves() != Some(next)
+    {
+        // What was asked for just now is tried at once, whatever happened to it before.
+        pauses.remove(next);
+    }
+    Situation {
+        wish,
+        serving: state.serves().map(str::to_owned),
+        proven: state.canary.clone(),
+        failed: state.failed.iter().cloned().collect(),
+        scale: route::scale(control, &case.held.wish),
+        replicas,
+        demands,
+        pauses,
+        limits: limits(control),
+    }
+}
+
+fn limits(control: &Control) -> Limits {
+    let settings = &control.settings.deployments;
+    Limits {
+        extra_idle: settings.extra_idle,
+        last_idle: settings.last_idle,
+        drain_max: settings.drain_timeout,
+        drain_min: DRAIN_MIN,
+        starting_max: settings.starting_max,
+        demand_life: DEMAND_LIFE,
+    }
+}
+
+fn wish<K: Deployable>(held: &Held<K>) -> Wish {
+    let canary = wished_canary(&held.wish).map(|(canary, _)| canary);
+    match held.row.status {
+        Some(Status::Deploying) => {
+            let has_image = held.wish.program(&held.row.id).is_ok_and(|program| program.is_some());
+            Wish::On { next: held.wish.revisions().active.filter(|_| has_image), canary }
+        }
+        Some(
+            Status::Deactivating | Status::Deactivated | Status::Deleting | Status::Terminated,
+        ) => Wish::Off,
+        // Whatever is being built, or has failed: what serves goes on serving.
+        _ => Wish::On { next: None, canary },
+    }
+}
+
+/// Takes hosts below domains that were verified since the wish was written.
+async fn take_hosts<K: Deployable>(case: &Case<K>) -> Result<(), Error> {
+    if case.held.wish.urls().is_empty() {
+        return Ok(());
+    }
+    let (context, held) = (case.context.clone(), case.held.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        addresses::take_free_hosts(&context, tx, &held.row.id, held.wish.urls())
+    };
+    case.context.control.store.write(work).await
+}
+
+/// Tells the route as it is now.
+async fn publish<K: Deployable>(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let (of, wanted) = (control.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let workspaces = Workspaces::default();
+        let mut reader = Reader { control: &of, workspaces, inventory: None };
+        match rows::find::<K>(tx, &wanted)? {
+            Some(held) => route::route(&mut reader, tx, &held),
+            None => Ok(Some(RouteChange::Gone(wanted.clone()))),
+        }
+    };
+    if let Some(route) = control.store.read(work).await? {
+        control.publish(route);
+    }
+    Ok(())
+}
+
+async fn launch_all<K: Deployable>(
+    control: &Control,
+    machine: &Arc<dyn Machine>,
+    mut case: Case<K>,
+    plan: Plan,
+) -> Result<(), Error> {
+    let id = case.held.row.id.clone();
+    for (of, count) in plan.launch {
+        for _ in 0..count {
+            let Some(number) = number(control, machine, &mut case).await? else { return Ok(()) };
+            let revision = match revision(&case, &of, Purpose::Launch).await? {
+                Ok(revision) => revision,
+                Err(why) => {
+                    outcome::ended::<K>(control, &id, &of, &why, false).await;
+                    soon(control, K::NAME, id.clone());
+                    break;
+                }
+            };
+            let replica = ReplicaId { workload: id.clone(), revision: of.clone(), number };
+            let (instance, replica) = control.workloads.deployments.add(replica);
+            let launch = revision.replica(instance.clone());
+            let task = Task {
+                context: case.context.clone(),
+                machine: Arc::clone(machine),
+                name: case.held.row.name.clone(),
+                instance,
+                replica,
+                port: revision.port,
+                memory_mb: revision.memory_mb(),
+                of: PhantomData::<fn() -> K>,
+            };
+            task.spawn(Begin::Launch(Box::new(launch)));
+        }
+    }
+    Ok(())
+}
+
+/// The number of the next replica. `None` when another machine has the deployment, or it is gone.
+async fn number<K: Deployable>(
+    control: &Control,
+    machine: &Arc<dyn Machine>,
+    case: &mut Case<K>,
+) -> Result<Option<u32>, Error> {
+    let (all, id) = (&control.workloads.deployments, case.held.row.id.clone());
+    if case.held.state.identity.is_some()
+        && let Some(number) = all.number(&id)
+    {
+        return Ok(Some(number));
+    }
+    let Some(held) = outcome::claim::<K>(control, machine.name(), &id).await? else {
+        return Ok(None);
+    };
+    // What serves may have changed since the row was read; its wish and secrets are as they were.
+    case.held = held;
+    Ok(all.number(&id))
+}
