@@ -32,6 +32,18 @@ pub struct Settings {
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,
+    pub registry: RegistryUpkeep,
+}
+
+/// What becomes of images that workspaces pushed.
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryUpkeep {
+    /// How often what nothing needs is looked for.
+    pub every: Duration,
+    /// Tags of one repository; more are refused.
+    pub tags_max: usize,
+    /// So many of the newest tags of a repository stay when nothing uses them; 0: all.
+    pub keep_tags: usize,
 }
 
 #[derive(Debug, Clone, Copy)]

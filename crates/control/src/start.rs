@@ -8,7 +8,7 @@ use crate::drive_key::DriveKey;
 use crate::machine::{Edge, Machine};
 use crate::settings::Settings;
 use crate::workloads::shared::Shared;
-use crate::{Error, billing, usage, workloads, workspace_defaults};
+use crate::{Error, billing, repositories, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
@@ -89,5 +89,6 @@ impl Control {
 /// The handle ends when what was in progress has ended.
 pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
+    tokio::spawn(repositories::run(control.clone(), ending.clone()));
     tokio::spawn(workloads::run(control.clone(), ending.clone()))
 }

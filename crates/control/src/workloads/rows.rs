@@ -16,7 +16,7 @@ use types::Kind;
 use types::ids::{ResourceId, WorkspaceId};
 
 /// The server's own context in a workspace; `None` when the workspace is gone.
-pub(super) fn context(
+pub(crate) fn context(
     control: &Control,
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
