@@ -202,8 +202,10 @@ pub enum RegistryFault {
     Malformed(String),
     #[error("a manifest of the repository needs it; delete that first")]
     Needed,
-    #[error("{0}; delete some of it first")]
-    Crowded(#[from] admission::Refused),
+    #[error("{0}; finish or cancel some first, or try again later")]
+    Crowded(admission::Refused),
+    #[error("{0}; delete some images first")]
+    Full(admission::Refused),
     #[error("the registry failed: {0}")]
     Broken(String),
 }

@@ -315,7 +315,7 @@ fn tag_of(name: &str) -> &str {
 /// What only a defect or a failing disk can bring about here.
 fn broken(fault: RegistryFault) -> Error {
     match fault {
-        RegistryFault::Crowded(refused) => Error::Crowded(refused),
+        RegistryFault::Crowded(refused) | RegistryFault::Full(refused) => Error::Crowded(refused),
         other => Error::Store(store::Error::Unusable(other.to_string())),
     }
 }

@@ -135,7 +135,7 @@ impl Inner {
 
     /// Room for something that is about to be written whole.
     fn room(&self, place: &Place, bytes: u64) -> Result<Permit<String>, RegistryFault> {
-        Ok(self.disk.take(&place.workspace.to_string(), kib(bytes))?)
+        self.disk.take(&place.workspace.to_string(), kib(bytes)).map_err(RegistryFault::Full)
     }
 
     fn finish(

@@ -96,7 +96,7 @@ impl Uploads {
         world: &World,
     ) -> Result<String, RegistryFault> {
         let workspace = place.workspace.to_string();
-        let permit = self.open.take(&workspace, 1)?;
+        let permit = self.open.take(&workspace, 1).map_err(RegistryFault::Crowded)?;
         let (id, place) = (world.random_text(ID_CHARACTERS), place.to_string());
         let upload = images.begin_upload(&id, place.as_bytes()).map_err(|error| broken(&error))?;
         let room = Room { workspace, kib: 0, permits: Vec::new() };
@@ -170,7 +170,8 @@ impl OpenUpload {
             return Err(RegistryFault::TooLarge(max));
         }
         while room.kib < kib(size) {
-            room.permits.push(disk.take(&room.workspace, ROOM_STEP_KIB)?);
+            let more = disk.take(&room.workspace, ROOM_STEP_KIB);
+            room.permits.push(more.map_err(RegistryFault::Full)?);
             room.kib += ROOM_STEP_KIB;
         }
         upload.append(bytes).map_err(|error| broken(&error))

@@ -36,7 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(900);
 /// What callers without a name of their own do is done in the name of the workspace.
 const NEEDS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 /// First parts of paths that are no workspaces.
-const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
+const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
 const OTHER_BASE: &str = "/run";
 
 /// Answers what no operation has taken: perhaps a trigger does.

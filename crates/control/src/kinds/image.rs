@@ -293,9 +293,13 @@ fn drop_tags(
     write(context, tx, held, state)
 }
 
-/// Removes every image that nothing runs and nobody shares.
-pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<CleanedImages, Error> {
-    let mut deleted = 0;
+/// Removes every image that nothing runs and nobody shares. Answers also what is left of each: the
+/// digests that had tags.
+pub fn clean_up(
+    context: &Context,
+    tx: &mut Tx<'_>,
+) -> Result<(CleanedImages, Vec<(OwnRepository, Vec<String>)>), Error> {
+    let (mut deleted, mut gone) = (0, Vec::new());
     for image in engine::everywhere::<Image>(context, tx)? {
         let parents = [image.metadata.resource_type.unwrap_or_default()];
         let name = image.metadata.name.unwrap_or_default();
@@ -304,10 +308,15 @@ pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<CleanedImages, Err
             let_go(context, tx, &held)?;
             resources::delete(tx, &held.row, context.actor())?;
             deleted += 1;
+            if let Ok(repository) = repository(&held).parse()
+                && held.state.source_workspace.is_none()
+            {
+                gone.push((repository, held.state.digests.into_values().collect()));
+            }
         }
     }
     let message = format!("{deleted} unused images are removed");
-    Ok(CleanedImages { deleted, message })
+    Ok((CleanedImages { deleted, message }, gone))
 }
 
 /// Removes the oldest tags of a repository that nothing uses, but for so many.
