@@ -151,6 +151,11 @@ pub fn settings() -> Settings {
         streams: StreamLimits { total: 16, workspace: 16, holder: 16 },
         feed_poll: Duration::from_millis(20),
         jobs: jobs::Settings::default(),
+        registry: control::RegistryUpkeep {
+            every: Duration::from_secs(3600),
+            tags_max: 20,
+            keep_tags: 0,
+        },
     }
 }
 

@@ -121,6 +121,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         },
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(),
+        registry: config.registry.upkeep(),
     })
 }
 
