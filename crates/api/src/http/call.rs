@@ -371,8 +371,21 @@ impl<Q, B> Call<Member, Q, B> {
 impl<W, Q, B> Call<W, Q, B> {
     /// The same call, for a handler that asks nothing of the query.
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
-        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers, long } = self;
-        Call { app, who, path, query: NoQuery {}, body, version, needs, key, if_match, headers, long }
+        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers, long } =
+            self;
+        Call {
+            app,
+            who,
+            path,
+            query: NoQuery {},
+            body,
+            version,
+            needs,
+            key,
+            if_match,
+            headers,
+            long,
+        }
     }
 }
 

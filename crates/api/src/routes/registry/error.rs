@@ -135,7 +135,8 @@ through_error!(admission::Refused, auth::Denied, control::Error, store::Error);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let body = json!({"errors": [{"code": self.code, "message": self.message, "detail": null}]});
+        let body =
+            json!({"errors": [{"code": self.code, "message": self.message, "detail": null}]});
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = self.status;
         if let Some(noted) = self.noted {

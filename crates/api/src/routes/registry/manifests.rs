@@ -23,11 +23,7 @@ fn reference(session: &Session, text: &str) -> Result<ImageAt, Refusal> {
     Ok(image.at().clone())
 }
 
-pub(super) async fn get(
-    session: &Session,
-    at: &str,
-    parts: &Parts,
-) -> Result<Response, Refusal> {
+pub(super) async fn get(session: &Session, at: &str, parts: &Parts) -> Result<Response, Refusal> {
     let at = reference(session, at)?;
     let found = repositories::manifest(&*session.registry, &session.located, &at).await;
     let (digest, manifest) = match found {
@@ -57,7 +53,8 @@ pub(super) async fn put(
     session.require_own()?;
     let at = reference(session, at)?;
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    let media_type = kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_owned());
+    let media_type =
+        kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_owned());
     let bytes = raw_body(body, session.registry.limits().manifest_bytes_max).await?;
     let new = NewManifest { place: session.located.place.clone(), at, media_type, bytes };
     let taken = repositories::push(&session.context, &*session.registry, new).await??;

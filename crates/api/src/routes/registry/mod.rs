@@ -129,7 +129,8 @@ impl Caller {
     ) -> Result<Session, Refusal> {
         let member = self.member(&name.workspace, scopes)?;
         let app = &self.app;
-        let none = || Refusal::new(StatusCode::NOT_FOUND, "UNSUPPORTED", "this server keeps no images");
+        let none =
+            || Refusal::new(StatusCode::NOT_FOUND, "UNSUPPORTED", "this server keeps no images");
         let registry = app.machine().and_then(|machine| machine.registry()).ok_or_else(none)?;
         let context = Context { control: app.control().clone(), member };
         let (repository, located) = locate(&context, &name).await?;

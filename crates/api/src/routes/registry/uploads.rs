@@ -36,12 +36,18 @@ pub(super) async fn begin(
     let Some(digest) = parameter(parts, "digest") else {
         return Ok(accepted(session, &id, 0));
     };
-    if let Err(refusal) = receive(session, &id, None, body).await {
-        // Nobody was told its name.
-        session.registry.cancel_upload(place, id).await?;
-        return Err(refusal);
+    let whole = async {
+        receive(session, &id, None, body).await?;
+        let finished = session.registry.finish_upload(place.clone(), id.clone(), digest.clone());
+        Ok::<_, Refusal>(finished.await?)
+    };
+    if let Err(refusal) = whole.await {
+        // Nobody was told its name. Where it is gone already, there is nothing to cancel.
+        return match session.registry.cancel_upload(place, id.clone()).await {
+            Ok(()) | Err(RegistryFault::NoUpload) => Err(refusal),
+            Err(fault) => Err(fault.into()),
+        };
     }
-    session.registry.finish_upload(place, id, digest.clone()).await?;
     Ok(created(session, &digest))
 }
 
