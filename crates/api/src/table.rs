@@ -447,27 +447,6 @@ fn watching_and_billing(t: &mut Table) {
 /// Where triggers answer: which `trigger` a path names, only the store knows.
 pub(crate) const TRIGGERS: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
-/// The protocol of registries. `type` may be left out.
-#[rustfmt::skip]
-pub(crate) const REGISTRY: [(Method, &str); 16] = [
-    (GET, "/v2/"),
-    (GET, "/v2/_catalog"),
-    (GET, "/v2/{workspace}/{type}/{name}/tags/list"),
-    (GET, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
-    (PUT, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
-    (DELETE, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
-    (GET, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
-    (DELETE, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
-    (POST, "/v2/{workspace}/{type}/{name}/blobs/uploads/"),
-    (GET, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
-    (Method::PATCH, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
-    (PUT, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
-    (DELETE, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
-    (GET, "/v2/{workspace}/{type}/{name}/referrers/{digest}"),
-    (GET, "/v2/{workspace}/{name}/tags/list"),
-    (GET, "/v2/{workspace}/{name}/manifests/{reference}"),
-];
-
 /// The OpenAPI document and the page to try it.
 pub(crate) fn documents() -> Listed<()> {
     Listed::new()

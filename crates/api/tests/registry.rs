@@ -493,6 +493,22 @@ async fn a_share_gives_the_image_and_takes_it_away() {
 }
 
 #[tokio::test]
+async fn a_workspace_that_goes_takes_its_images_along() {
+    let town = Town::start().await;
+    town.cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    town.push("team/job/a", "v1", "one").await;
+    let path = "/v0/images/job/a/share?workspace=team";
+    town.cloud.post(path, json!({"targetWorkspace": "main"})).await.ok();
+    assert_eq!(town.call("GET", "main/job/a/manifests/v1", b"").await.status, 200);
+    town.cloud.delete("/v0/workspaces/team").await.ok();
+    refused(&town.call("GET", "main/job/a/manifests/v1", b"").await, 404, "NAME_UNKNOWN");
+    assert_eq!(town.cloud.get("/v0/images?workspace=main").await.ok(), json!([]));
+    let job = json!({"metadata": {"name": "j"}, "spec": {"runtime": {"image": "job/a:v1"}}});
+    let job = town.cloud.post("/v0/jobs?workspace=main", job).await.ok();
+    assert_eq!(job["status"], "FAILED", "{job}");
+}
+
+#[tokio::test]
 async fn an_image_of_another_registry_is_registered() {
     let town = Town::start().await;
     let archive = tar(b"content");

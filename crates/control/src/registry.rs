@@ -120,6 +120,9 @@ pub trait Registry: Send + Sync + 'static {
     /// All repositories that have content.
     fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>>;
 
+    /// Frees the disk of what was taken out, soon: many who ask at once cause one look.
+    fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>>;
+
     /// Forgets uploads that nobody goes on with, and frees the disk of what was taken out.
     fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>>;
 }

@@ -119,7 +119,7 @@ pub async fn after_deletion(
     let (workspace, repository) = (context.member.workspace.clone(), repository.clone());
     let place = Place { workspace, repository };
     prune(control, &registry, place, digests).await?;
-    registry.tidy().await.map_err(broken)
+    registry.free_soon().await.map_err(broken)
 }
 
 /// A repository as a caller may read it.

@@ -27,6 +27,8 @@ use types::World;
 const TURNS: usize = 64;
 /// A small file takes this much of a disk with what is noted of it, in KiB.
 const FILE_KIB_MIN: u64 = 64;
+/// Between two looks at all images for what can go, which are work for everybody.
+const FREE_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of descriptions in one answer.
 const REFERRERS_BYTES_MAX: usize = 1 << 20;
 
@@ -62,6 +64,17 @@ struct Inner {
     /// What was taken out and is not collected yet.
     leaving: Mutex<Vec<Permit<String>>>,
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
+    freeing: Mutex<Freeing>,
+}
+
+/// When the disk is freed of what was taken out.
+enum Freeing {
+    /// Not lately.
+    Idle,
+    /// It was just done.
+    Done,
+    /// It was just done, and is wanted again.
+    Wanted,
 }
 
 impl LocalRegistry {
@@ -86,6 +99,7 @@ impl LocalRegistry {
             counted: Mutex::default(),
             leaving: Mutex::default(),
             turns,
+            freeing: Mutex::new(Freeing::Idle),
         }));
         for repository in registry.0.images.repositories()? {
             for (digest, size) in repository.contents()? {
@@ -93,6 +107,35 @@ impl LocalRegistry {
             }
         }
         Ok(registry)
+    }
+
+    /// Collects now, and after a pause again if that was wanted meanwhile.
+    async fn free(self) -> Result<(), RegistryFault> {
+        {
+            let mut freeing = self.0.freeing.lock();
+            if !matches!(*freeing, Freeing::Idle) {
+                *freeing = Freeing::Wanted;
+                return Ok(());
+            }
+            *freeing = Freeing::Done;
+        }
+        let freed = self.on_disk(Inner::collect).await;
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(FREE_PAUSE).await;
+                {
+                    let mut freeing = self.0.freeing.lock();
+                    if matches!(*freeing, Freeing::Done) {
+                        *freeing = Freeing::Idle;
+                        return;
+                    }
+                    *freeing = Freeing::Done;
+                }
+                // Its failures are logged where they happen.
+                let _ = self.on_disk(Inner::collect).await;
+            }
+        });
+        freed
     }
 
     /// Disk work, where it may block.
@@ -433,6 +476,10 @@ impl Registry for LocalRegistry {
             let all = inner.images.repositories().map_err(|error| broken(&error))?;
             Ok(all.iter().filter_map(|repository| Place::known(repository.name())).collect())
         }))
+    }
+
+    fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>> {
+        Box::pin(self.clone().free())
     }
 
     fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>> {

@@ -63,7 +63,7 @@ pub fn addresses() -> Vec<(Method, String)> {
     addresses.extend(table::documents().addresses);
     addresses.extend(table::oauth().addresses);
     addresses.extend(table::webhooks().addresses);
-    addresses.extend(table::REGISTRY.map(|(method, path)| (method, path.to_owned())));
+    addresses.extend(registry::ADDRESSES.map(|(method, path)| (method, path.to_owned())));
     addresses.extend(table::TRIGGERS.map(|path| (Method::POST, path.to_owned())));
     addresses
 }

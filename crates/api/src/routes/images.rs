@@ -84,7 +84,7 @@ async fn removed(
 ) -> Result<Reply<Image>, Error> {
     let (context, of) = (call.context(), call.context());
     let work = move |tx: &mut Tx<'_>| {
-        let parents = image::any_type(&of, tx, &[kind.clone()], &name)?;
+        let parents = image::any_type(&of, tx, std::slice::from_ref(&kind), &name)?;
         let before = Held::<Image>::get(&of, tx, &parents, &name)?;
         let last = match &tag {
             Some(tag) => image::without_tag(&of, tx, &parents, &name, tag)?,
@@ -108,7 +108,7 @@ pub(crate) async fn clean_up(call: Call<Member>) -> Result<Reply<CleanedImages>,
     let (context, of) = (call.context(), call.context());
     let work = move |tx: &mut Tx<'_>| image::clean_up(&of, tx);
     let (cleaned, gone) = call.app.store.write(work).await?;
-    for (repository, digests) in gone {
+    for image::Left { repository, digests } in gone {
         repositories::after_deletion(&context, &repository, digests).await?;
     }
     Ok(Reply::of(&cleaned))

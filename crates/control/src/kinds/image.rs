@@ -293,12 +293,15 @@ fn drop_tags(
     write(context, tx, held, state)
 }
 
-/// Removes every image that nothing runs and nobody shares. Answers also what is left of each: the
-/// digests that had tags.
-pub fn clean_up(
-    context: &Context,
-    tx: &mut Tx<'_>,
-) -> Result<(CleanedImages, Vec<(OwnRepository, Vec<String>)>), Error> {
+/// What a removed image leaves in the registry.
+pub struct Left {
+    pub repository: OwnRepository,
+    /// Those that had tags.
+    pub digests: Vec<String>,
+}
+
+/// Removes every image that nothing runs and nobody shares. Answers also what is left of each.
+pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Vec<Left>), Error> {
     let (mut deleted, mut gone) = (0, Vec::new());
     for image in engine::everywhere::<Image>(context, tx)? {
         let parents = [image.metadata.resource_type.unwrap_or_default()];
@@ -311,7 +314,8 @@ pub fn clean_up(
             if let Ok(repository) = repository(&held).parse()
                 && held.state.source_workspace.is_none()
             {
-                gone.push((repository, held.state.digests.into_values().collect()));
+                let digests = held.state.digests.into_values().collect();
+                gone.push(Left { repository, digests });
             }
         }
     }

@@ -190,6 +190,32 @@ fn copy_of(
     Ok(Some(copy).filter(|_| is_copy))
 }
 
+/// Removes all images of a workspace that is about to go, whoever uses them, and with them what others
+/// have of them: nothing of theirs is billed or may be started any more.
+pub fn leave(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    loop {
+        let images = engine::everywhere::<Image>(context, tx)?;
+        if images.is_empty() {
+            return Ok(());
+        }
+        for image in images {
+            let parents = [image.metadata.resource_type.unwrap_or_default()];
+            let name = image.metadata.name.unwrap_or_default();
+            let held = Held::<Image>::lock(context, tx, &parents, &name)?;
+            for share in &held.state.shares {
+                let Some(other) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
+                let other = context.in_workspace(&other);
+                if let Some(copy) = copy_of(&other, tx, &held)? {
+                    image::let_go(&other, tx, &copy)?;
+                    store::resources::delete(tx, &copy.row, context.actor())?;
+                }
+            }
+            image::let_go(context, tx, &held)?;
+            store::resources::delete(tx, &held.row, context.actor())?;
+        }
+    }
+}
+
 /// Makes the pending share; it lives in the source workspace.
 fn offer(
     context: &Context,

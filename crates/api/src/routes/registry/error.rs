@@ -15,7 +15,7 @@ pub(super) struct Refusal {
     message: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     /// For the log: what the caller may not have.
-    noted: Option<types::error::Refusal>,
+    noted: Option<Box<types::error::Refusal>>,
 }
 
 impl Refusal {
@@ -112,7 +112,7 @@ impl From<Error> for Refusal {
             StatusCode::TOO_MANY_REQUESTS => "TOOMANYREQUESTS",
             _ => "UNKNOWN",
         };
-        let noted = error.refusal(status, name);
+        let noted = error.refusal(status, name).map(Box::new);
         let refusal = Self { noted, ..Self::new(status, code, error.message()) };
         match error.retry_after_s() {
             Some(seconds) => refusal.with(header::RETRY_AFTER, HeaderValue::from(seconds)),
@@ -140,7 +140,7 @@ impl IntoResponse for Refusal {
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = self.status;
         if let Some(noted) = self.noted {
-            response.extensions_mut().insert(noted);
+            response.extensions_mut().insert(*noted);
         }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

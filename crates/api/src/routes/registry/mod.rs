@@ -40,6 +40,27 @@ const BASE: &str = "/v2/";
 const VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 const DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
+/// What is answered here. `type` may be left out.
+#[rustfmt::skip]
+pub(crate) const ADDRESSES: [(Method, &str); 16] = [
+    (Method::GET, "/v2/"),
+    (Method::GET, "/v2/_catalog"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/tags/list"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::PUT, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
+    (Method::POST, "/v2/{workspace}/{type}/{name}/blobs/uploads/"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::PATCH, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::PUT, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/referrers/{digest}"),
+    (Method::GET, "/v2/{workspace}/{name}/tags/list"),
+    (Method::GET, "/v2/{workspace}/{name}/manifests/{reference}"),
+];
+
 /// Answers everything below `/v2`.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
     let mut response = match Box::pin(serve(app, request)).await {
