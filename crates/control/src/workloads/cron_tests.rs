@@ -50,6 +50,11 @@ fn settings() -> Settings {
         streams: crate::StreamLimits { total: 16, workspace: 16, holder: 16 },
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
+        registry: crate::RegistryUpkeep {
+            every: Duration::from_secs(3600),
+            tags_max: 10,
+            keep_tags: 0,
+        },
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),
