@@ -343,15 +343,14 @@ async fn what_is_wrong_is_refused_and_leaves_nothing() {
     for path in [
         "main/job/../tags/list",
         "main/zoo/a/tags/list",
+        "main//a/tags/list",
         "main/job/A/tags/list",
         "main/job/%2e%2e/tags/list",
         "main/job/a%2fb/tags/list",
     ] {
         refused(&town.call("GET", path, b"").await, 400, "NAME_INVALID");
     }
-    for path in
-        ["main", "main/job/a", "main/job/a/b/c/tags/list", "_catalog/x", "main//a/tags/list"]
-    {
+    for path in ["main", "main/job/a", "main/job/a/b/c/tags/list", "_catalog/x"] {
         refused(&town.call("GET", path, b"").await, 404, "NAME_INVALID");
     }
     refused(&town.call("GET", "_catalog?n=many", b"").await, 400, "PAGINATION_NUMBER_INVALID");
