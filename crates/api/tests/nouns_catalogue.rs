@@ -129,10 +129,6 @@ fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
         Some(match missing {
             Missing::Build => post("/v0/agents?upload=true", named.clone()),
             Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
-            Missing::RegisterImage => post(
-                "/v0/images",
-                json!({"name": "x", "resourceType": "agent", "image": "host/x:1"}),
-            ),
             // Only a server that runs sandboxes refuses it: the tests of the program try it.
             Missing::MountVolume => return None,
             Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),

@@ -1,10 +1,12 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
+use crate::registry::Registry;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::sync::mpsc;
@@ -31,6 +33,22 @@ pub trait Machine: Send + Sync + 'static {
     /// its workspace has for images. The registry is asked also when the image is on the machine.
     /// Answers its digest.
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
+
+    /// As [`Machine::fetch_image`], for a workspace that starts nothing yet.
+    fn fetch_for<'a>(
+        &'a self,
+        _workspace: &'a WorkspaceId,
+        image: &'a str,
+        _registries: Option<&'a str>,
+    ) -> Wait<'a, Result<String, LaunchFault>> {
+        let why = format!("{image}: this machine asks no registries");
+        Box::pin(async { Err(LaunchFault::Pull(why)) })
+    }
+
+    /// Whoever keeps the content of the workspaces' own registry on this machine.
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
+        None
+    }
 
     /// Starts an instance. When this answers, requests to it are served.
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;

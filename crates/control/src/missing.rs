@@ -5,7 +5,6 @@
 pub enum Missing {
     Build,
     ReceiveTemplate,
-    RegisterImage,
     MountVolume,
     Snapshot,
     Fork,
@@ -13,10 +12,9 @@ pub enum Missing {
 }
 
 impl Missing {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 6] = [
         Self::Build,
         Self::ReceiveTemplate,
-        Self::RegisterImage,
         Self::MountVolume,
         Self::Snapshot,
         Self::Fork,
@@ -29,9 +27,6 @@ impl Missing {
             Self::Build => "build an image from uploaded sources: the image builder is missing",
             Self::ReceiveTemplate => {
                 "receive the content of a volume template: the volume store is missing"
-            }
-            Self::RegisterImage => {
-                "pull an image from another registry: the image store is missing"
             }
             Self::MountVolume => "mount a volume in a sandbox: the volume store is missing",
             Self::Snapshot => {

@@ -33,6 +33,7 @@ pub struct Settings {
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,
     pub deployments: Deployments,
+    pub registry: RegistryUpkeep,
 }
 
 /// Agents, MCP servers and applications.
@@ -73,6 +74,17 @@ impl Default for Deployments {
             restart_pause_max: Duration::from_secs(300),
         }
     }
+}
+
+/// What becomes of images that workspaces pushed.
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryUpkeep {
+    /// How often what nothing needs is looked for.
+    pub every: Duration,
+    /// Tags of one repository; more are refused.
+    pub tags_max: usize,
+    /// So many of the newest tags of a repository stay when nothing uses them; 0: all.
+    pub keep_tags: usize,
 }
 
 #[derive(Debug, Clone, Copy)]

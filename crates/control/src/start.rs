@@ -9,7 +9,7 @@ use crate::machine::{Edge, Machine};
 use crate::settings::Settings;
 use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
-use crate::{Error, billing, usage, workloads, workspace_defaults};
+use crate::{Error, billing, repositories, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
@@ -92,5 +92,6 @@ impl Control {
 /// The handle ends when what was in progress has ended.
 pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
+    tokio::spawn(repositories::run(control.clone(), ending.clone()));
     tokio::spawn(workloads::run(control.clone(), ending.clone()))
 }

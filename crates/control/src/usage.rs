@@ -9,7 +9,7 @@ use meter::{Change, Owner, UsageFact};
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
-use store::resources;
+use store::resources::{self, Stored};
 use types::ids::{ExecutionId, ResourceId};
 use types::instance::{AttemptId, InstanceName, RunsFor};
 use types::kinds::Job;
@@ -112,6 +112,36 @@ pub(crate) fn count_call(
         at: context.world().now(),
         stamp: None,
         change: Change::Requested { count: 1 },
+    };
+    meter::take_in(tx, &[fact])?;
+    Ok(())
+}
+
+/// Notes how many bytes a repository of images has from now on. Applications are not billed for
+/// them. The number rises with the writes of the row: several may fall into one millisecond.
+pub(crate) fn store_image(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    row: &Stored,
+    bytes: u64,
+    number: u64,
+) -> Result<(), Error> {
+    let dimension = match row.parent.as_str() {
+        "agent" => Dimension::AgentImages,
+        "function" => Dimension::McpServerImages,
+        "job" => Dimension::JobImages,
+        "sandbox" => Dimension::SandboxImages,
+        _ => return Ok(()),
+    };
+    let subject = row.id.as_str();
+    meter::register(tx, subject, &owner(context, dimension, (&row.name, &row.id)))?;
+    let fact = UsageFact {
+        id: format!("{subject}-{}", context.world().random_text(20)),
+        subject: subject.to_owned(),
+        number,
+        at: context.world().now(),
+        stamp: None,
+        change: Change::Stored { bytes },
     };
     meter::take_in(tx, &[fact])?;
     Ok(())

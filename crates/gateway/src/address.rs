@@ -12,7 +12,7 @@ use types::KindName;
 use types::edge::WORKLOADS;
 
 /// First parts of paths of the management interface; no workspace has such a name.
-const MANAGEMENT: [&str; 2] = ["v0", "api"];
+const MANAGEMENT: [&str; 3] = ["v0", "v2", "api"];
 /// In front of the label of a preview or an application where there are no host names to put it in.
 const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";

@@ -8,9 +8,11 @@ use images::{Config, Credentials, Digest, Image, Reference};
 use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use types::chain;
 use types::instance::{InstanceName, Medium, Scratch};
+use types::own_image::is_own_image;
 use types::work::{DATA_BYTES_MAX, Orders};
 
 /// Where programs of a sandbox find its environment that do not inherit it, as published clients
@@ -37,18 +39,31 @@ impl From<Interrupted> for LaunchFault {
 
 impl LocalMachine {
     /// Starts the instance of an image that is here.
-    pub(crate) async fn launch(&self, launch: Launch) -> Result<(), LaunchFault> {
+    pub(crate) async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
+        if is_own_image(&launch.image) {
+            launch.granted = Some(self.make_ready(&launch).await?.to_string());
+        }
         self.on_node(move |inner| inner.start(&launch)).await
     }
 
     /// Has a registry give the image of a launch to whoever has its credentials, into the room that
     /// its workspace has for images.
     pub(crate) async fn fetch(&self, launch: &Launch) -> Result<String, LaunchFault> {
+        self.fetch_for(&launch.workspace, &launch.image, launch.registries.as_deref()).await
+    }
+
+    /// The same for a workspace that starts nothing yet.
+    pub(crate) async fn fetch_for(
+        &self,
+        workspace: &str,
+        image: &str,
+        registries: Option<&str>,
+    ) -> Result<String, LaunchFault> {
         let inner = &self.0;
-        let name = inner.reference(&launch.image)?;
+        let name = inner.reference(image)?;
         inner.require_open(&name)?;
-        let credentials = credentials(launch.registries.as_deref(), &name)?;
-        let room = inner.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
+        let credentials = credentials(registries, &name)?;
+        let room = inner.pulled.begin(workspace).await.map_err(over_limit)?;
         let pulled = inner.puller.pull_for(&inner.images, &name, &credentials, room.bytes).await;
         let (digest, bytes) = match pulled {
             Ok(pulled) => pulled,
@@ -59,7 +74,7 @@ impl LocalMachine {
                 return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
             }
         };
-        let workspace = launch.workspace.clone();
+        let workspace = workspace.to_owned();
         self.on_node(move |inner| {
             let kept = inner.pulled.keep(room, &workspace, digest, bytes);
             kept.map_err(|error| LaunchFault::Broken(chain(&error)))
@@ -67,12 +82,64 @@ impl LocalMachine {
         .await?;
         Ok(digest.to_string())
     }
+
+    /// Unpacks an image of the workspace's own into the room that it has for images, unless that was
+    /// done: anything may be pushed, and only now it turns out whether it can run. Answers the image
+    /// for this machine.
+    async fn make_ready(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
+        let named = launch.image.clone();
+        let refused = move |error: images::Error| {
+            LaunchFault::Pull(format!("{named} cannot run here: {}", chain(&error)))
+        };
+        let granted = launch.granted.as_ref().and_then(|digest| digest.parse::<Digest>().ok());
+        let Some(granted) = granted else { return Err(self.0.unknown(&launch.image).into()) };
+        let look = move |inner: &Inner| {
+            let image = inner.images.runnable(&granted)?;
+            Ok((image, inner.images.is_ready(&image)))
+        };
+        let (image, ready) = self.on_images(look).await.map_err(refused.clone())?;
+        if ready {
+            return Ok(image);
+        }
+        let room = self.0.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
+        let (bytes_max, workspace) = (room.bytes, launch.workspace.clone());
+        let prepared = self.on_images(move |inner| {
+            // Another launch may have done it while this one waited for room.
+            if inner.images.is_ready(&image) {
+                return Ok(());
+            }
+            let (bytes, lease) = inner.images.prepare(&image, bytes_max)?;
+            // Counted first, so that nothing runs that counts for nobody.
+            inner.pulled.keep(room, &workspace, image, bytes).map_err(images::Error::Read)?;
+            inner.images.set_ready(&image, &lease)
+        });
+        if let Err(error) = prepared.await {
+            // What was unpacked by now counts for nobody, so it must not stay.
+            let machine = self.clone();
+            tokio::task::spawn_blocking(move || machine.tidy());
+            return Err(refused(error));
+        }
+        Ok(image)
+    }
+
+    async fn on_images<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, images::Error> + Send + 'static,
+    ) -> Result<T, images::Error> {
+        let inner = Arc::clone(&self.0);
+        let done = tokio::task::spawn_blocking(move || work(&inner)).await;
+        done.unwrap_or_else(|error| Err(images::Error::Read(std::io::Error::other(error))))
+    }
 }
 
 impl Inner {
     /// Whether an image is here for everybody. A name without a registry means an image of this
     /// machine and nothing else, so that a slip of the pen asks nobody outside.
     pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
+        // What is a workspace's own is nobody else's, whatever the operator has named so.
+        if is_own_image(image) {
+            return Err(self.unknown(image));
+        }
         let Ok(name) = image.parse::<Reference>() else { return Err(self.unknown(image)) };
         match self.images.find_public(&name) {
             Ok(Some(_)) => Ok(ImageAt::Hand),
@@ -114,10 +181,13 @@ impl Inner {
 
     /// The image of a launch: what the name means for everybody, else what was granted.
     fn image_of(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
+        let granted = || launch.granted.as_ref().and_then(|digest| digest.parse().ok());
+        if is_own_image(&launch.image) {
+            return granted().ok_or_else(|| self.unknown(&launch.image).into());
+        }
         let name = self.reference(&launch.image)?;
         let public =
             self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
-        let granted = || launch.granted.as_ref().and_then(|digest| digest.parse().ok());
         public.or_else(granted).ok_or_else(|| self.unknown(&launch.image).into())
     }
 

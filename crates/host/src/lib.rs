@@ -19,10 +19,13 @@ mod leases;
 mod machine_control;
 mod pulled;
 mod registries;
+mod registry;
 mod settings;
+mod upload;
 mod work;
 
 pub use machine_control::MachineControl;
+pub use registry::{LocalRegistry, RegistrySettings};
 pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
@@ -48,6 +51,7 @@ struct Inner {
     puller: Puller,
     pulled: Pulled,
     registries: Registries,
+    registry: LocalRegistry,
     guest: Program,
     key: work::Key,
     pids_max: u32,
@@ -68,6 +72,8 @@ impl LocalMachine {
         let disk_mb = node::divided(settings.pulled_mb, settings.node.limits.share_percent);
         let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max)
             .map_err(OpenError::Pulled)?;
+        let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
+            .map_err(OpenError::Registry)?;
         let node = Node::open(settings.node, world.clone())?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
@@ -79,6 +85,7 @@ impl LocalMachine {
             puller: Puller::new(http, images::RetryPolicy::default()),
             pulled,
             registries,
+            registry,
             guest,
             key,
             pids_max: settings.pids_max,

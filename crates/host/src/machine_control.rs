@@ -7,12 +7,15 @@ use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
+use control::registry::Registry;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::chain;
+use types::ids::WorkspaceId;
 use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
 
 /// Facts that are written down at once.
@@ -77,6 +80,19 @@ impl Machine for MachineControl {
 
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
         Box::pin(self.machine.fetch(launch))
+    }
+
+    fn fetch_for<'a>(
+        &'a self,
+        workspace: &'a WorkspaceId,
+        image: &'a str,
+        registries: Option<&'a str>,
+    ) -> Wait<'a, Result<String, LaunchFault>> {
+        Box::pin(self.machine.fetch_for(workspace.as_str(), image, registries))
+    }
+
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
+        Some(Arc::new(self.machine.0.registry.clone()))
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -13,6 +13,7 @@ pub struct Settings {
     /// Megabytes for the images that all workspaces have pulled, and for one image.
     pub pulled_mb: u64,
     pub image_mb_max: u64,
+    pub registry: crate::RegistrySettings,
     /// Processes that one instance may have.
     pub pids_max: u32,
 }
@@ -26,6 +27,8 @@ pub enum OpenError {
     Leases(#[source] io::Error),
     #[error("what is known of pulled images cannot be read")]
     Pulled(#[source] io::Error),
+    #[error("what workspaces have pushed cannot be read")]
+    Registry(#[source] images::Error),
     #[error(
         "the key with which this machine speaks to the work on it can be neither read nor made"
     )]

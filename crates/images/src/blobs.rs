@@ -93,7 +93,7 @@ impl Blobs {
             Err(error) => return Err(failed(error)),
         };
         let mut open = || {
-            let mut hashing = Hashing { hasher: Hasher::default(), size: 0 };
+            let mut hashing = Hashing::default();
             io::copy(&mut file, &mut hashing)?;
             Ok(hashing)
         };
@@ -147,9 +147,16 @@ fn is_ours(file: &File, path: &Path) -> bool {
     locked && file.metadata().ok().map(inode) == fs::metadata(path).ok().map(inode)
 }
 
-struct Hashing {
+#[derive(Default)]
+pub(crate) struct Hashing {
     hasher: Hasher,
     size: u64,
+}
+
+impl Hashing {
+    pub(crate) fn into_hasher(self) -> Hasher {
+        self.hasher
+    }
 }
 
 impl Write for Hashing {

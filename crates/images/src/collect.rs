@@ -1,4 +1,5 @@
-//! Removes what nobody needs: neither a name, nor a lease, nor an image that one of them keeps.
+//! Removes what nobody needs: neither a name, nor a lease, nor a repository, nor an image that one
+//! of them keeps.
 
 use std::collections::HashSet;
 
@@ -33,7 +34,7 @@ impl Store {
         {
             let _closed = parts.work.close()?;
             let leases = parts.leases.freeze();
-            let needed = parts.needed(&leases)?;
+            let needed = parts.needed(self, &leases)?;
             for blob in parts.blobs.list()?.iter().filter(|blob| !needed.blobs.contains(blob)) {
                 collected.bytes += parts.blobs.remove(blob)?;
                 collected.blobs += 1;
@@ -56,7 +57,7 @@ impl Store {
 }
 
 impl Parts {
-    fn needed(&self, leases: &Counts) -> Result<Needed, Error> {
+    fn needed(&self, store: &Store, leases: &Counts) -> Result<Needed, Error> {
         let mut needed = Needed::default();
         for held in leases.keys() {
             match held {
@@ -72,6 +73,8 @@ impl Parts {
         for named in self.names.list()? {
             self.add_image(&mut needed, &named.image)?;
         }
+        Self::add_repositories(store, &mut needed.blobs)?;
+        self.add_ready(&needed.blobs, &mut needed.layers)?;
         Ok(needed)
     }
 

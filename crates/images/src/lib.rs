@@ -6,6 +6,8 @@
 //! - From registries: [`Puller::pull`]. Made here: [`Store::make`].
 //! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`]
 //!   writes a layout.
+//! - Pushed here: [`Store::begin_upload`], [`Repository::put_manifest`]; started after
+//!   [`Store::prepare`].
 //! - [`Store::pin`] keeps what runs; [`Store::collect`] removes what nothing needs.
 //!
 //! ```text
@@ -13,6 +15,9 @@
 //! partial/<digest>        downloads that can be continued
 //! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
 //! names/<digest>          which image a name means
+//! repositories/<digest>/  what the repositories of workspaces have
+//! ready/<digest>          images of workspaces that were looked at and may be started
+//! uploads/<id>/           blobs that come in pieces
 //! scratch/<n>/            work in progress of one process; what is left of one that has ended is cleared away
 //! ```
 //!
@@ -36,14 +41,17 @@ mod manifest;
 mod names;
 mod packing;
 mod pull;
+mod ready;
 mod recipe;
 mod reference;
+mod repositories;
 mod reuse;
 mod scratch;
 mod settings;
 mod store;
 mod tar;
 mod unpack;
+mod uploads;
 
 pub use builder::{Builder, RecipeError, Step};
 pub use collect::Collected;
@@ -55,5 +63,7 @@ pub use manifest::{Config, Platform};
 pub use pull::{Credentials, Progress, PullError, Puller, RetryPolicy};
 pub use recipe::{Changes, Content, Recipe};
 pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
+pub use repositories::{Blob, Filed, Keep, PushFault, Pushed, Repository};
 pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};
+pub use uploads::{LeftUpload, Upload};

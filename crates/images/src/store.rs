@@ -16,6 +16,7 @@ use crate::manifest::{self, Config, Manifest, Platform, Setup};
 use crate::names::{Audience, Named, Names, is_key};
 use crate::pull::Downloads;
 use crate::reference::Reference;
+use crate::repositories::RepositoryLocks;
 use crate::reuse::Reuse;
 use crate::scratch::ScratchFolder;
 use crate::settings::Settings;
@@ -32,6 +33,7 @@ pub(crate) struct Parts {
     pub(crate) names: Names,
     pub(crate) leases: Leases,
     pub(crate) downloads: Downloads,
+    pub(crate) repository_locks: RepositoryLocks,
     pub(crate) work: ScratchFolder,
     pub(crate) folder: PathBuf,
 }
@@ -73,6 +75,7 @@ impl Store {
             names: Names::open(folder)?,
             leases: Leases::default(),
             downloads: Downloads::default(),
+            repository_locks: RepositoryLocks::default(),
             work: ScratchFolder::open(folder)?,
             folder: folder.to_owned(),
             settings,

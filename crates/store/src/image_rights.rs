@@ -25,10 +25,45 @@ pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<Opti
     tx.find(TABLE, sql, params![workspace, name])?.map(|row| row.text(0)).transpose()
 }
 
-/// Names that a workspace may use, in their order.
+/// Names that a workspace may use, in their order. Digests are no names.
 pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<Vec<String>, Error> {
-    let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 ORDER BY name LIMIT $2";
+    let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 AND name NOT LIKE '%@sha256:%'
+               ORDER BY name LIMIT $2";
     tx.query(TABLE, sql, params![workspace, limit])?.iter().map(|row| row.text(0)).collect()
+}
+
+/// Takes back what a workspace was granted under a name.
+pub fn revoke(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<(), Error> {
+    let sql = "DELETE FROM image_rights WHERE workspace_id = $1 AND name = $2";
+    tx.execute(TABLE, sql, params![workspace, name]).map(drop)
+}
+
+/// Takes back what a workspace was granted of a repository: all of its tags and digests.
+pub fn revoke_repository(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    repository: &str,
+) -> Result<(), Error> {
+    for name in of_repository(tx, workspace, repository)? {
+        revoke(tx, workspace, &name)?;
+    }
+    Ok(())
+}
+
+/// The names of a repository's images that a workspace was granted: `name:tag` and `name@digest`.
+pub fn of_repository(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    repository: &str,
+) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 AND name LIKE $2";
+    let rows = tx.query(TABLE, sql, params![workspace, format!("{repository}%")])?;
+    let all: Vec<String> = rows.iter().map(|row| row.text(0)).collect::<Result<_, Error>>()?;
+    // A name may have what `LIKE` takes for any character.
+    let is_of = |name: &String| {
+        name.strip_prefix(repository).is_some_and(|rest| rest.starts_with([':', '@']))
+    };
+    Ok(all.into_iter().filter(is_of).collect())
 }
 
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {

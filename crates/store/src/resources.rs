@@ -102,6 +102,21 @@ pub fn scan(
         .collect()
 }
 
+/// The wishes of all objects of a kind in a workspace in which a text occurs, but of those that are
+/// only records any more; `_` and `%` in the text are any.
+pub fn wishes_with(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    text: &str,
+) -> Result<Vec<String>, Error> {
+    let sql = "SELECT wish FROM resources
+               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND wish LIKE $4";
+    let gone = Status::Terminated.name();
+    let rows = tx.query(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,

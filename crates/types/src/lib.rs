@@ -16,6 +16,7 @@ pub mod ids;
 pub mod instance;
 pub mod kind;
 pub mod kinds;
+pub mod own_image;
 pub mod parts;
 pub mod problems;
 mod remote;

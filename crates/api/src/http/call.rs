@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::idempotency;
+use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::{Line, Needs};
 use crate::http::query::NoQuery;
@@ -39,6 +40,8 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     /// The version that the caller has seen and means to change, from `If-Match`.
     pub(crate) if_match: Option<i64>,
     pub(crate) headers: HeaderMap,
+    /// For handlers that rightly take long.
+    pub(crate) long: LongRequest,
 }
 
 /// The values of the path, in their order.
@@ -341,6 +344,7 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
         let body = B::read(&raw, &path, &app.world, checker)?;
         let query = parse_query(parts.uri.query().unwrap_or_default())?;
         let if_match = headers::if_match(&parts.headers)?;
+        let long = parts.extensions.get::<LongRequest>().cloned().unwrap_or_default();
         Ok(Self {
             app,
             who,
@@ -352,6 +356,7 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
             key,
             if_match,
             headers: parts.headers,
+            long,
         })
     }
 }
@@ -366,8 +371,21 @@ impl<Q, B> Call<Member, Q, B> {
 impl<W, Q, B> Call<W, Q, B> {
     /// The same call, for a handler that asks nothing of the query.
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
-        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers } = self;
-        Call { app, who, path, query: NoQuery {}, body, version, needs, key, if_match, headers }
+        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers, long } =
+            self;
+        Call {
+            app,
+            who,
+            path,
+            query: NoQuery {},
+            body,
+            version,
+            needs,
+            key,
+            if_match,
+            headers,
+            long,
+        }
     }
 }
 

@@ -72,7 +72,7 @@ through_malformed!(LogsRule, MetricsRule);
 
 impl Error {
     /// Status and stable name.
-    fn case(&self) -> (StatusCode, &'static str) {
+    pub(crate) fn case(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Control(decision) => case(decision),
             Self::Malformed(_) => (StatusCode::BAD_REQUEST, "bad_request"),
@@ -85,7 +85,7 @@ impl Error {
     }
 
     /// What the caller reads. What broke inside is for the log only.
-    fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Control(Decision::Store(store::Error::Busy { .. })) => {
                 "too much is waiting for the database; try again shortly".into()
@@ -100,9 +100,17 @@ impl Error {
         }
     }
 
+    /// When the caller may try again, if that is known.
+    pub(crate) fn retry_after_s(&self) -> Option<u64> {
+        match self {
+            Self::Control(decision) => retry_after_s(decision),
+            _ => None,
+        }
+    }
+
     /// What the log is told. Other mistakes of callers are their own business, and what broke
     /// inside is logged with its cause.
-    fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
+    pub(crate) fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
         let refuses = [
             StatusCode::UNAUTHORIZED,
             StatusCode::FORBIDDEN,
@@ -257,7 +265,7 @@ impl IntoResponse for Error {
         }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = decision.and_then(retry_after_s) {
+        if let Some(seconds) = self.retry_after_s() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::http::error::Error;
 use crate::http::harden::harden;
 use crate::http::operation::{Base, Operation};
-use crate::routes::triggers;
+use crate::routes::{registry, triggers};
 use crate::table;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -63,6 +63,7 @@ pub fn addresses() -> Vec<(Method, String)> {
     addresses.extend(table::documents().addresses);
     addresses.extend(table::oauth().addresses);
     addresses.extend(table::webhooks().addresses);
+    addresses.extend(registry::ADDRESSES.map(|(method, path)| (method, path.to_owned())));
     addresses.extend(table::TRIGGERS.map(|path| (Method::POST, path.to_owned())));
     addresses
 }
@@ -90,6 +91,9 @@ fn routes() -> Router<App> {
                 router = router.route(&format!("{prefix}{path}"), routes.clone());
             }
         }
+    }
+    for path in ["/v2", "/v2/", "/v2/{*path}"] {
+        router = router.route(path, axum::routing::any(registry::answer));
     }
     router.fallback(triggers::answer)
 }

@@ -7,12 +7,14 @@ use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
 use auth::Member;
 use control::Missing;
-use control::engine::{self, Secrets};
+use control::engine::{self, Held, Secrets};
 use control::kinds::image;
+use control::repositories;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
 use types::kinds::Image;
+use types::own_image::OwnRepository;
 use types::wire::{CleanedImages, CreateImageAnswer, CreateImageRequest};
 
 pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Image>>, Error> {
@@ -36,9 +38,16 @@ pub(crate) async fn create(
     if call.query.skip_build.0 && !given {
         return Err(Malformed::ImageRequired.into());
     }
-    let registers = given && !call.query.upload.0;
-    Err(control::Error::Missing(if registers { Missing::RegisterImage } else { Missing::Build })
-        .into())
+    if !given || call.query.upload.0 {
+        return Err(control::Error::Missing(Missing::Build).into());
+    }
+    // Another registry may take its time, within the limits of pulls.
+    call.long.announce();
+    let (context, wish) = (call.context(), call.body.0);
+    // Whoever disconnects does not leave half an image.
+    let registered = tokio::spawn(async move { repositories::register(&context, wish).await });
+    let interrupted = |_| Err(control::Error::NoRoom("the server is about to end".to_owned()));
+    Ok(Reply::of(&registered.await.unwrap_or_else(interrupted)?))
 }
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
@@ -53,24 +62,54 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
 
 /// Removes a repository; the command line writes `name:tag` for one tag of it.
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Image>, Error> {
-    let (context, parents, name) =
-        (call.context(), call.path.parents(), call.path.name().to_owned());
-    let work = move |tx: &mut Tx<'_>| match name.split_once(':') {
-        Some((name, tag)) => image::without_tag(&context, tx, &parents, name, tag),
-        None => engine::remove::<Image>(&context, tx, &parents, &name),
-    };
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    let (kind, name) = (call.path.at(0).to_owned(), call.path.name().to_owned());
+    match name.split_once(':') {
+        Some((name, tag)) => removed(call, kind, name.to_owned(), Some(tag.to_owned())).await,
+        None => removed(call, kind, name, None).await,
+    }
 }
 
 pub(crate) async fn remove_tag(call: Call<Member, NoQuery>) -> Result<Reply<Image>, Error> {
-    let (context, kind) = (call.context(), [call.path.at(0).to_owned()]);
-    let (name, tag) = (call.path.at(1).to_owned(), call.path.at(2).to_owned());
-    let work = move |tx: &mut Tx<'_>| image::without_tag(&context, tx, &kind, &name, &tag);
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    let (kind, name) = (call.path.at(0).to_owned(), call.path.at(1).to_owned());
+    let tag = call.path.at(2).to_owned();
+    removed(call, kind, name, Some(tag)).await
+}
+
+/// Removes a tag or all of a repository, then frees what that leaves.
+async fn removed(
+    call: Call<Member>,
+    kind: String,
+    name: String,
+    tag: Option<String>,
+) -> Result<Reply<Image>, Error> {
+    let (context, of) = (call.context(), call.context());
+    let work = move |tx: &mut Tx<'_>| {
+        let parents = image::any_type(&of, tx, std::slice::from_ref(&kind), &name)?;
+        let before = Held::<Image>::get(&of, tx, &parents, &name)?;
+        let last = match &tag {
+            Some(tag) => image::without_tag(&of, tx, &parents, &name, tag)?,
+            None => engine::remove::<Image>(&of, tx, &parents, &name)?,
+        };
+        Ok::<_, control::Error>((last, before))
+    };
+    let (last, before) = call.app.store.write(work).await?;
+    let digests = before.state.digests.into_values().collect();
+    // What another workspace shares is not here.
+    if before.state.source_workspace.is_none()
+        && let Ok(repository) = before.row.path().parse::<OwnRepository>()
+    {
+        repositories::after_deletion(&context, &repository, digests).await?;
+    }
+    Ok(Reply::of(&last))
 }
 
 /// Removes every image that nothing runs and nobody shares.
 pub(crate) async fn clean_up(call: Call<Member>) -> Result<Reply<CleanedImages>, Error> {
-    let context = call.context();
-    Ok(Reply::of(&call.app.store.write(move |tx| image::clean_up(&context, tx)).await?))
+    let (context, of) = (call.context(), call.context());
+    let work = move |tx: &mut Tx<'_>| image::clean_up(&of, tx);
+    let (cleaned, gone) = call.app.store.write(work).await?;
+    for image::Left { repository, digests } in gone {
+        repositories::after_deletion(&context, &repository, digests).await?;
+    }
+    Ok(Reply::of(&cleaned))
 }

@@ -22,6 +22,7 @@ pub(crate) mod policies;
 pub(crate) mod previews;
 pub(crate) mod prices;
 pub(crate) mod quotas;
+pub(crate) mod registry;
 pub(crate) mod requests;
 pub(crate) mod resources;
 pub(crate) mod sandboxes;

@@ -42,7 +42,7 @@ const FOR_JOBS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::AgentsGet]);
 const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::FunctionsGet]);
 /// First parts of paths that are no workspaces.
-const NO_WORKSPACES: [&str; 2] = ["v0", "api"];
+const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
 /// What a workload reads of the request that called it without waiting.
 const PASSED_ON: [&str; 4] =
     ["content-type", "accept", "x-blaxel-thread-id", "x-service-thread-id"];

@@ -4,12 +4,17 @@ use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
+use control::registry::Registry;
+use host::LocalRegistry;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
+use types::ids::WorkspaceId;
 use types::instance::{Fact, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
+use types::own_image::is_own_image;
 
 pub const IMAGE: &str = "holm/python:latest";
 /// In a registry that lets those have it whose configuration says [`PASSWORD`].
@@ -26,6 +31,8 @@ pub struct Pretended {
     ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
+    /// The workspaces' own registry, which is no pretence.
+    kept: Option<(images::Store, LocalRegistry)>,
     listed: AtomicUsize,
     /// Whether work may end.
     gate: watch::Sender<bool>,
@@ -42,11 +49,17 @@ impl Pretended {
             instances: Mutex::default(),
             ended: watch::Sender::default(),
             fetched: AtomicBool::new(false),
+            kept: None,
             listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
             retired: watch::Sender::default(),
         }
+    }
+
+    /// With the workspaces' own registry.
+    pub fn keeping(self, store: images::Store, registry: LocalRegistry) -> Self {
+        Self { kept: Some((store, registry)), ..self }
     }
 
     /// As if an earlier run of the program had left an instance.
@@ -151,7 +164,9 @@ impl Machine for Pretended {
     }
 
     fn has_image(&self, digest: &str) -> bool {
-        digest == DIGEST && self.fetched.load(Ordering::Relaxed)
+        let kept = |(store, _): &(images::Store, _)| digest.parse().is_ok_and(|it| store.has(&it));
+        (digest == DIGEST && self.fetched.load(Ordering::Relaxed))
+            || self.kept.as_ref().is_some_and(kept)
     }
 
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>> {
@@ -167,9 +182,33 @@ impl Machine for Pretended {
         })
     }
 
+    /// The content of another registry comes from an archive that the test has imported.
+    fn fetch_for<'a>(
+        &'a self,
+        _: &'a WorkspaceId,
+        image: &'a str,
+        registries: Option<&'a str>,
+    ) -> Wait<'a, Result<String, LaunchFault>> {
+        Box::pin(async move {
+            let refused = || LaunchFault::Pull(format!("{image}: the registry refuses"));
+            if !registries.is_some_and(|config| config.contains(PASSWORD)) {
+                return Err(refused());
+            }
+            let (store, _) = self.kept.as_ref().ok_or_else(refused)?;
+            let name = image.parse().map_err(|_| refused())?;
+            let found = store.find(&name).ok().flatten().ok_or_else(refused)?;
+            Ok(found.to_string())
+        })
+    }
+
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
+        self.kept.as_ref().map(|(_, registry)| Arc::new(registry.clone()) as Arc<dyn Registry>)
+    }
+
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
         Box::pin(async move {
-            assert_eq!(launch.granted.is_some(), launch.image == PRIVATE, "{launch:?}");
+            let granted = launch.image == PRIVATE || is_own_image(&launch.image);
+            assert_eq!(launch.granted.is_some(), granted, "{launch:?}");
             self.launched.send_modify(|launched| launched.push(launch.clone()));
             let how = (self.script)(&launch)?;
             if launch.serves.is_some() && how != Outcome::SUCCESS {

@@ -230,6 +230,11 @@ pub fn settings() -> Settings {
         feed_poll: Duration::from_millis(20),
         jobs: jobs::Settings::default(),
         deployments: deployments(),
+        registry: control::RegistryUpkeep {
+            every: Duration::from_secs(3600),
+            tags_max: 20,
+            keep_tags: 0,
+        },
     }
 }
 

@@ -24,6 +24,7 @@ fn case(method: Method, path: &'static str, kind: &'static str, body: &'static s
 /// `{client}`, `{secret}`, `{token}`, `{email}`, `{name}` and `{workspace}` are filled in.
 fn cases() -> Vec<Case> {
     let (get, post, delete) = (|| Method::GET, || Method::POST, || Method::DELETE);
+    let (put, patch) = (|| Method::PUT, || Method::PATCH);
     let grant = "grant_type=client_credentials&client_id={client}&client_secret=wrong";
     let code = "grant_type=authorization_code&code={token}&client_id={client}&redirect_uri=https://app.example/cb";
     vec![
@@ -73,6 +74,22 @@ fn cases() -> Vec<Case> {
         case(post(), "/v0/webhooks/github/{workspace}", JSON, r#"{"action": "queued"}"#),
         case(post(), "/{workspace}/{name}", JSON, "{}"),
         case(post(), "/run/{workspace}/{name}", JSON, "{}"),
+        case(get(), "/v2/", JSON, ""),
+        case(get(), "/v2/_catalog", JSON, ""),
+        case(get(), "/v2/{workspace}/job/{name}/tags/list", JSON, ""),
+        case(get(), "/v2/{workspace}/job/{name}/manifests/{token}", JSON, ""),
+        case(put(), "/v2/{workspace}/job/{name}/manifests/{token}", JSON, "{}"),
+        case(delete(), "/v2/{workspace}/job/{name}/manifests/{token}", JSON, ""),
+        case(get(), "/v2/{workspace}/job/{name}/blobs/{token}", JSON, ""),
+        case(delete(), "/v2/{workspace}/job/{name}/blobs/{token}", JSON, ""),
+        case(post(), "/v2/{workspace}/job/{name}/blobs/uploads/", JSON, ""),
+        case(get(), "/v2/{workspace}/job/{name}/blobs/uploads/{token}", JSON, ""),
+        case(patch(), "/v2/{workspace}/job/{name}/blobs/uploads/{token}", JSON, "x"),
+        case(put(), "/v2/{workspace}/job/{name}/blobs/uploads/{token}", JSON, "x"),
+        case(delete(), "/v2/{workspace}/job/{name}/blobs/uploads/{token}", JSON, ""),
+        case(get(), "/v2/{workspace}/job/{name}/referrers/{token}", JSON, ""),
+        case(get(), "/v2/{workspace}/{name}/tags/list", JSON, ""),
+        case(get(), "/v2/{workspace}/{name}/manifests/{token}", JSON, ""),
         case(get(), "/v0/openapi.json", JSON, ""),
         case(get(), "/v0/docs", JSON, ""),
         case(get(), "/v0/docs/page.js", JSON, ""),
@@ -167,7 +184,11 @@ fn every_address_is_tried() {
         .into_iter()
         .flat_map(|case| {
             let path = case.path.split('?').next().unwrap();
-            let path = path.replace("{client}", "{id}").replace("{name}", "{trigger}");
+            let path = path.replace("{client}", "{id}");
+            let path = match path.strip_prefix("/v2/") {
+                Some(_) => path.replace("/job/", "/{type}/").replace("{token}", "{it}"),
+                None => path.replace("{name}", "{trigger}"),
+            };
             [
                 (case.method.to_string(), path.clone()),
                 (case.method.to_string(), format!("/v0{path}")),
@@ -187,6 +208,10 @@ fn every_address_is_tried() {
     assert!(served.len() > 350, "only {} addresses", served.len());
     let missed: Vec<_> = served
         .into_iter()
+        .map(|(method, path)| {
+            let its = ["{reference}", "{digest}", "{upload}"];
+            (method, its.iter().fold(path, |path, it| path.replace(it, "{it}")))
+        })
         .filter(|(method, path)| !tried.contains(&(method.to_string(), path.clone())))
         .collect();
     assert!(missed.is_empty(), "no hostile tenant tries {missed:?}");

@@ -12,6 +12,12 @@ pub enum Unfit {
     TagDeployed { tag: String },
     #[error("the image is shared by `{owner}`; only that workspace can share it on")]
     ImageOfOther { owner: String },
+    #[error("the image is shared by `{owner}`; only that workspace can change it")]
+    ImageKeptElsewhere { owner: String },
+    #[error("a repository has at most {max} tags; delete some first")]
+    ManyTags { max: usize },
+    #[error("the image cannot be had: {why}")]
+    ImageNotHad { why: String },
     #[error("only verified domains of previews can be shared; verify the domain first")]
     DomainUnverified,
     #[error("the volume `{volume}` is in another region than the sandbox")]

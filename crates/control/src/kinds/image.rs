@@ -1,13 +1,28 @@
-//! Images of the workspace registry, one per repository. Builds and pushes will make them.
+//! Images of the workspace registry, one per repository. Builds, pushes and pulls give them tags; what
+//! a tag means is also the right to run it, written in the same transaction.
 
+use super::image_share;
+use crate::billing;
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Error, Unfit};
-use crate::json;
+use crate::usage;
 use serde_json::Value;
-use store::Tx;
-use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
+use std::collections::BTreeMap;
+use store::identity::workspaces;
+use store::{Tx, image_rights, resources, revisions};
+use types::kinds::Image;
+use types::kinds::image::{ImageMetadata, ImageSpec, ImageTag, State};
+use types::own_image::{BadImageName, ImageAt, OwnImage, OwnRepository};
+use types::parts::Status;
 use types::wire::CleanedImages;
+use types::{KindName, Problems};
+
+/// Kinds that run images.
+const RUNNERS: [KindName; 5] =
+    [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
+/// Characters of a digest that an event shows.
+const SHOWN: usize = 19;
 
 impl Managed for Image {
     const PAGING: Paging = Paging::Bare;
@@ -16,41 +31,174 @@ impl Managed for Image {
         if !held.state.shares.is_empty() {
             return Err(Unfit::ImageShared.into());
         }
-        match deployed(context, tx)?.iter().find(|reference| is_of(reference, held, None)) {
+        match deployed(context, tx, &repository(held))?.first() {
             Some(reference) => Err(Unfit::ImageDeployed { reference: reference.clone() }.into()),
-            None => Ok(()),
+            None => let_go(context, tx, held),
         }
     }
 }
 
-/// Image references of all workloads of the workspace.
-fn deployed(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
-    fn of<K: Managed>(
-        context: &Context,
-        tx: &mut Tx<'_>,
-        found: &mut Vec<String>,
-    ) -> Result<(), Error> {
-        for object in engine::everywhere::<K>(context, tx)? {
-            let wish = json::value(&object);
-            let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
-            found.extend(places.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
-        }
-        Ok(())
+/// What a tag is to mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagContent {
+    /// Of the manifest.
+    pub digest: String,
+    pub size_bytes: u64,
+}
+
+/// Gives an image of the workspace a tag, and the workspace the right to run it. Makes the image if
+/// it is the first. Answers the reference under which workloads ask for it.
+pub fn put_tag(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    resource_type: &str,
+    name: &str,
+    tag: &str,
+    content: &TagContent,
+) -> Result<String, Error> {
+    let repository = OwnRepository::new(resource_type, name).map_err(bad("name"))?;
+    let reference = repository.tagged(tag).map_err(bad("tag"))?;
+    let by_digest = repository.with_digest(&content.digest).map_err(bad("digest"))?;
+    let held = lock_or_make(context, tx, &repository)?;
+    if let Some(owner) = &held.state.source_workspace {
+        return Err(Unfit::ImageKeptElsewhere { owner: owner.clone() }.into());
     }
-    let mut found = Vec::new();
-    of::<Agent>(context, tx, &mut found)?;
-    of::<Application>(context, tx, &mut found)?;
-    of::<Function>(context, tx, &mut found)?;
-    of::<Job>(context, tx, &mut found)?;
-    of::<Sandbox>(context, tx, &mut found)?;
-    Ok(found)
+    let max = context.control.settings.registry.tags_max;
+    let mut state = held.state.clone();
+    set_tag(&mut state, tag, content, context);
+    if state.tags.len() > max {
+        return Err(Unfit::ManyTags { max }.into());
+    }
+    let workspace = &context.member.workspace;
+    image_rights::grant(tx, workspace, &reference.to_string(), &content.digest)?;
+    image_rights::grant(tx, workspace, &by_digest.to_string(), &content.digest)?;
+    write(context, tx, held, state)?;
+    Ok(reference.to_string())
+}
+
+/// [`put_tag`] for whoever asks for it now: not when the money is spent.
+pub(crate) fn push_tag(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    (repository, tag): (&OwnRepository, &str),
+    content: &TagContent,
+) -> Result<String, Error> {
+    let member = &context.member;
+    billing::allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+    put_tag(context, tx, repository.resource_type(), repository.name(), tag, content)
+}
+
+fn bad(field: &'static str) -> impl FnOnce(BadImageName) -> Problems {
+    move |why| {
+        let mut problems = Problems::default();
+        problems.add(field, why.to_string());
+        problems
+    }
+}
+
+fn lock_or_make(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    repository: &OwnRepository,
+) -> Result<Held<Image>, Error> {
+    let parents = [repository.resource_type().to_owned()];
+    if context.find(tx, KindName::Image, &parents, repository.name())?.is_none() {
+        let metadata = ImageMetadata {
+            name: Some(repository.name().to_owned()),
+            resource_type: Some(repository.resource_type().to_owned()),
+            ..ImageMetadata::default()
+        };
+        let image = Image { metadata, spec: ImageSpec::default() };
+        engine::create(context, tx, &parents, image)?;
+    }
+    Held::lock(context, tx, &parents, repository.name())
+}
+
+fn set_tag(state: &mut State, tag: &str, content: &TagContent, context: &Context) {
+    let now = context.world().now();
+    let size = i64::try_from(content.size_bytes).unwrap_or(i64::MAX);
+    let before = state.tags.iter().position(|known| known.name.as_deref() == Some(tag));
+    let before = before.map(|at| state.tags.remove(at));
+    state.tags.push(ImageTag {
+        name: Some(tag.to_owned()),
+        created_at: before.and_then(|before| before.created_at).or(Some(now)),
+        updated_at: Some(now),
+        size: Some(size),
+    });
+    state.digests.insert(tag.to_owned(), content.digest.clone());
+    let shown: String = content.digest.chars().take(SHOWN).collect();
+    state.lifecycle.record("image", Status::Built, format!("`{tag}` is {shown}"), now);
+}
+
+/// Writes what a repository has now, with all that follows: its size, what is billed, and what those
+/// see with whom it is shared.
+fn write(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Image>,
+    mut state: State,
+) -> Result<Held<Image>, Error> {
+    let bytes = bytes(&state);
+    state.size = Some(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let held = engine::change_state(context, tx, held, state)?;
+    if held.state.source_workspace.is_none() {
+        usage::store_image(context, tx, &held.row, bytes, held.row.version.unsigned_abs())?;
+        image_share::propagate(context, tx, &held)?;
+    }
+    Ok(held)
+}
+
+/// Of all tags, each image once.
+fn bytes(state: &State) -> u64 {
+    let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
+    for tag in &state.tags {
+        let name = tag.name.as_deref().unwrap_or_default();
+        let image = state.digests.get(name).map_or(name, String::as_str);
+        sizes.insert(image, tag.size.unwrap_or(0).unsigned_abs());
+    }
+    sizes.values().fold(0, |sum, size| sum.saturating_add(*size))
+}
+
+/// Takes back what follows from an image whose row goes.
+pub(super) fn let_go(context: &Context, tx: &mut Tx<'_>, held: &Held<Image>) -> Result<(), Error> {
+    image_rights::revoke_repository(tx, &held.row.workspace, &repository(held))?;
+    if held.state.source_workspace.is_none() {
+        usage::store_image(context, tx, &held.row, 0, held.row.version.unsigned_abs() + 1)?;
+    }
+    Ok(())
+}
+
+fn repository(held: &Held<Image>) -> String {
+    held.row.path()
+}
+
+/// References to images of a repository in all that the workspace runs, and in the revisions that it
+/// may go back to.
+fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<String>, Error> {
+    let workspace = &context.member.workspace;
+    let text = format!("\"{repository}");
+    let mut wishes = revisions::wishes_with(tx, workspace, &text)?;
+    for kind in RUNNERS {
+        wishes.extend(resources::wishes_with(tx, workspace, kind, &text)?);
+    }
+    let references = wishes.iter().flat_map(|wish| images_in(wish));
+    Ok(references.filter(|reference| is_of(reference, repository, None)).collect())
+}
+
+/// The images that a wish names.
+fn images_in(wish: &str) -> Vec<String> {
+    let wish: Value = serde_json::from_str(wish).unwrap_or_default();
+    let of_revisions = wish.pointer("/spec/revisions").and_then(Value::as_array);
+    let of_revisions = of_revisions.into_iter().flatten().map(|revision| revision.get("image"));
+    let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
+    let all = places.into_iter().chain(of_revisions);
+    all.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Whether a reference such as `agent/name:tag` means this repository (and this tag).
-fn is_of(reference: &str, held: &Held<Image>, tag: Option<&str>) -> bool {
-    let repository = format!("{}/{}", held.row.parent, held.row.name);
-    match (reference.strip_prefix(&repository), tag) {
-        (Some(""), None) => true,
+fn is_of(reference: &str, repository: &str, tag: Option<&str>) -> bool {
+    match (reference.strip_prefix(repository), tag) {
+        (Some(""), tag) => tag.is_none_or(|tag| tag == "latest"),
         (Some(rest), None) => rest.starts_with(':') || rest.starts_with('@'),
         (Some(rest), Some(tag)) => rest.strip_prefix(':') == Some(tag),
         (None, _) => false,
@@ -64,8 +212,10 @@ pub fn any_type(
     parents: &[String],
     name: &str,
 ) -> Result<Vec<String>, Error> {
-    if parents.first().map(String::as_str) != Some("_") {
-        return Ok(parents.to_vec());
+    match parents.first().map(String::as_str) {
+        Some("_") => {}
+        Some("application") => return Ok(vec!["app".to_owned()]),
+        _ => return Ok(parents.to_vec()),
     }
     let all = engine::everywhere::<Image>(context, tx)?;
     let found = all.into_iter().find(|image| image.metadata.name.as_deref() == Some(name));
@@ -81,32 +231,175 @@ pub fn without_tag(
     tag: &str,
 ) -> Result<Image, Error> {
     let held = Held::<Image>::lock(context, tx, parents, name)?;
-    let mut state = held.state.clone();
-    state.tags.retain(|kept| kept.name.as_deref() != Some(tag));
-    if state.tags.len() == held.state.tags.len() {
+    if !held.state.tags.iter().any(|known| known.name.as_deref() == Some(tag)) {
         return Err(Absent::ImageTag { tag: tag.to_owned() }.into());
     }
-    if deployed(context, tx)?.iter().any(|reference| is_of(reference, &held, Some(tag))) {
+    if !held.state.shares.is_empty() {
+        return Err(Unfit::ImageShared.into());
+    }
+    let repository = repository(&held);
+    let used = deployed(context, tx, &repository)?;
+    if used.iter().any(|reference| is_of(reference, &repository, Some(tag))) {
         return Err(Unfit::TagDeployed { tag: tag.to_owned() }.into());
     }
-    let held = engine::change_state(context, tx, held, state)?;
+    let held = drop_tags(context, tx, held, &[tag.to_owned()])?;
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// Removes every image that nothing runs and nobody shares.
-pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<CleanedImages, Error> {
-    let used = deployed(context, tx)?;
-    let mut deleted = 0;
+/// Removes a tag, or all tags that mean a manifest, as [`without_tag`] does. Answers the digests that
+/// lost a tag.
+pub(crate) fn without(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    repository: &OwnRepository,
+    at: &ImageAt,
+) -> Result<Vec<String>, Error> {
+    let Some(found) = find(context, tx, repository)? else { return Ok(Vec::new()) };
+    if let Some(owner) = &found.held.state.source_workspace {
+        return Err(Unfit::ImageKeptElsewhere { owner: owner.clone() }.into());
+    }
+    let (tags, digest) = match at {
+        ImageAt::Tag(tag) => (vec![tag.clone()], found.digest(tag).cloned()),
+        ImageAt::Digest(digest) => (found.tags_of(digest), Some(digest.clone())),
+    };
+    if let ImageAt::Digest(digest) = at {
+        let pinned = format!("{repository}@{digest}");
+        if deployed(context, tx, &repository.to_string())?.contains(&pinned) {
+            return Err(Unfit::ImageDeployed { reference: pinned }.into());
+        }
+    }
+    let Some(digest) = digest.filter(|_| !tags.is_empty()) else { return Ok(Vec::new()) };
+    let parents = [repository.resource_type().to_owned()];
+    for tag in &tags {
+        without_tag(context, tx, &parents, repository.name(), tag)?;
+    }
+    Ok(vec![digest])
+}
+
+/// Removes tags that nothing uses.
+fn drop_tags(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Image>,
+    tags: &[String],
+) -> Result<Held<Image>, Error> {
+    let mut state = held.state.clone();
+    let repository = repository(&held);
+    for tag in tags {
+        state.tags.retain(|kept| kept.name.as_deref() != Some(tag.as_str()));
+        state.digests.remove(tag);
+        image_rights::revoke(tx, &held.row.workspace, &format!("{repository}:{tag}"))?;
+    }
+    write(context, tx, held, state)
+}
+
+/// What a removed image leaves in the registry.
+pub struct Left {
+    pub repository: OwnRepository,
+    /// Those that had tags.
+    pub digests: Vec<String>,
+}
+
+/// Removes every image that nothing runs and nobody shares. Answers also what is left of each.
+pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Vec<Left>), Error> {
+    let (mut deleted, mut gone) = (0, Vec::new());
     for image in engine::everywhere::<Image>(context, tx)? {
         let parents = [image.metadata.resource_type.unwrap_or_default()];
         let name = image.metadata.name.unwrap_or_default();
         let held = Held::<Image>::lock(context, tx, &parents, &name)?;
-        let unused = !used.iter().any(|reference| is_of(reference, &held, None));
-        if held.state.shares.is_empty() && unused {
-            store::resources::delete(tx, &held.row, context.actor())?;
+        if held.state.shares.is_empty() && deployed(context, tx, &repository(&held))?.is_empty() {
+            let_go(context, tx, &held)?;
+            resources::delete(tx, &held.row, context.actor())?;
             deleted += 1;
+            if let Ok(repository) = repository(&held).parse()
+                && held.state.source_workspace.is_none()
+            {
+                let digests = held.state.digests.into_values().collect();
+                gone.push(Left { repository, digests });
+            }
         }
     }
     let message = format!("{deleted} unused images are removed");
-    Ok(CleanedImages { deleted, message })
+    Ok((CleanedImages { deleted, message }, gone))
+}
+
+/// Removes the oldest tags of a repository that nothing uses, but for so many.
+pub(crate) fn trim(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Image>,
+    keep: usize,
+) -> Result<Held<Image>, Error> {
+    let owned = held.state.source_workspace.is_none() && held.state.shares.is_empty();
+    if keep == 0 || held.state.tags.len() <= keep || !owned {
+        return Ok(held);
+    }
+    let repository = repository(&held);
+    let used = deployed(context, tx, &repository)?;
+    let is_used = |tag: &str| used.iter().any(|it| is_of(it, &repository, Some(tag)));
+    let mut tags = held.state.tags.clone();
+    tags.sort_by_key(|tag| std::cmp::Reverse(tag.updated_at));
+    let names = tags.into_iter().skip(keep).filter_map(|tag| tag.name);
+    let doomed: Vec<String> = names.filter(|tag| !is_used(tag)).collect();
+    if doomed.is_empty() { Ok(held) } else { drop_tags(context, tx, held, &doomed) }
+}
+
+/// Digests of the manifests of a repository that must stay: those with tags, and those that something
+/// runs, also where it is shared.
+pub(crate) fn needed(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    repository: &OwnRepository,
+) -> Result<Vec<String>, Error> {
+    let name = repository.to_string();
+    let mut references = deployed(context, tx, &name)?;
+    let mut digests = Vec::new();
+    if let Some(Repository { held }) = find(context, tx, repository)? {
+        for share in &held.state.shares {
+            if let Some(other) = workspaces::find_by_name(tx, &share.workspace)? {
+                references.extend(deployed(&context.in_workspace(&other), tx, &name)?);
+            }
+        }
+        digests.extend(held.state.digests.into_values());
+    }
+    for image in references.iter().filter_map(|reference| reference.parse::<OwnImage>().ok()) {
+        if let ImageAt::Digest(digest) = image.at() {
+            digests.push(digest.clone());
+        }
+    }
+    Ok(digests)
+}
+
+/// An image of a workspace as the registry's protocol sees it.
+pub struct Repository {
+    pub held: Held<Image>,
+}
+
+impl Repository {
+    /// What a tag means.
+    pub fn digest(&self, tag: &str) -> Option<&String> {
+        self.held.state.digests.get(tag)
+    }
+
+    /// All tags, in their order.
+    pub fn tags(&self) -> impl Iterator<Item = &String> {
+        self.held.state.digests.keys()
+    }
+
+    /// Tags that mean a manifest.
+    pub fn tags_of(&self, digest: &str) -> Vec<String> {
+        let all = self.held.state.digests.iter();
+        all.filter(|(_, known)| *known == digest).map(|(tag, _)| tag.clone()).collect()
+    }
+}
+
+/// The image of a repository, if it has tags or had some.
+pub fn find(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    repository: &OwnRepository,
+) -> Result<Option<Repository>, Error> {
+    let parents = [repository.resource_type().to_owned()];
+    let held = Held::<Image>::find(context, tx, &parents, repository.name())?;
+    Ok(held.map(|held| Repository { held }))
 }

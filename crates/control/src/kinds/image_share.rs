@@ -1,17 +1,18 @@
 //! Sharing images: at once within an account, by acceptance across accounts. A share copies what is
 //! known of an image; its layers stay where they are.
 
+use super::image;
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Unfit};
 use crate::json;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use store::Tx;
 use store::identity::workspaces::{self, Workspace};
 use store::resources::Stored;
+use store::{Tx, image_rights};
 use types::KindName;
-use types::ids::{AccountId, ResourceId};
+use types::ids::{AccountId, ResourceId, WorkspaceId};
 use types::kinds::image::State;
 use types::kinds::{Image, ImageShare};
 use types::wire::{ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus};
@@ -107,10 +108,20 @@ fn copy_into(
             let workspace = &target.member.workspace_name;
             return Err(Conflict::ImageThere { workspace: workspace.clone() }.into());
         }
-        store::resources::delete(tx, &existing, target.actor())?;
+        let existing = Held::<Image>::read(existing)?;
+        image::let_go(target, tx, &existing)?;
+        store::resources::delete(tx, &existing.row, target.actor())?;
     }
-    let state =
-        State { source_workspace: Some(owner.to_owned()), shares: Vec::new(), ..state.clone() };
+    let state = State {
+        source_workspace: Some(owner.to_owned()),
+        source_workspace_id: Some(row.workspace.clone()),
+        shares: Vec::new(),
+        ..state.clone()
+    };
+    let repository = row.path();
+    for (tag, digest) in &state.digests {
+        grant(tx, &target.member.workspace, &repository, tag, digest)?;
+    }
     let copy = Stored {
         id: ResourceId::new(target.world()),
         workspace: target.member.workspace.clone(),
@@ -118,6 +129,91 @@ fn copy_into(
         ..row.clone()
     };
     Ok(store::resources::insert(tx, copy)?)
+}
+
+fn grant(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    repository: &str,
+    tag: &str,
+    digest: &str,
+) -> Result<(), Error> {
+    image_rights::grant(tx, workspace, &format!("{repository}:{tag}"), digest)?;
+    Ok(image_rights::grant(tx, workspace, &format!("{repository}@{digest}"), digest)?)
+}
+
+/// Brings the copies of a shared image to what it is now: new tags, moved ones, removed ones.
+pub(super) fn propagate(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+) -> Result<(), Error> {
+    let active = |share: &&ImageShareTarget| share.status == ShareStatus::Active;
+    for share in held.state.shares.iter().filter(active) {
+        let Some(workspace) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
+        let target = context.in_workspace(&workspace);
+        let Some(copy) = copy_of(&target, tx, held)? else { continue };
+        let repository = held.row.path();
+        for (tag, digest) in &held.state.digests {
+            if copy.state.digests.get(tag) != Some(digest) {
+                grant(tx, &workspace.id, &repository, tag, digest)?;
+            }
+        }
+        for tag in copy.state.digests.keys().filter(|tag| !held.state.digests.contains_key(*tag)) {
+            image_rights::revoke(tx, &workspace.id, &format!("{repository}:{tag}"))?;
+        }
+        let state = State {
+            tags: held.state.tags.clone(),
+            digests: held.state.digests.clone(),
+            size: held.state.size,
+            lifecycle: held.state.lifecycle.clone(),
+            ..copy.state.clone()
+        };
+        engine::change_state(&target, tx, copy, state)?;
+    }
+    Ok(())
+}
+
+/// The copy that another workspace has of a shared image. It may have an image of its own under the
+/// name since.
+fn copy_of(
+    target: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+) -> Result<Option<Held<Image>>, Error> {
+    let parents = held.parents();
+    if target.find(tx, KindName::Image, &parents, &held.row.name)?.is_none() {
+        return Ok(None);
+    }
+    let copy = Held::<Image>::lock(target, tx, &parents, &held.row.name)?;
+    let is_copy = copy.state.source_workspace_id.as_ref() == Some(&held.row.workspace);
+    Ok(Some(copy).filter(|_| is_copy))
+}
+
+/// Removes all images of a workspace that is about to go, whoever uses them, and with them what others
+/// have of them: nothing of theirs is billed or may be started any more.
+pub fn leave(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    loop {
+        let images = engine::everywhere::<Image>(context, tx)?;
+        if images.is_empty() {
+            return Ok(());
+        }
+        for image in images {
+            let parents = [image.metadata.resource_type.unwrap_or_default()];
+            let name = image.metadata.name.unwrap_or_default();
+            let held = Held::<Image>::lock(context, tx, &parents, &name)?;
+            for share in &held.state.shares {
+                let Some(other) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
+                let other = context.in_workspace(&other);
+                if let Some(copy) = copy_of(&other, tx, &held)? {
+                    image::let_go(&other, tx, &copy)?;
+                    store::resources::delete(tx, &copy.row, context.actor())?;
+                }
+            }
+            image::let_go(context, tx, &held)?;
+            store::resources::delete(tx, &held.row, context.actor())?;
+        }
+    }
 }
 
 /// Makes the pending share; it lives in the source workspace.
@@ -160,8 +256,9 @@ pub fn unshare(
         (Some(pending), _) => drop(engine::remove::<ImageShare>(context, tx, &[], &pending)?),
         (None, Some(other)) => {
             let other = context.in_workspace(&other);
-            if let Some(copy) = other.find(tx, KindName::Image, parents, name)? {
-                store::resources::delete(tx, &copy, context.actor())?;
+            if let Some(copy) = copy_of(&other, tx, &held)? {
+                image::let_go(&other, tx, &copy)?;
+                store::resources::delete(tx, &copy.row, context.actor())?;
             }
         }
         (None, None) => {}

@@ -192,6 +192,7 @@ impl Row {
         let of = (self.wish.name(), id);
         let instance = InstanceName::of_sandbox(id, launch::FIRST);
         usage::own_instance::<Sandbox>(context, tx, &instance, of, machine)?;
+        images::note_deployed(tx, &context.member.workspace, self.wish.image())?;
         let (now, generation) = (context.world().now(), reconcile::generation(checked.wish()));
         let done = |state: &mut _| reconcile::deployed(state, machine, id, generation, now);
         let made = engine::create_checked(context, tx, &[], checked, id.clone(), done)?;

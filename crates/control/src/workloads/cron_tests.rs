@@ -52,6 +52,11 @@ fn settings() -> Settings {
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
         deployments: crate::Deployments::default(),
+        registry: crate::RegistryUpkeep {
+            every: Duration::from_secs(3600),
+            tags_max: 10,
+            keep_tags: 0,
+        },
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),

@@ -1,15 +1,24 @@
-//! Which images a workspace may run: those on the machine that are for everybody, and those that a
-//! registry granted to it. The store keeps the rights, the machine the content. A workspace must
-//! fetch an image even if another one already has; if the content is here, that only costs the
-//! request to the registry.
+//! Which images a workspace may run: those on the machine that are for everybody, those that a
+//! registry granted to it, and its own. The store keeps the rights, the machine the content. A
+//! workspace must fetch an image of a registry even if another one already has it; if the content is
+//! here, that only costs the request to the registry.
 
+use super::rows;
+use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
-use store::{Store, Tx, image_rights};
+use store::{Store, Tx, image_rights, resources};
 use types::ids::WorkspaceId;
+use types::kinds::Image;
+use types::own_image::{OwnImage, is_own_image};
+use types::{KindName, Timestamp};
 
 /// Names of own images that a message lists.
 const NAMES_MAX: i64 = 100;
+/// Characters of a name that is not there.
+const WANTED_MAX: usize = 200;
+/// A workload that starts often does not write each time that it did.
+const DEPLOYED_AGAIN_MS: i64 = 60_000;
 
 /// Whether an image can be started for a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +36,13 @@ pub(crate) fn usable(
     workspace: &WorkspaceId,
     image: &str,
 ) -> Result<Usable, Error> {
+    if is_own_image(image) {
+        let found = own(tx, workspace, image)?;
+        return match here(machine, found) {
+            Ok(digest) => Ok(Usable::Now(Some(digest))),
+            Err(unknown) => Err(Error::InvalidImage(unknown)),
+        };
+    }
     match machine.find_image(image) {
         Ok(ImageAt::Hand) => Ok(Usable::Now(None)),
         Ok(ImageAt::Registry { name }) => {
@@ -41,6 +57,29 @@ pub(crate) fn usable(
     }
 }
 
+/// The digest of an image of the workspace's own, if there is one, and those that there are.
+fn own(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    image: &str,
+) -> Result<(Option<String>, UnknownImage), store::Error> {
+    let digest = match image.parse::<OwnImage>() {
+        Ok(image) => image_rights::find(tx, workspace, &image.to_string())?,
+        Err(_) => None,
+    };
+    let mut there_are = image_rights::names(tx, workspace, NAMES_MAX)?;
+    there_are.retain(|name| is_own_image(name));
+    let wanted = image.chars().take(WANTED_MAX).collect();
+    Ok((digest, UnknownImage { wanted, there_are }))
+}
+
+fn here(
+    machine: &dyn Machine,
+    (digest, unknown): (Option<String>, UnknownImage),
+) -> Result<String, UnknownImage> {
+    digest.filter(|digest| machine.has_image(digest)).ok_or(unknown)
+}
+
 /// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
 /// registry says now.
 pub(crate) async fn entitle(
@@ -48,8 +87,11 @@ pub(crate) async fn entitle(
     machine: &dyn Machine,
     launch: &mut Launch,
 ) -> Result<(), LaunchFault> {
-    let ImageAt::Registry { name } = machine.find_image(&launch.image)? else { return Ok(()) };
     let workspace = WorkspaceId::known(launch.workspace.as_str());
+    if is_own_image(&launch.image) {
+        return entitle_own(store, machine, launch, workspace).await;
+    }
+    let ImageAt::Registry { name } = machine.find_image(&launch.image)? else { return Ok(()) };
     let known = {
         let (workspace, name) = (workspace.clone(), name.clone());
         store.read(move |tx| image_rights::find(tx, &workspace, &name)).await.map_err(unread)?
@@ -66,6 +108,52 @@ pub(crate) async fn entitle(
     };
     launch.granted = Some(digest);
     Ok(())
+}
+
+async fn entitle_own(
+    store: &Store,
+    machine: &dyn Machine,
+    launch: &mut Launch,
+    workspace: WorkspaceId,
+) -> Result<(), LaunchFault> {
+    let (image, of) = (launch.image.clone(), workspace.clone());
+    let name = image.clone();
+    let found = store.read(move |tx| own(tx, &of, &name)).await.map_err(unread)?;
+    let digest = here(machine, found)?;
+    let note = move |tx: &mut Tx<'_>| note_deployed(tx, &workspace, &image);
+    if let Err(error) = store.write(note).await {
+        tracing::error!(%error, "the time of a deployment could not be noted with its image");
+    }
+    launch.granted = Some(digest);
+    Ok(())
+}
+
+/// Notes with an image of the workspace's own that a workload starts using it.
+pub(crate) fn note_deployed(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    image: &str,
+) -> Result<(), Error> {
+    if !is_own_image(image) {
+        return Ok(());
+    }
+    let Ok(image) = image.parse::<OwnImage>() else { return Ok(()) };
+    let (parent, name) = (image.repository().resource_type(), image.repository().name());
+    let now = tx.world().now();
+    let recent = |at: Timestamp| now.ms() - at.ms() < DEPLOYED_AGAIN_MS;
+    let Some(row) = resources::find(tx, workspace, KindName::Image, parent, name)? else {
+        return Ok(());
+    };
+    if Held::<Image>::read(row)?.state.last_deployed_at.is_some_and(recent) {
+        return Ok(());
+    }
+    let Some(row) = resources::lock(tx, workspace, KindName::Image, parent, name)? else {
+        return Ok(());
+    };
+    let held = Held::<Image>::read(row)?;
+    let mut state = held.state.clone();
+    state.last_deployed_at = Some(now);
+    rows::put_state(tx, held, state).map(drop)
 }
 
 fn unread(error: store::Error) -> LaunchFault {

@@ -2,6 +2,7 @@
 //! their images.
 
 use super::layers;
+use crate::duration::Span;
 use serde::Deserialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -82,5 +83,46 @@ impl Images {
     /// same overlays.
     pub(crate) fn settings() -> images::Settings {
         images::Settings { overlay: images::Overlay::User, ..images::Settings::default() }
+    }
+}
+
+/// The registry of the workspaces' own images.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Registry {
+    pub(crate) disk_mb: u64,
+    pub(crate) blob_mb_max: u64,
+    pub(crate) manifest_bytes_max: usize,
+    pub(crate) tags_max: usize,
+    pub(crate) uploads_max: u64,
+    pub(crate) uploads_workspace_max: u64,
+    pub(crate) upload_keep: Span,
+    pub(crate) untagged_keep: Span,
+    pub(crate) stall: Span,
+    pub(crate) keep_tags: usize,
+    pub(crate) tidy_every: Span,
+}
+
+impl Registry {
+    pub(crate) fn upkeep(&self) -> control::RegistryUpkeep {
+        control::RegistryUpkeep {
+            every: self.tidy_every.0,
+            tags_max: self.tags_max,
+            keep_tags: self.keep_tags,
+        }
+    }
+
+    pub(crate) fn settings(&self, disk_mb: u64, share_percent: u32) -> host::RegistrySettings {
+        host::RegistrySettings {
+            disk_mb,
+            share_percent,
+            blob_bytes_max: self.blob_mb_max.saturating_mul(1 << 20),
+            manifest_bytes_max: self.manifest_bytes_max,
+            uploads_max: self.uploads_max,
+            uploads_workspace_max: self.uploads_workspace_max,
+            upload_keep: self.upload_keep.0,
+            untagged_keep: self.untagged_keep.0,
+            stall: self.stall.0,
+        }
     }
 }

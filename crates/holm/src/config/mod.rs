@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub(crate) use layers::Layers;
-pub(crate) use machine::{Backend, Egress, Images, Node};
+pub(crate) use machine::{Backend, Egress, Images, Node, Registry};
 
 /// The commented file with every key and its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
@@ -40,6 +40,7 @@ pub(crate) struct Config {
     pub(crate) jobs: Jobs,
     pub(crate) deployments: Deployments,
     pub(crate) images: Images,
+    pub(crate) registry: Registry,
     pub(crate) callbacks: Callbacks,
     pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,

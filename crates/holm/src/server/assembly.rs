@@ -123,6 +123,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         feed_poll: config.store.feed_poll.0,
         jobs: config.jobs.settings(),
         deployments: config.deployments.settings(),
+        registry: config.registry.upkeep(),
     })
 }
 

@@ -116,21 +116,26 @@ fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error
         node,
         guest,
         registries_inside: config.images.inside.clone(),
-        pulled_mb: pulled_mb(config)?,
+        pulled_mb: disk_mb(config, config.images.disk_mb)?,
+        registry: config.registry.settings(
+            disk_mb(config, config.registry.disk_mb)?,
+            config.node.workspace_share_percent,
+        ),
         image_mb_max: config.images.image_mb_max,
         pids_max: config.node.pids_max,
     })
 }
 
-/// Of the disk that is free at the start, the images that workspaces pull get one of so many parts.
-const PULLED_PART: u64 = 4;
+/// Of the disk that is free at the start, the images that workspaces pull get one of so many parts,
+/// and those that they push another.
+const FREE_PART: u64 = 4;
 
-fn pulled_mb(config: &Config) -> Result<u64, Error> {
+fn disk_mb(config: &Config, set: u64) -> Result<u64, Error> {
     let free = || {
         node::free_disk_mb(&config.images_folder())
             .map_err(Error::io("look for free disk".to_owned()))
     };
-    Ok(if config.images.disk_mb > 0 { config.images.disk_mb } else { free()? / PULLED_PART })
+    Ok(if set > 0 { set } else { free()? / FREE_PART })
 }
 
 fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {

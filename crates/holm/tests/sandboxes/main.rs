@@ -16,4 +16,5 @@ mod inside;
 mod killed;
 mod life;
 mod origins;
+mod registry;
 mod setup;

@@ -112,6 +112,17 @@ impl Place {
             registries_inside: vec![],
             pulled_mb: 1_000,
             image_mb_max: 1_000,
+            registry: host::RegistrySettings {
+                disk_mb: 1_000,
+                share_percent: 80,
+                blob_bytes_max: 1 << 30,
+                manifest_bytes_max: 1 << 20,
+                uploads_max: 10,
+                uploads_workspace_max: 10,
+                upload_keep: Duration::from_secs(3600),
+                untagged_keep: Duration::from_secs(3600),
+                stall: Duration::from_secs(30),
+            },
             pids_max: 64,
         };
         let host =

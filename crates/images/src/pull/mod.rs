@@ -255,7 +255,7 @@ async fn find(
 }
 
 /// By its members: the type that is sent along can be another than the one that was meant.
-fn is_index(bytes: &[u8]) -> Result<bool, Error> {
+pub(crate) fn is_index(bytes: &[u8]) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Shape {
         manifests: Option<IgnoredAny>,

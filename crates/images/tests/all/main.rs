@@ -17,6 +17,8 @@ mod pull;
 #[cfg(test)]
 mod recipe;
 #[cfg(test)]
+mod registry;
+#[cfg(test)]
 mod store;
 #[cfg(test)]
 mod unpack;

@@ -1,12 +1,14 @@
 //! Images of the workspace registry: one per repository, with its tags. Builds and pushes make
 //! them.
 
+use crate::ids::WorkspaceId;
 use crate::parts::{CoreEvent, Head, Lifecycle, Status, limits};
 use crate::wire::ImageShareTarget;
 use crate::{Kind, KindName, Stamp, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use std::collections::BTreeMap;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,13 +92,18 @@ pub struct State {
     pub lifecycle: Lifecycle,
     #[serde(default)]
     pub tags: Vec<ImageTag>,
-    /// Bytes of all tags together, each layer once.
+    /// What each tag means: the digest of a manifest. Tags of earlier releases have none.
+    #[serde(default)]
+    pub digests: BTreeMap<String, String>,
+    /// Bytes of all tags together, each image once.
     #[serde(default)]
     pub size: Option<i64>,
     #[serde(default)]
     pub last_deployed_at: Option<Timestamp>,
     #[serde(default)]
     pub source_workspace: Option<String>,
+    #[serde(default)]
+    pub source_workspace_id: Option<WorkspaceId>,
     /// The workspaces that may use it beside its own.
     #[serde(default)]
     pub shares: Vec<ImageShareTarget>,

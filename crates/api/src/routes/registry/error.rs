@@ -1,0 +1,154 @@
+//! Refusals in the words of the protocol of registries.
+
+use crate::http::error::Error;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use control::registry::RegistryFault;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::json;
+use types::own_image::BadImageName;
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// For the log: what the caller may not have.
+    noted: Option<Box<types::error::Refusal>>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), headers: Vec::new(), noted: None }
+    }
+
+    pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Nothing has a tag there, or never had.
+    pub(super) fn no_name() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NAME_UNKNOWN", "the workspace has no such repository")
+    }
+
+    pub(super) fn no_route() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NAME_INVALID",
+            "nothing is here; repositories are `{workspace}/{type}/{name}`",
+        )
+    }
+
+    pub(super) fn no_method() -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "UNSUPPORTED", "not with this method")
+    }
+}
+
+impl From<BadImageName> for Refusal {
+    fn from(bad: BadImageName) -> Self {
+        let code = match bad {
+            BadImageName::Type | BadImageName::Name => "NAME_INVALID",
+            BadImageName::Tag => "TAG_INVALID",
+            BadImageName::Digest => "DIGEST_INVALID",
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, format!("the name {bad}"))
+    }
+}
+
+impl From<RegistryFault> for Refusal {
+    fn from(fault: RegistryFault) -> Self {
+        use RegistryFault as Fault;
+        let (status, code) = match &fault {
+            Fault::BadDigest | Fault::WrongDigest => (StatusCode::BAD_REQUEST, "DIGEST_INVALID"),
+            Fault::NoBlob => (StatusCode::NOT_FOUND, "BLOB_UNKNOWN"),
+            Fault::NoManifest => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
+            Fault::NoUpload => (StatusCode::NOT_FOUND, "BLOB_UPLOAD_UNKNOWN"),
+            Fault::OutOfOrder(_) => (StatusCode::RANGE_NOT_SATISFIABLE, "BLOB_UPLOAD_INVALID"),
+            Fault::Busy => (StatusCode::CONFLICT, "BLOB_UPLOAD_INVALID"),
+            Fault::Cut => (StatusCode::BAD_REQUEST, "BLOB_UPLOAD_INVALID"),
+            Fault::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"),
+            Fault::NoPart(_) => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
+            Fault::WrongSize(_) => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
+            Fault::Malformed(_) => (StatusCode::BAD_REQUEST, "MANIFEST_INVALID"),
+            // No client tries again by itself: only its user can make room.
+            Fault::Needed | Fault::Full(admission::Refused::Share { .. }) => {
+                (StatusCode::FORBIDDEN, "DENIED")
+            }
+            Fault::Crowded(_) => (StatusCode::TOO_MANY_REQUESTS, "TOOMANYREQUESTS"),
+            Fault::Full(admission::Refused::Total { .. }) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE")
+            }
+            Fault::Broken(_) => (StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN"),
+        };
+        let refusal = Self::new(status, code, fault.to_string());
+        match fault {
+            Fault::OutOfOrder(size) => refusal.with(header::RANGE, range(size)),
+            Fault::Crowded(_) => refusal.with(header::RETRY_AFTER, HeaderValue::from_static("1")),
+            _ => refusal,
+        }
+    }
+}
+
+/// How much of an upload is there, as the protocol writes it: the last byte counts.
+pub(super) fn range(size: u64) -> HeaderValue {
+    let text = format!("0-{}", size.saturating_sub(1));
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))
+}
+
+/// Everything that is decided as for any other request.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let (status, name) = error.case();
+        if status.is_server_error() {
+            tracing::error!(error = &error as &dyn std::error::Error, "a request failed");
+        }
+        let code = match status {
+            StatusCode::UNAUTHORIZED => "UNAUTHORIZED",
+            StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST | StatusCode::CONFLICT => "DENIED",
+            StatusCode::NOT_FOUND => "NAME_UNKNOWN",
+            StatusCode::PAYLOAD_TOO_LARGE => "SIZE_INVALID",
+            StatusCode::TOO_MANY_REQUESTS => "TOOMANYREQUESTS",
+            _ => "UNKNOWN",
+        };
+        let noted = error.refusal(status, name).map(Box::new);
+        let refusal = Self { noted, ..Self::new(status, code, error.message()) };
+        match error.retry_after_s() {
+            Some(seconds) => refusal.with(header::RETRY_AFTER, HeaderValue::from(seconds)),
+            None => refusal,
+        }
+    }
+}
+
+macro_rules! through_error {
+    ($($source:ty),+) => {$(
+        impl From<$source> for Refusal {
+            fn from(source: $source) -> Self {
+                Error::from(source).into()
+            }
+        }
+    )+};
+}
+
+through_error!(admission::Refused, auth::Denied, control::Error, store::Error);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body =
+            json!({"errors": [{"code": self.code, "message": self.message, "detail": null}]});
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = self.status;
+        if let Some(noted) = self.noted {
+            response.extensions_mut().insert(*noted);
+        }
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.extend(self.headers);
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static(r#"Basic realm="holm", charset="UTF-8""#);
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}

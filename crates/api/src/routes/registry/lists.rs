@@ -1,0 +1,131 @@
+//! Lists: tags, repositories, and what speaks of a manifest. Long ones come in pages.
+
+use super::error::Refusal;
+use super::{Caller, Session, header_of, parameter};
+use crate::app::App;
+use auth::Identity;
+use axum::body::Body;
+use axum::response::Response;
+use control::Context;
+use control::engine;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use store::Tx;
+use types::kinds::Image;
+use types::{Kind, Scope};
+
+const FILTERS: HeaderName = HeaderName::from_static("oci-filters-applied");
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const PAGE_MAX: usize = 1000;
+
+fn answer(body: &Value, kind: &'static str) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// A page of names in their order, and where the next one is.
+fn page(
+    parts: &Parts,
+    mut names: Vec<String>,
+) -> Result<(Vec<String>, Option<HeaderValue>), Refusal> {
+    let bad = || {
+        let why = "`n` must be a number";
+        Refusal::new(StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID", why)
+    };
+    let number = parameter(parts, "n").map(|n| n.parse::<usize>()).transpose();
+    let number = number.map_err(|_| bad())?.unwrap_or(PAGE_MAX).min(PAGE_MAX);
+    names.sort_unstable();
+    if let Some(last) = parameter(parts, "last") {
+        names.retain(|name| *name > last);
+    }
+    let more = names.len() > number;
+    names.truncate(number);
+    let next = names.last().filter(|_| more).map(|last| {
+        let last: String = form_urlencoded::byte_serialize(last.as_bytes()).collect();
+        header_of(&format!("<{}?n={number}&last={last}>; rel=\"next\"", parts.uri.path()))
+    });
+    Ok((names, next))
+}
+
+pub(super) fn tags(session: &Session, parts: &Parts) -> Result<Response, Refusal> {
+    let image = session.located.image.as_ref().ok_or_else(Refusal::no_name)?;
+    let (tags, next) = page(parts, image.tags().cloned().collect())?;
+    let name = session.name.to_string();
+    let mut response = answer(&json!({"name": name, "tags": tags}), "application/json");
+    response.headers_mut().extend(next.map(|next| (header::LINK, next)));
+    Ok(response)
+}
+
+/// Repositories of all workspaces in which the caller may list them.
+pub(super) async fn catalog(
+    app: &App,
+    identity: &Arc<Identity>,
+    parts: &Parts,
+) -> Result<Response, Refusal> {
+    let caller = Caller { app: app.clone(), identity: Arc::clone(identity), token: String::new() };
+    let mut contexts = Vec::new();
+    for membership in &identity.memberships {
+        if let Ok(member) = caller.member(&membership.workspace_name, &[Scope::ImagesList]) {
+            contexts.push(Context { control: app.control().clone(), member });
+        }
+    }
+    let list = move |tx: &mut Tx<'_>| {
+        let mut names = Vec::new();
+        for context in &contexts {
+            for image in engine::everywhere::<Image>(context, tx)? {
+                let kind = image.metadata.resource_type.as_deref().unwrap_or_default();
+                names.push(format!("{}/{kind}/{}", context.member.workspace_name, image.name()));
+            }
+        }
+        Ok::<_, control::Error>(names)
+    };
+    let (names, next) = page(parts, app.store.read(list).await?)?;
+    let mut response = answer(&json!({"repositories": names}), "application/json");
+    response.headers_mut().extend(next.map(|next| (header::LINK, next)));
+    Ok(response)
+}
+
+pub(super) async fn referrers(
+    session: &Session,
+    digest: &str,
+    parts: &Parts,
+) -> Result<Response, Refusal> {
+    let (place, after) = (session.located.place.clone(), parameter(parts, "last"));
+    let (found, more) = session.registry.referrers(place, digest.to_owned(), after).await?;
+    let next = found.last().filter(|_| more).map(|last| last.digest.clone());
+    let kind = parameter(parts, "artifactType");
+    let manifests: Vec<Value> = found
+        .into_iter()
+        .filter(|referrer| kind.is_none() || referrer.artifact_type == kind)
+        .map(|referrer| {
+            json!({
+                "mediaType": referrer.media_type,
+                "digest": referrer.digest,
+                "size": referrer.size,
+                "artifactType": referrer.artifact_type,
+                "annotations": referrer.annotations,
+            })
+        })
+        .collect();
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+    let mut response = answer(&index, INDEX);
+    if kind.is_some() {
+        response.headers_mut().insert(FILTERS, HeaderValue::from_static("artifactType"));
+    }
+    if let Some(next) = next {
+        let kind = kind.map(|kind| {
+            let kind: String = form_urlencoded::byte_serialize(kind.as_bytes()).collect();
+            format!("&artifactType={kind}")
+        });
+        let link = format!(
+            "<{}?last={next}{}>; rel=\"next\"",
+            session.address(&format!("referrers/{digest}")).to_str().unwrap_or_default(),
+            kind.unwrap_or_default()
+        );
+        response.headers_mut().insert(header::LINK, header_of(&link));
+    }
+    Ok(response)
+}

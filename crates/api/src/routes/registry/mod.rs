@@ -1,0 +1,245 @@
+//! The registry of the workspaces' own images: the protocol that `docker`, `podman`, `buildah` and
+//! `skopeo` speak, below `/v2/`. It is no operation of the table: its addresses, errors and
+//! credentials are those of that protocol.
+//!
+//! Whoever asks shows an API key or an access token as the password of any user name, or as a bearer
+//! token. Content is read and written through repositories only: a digest that another workspace has
+//! opens nothing.
+
+mod blobs;
+mod error;
+mod lists;
+mod manifests;
+mod path;
+mod uploads;
+
+use crate::app::App;
+use crate::http::call::note_sign_in;
+use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::long_request::LongRequest;
+use auth::{Denied, Identity, Member, Ticket};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use control::Context;
+use control::registry::Registry;
+use control::repositories::{self, Located};
+use error::Refusal;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use path::{Act, Name, Wanted};
+use std::sync::Arc;
+use store::Tx;
+use types::Scope;
+use types::own_image::OwnRepository;
+
+const BASE: &str = "/v2/";
+const VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
+const DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+
+/// What is answered here. `type` may be left out.
+#[rustfmt::skip]
+pub(crate) const ADDRESSES: [(Method, &str); 16] = [
+    (Method::GET, "/v2/"),
+    (Method::GET, "/v2/_catalog"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/tags/list"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::PUT, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/blobs/{digest}"),
+    (Method::POST, "/v2/{workspace}/{type}/{name}/blobs/uploads/"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::PATCH, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::PUT, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::DELETE, "/v2/{workspace}/{type}/{name}/blobs/uploads/{upload}"),
+    (Method::GET, "/v2/{workspace}/{type}/{name}/referrers/{digest}"),
+    (Method::GET, "/v2/{workspace}/{name}/tags/list"),
+    (Method::GET, "/v2/{workspace}/{name}/manifests/{reference}"),
+];
+
+/// Answers everything below `/v2`.
+pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
+    let mut response = match Box::pin(serve(app, request)).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    };
+    response.headers_mut().insert(VERSION, HeaderValue::from_static("registry/2.0"));
+    response
+}
+
+async fn serve(app: App, request: Request) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let token = token(&parts.headers).ok_or(Denied::Missing)?;
+    let identity = app.auth.identify(&token).await?;
+    app.limits.take_key(identity.holder()).map_err(Error::from)?;
+    note_sign_in(&parts.extensions, Some(&identity));
+    // Whoever is let in learns whether the address is one; a stranger nothing.
+    let path = parts.uri.path().strip_prefix(BASE).unwrap_or_default();
+    match path::parse(path).ok_or_else(Refusal::no_route)? {
+        Wanted::Base => reads(&parts.method).map(|()| empty(StatusCode::OK)),
+        Wanted::Catalog => {
+            reads(&parts.method)?;
+            lists::catalog(&app, &identity, &parts).await
+        }
+        Wanted::In(name, act) => {
+            let scopes = scopes(&parts.method, &act)?;
+            let caller = Caller { app, identity, token };
+            let session = caller.enter(name, scopes, &parts).await?;
+            session.act(act, &parts, body).await
+        }
+    }
+}
+
+/// What an act needs, and whether there is such an act.
+fn scopes(method: &Method, act: &Act) -> Result<&'static [Scope], Refusal> {
+    Ok(match (act, method.as_str()) {
+        (Act::Tags, "GET" | "HEAD") => &[Scope::ImagesList],
+        (Act::Manifest(_) | Act::Blob(_) | Act::Referrers(_), "GET" | "HEAD") => {
+            &[Scope::ImagesGet]
+        }
+        (Act::Manifest(_), "PUT")
+        | (Act::Uploads, "POST")
+        | (Act::Upload(_), "GET" | "HEAD" | "PATCH" | "PUT" | "DELETE") => &[Scope::ImagesCreate],
+        (Act::Manifest(_) | Act::Blob(_), "DELETE") => &[Scope::ImagesDelete],
+        _ => return Err(Refusal::no_method()),
+    })
+}
+
+fn reads(method: &Method) -> Result<(), Refusal> {
+    if matches!(*method, Method::GET | Method::HEAD) { Ok(()) } else { Err(Refusal::no_method()) }
+}
+
+/// A bearer token, or the password beside any user name.
+fn token(headers: &HeaderMap) -> Option<String> {
+    if let Some(token) = headers::bearer(headers) {
+        return Some(token.to_owned());
+    }
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (_, password) = decoded.split_once(':')?;
+    Some(password.to_owned()).filter(|password| !password.is_empty())
+}
+
+struct Caller {
+    app: App,
+    identity: Arc<Identity>,
+    token: String,
+}
+
+impl Caller {
+    fn member(&self, workspace: &str, scopes: &'static [Scope]) -> Result<Member, Refusal> {
+        let member = self.app.auth.enter(&self.identity, Some(workspace))?;
+        self.app.limits.take_workspace(member.workspace.as_str()).map_err(Error::from)?;
+        member.may(scopes)?;
+        Ok(member)
+    }
+
+    async fn enter(
+        self,
+        name: Name,
+        scopes: &'static [Scope],
+        parts: &Parts,
+    ) -> Result<Session, Refusal> {
+        let member = self.member(&name.workspace, scopes)?;
+        let app = &self.app;
+        let none =
+            || Refusal::new(StatusCode::NOT_FOUND, "UNSUPPORTED", "this server keeps no images");
+        let registry = app.machine().and_then(|machine| machine.registry()).ok_or_else(none)?;
+        let context = Context { control: app.control().clone(), member };
+        let (repository, located) = locate(&context, &name).await?;
+        let ticket = Arc::new(Ticket::new(&self.token, &context.member, scopes));
+        let long = parts.extensions.get::<LongRequest>().cloned().unwrap_or_default();
+        Ok(Session { caller: self, context, registry, name, repository, located, ticket, long })
+    }
+}
+
+/// The repository that a name means in the workspace, and where its content is.
+async fn locate(context: &Context, name: &Name) -> Result<(OwnRepository, Located), Refusal> {
+    let (of, name) = (context.clone(), name.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let repository = match name.repository() {
+            Some(repository) => repository,
+            None => repositories::of_any_type(&of, tx, &name.name)?,
+        };
+        let Ok(repository) = repository else { return Ok(Err(repository)) };
+        let located = repositories::locate(&of, tx, &repository)?;
+        Ok::<_, control::Error>(Ok((repository, located)))
+    };
+    match context.control.store.read(work).await? {
+        Ok(found) => Ok(found),
+        Err(Err(bad)) => Err(bad.into()),
+        Err(Ok(_)) => Err(Refusal::no_name()),
+    }
+}
+
+/// A request to a repository that the caller may make.
+struct Session {
+    caller: Caller,
+    context: Context,
+    registry: Arc<dyn Registry>,
+    /// As the caller wrote it, for addresses in answers.
+    name: Name,
+    repository: OwnRepository,
+    located: Located,
+    /// With what it was asked: content flows no longer than that is good.
+    ticket: Arc<Ticket>,
+    long: LongRequest,
+}
+
+impl Session {
+    async fn act(self, act: Act, parts: &Parts, body: Body) -> Result<Response, Refusal> {
+        match (act, parts.method.as_str()) {
+            (Act::Tags, _) => lists::tags(&self, parts),
+            (Act::Referrers(digest), _) => lists::referrers(&self, &digest, parts).await,
+            (Act::Manifest(at), "GET" | "HEAD") => manifests::get(&self, &at, parts).await,
+            (Act::Manifest(at), "PUT") => manifests::put(&self, &at, parts, body).await,
+            (Act::Manifest(at), _) => manifests::remove(&self, &at).await,
+            (Act::Blob(digest), "GET" | "HEAD") => blobs::get(self, digest, parts).await,
+            (Act::Blob(digest), _) => blobs::remove(&self, digest).await,
+            (Act::Uploads, _) => uploads::begin(&self, parts, body).await,
+            (Act::Upload(id), "PATCH") => uploads::append(&self, id, parts, body).await,
+            (Act::Upload(id), "PUT") => uploads::finish(&self, id, parts, body).await,
+            (Act::Upload(id), "DELETE") => uploads::cancel(&self, id).await,
+            (Act::Upload(id), _) => uploads::progress(&self, id).await,
+        }
+    }
+
+    /// Refuses to change what another workspace shares.
+    fn require_own(&self) -> Result<(), Refusal> {
+        if self.located.is_shared(&self.context) {
+            let why = "another workspace shares this image, and alone can change it";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "DENIED", why));
+        }
+        Ok(())
+    }
+
+    fn address(&self, rest: &str) -> HeaderValue {
+        header_of(&format!("{BASE}{}/{rest}", self.name))
+    }
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// Texts of this kind have only been put together of what was in a path, or of digits.
+fn header_of(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// One parameter of the query.
+fn parameter(parts: &Parts, name: &str) -> Option<String> {
+    let query = parts.uri.query().unwrap_or_default().as_bytes();
+    let found = form_urlencoded::parse(query).find(|(known, _)| known == name);
+    found.map(|(_, value)| value.into_owned())
+}

@@ -1,0 +1,180 @@
+//! Uploads of blobs: in one request, in pieces, or by taking over what another repository has.
+
+use super::blobs::outlived;
+use super::error::{Refusal, range};
+use super::path::Name;
+use super::{DIGEST, Session, empty, header_of, locate, parameter};
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use control::Context;
+use control::registry::RegistryFault;
+use http::request::Parts;
+use http::{HeaderName, StatusCode, header};
+use http_body_util::BodyExt;
+use std::io;
+use tokio::sync::mpsc;
+use types::Scope;
+
+const UPLOAD: HeaderName = HeaderName::from_static("docker-upload-uuid");
+/// Pieces between the network and the disk.
+const PIECES: usize = 16;
+
+pub(super) async fn begin(
+    session: &Session,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, Refusal> {
+    session.require_own()?;
+    if let Some(digest) = parameter(parts, "mount")
+        && mount(session, parts, &digest).await?
+    {
+        return Ok(created(session, &digest));
+    }
+    let place = session.located.place.clone();
+    let id = session.registry.begin_upload(place.clone()).await?;
+    let Some(digest) = parameter(parts, "digest") else {
+        return Ok(accepted(session, &id, 0));
+    };
+    let whole = async {
+        receive(session, &id, None, body).await?;
+        let finished = session.registry.finish_upload(place.clone(), id.clone(), digest.clone());
+        Ok::<_, Refusal>(finished.await?)
+    };
+    if let Err(refusal) = whole.await {
+        // Nobody was told its name. Where it is gone already, there is nothing to cancel.
+        return match session.registry.cancel_upload(place, id.clone()).await {
+            Ok(()) | Err(RegistryFault::NoUpload) => Err(refusal),
+            Err(fault) => Err(fault.into()),
+        };
+    }
+    Ok(created(session, &digest))
+}
+
+/// Takes a blob over from another repository that the caller may read. What it may not read is as if
+/// it was not there.
+async fn mount(session: &Session, parts: &Parts, digest: &str) -> Result<bool, Refusal> {
+    let Some(from) = parameter(parts, "from").and_then(|from| Name::parse(&from)) else {
+        return Ok(false);
+    };
+    let Ok(member) = session.caller.member(&from.workspace, &[Scope::ImagesGet]) else {
+        return Ok(false);
+    };
+    let context = Context { control: session.context.control.clone(), member };
+    let Ok((_, located)) = locate(&context, &from).await else { return Ok(false) };
+    let place = session.located.place.clone();
+    Ok(session.registry.mount(place, located.place, digest.to_owned()).await?)
+}
+
+pub(super) async fn append(
+    session: &Session,
+    id: String,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, Refusal> {
+    session.require_own()?;
+    let size = receive(session, &id, first_byte(parts)?, body).await?;
+    Ok(accepted(session, &id, size))
+}
+
+pub(super) async fn finish(
+    session: &Session,
+    id: String,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, Refusal> {
+    session.require_own()?;
+    let digest = parameter(parts, "digest").ok_or(RegistryFault::BadDigest)?;
+    receive(session, &id, first_byte(parts)?, body).await?;
+    let place = session.located.place.clone();
+    session.registry.finish_upload(place, id, digest.clone()).await?;
+    Ok(created(session, &digest))
+}
+
+pub(super) async fn progress(session: &Session, id: String) -> Result<Response, Refusal> {
+    let size = session.registry.uploaded(session.located.place.clone(), id.clone()).await?;
+    let mut response = accepted(session, &id, size);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+pub(super) async fn cancel(session: &Session, id: String) -> Result<Response, Refusal> {
+    session.registry.cancel_upload(session.located.place.clone(), id).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+/// Where a piece says that it begins.
+fn first_byte(parts: &Parts) -> Result<Option<u64>, Refusal> {
+    let Some(range) = parts.headers.get(header::CONTENT_RANGE) else { return Ok(None) };
+    let text = range.to_str().unwrap_or_default().trim_start_matches("bytes ");
+    let first = text.split_once('-').and_then(|(first, _)| first.trim().parse().ok());
+    let bad = || Refusal::from(RegistryFault::Cut);
+    first.map(Some).ok_or_else(bad)
+}
+
+/// Hands a body over to the disk as it comes. It may take long, but not be silent for long, nor go
+/// on when the caller has lost the right.
+async fn receive(
+    session: &Session,
+    id: &str,
+    from: Option<u64>,
+    body: Body,
+) -> Result<u64, Refusal> {
+    let caller = &session.caller;
+    let workspace = &session.context.member.workspace;
+    let _open = caller.app.streams.take(workspace, caller.identity.holder())?;
+    session.long.announce();
+    let (send, pieces) = mpsc::channel(PIECES);
+    let place = session.located.place.clone();
+    let written = session.registry.append(place, id.to_owned(), from, pieces);
+    let (_, written) = tokio::join!(forward(session, body, send), written);
+    Ok(written?)
+}
+
+async fn forward(session: &Session, mut body: Body, send: mpsc::Sender<io::Result<Bytes>>) {
+    let stall = session.registry.limits().stall;
+    let mut outlived = Box::pin(outlived(session, &session.ticket));
+    loop {
+        let frame = tokio::select! {
+            biased;
+            _ = &mut outlived => Some(Err(io::ErrorKind::PermissionDenied.into())),
+            frame = tokio::time::timeout(stall, body.frame()) => match frame {
+                Err(_) => Some(Err(io::ErrorKind::TimedOut.into())),
+                Ok(None) => None,
+                Ok(Some(Err(error))) => Some(Err(io::Error::other(error))),
+                Ok(Some(Ok(frame))) => Some(Ok(frame)),
+            },
+            () = send.closed() => None,
+        };
+        let piece = match frame {
+            None => return,
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(bytes) => Ok(bytes),
+                // Trailers say nothing here.
+                Err(_) => continue,
+            },
+            Some(Err(error)) => Err(error),
+        };
+        let ends = piece.is_err();
+        if send.send(piece).await.is_err() || ends {
+            return;
+        }
+    }
+}
+
+fn accepted(session: &Session, id: &str, size: u64) -> Response {
+    let mut response = empty(StatusCode::ACCEPTED);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, session.address(&format!("blobs/uploads/{id}")));
+    headers.insert(header::RANGE, range(size));
+    headers.insert(UPLOAD, header_of(id));
+    response
+}
+
+fn created(session: &Session, digest: &str) -> Response {
+    let mut response = empty(StatusCode::CREATED);
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, session.address(&format!("blobs/{digest}")));
+    headers.insert(DIGEST, header_of(digest));
+    response
+}

@@ -1,0 +1,338 @@
+//! The workspaces' own registry: its rows and its content together. What is pushed and pulled, images
+//! of other registries that become a workspace's own, and keeping it small: tags that the settings do
+//! not keep, manifests without tags, uploads that nobody finished. What something runs stays.
+
+use crate::billing;
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::{Error, Unfit};
+use crate::kinds::image::{self, Repository, TagContent};
+use crate::machine::{self, LaunchFault};
+use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
+use crate::workloads::rows;
+use bytes::Bytes;
+use std::sync::Arc;
+use store::{Tx, image_rights, resources};
+use tokio_util::sync::CancellationToken;
+use types::ids::ResourceId;
+use types::kinds::Image;
+use types::own_image::{BadImageName, IMAGE_TYPES, ImageAt, OwnRepository};
+use types::wire::{CreateImageAnswer, CreateImageRequest};
+use types::{KindName, Problems};
+
+/// Rows that are read at once.
+const PAGE: i64 = 200;
+const DEFAULT_TAG: &str = "latest";
+const SANDBOX: &str = "sandbox";
+
+pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    let Some(registry) = control.machine().and_then(|machine| machine.registry()) else { return };
+    let every = control.settings.registry.every;
+    while ending.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+        if let Err(error) = look_after(&control, &registry).await {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the registry could not be tidied; it is tried again"
+            );
+        }
+    }
+}
+
+async fn look_after(control: &Control, registry: &Arc<dyn Registry>) -> Result<(), Error> {
+    if control.settings.registry.keep_tags > 0 {
+        trim_all(control).await?;
+    }
+    for place in registry.places().await.map_err(broken)? {
+        prune(control, registry, place, Vec::new()).await?;
+    }
+    registry.tidy().await.map_err(broken)
+}
+
+async fn trim_all(control: &Control) -> Result<(), Error> {
+    let mut after: Option<ResourceId> = None;
+    loop {
+        let from = after.clone();
+        let page = move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Image, from.as_ref(), PAGE);
+        let rows = control.store.read(page).await?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after = Some(last.id.clone());
+        for row in rows {
+            let of = control.clone();
+            let work = move |tx: &mut Tx<'_>| {
+                let Some((context, _)) = rows::context(&of, tx, &row.workspace)? else {
+                    return Ok(());
+                };
+                let parents = [row.parent.clone()];
+                if context.find(tx, KindName::Image, &parents, &row.name)?.is_none() {
+                    return Ok(());
+                }
+                let held = Held::<Image>::lock(&context, tx, &parents, &row.name)?;
+                image::trim(&context, tx, held, of.settings.registry.keep_tags).map(drop)
+            };
+            control.store.write(work).await?;
+        }
+    }
+}
+
+/// Takes out of a repository what nothing needs: at once what a deletion has left, the rest when it
+/// is old.
+async fn prune(
+    control: &Control,
+    registry: &Arc<dyn Registry>,
+    place: Place,
+    except: Vec<String>,
+) -> Result<(), Error> {
+    let _turn = registry.turn(&place).await;
+    let (of, at) = (control.clone(), place.clone());
+    let needed = move |tx: &mut Tx<'_>| match rows::context(&of, tx, &at.workspace)? {
+        Some((context, _)) => image::needed(&context, tx, &at.repository),
+        None => Ok(Vec::new()),
+    };
+    let manifests = control.store.read(needed).await?;
+    let keep = Keep { manifests: manifests.clone(), except };
+    let mut there = registry.prune(place.clone(), keep).await.map_err(broken)?;
+    there.extend(manifests);
+    let forget = move |tx: &mut Tx<'_>| {
+        let repository = place.repository.to_string();
+        for name in image_rights::of_repository(tx, &place.workspace, &repository)? {
+            let digest = name.split_once('@').map(|(_, digest)| digest);
+            if digest.is_some_and(|digest| !there.iter().any(|known| known == digest)) {
+                image_rights::revoke(tx, &place.workspace, &name)?;
+            }
+        }
+        Ok::<_, Error>(())
+    };
+    control.store.write(forget).await
+}
+
+/// Frees what a deletion has left, after its commit. The digests are those that lost their tags.
+pub async fn after_deletion(
+    context: &Context,
+    repository: &OwnRepository,
+    digests: Vec<String>,
+) -> Result<(), Error> {
+    let control = &context.control;
+    let Some(registry) = control.machine().and_then(|machine| machine.registry()) else {
+        return Ok(());
+    };
+    let (workspace, repository) = (context.member.workspace.clone(), repository.clone());
+    let place = Place { workspace, repository };
+    prune(control, &registry, place, digests).await?;
+    registry.free_soon().await.map_err(broken)
+}
+
+/// A repository as a caller may read it.
+pub struct Located {
+    /// Of a shared image, the owner's.
+    pub place: Place,
+    /// `None`: nothing has a tag there.
+    pub image: Option<Repository>,
+}
+
+impl Located {
+    /// Whether the content is another workspace's, which alone may change it.
+    pub fn is_shared(&self, context: &Context) -> bool {
+        self.place.workspace != context.member.workspace
+    }
+}
+
+pub fn locate(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    repository: &OwnRepository,
+) -> Result<Located, Error> {
+    let image = image::find(context, tx, repository)?;
+    let owner = image.as_ref().and_then(|image| image.held.state.source_workspace_id.clone());
+    let workspace = owner.unwrap_or_else(|| context.member.workspace.clone());
+    Ok(Located { place: Place { workspace, repository: repository.clone() }, image })
+}
+
+/// For callers who do not say the kind of workload: the repository of that name that there is, else
+/// one for sandboxes.
+pub fn of_any_type(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+) -> Result<Result<OwnRepository, BadImageName>, Error> {
+    for resource_type in IMAGE_TYPES {
+        if let Ok(repository) = OwnRepository::new(resource_type, name)
+            && image::find(context, tx, &repository)?.is_some()
+        {
+            return Ok(Ok(repository));
+        }
+    }
+    Ok(OwnRepository::new(SANDBOX, name))
+}
+
+/// A manifest by its tag or digest. What a build made becomes part of the repository when it is first
+/// asked for.
+pub async fn manifest(
+    registry: &dyn Registry,
+    located: &Located,
+    at: &ImageAt,
+) -> Result<(String, ManifestContent), RegistryFault> {
+    let image = located.image.as_ref();
+    let digest = match at {
+        ImageAt::Digest(digest) => Some(digest),
+        ImageAt::Tag(tag) => image.and_then(|image| image.digest(tag)),
+    };
+    let digest = digest.ok_or(RegistryFault::NoManifest)?.clone();
+    match registry.manifest(located.place.clone(), digest.clone()).await {
+        Err(RegistryFault::NoManifest)
+            if image.is_some_and(|image| !image.tags_of(&digest).is_empty()) =>
+        {
+            registry.adopt(located.place.clone(), digest.clone()).await?;
+            let found = registry.manifest(located.place.clone(), digest.clone()).await?;
+            Ok((digest, found))
+        }
+        found => Ok((digest, found?)),
+    }
+}
+
+/// A manifest that somebody pushes.
+pub struct NewManifest {
+    pub place: Place,
+    pub at: ImageAt,
+    /// As the request says it.
+    pub media_type: Option<String>,
+    pub bytes: Bytes,
+}
+
+/// Takes a manifest, and gives it its tag if it came with one.
+pub async fn push(
+    context: &Context,
+    registry: &dyn Registry,
+    new: NewManifest,
+) -> Result<Result<TakenManifest, RegistryFault>, Error> {
+    let NewManifest { place, at, media_type, bytes } = new;
+    let (digest, tag) = match at {
+        ImageAt::Digest(digest) => (Some(digest), None),
+        ImageAt::Tag(tag) => (None, Some(tag)),
+    };
+    let _turn = registry.turn(&place).await;
+    let taken = match registry.put_manifest(place.clone(), media_type, digest, bytes).await {
+        Ok(taken) => taken,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    if let Some(tag) = tag {
+        let content = TagContent { digest: taken.digest.clone(), size_bytes: taken.size_bytes };
+        let (of, repository) = (context.clone(), place.repository);
+        let work = move |tx: &mut Tx<'_>| image::push_tag(&of, tx, (&repository, &tag), &content);
+        context.control.store.write(work).await?;
+    }
+    Ok(Ok(taken))
+}
+
+/// Takes a manifest out, with all tags that mean it; or a tag.
+pub async fn remove(
+    context: &Context,
+    registry: &dyn Registry,
+    repository: &OwnRepository,
+    at: ImageAt,
+) -> Result<Result<(), RegistryFault>, Error> {
+    let (of, named) = (context.clone(), repository.clone());
+    let work =
+        move |tx: &mut Tx<'_>| image::without(&of, tx, &named, &at).map(|it| (it, at.clone()));
+    let (tags, at) = context.control.store.write(work).await?;
+    let place =
+        Place { workspace: context.member.workspace.clone(), repository: repository.clone() };
+    let digest = match at {
+        ImageAt::Tag(_) if tags.is_empty() => return Ok(Err(RegistryFault::NoManifest)),
+        ImageAt::Tag(_) => tags.into_iter().next(),
+        ImageAt::Digest(digest) if tags.is_empty() => {
+            match registry.manifest(place, digest.clone()).await {
+                Ok(_) => Some(digest),
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+        ImageAt::Digest(digest) => Some(digest),
+    };
+    after_deletion(context, repository, digest.into_iter().collect()).await?;
+    Ok(Ok(()))
+}
+
+/// Has another registry give an image, and makes it one of the workspace's own.
+pub async fn register(
+    context: &Context,
+    wish: CreateImageRequest,
+) -> Result<CreateImageAnswer, Error> {
+    let refused = |why: String| Unfit::ImageNotHad { why };
+    let none = || Error::NoRoom("this server has no machine that keeps images".to_owned());
+    let host = context.control.machine().ok_or_else(none)?;
+    let registry = host.registry().ok_or_else(none)?;
+    let repository = OwnRepository::new(&wish.resource_type, &wish.name).map_err(|why| {
+        let mut problems = Problems::default();
+        problems.add("name", format!("with its `resourceType` {why}"));
+        problems
+    })?;
+    let source = wish.image.unwrap_or_default();
+    let Ok(machine::ImageAt::Registry { name }) = host.find_image(&source) else {
+        let why =
+            "`image` must name an image of another registry, with the registry's host in front";
+        return Err(refused(why.to_owned()).into());
+    };
+    may_work(context).await?;
+    let credentials = wish.docker_config.as_ref().map(|config| config.0.as_str());
+    let fetched = host.fetch_for(&context.member.workspace, &source, credentials).await;
+    let digest = fetched.map_err(|fault| match fault {
+        LaunchFault::Pull(why) => refused(why).into(),
+        other => Error::from(other),
+    })?;
+    let tag = tag_of(&name).to_owned();
+    let place =
+        Place { workspace: context.member.workspace.clone(), repository: repository.clone() };
+    let _turn = registry.turn(&place).await;
+    let size_bytes = registry.adopt(place.clone(), digest.clone()).await.map_err(broken)?;
+    let (of, named, content) =
+        (context.clone(), repository.clone(), TagContent { digest, size_bytes });
+    let work = move |tx: &mut Tx<'_>| image::push_tag(&of, tx, (&named, &tag), &content);
+    let reference = context.control.store.write(work).await?;
+    Ok(CreateImageAnswer {
+        build: Some(false),
+        message: Some(format!("{source} is registered as {reference}")),
+        image: Some(reference),
+        name: Some(repository.name().to_owned()),
+        resource_type: Some(repository.resource_type().to_owned()),
+    })
+}
+
+/// Before anything is fetched for money that is spent.
+async fn may_work(context: &Context) -> Result<(), Error> {
+    let (member, now) = (context.member.clone(), context.world().now());
+    let allowed =
+        move |tx: &mut Tx<'_>| billing::allow(tx, &member.account, &member.workspace_name, now);
+    context.control.store.read(allowed).await
+}
+
+/// The tag of a full name; without one, as of a digest, the usual one.
+fn tag_of(name: &str) -> &str {
+    let name = name.split_once('@').map_or(name, |(name, _)| name);
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split_once(':').map_or(DEFAULT_TAG, |(_, tag)| tag)
+}
+
+/// What only a defect or a failing disk can bring about here.
+fn broken(fault: RegistryFault) -> Error {
+    match fault {
+        RegistryFault::Crowded(refused) | RegistryFault::Full(refused) => Error::Crowded(refused),
+        other => Error::Store(store::Error::Unusable(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_is_that_of_the_name() {
+        for (name, tag) in [
+            ("ghcr.io/a/b:v1", "v1"),
+            ("localhost:5000/a", "latest"),
+            ("localhost:5000/a:2@sha256:00", "2"),
+            ("ghcr.io/a/b@sha256:00", "latest"),
+        ] {
+            assert_eq!(tag_of(name), tag, "{name}");
+        }
+    }
+}

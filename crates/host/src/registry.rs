@@ -1,0 +1,493 @@
+//! The content of the workspaces' own registry on this machine: blobs as they are uploaded, manifests
+//! as they were pushed, and whose disk they take.
+//!
+//! Each repository's content counts for its workspace, until it is gone from the disk: what is taken
+//! out counts until it was collected, or whoever pushes and deletes in turns would fill the disk.
+//! Uploads that are not finished count too. They stay when the program ends, and are gone when nobody
+//! has gone on with them for a while.
+
+use crate::upload::{OpenUpload, Uploads};
+use admission::{Limits, Permit, Pool};
+use bytes::Bytes;
+use control::machine::Wait;
+use control::registry::{
+    BlobContent, Keep, ManifestContent, Place, Referrer, Registry, RegistryFault, RegistryLimits,
+    TakenManifest,
+};
+use images::{Digest, Error, Filed, PushFault, Repository, Store};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use types::World;
+
+/// Whoever holds one of these has the only turn at some repositories.
+const TURNS: usize = 64;
+/// A small file takes this much of a disk with what is noted of it, in KiB.
+const FILE_KIB_MIN: u64 = 64;
+/// Between two looks at all images for what can go, which are work for everybody.
+const FREE_PAUSE: Duration = Duration::from_secs(10);
+/// Bytes of descriptions in one answer.
+const REFERRERS_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug, Clone)]
+pub struct RegistrySettings {
+    /// For the content of all workspaces, and the part of it that one may have.
+    pub disk_mb: u64,
+    pub share_percent: u32,
+    pub blob_bytes_max: u64,
+    pub manifest_bytes_max: usize,
+    /// Uploads that are open, of all workspaces and of one.
+    pub uploads_max: u64,
+    pub uploads_workspace_max: u64,
+    /// How long an upload stays that nobody goes on with.
+    pub upload_keep: Duration,
+    /// How long content stays that no tag leads to.
+    pub untagged_keep: Duration,
+    /// How long a body may be silent.
+    pub stall: Duration,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct LocalRegistry(Arc<Inner>);
+
+struct Inner {
+    images: Store,
+    settings: RegistrySettings,
+    world: World,
+    uploads: Uploads,
+    disk: Pool<String>,
+    counted: Mutex<HashMap<(String, Digest), Permit<String>>>,
+    /// What was taken out and is not collected yet.
+    leaving: Mutex<Vec<Permit<String>>>,
+    turns: Vec<Arc<tokio::sync::Mutex<()>>>,
+    freeing: Mutex<Freeing>,
+}
+
+/// When the disk is freed of what was taken out.
+enum Freeing {
+    /// Not lately.
+    Idle,
+    /// It was just done.
+    Done,
+    /// It was just done, and is wanted again.
+    Wanted,
+}
+
+impl LocalRegistry {
+    /// Counts what earlier runs of the program have kept. Blocks.
+    pub fn open(images: Store, settings: RegistrySettings, world: World) -> Result<Self, Error> {
+        let kib = Limits {
+            total: settings.disk_mb.saturating_mul(1024),
+            share: node::divided(settings.disk_mb, settings.share_percent)
+                .share
+                .saturating_mul(1024),
+        };
+        let disk = Pool::new("KB of pushed images", kib);
+        let open = Limits { total: settings.uploads_max, share: settings.uploads_workspace_max };
+        let uploads = Uploads::open(&images, open, &disk, &world)?;
+        let turns = (0..TURNS).map(|_| Arc::default()).collect();
+        let registry = Self(Arc::new(Inner {
+            images,
+            settings,
+            world,
+            uploads,
+            disk,
+            counted: Mutex::default(),
+            leaving: Mutex::default(),
+            turns,
+            freeing: Mutex::new(Freeing::Idle),
+        }));
+        for repository in registry.0.images.repositories()? {
+            for (digest, size) in repository.contents()? {
+                registry.0.count(repository.name(), digest, size);
+            }
+        }
+        Ok(registry)
+    }
+
+    /// Collects now, and after a pause again if that was wanted meanwhile.
+    async fn free(self) -> Result<(), RegistryFault> {
+        {
+            let mut freeing = self.0.freeing.lock();
+            if !matches!(*freeing, Freeing::Idle) {
+                *freeing = Freeing::Wanted;
+                return Ok(());
+            }
+            *freeing = Freeing::Done;
+        }
+        let freed = self.on_disk(Inner::collect).await;
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(FREE_PAUSE).await;
+                {
+                    let mut freeing = self.0.freeing.lock();
+                    if matches!(*freeing, Freeing::Done) {
+                        *freeing = Freeing::Idle;
+                        return;
+                    }
+                    *freeing = Freeing::Done;
+                }
+                // Its failures are logged where they happen.
+                let _ = self.on_disk(Inner::collect).await;
+            }
+        });
+        freed
+    }
+
+    /// Disk work, where it may block.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, RegistryFault> + Send + 'static,
+    ) -> Result<T, RegistryFault> {
+        let inner = Arc::clone(&self.0);
+        let done = spawn_blocking(move || work(&inner)).await;
+        done.unwrap_or_else(|_| Err(RegistryFault::Broken("it was interrupted".to_owned())))
+    }
+}
+
+/// What a file of so many bytes counts as.
+pub(crate) fn kib(bytes: u64) -> u64 {
+    bytes.div_ceil(1024).max(FILE_KIB_MIN)
+}
+
+pub(crate) fn broken(error: &Error) -> RegistryFault {
+    tracing::error!(error = error as &dyn std::error::Error, "the content of the registry failed");
+    RegistryFault::Broken("its content cannot be read or written now".to_owned())
+}
+
+fn digest(text: &str) -> Result<Digest, RegistryFault> {
+    text.parse().map_err(|_| RegistryFault::BadDigest)
+}
+
+impl Inner {
+    fn repository(&self, place: &Place) -> Repository {
+        self.images.repository(&place.to_string())
+    }
+
+    fn count(&self, name: &str, digest: Digest, bytes: u64) {
+        let workspace = name.split_once('/').map_or(name, |(workspace, _)| workspace);
+        let mut counted = self.counted.lock();
+        counted
+            .entry((name.to_owned(), digest))
+            .or_insert_with(|| self.disk.adopt(&workspace.to_owned(), kib(bytes)));
+    }
+
+    /// Room for something that is about to be written whole.
+    fn room(&self, place: &Place, bytes: u64) -> Result<Permit<String>, RegistryFault> {
+        self.disk.take(&place.workspace.to_string(), kib(bytes)).map_err(RegistryFault::Full)
+    }
+
+    fn finish(
+        &self,
+        place: &Place,
+        upload: OpenUpload,
+        digest: Digest,
+    ) -> Result<u64, RegistryFault> {
+        let lease = self.images.begin_work();
+        let (upload, _room) = upload.into_parts();
+        let upload = upload.ok_or(RegistryFault::NoUpload)?;
+        let size =
+            self.images.finish_upload(upload, &digest, &lease).map_err(|error| match error {
+                Error::Digest { .. } => RegistryFault::WrongDigest,
+                other => broken(&other),
+            })?;
+        let at = self.world.now().ms();
+        let repository = self.repository(place);
+        repository.add_blob(&digest, size, at, &lease).map_err(|error| broken(&error))?;
+        // Counted before the room of the upload is given back.
+        self.count(repository.name(), digest, size);
+        Ok(size)
+    }
+
+    fn mount(&self, place: &Place, from: &Place, digest: Digest) -> Result<bool, RegistryFault> {
+        let source = self.repository(from);
+        let Some(size) = source.blob_size(&digest) else { return Ok(false) };
+        let _room = self.room(place, size)?;
+        let repository = self.repository(place);
+        let at = self.world.now().ms();
+        let mounted = repository.mount(&source, &digest, at).map_err(|error| broken(&error))?;
+        if let Some(size) = mounted {
+            self.count(repository.name(), digest, size);
+        }
+        Ok(mounted.is_some())
+    }
+
+    fn put_manifest(
+        &self,
+        place: &Place,
+        media_type: Option<&str>,
+        bytes: &[u8],
+    ) -> Result<TakenManifest, RegistryFault> {
+        let _room = self.room(place, bytes.len() as u64)?;
+        let repository = self.repository(place);
+        let at = self.world.now().ms();
+        let pushed =
+            repository.put_manifest(media_type, bytes, at).map_err(|fault| refused(&fault))?;
+        self.count(repository.name(), pushed.filed.digest, pushed.filed.size);
+        Ok(TakenManifest {
+            digest: pushed.filed.digest.to_string(),
+            size_bytes: pushed.bytes,
+            subject: pushed.filed.subject.map(|subject| subject.to_string()),
+        })
+    }
+
+    fn adopt(&self, place: &Place, digest: Digest) -> Result<u64, RegistryFault> {
+        let repository = self.repository(place);
+        let at = self.world.now().ms();
+        let pushed = repository.adopt(&digest, at).map_err(|fault| refused(&fault))?;
+        // It is on the disk already, so it counts whatever the limits say.
+        for (digest, size) in repository.contents().map_err(|error| broken(&error))? {
+            self.count(repository.name(), digest, size);
+        }
+        Ok(pushed.bytes)
+    }
+
+    fn prune(&self, place: &Place, keep: &Keep) -> Result<Vec<String>, RegistryFault> {
+        let repository = self.repository(place);
+        let all = |texts: &[String]| texts.iter().filter_map(|text| text.parse().ok()).collect();
+        let age = i64::try_from(self.settings.untagged_keep.as_millis()).unwrap_or(i64::MAX);
+        let keep = images::Keep {
+            manifests: all(&keep.manifests),
+            since: self.world.now().ms().saturating_sub(age),
+            except: all(&keep.except),
+        };
+        let gone = repository.prune(&keep).map_err(|error| broken(&error))?;
+        self.leave(&repository, &gone);
+        let there = repository.digests().map_err(|error| broken(&error))?;
+        Ok(there.iter().map(Digest::to_string).collect())
+    }
+
+    fn leave(&self, repository: &Repository, gone: &[Digest]) {
+        let (mut counted, mut leaving) = (self.counted.lock(), self.leaving.lock());
+        let name = repository.name();
+        leaving
+            .extend(gone.iter().filter_map(|digest| counted.remove(&(name.to_owned(), *digest))));
+    }
+
+    /// Collects, and gives back what was on its way out before. While another program has the images
+    /// open, it stays for the next time.
+    fn collect(&self) -> Result<(), RegistryFault> {
+        let before = std::mem::take(&mut *self.leaving.lock());
+        match self.images.collect() {
+            Ok(freed) => {
+                tracing::debug!(?freed, "pushed images were tidied");
+                Ok(())
+            }
+            Err(error) => {
+                self.leaving.lock().extend(before);
+                match error {
+                    Error::InUse(_) => Ok(()),
+                    other => Err(broken(&other)),
+                }
+            }
+        }
+    }
+}
+
+fn refused(fault: &PushFault) -> RegistryFault {
+    match fault {
+        PushFault::Malformed(why) => RegistryFault::Malformed(why.clone()),
+        PushFault::Unknown(digest) => RegistryFault::NoPart(digest.to_string()),
+        PushFault::Size(digest) => RegistryFault::WrongSize(digest.to_string()),
+        PushFault::Store(error) => broken(error),
+    }
+}
+
+fn referrer(filed: Filed) -> Referrer {
+    Referrer {
+        digest: filed.digest.to_string(),
+        media_type: filed.media_type,
+        size: filed.size,
+        artifact_type: filed.artifact_type,
+        annotations: filed.annotations,
+    }
+}
+
+impl Registry for LocalRegistry {
+    fn limits(&self) -> RegistryLimits {
+        let RegistrySettings { blob_bytes_max, manifest_bytes_max, stall, .. } = self.0.settings;
+        RegistryLimits { blob_bytes_max, manifest_bytes_max, stall }
+    }
+
+    fn turn<'a>(&'a self, place: &'a Place) -> Wait<'a, Box<dyn Send + Sync>> {
+        let number = place
+            .to_string()
+            .bytes()
+            .fold(0usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        let lock = Arc::clone(&self.0.turns[number % self.0.turns.len()]);
+        Box::pin(async move { Box::new(lock.lock_owned().await) as Box<dyn Send + Sync> })
+    }
+
+    fn begin_upload(&self, place: Place) -> Wait<'_, Result<String, RegistryFault>> {
+        Box::pin(
+            self.on_disk(move |inner| inner.uploads.begin(&inner.images, &place, &inner.world)),
+        )
+    }
+
+    fn uploaded(&self, place: Place, upload: String) -> Wait<'_, Result<u64, RegistryFault>> {
+        Box::pin(
+            self.on_disk(move |inner| {
+                Ok(inner.uploads.take(&inner.images, &place, &upload)?.size())
+            }),
+        )
+    }
+
+    fn append(
+        &self,
+        place: Place,
+        upload: String,
+        from: Option<u64>,
+        bytes: mpsc::Receiver<std::io::Result<Bytes>>,
+    ) -> Wait<'_, Result<u64, RegistryFault>> {
+        Box::pin(async move {
+            let open = self
+                .on_disk(move |inner| inner.uploads.take(&inner.images, &place, &upload))
+                .await?;
+            if let Some(from) = from.filter(|from| *from != open.size()) {
+                tracing::debug!(from, "a piece of an upload does not follow");
+                return Err(RegistryFault::OutOfOrder(open.size()));
+            }
+            let inner = &self.0;
+            let max = inner.settings.blob_bytes_max;
+            crate::upload::receive(open, bytes, max, &inner.disk, &inner.world).await
+        })
+    }
+
+    fn finish_upload(
+        &self,
+        place: Place,
+        upload: String,
+        wanted: String,
+    ) -> Wait<'_, Result<u64, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let wanted = digest(&wanted)?;
+            let open = inner.uploads.take(&inner.images, &place, &upload)?;
+            inner.uploads.forget(&upload);
+            inner.finish(&place, open, wanted).inspect_err(|_| {
+                if let Err(error) = inner.images.forget_upload(&upload) {
+                    tracing::warn!(%error, "what is left of an upload stays until the next start");
+                }
+            })
+        }))
+    }
+
+    fn cancel_upload(&self, place: Place, upload: String) -> Wait<'_, Result<(), RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            drop(inner.uploads.take(&inner.images, &place, &upload)?);
+            inner.images.forget_upload(&upload).map_err(|error| broken(&error))?;
+            inner.uploads.forget(&upload);
+            Ok(())
+        }))
+    }
+
+    fn mount(
+        &self,
+        place: Place,
+        from: Place,
+        wanted: String,
+    ) -> Wait<'_, Result<bool, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| inner.mount(&place, &from, digest(&wanted)?)))
+    }
+
+    fn blob(&self, place: Place, wanted: String) -> Wait<'_, Result<BlobContent, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let found = inner.repository(&place).blob(&digest(&wanted)?);
+            let images::Blob { file, size } =
+                found.map_err(|error| broken(&error))?.ok_or(RegistryFault::NoBlob)?;
+            Ok(BlobContent { file, size })
+        }))
+    }
+
+    fn remove_blob(&self, place: Place, wanted: String) -> Wait<'_, Result<(), RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let (repository, digest) = (inner.repository(&place), digest(&wanted)?);
+            if repository.blob_size(&digest).is_none() {
+                return Err(RegistryFault::NoBlob);
+            }
+            match repository.remove_blob(&digest).map_err(|error| broken(&error))? {
+                true => inner.leave(&repository, &[digest]),
+                false => return Err(RegistryFault::Needed),
+            }
+            Ok(())
+        }))
+    }
+
+    fn put_manifest(
+        &self,
+        place: Place,
+        media_type: Option<String>,
+        wanted: Option<String>,
+        bytes: Bytes,
+    ) -> Wait<'_, Result<TakenManifest, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let wanted = wanted.as_deref().map(digest).transpose()?;
+            if wanted.is_some_and(|wanted| wanted != Digest::of(&bytes)) {
+                return Err(RegistryFault::WrongDigest);
+            }
+            inner.put_manifest(&place, media_type.as_deref(), &bytes)
+        }))
+    }
+
+    fn manifest(
+        &self,
+        place: Place,
+        wanted: String,
+    ) -> Wait<'_, Result<ManifestContent, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let found = inner.repository(&place).manifest(&digest(&wanted)?);
+            let (filed, bytes) =
+                found.map_err(|error| broken(&error))?.ok_or(RegistryFault::NoManifest)?;
+            Ok(ManifestContent { media_type: filed.media_type, bytes: bytes.into() })
+        }))
+    }
+
+    fn referrers(
+        &self,
+        place: Place,
+        subject: String,
+        after: Option<String>,
+    ) -> Wait<'_, Result<(Vec<Referrer>, bool), RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| {
+            let after = after.as_deref().map(digest).transpose()?;
+            let found = inner.repository(&place).referrers(
+                &digest(&subject)?,
+                after.as_ref(),
+                REFERRERS_BYTES_MAX,
+            );
+            let (found, more) = found.map_err(|error| broken(&error))?;
+            Ok((found.into_iter().map(referrer).collect(), more))
+        }))
+    }
+
+    fn adopt(&self, place: Place, wanted: String) -> Wait<'_, Result<u64, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| inner.adopt(&place, digest(&wanted)?)))
+    }
+
+    fn prune(&self, place: Place, keep: Keep) -> Wait<'_, Result<Vec<String>, RegistryFault>> {
+        Box::pin(self.on_disk(move |inner| inner.prune(&place, &keep)))
+    }
+
+    fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>> {
+        Box::pin(self.on_disk(|inner| {
+            let all = inner.images.repositories().map_err(|error| broken(&error))?;
+            Ok(all.iter().filter_map(|repository| Place::known(repository.name())).collect())
+        }))
+    }
+
+    fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>> {
+        Box::pin(self.clone().free())
+    }
+
+    fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>> {
+        Box::pin(self.on_disk(|inner| {
+            let age = i64::try_from(inner.settings.upload_keep.as_millis()).unwrap_or(i64::MAX);
+            let before = inner.world.now().ms().saturating_sub(age);
+            inner.uploads.give_up(&inner.images, before)?;
+            inner.collect()
+        }))
+    }
+}

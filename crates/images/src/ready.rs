@@ -1,0 +1,92 @@
+//! Images of workspaces that may be started: unpacked, looked at, and counted for somebody.
+//!
+//! Whoever pushes an image says in it what its layers unpack to. That is believed only after all
+//! of it was unpacked or read again, and noted then, once for all repositories that have the image.
+//!
+//! ```text
+//! ready/<digest>   of the manifest
+//! ```
+
+use std::collections::HashSet;
+
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::manifest::{self, Index, Platform};
+use crate::pull::is_index;
+use crate::reuse::Reuse;
+use crate::store::{Parts, Store, check};
+
+const INDEX_DEPTH_MAX: usize = 3;
+
+impl Store {
+    /// The image that is run when one is asked for that was pushed: of an index, the one for this
+    /// machine. Fails with the reason when it is nothing that could run here.
+    pub fn runnable(&self, pushed: &Digest) -> Result<Digest, Error> {
+        let parts = &self.0;
+        let mut at = *pushed;
+        for _ in 0..INDEX_DEPTH_MAX {
+            let bytes_max = parts.settings.limits.document_bytes_max;
+            let bytes = parts.blobs.document("manifest", &at, bytes_max)?;
+            if is_index(&bytes)? {
+                at = manifest::read::<Index>("index", &bytes)?.choose(&Platform::here())?.digest;
+                continue;
+            }
+            let (manifest, setup) = parts.documents(&at)?;
+            check(&manifest, &setup, parts.settings.limits.layers_max)?;
+            return Ok(at);
+        }
+        Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 })
+    }
+
+    /// Whether an image was prepared, and all of it is still there.
+    pub fn is_ready(&self, image: &Digest) -> bool {
+        let unpacked = |layer: &Digest| matches!(self.0.layers.bytes(layer), Ok(Some(_)));
+        self.0.ready_path(image).exists()
+            && self
+                .0
+                .documents(image)
+                .is_ok_and(|(_, setup)| setup.rootfs.diff_ids.iter().all(unpacked))
+    }
+
+    /// Unpacks an image, which may have so many bytes, and looks again at what is unpacked already.
+    /// Says how many it has. What is there stays at least as long as the lease.
+    pub fn prepare(&self, image: &Digest, bytes_max: u64) -> Result<(u64, Lease), Error> {
+        let lease = self.0.leases.take();
+        lease.hold(Held::Image(*image));
+        let nothing = Reuse::Known { blobs: HashSet::new(), layers: HashSet::new() };
+        let bytes = self.0.unpack_within(image, &lease, &nothing, bytes_max)?;
+        Ok((bytes, lease))
+    }
+
+    /// Notes that an image was prepared and counted.
+    pub fn set_ready(&self, image: &Digest, _lease: &Lease) -> Result<(), Error> {
+        disk::make_folder(&self.0.folder.join("ready"))?;
+        disk::write(&self.0.ready_path(image), &self.0.scratch(), b"")
+    }
+}
+
+impl Parts {
+    fn ready_path(&self, image: &Digest) -> std::path::PathBuf {
+        self.folder.join("ready").join(image.hex())
+    }
+
+    /// The layers of those prepared images whose manifests are needed; the others are forgotten.
+    pub(crate) fn add_ready(
+        &self,
+        blobs: &HashSet<Digest>,
+        layers: &mut HashSet<Digest>,
+    ) -> Result<(), Error> {
+        let folder = self.folder.join("ready");
+        disk::make_folder(&folder)?;
+        for image in disk::digests_in(&folder)? {
+            // What is left of a manifest as a mere blob is no image any more.
+            match self.documents(&image).ok().filter(|_| blobs.contains(&image)) {
+                Some((_, setup)) => layers.extend(setup.rootfs.diff_ids),
+                None => disk::remove_file(&self.ready_path(&image))?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! Manifests as they were pushed: any bytes that are what their type says and need nothing that the
+//! repository does not have.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Repository;
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::leases::Held;
+use crate::manifest::{self, DOCKER_INDEX, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
+
+/// Why a manifest is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PushFault {
+    #[error("{0}")]
+    Malformed(String),
+    #[error("the repository does not have {0}")]
+    Unknown(Digest),
+    #[error("{0} has another size than the manifest says")]
+    Size(Digest),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+/// What is known of a manifest without reading it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Filed {
+    #[serde(skip, default = "nothing")]
+    pub digest: Digest,
+    pub media_type: String,
+    pub size: u64,
+    /// When it came, in milliseconds.
+    pub at: i64,
+    /// Configuration and layers.
+    pub blobs: Vec<Digest>,
+    /// Of an index.
+    pub manifests: Vec<Digest>,
+    /// What it speaks of, which need not be there.
+    pub subject: Option<Digest>,
+    pub artifact_type: Option<String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+fn nothing() -> Digest {
+    Digest::of(b"")
+}
+
+/// A manifest that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    pub filed: Filed,
+    /// All that it needs, each once.
+    pub bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    schema_version: u32,
+    media_type: Option<String>,
+    artifact_type: Option<String>,
+    config: Option<Link>,
+    layers: Option<Vec<Link>>,
+    manifests: Option<Vec<Link>>,
+    subject: Option<Link>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Link {
+    media_type: Option<String>,
+    digest: Digest,
+    size: u64,
+}
+
+impl Repository {
+    pub(super) fn manifest_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join("manifests").join(digest.hex())
+    }
+
+    fn subject_path(&self, subject: &Digest) -> PathBuf {
+        self.folder.join("subjects").join(subject.hex())
+    }
+
+    /// Takes a manifest in. `media_type` is what came along with it, if anything did.
+    pub fn put_manifest(
+        &self,
+        media_type: Option<&str>,
+        bytes: &[u8],
+        at: i64,
+    ) -> Result<Pushed, PushFault> {
+        let document: Document = serde_json::from_slice(bytes)
+            .map_err(|error| PushFault::Malformed(format!("not a manifest: {error}")))?;
+        let sizes = sizes(&document);
+        let filed = file(media_type, bytes, document, at)?;
+        let _turn = self.lock();
+        self.require(&filed)?;
+        let parts = self.parts();
+        let differs = |(digest, size): &&(Digest, u64)| parts.blobs.size(digest) != Some(*size);
+        if let Some((digest, _)) = sizes.iter().find(differs) {
+            return Err(PushFault::Size(*digest));
+        }
+        let lease = parts.leases.take();
+        lease.hold(Held::Blob(filed.digest));
+        parts.store_blob(bytes, Some(&filed.digest), bytes.len() as u64, &lease)?;
+        self.note(&filed)?;
+        let bytes = self.image_bytes(&filed)?;
+        Ok(Pushed { filed, bytes })
+    }
+
+    /// A manifest that was pushed here, and its bytes.
+    pub fn manifest(&self, digest: &Digest) -> Result<Option<(Filed, Vec<u8>)>, Error> {
+        let Some(filed) = self.filed(digest)? else { return Ok(None) };
+        let bytes = self.parts().blobs.document("manifest", digest, filed.size)?;
+        Ok(Some((filed, bytes)))
+    }
+
+    pub(super) fn filed(&self, digest: &Digest) -> Result<Option<Filed>, Error> {
+        let path = self.manifest_path(digest);
+        match fs::read(&path) {
+            Ok(note) => {
+                let filed: Filed = manifest::read("note", &note)?;
+                Ok(Some(Filed { digest: *digest, ..filed }))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// Manifests that speak of another one, in the order of their digests, after one of them; so
+    /// many that their descriptions stay below `bytes_max`, and at least one.
+    pub fn referrers(
+        &self,
+        subject: &Digest,
+        after: Option<&Digest>,
+        bytes_max: usize,
+    ) -> Result<(Vec<Filed>, bool), Error> {
+        let folder = self.subject_path(subject);
+        if !folder.exists() {
+            return Ok((Vec::new(), false));
+        }
+        let mut all = disk::digests_in(&folder)?;
+        all.sort_unstable();
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for digest in all.into_iter().filter(|digest| after.is_none_or(|after| digest > after)) {
+            let Some(filed) = self.filed(&digest)? else { continue };
+            let texts = filed.annotations.iter().map(|(name, value)| name.len() + value.len());
+            bytes += texts.sum::<usize>() + 512;
+            if bytes > bytes_max && !found.is_empty() {
+                return Ok((found, true));
+            }
+            found.push(filed);
+        }
+        Ok((found, false))
+    }
+
+    /// Makes an image part of the repository that came into the store in another way: by a build, or
+    /// from another registry. Whoever asks has been given the image.
+    pub fn adopt(&self, image: &Digest, at: i64) -> Result<Pushed, PushFault> {
+        let parts = self.parts();
+        let lease = parts.leases.take();
+        lease.hold(Held::Image(*image));
+        let bytes_max = parts.settings.limits.document_bytes_max;
+        let bytes = parts.blobs.document("manifest", image, bytes_max)?;
+        let document: Document = manifest::read("manifest", &bytes)?;
+        let media_type = document.media_type.clone().unwrap_or_else(|| OCI_MANIFEST.into());
+        let filed = file(Some(&media_type), &bytes, document, at)?;
+        for blob in &filed.blobs {
+            let size = parts.blobs.size(blob).ok_or(PushFault::Unknown(*blob))?;
+            self.add_blob(blob, size, at, &lease)?;
+        }
+        let _turn = self.lock();
+        self.note(&filed)?;
+        let bytes = self.image_bytes(&filed)?;
+        Ok(Pushed { filed, bytes })
+    }
+
+    fn note(&self, filed: &Filed) -> Result<(), Error> {
+        self.make()?;
+        if let Some(subject) = &filed.subject {
+            let folder = self.subject_path(subject);
+            disk::make_folder(&folder)?;
+            disk::write(&folder.join(filed.digest.hex()), &self.parts().scratch(), b"")?;
+        }
+        let note = manifest::write("note", filed)?;
+        disk::write(&self.manifest_path(&filed.digest), &self.parts().scratch(), &note)
+    }
+
+    pub(super) fn unnote(&self, filed: &Filed) -> Result<(), Error> {
+        disk::remove_file(&self.manifest_path(&filed.digest))?;
+        match &filed.subject {
+            Some(subject) => {
+                disk::remove_file(&self.subject_path(subject).join(filed.digest.hex()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all that a manifest needs is here.
+    fn require(&self, filed: &Filed) -> Result<(), PushFault> {
+        let missing = |digest: &&Digest| self.blob_size(digest).is_none();
+        if let Some(digest) = filed.blobs.iter().find(missing) {
+            return Err(PushFault::Unknown(*digest));
+        }
+        let missing = |digest: &&Digest| !self.manifest_path(digest).exists();
+        match filed.manifests.iter().find(missing) {
+            Some(digest) => Err(PushFault::Unknown(*digest)),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of all that a manifest needs, each once.
+    fn image_bytes(&self, filed: &Filed) -> Result<u64, Error> {
+        let (mut seen, mut open) = (HashSet::from([filed.digest]), vec![filed.clone()]);
+        let mut bytes = 0u64;
+        while let Some(filed) = open.pop() {
+            bytes = bytes.saturating_add(filed.size);
+            for blob in filed.blobs.into_iter().filter(|blob| seen.insert(*blob)) {
+                bytes = bytes.saturating_add(self.parts().blobs.size(&blob).unwrap_or(0));
+            }
+            for child in filed.manifests.into_iter().filter(|child| seen.insert(*child)) {
+                open.extend(self.filed(&child)?);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Of all that a manifest needs, as it says.
+fn sizes(document: &Document) -> Vec<(Digest, u64)> {
+    let lists = [&document.layers, &document.manifests].into_iter().flatten().flatten();
+    lists.chain(&document.config).map(|link| (link.digest, link.size)).collect()
+}
+
+/// What a manifest is, or why it is none.
+fn file(
+    sent_as: Option<&str>,
+    bytes: &[u8],
+    document: Document,
+    at: i64,
+) -> Result<Filed, PushFault> {
+    let malformed = |why: &str| Err(PushFault::Malformed(why.to_owned()));
+    if document.schema_version != 2 {
+        return malformed("only manifests of schema version 2 are taken");
+    }
+    let own = document.media_type.as_deref();
+    let Some(media_type) = own.or(sent_as).map(str::to_owned) else {
+        return malformed("neither the manifest nor the request says its type");
+    };
+    if sent_as.is_some_and(|sent| sent != media_type) {
+        return malformed("the manifest is of another type than the request says");
+    }
+    let links = match (media_type.as_str(), document.manifests) {
+        (OCI_MANIFEST | DOCKER_MANIFEST, None) => Vec::new(),
+        (OCI_INDEX | DOCKER_INDEX, Some(links)) if document.layers.is_none() => links,
+        (OCI_MANIFEST | DOCKER_MANIFEST | OCI_INDEX | DOCKER_INDEX, _) => {
+            return malformed("the manifest is of another type than it says");
+        }
+        _ => return malformed("manifests and indexes of OCI and of Docker are taken"),
+    };
+    let is_image = matches!(media_type.as_str(), OCI_MANIFEST | DOCKER_MANIFEST);
+    let blobs = match (is_image, document.config.as_ref(), document.layers) {
+        (true, Some(config), Some(layers)) => {
+            std::iter::once(config.digest).chain(layers.iter().map(|link| link.digest)).collect()
+        }
+        (true, _, _) => return malformed("the manifest has no configuration or no layers"),
+        (false, None, _) => Vec::new(),
+        (false, Some(_), _) => return malformed("an index has no configuration"),
+    };
+    let of_config = || document.config.and_then(|config| config.media_type);
+    Ok(Filed {
+        digest: Digest::of(bytes),
+        media_type,
+        size: bytes.len() as u64,
+        at,
+        blobs,
+        manifests: links.iter().map(|link| link.digest).collect(),
+        subject: document.subject.map(|subject| subject.digest),
+        artifact_type: document.artifact_type.filter(|name| !name.is_empty()).or_else(of_config),
+        annotations: document.annotations.unwrap_or_default(),
+    })
+}

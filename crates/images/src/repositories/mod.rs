@@ -1,0 +1,209 @@
+//! What repositories have: which blobs may be read through one, and which manifests were pushed to
+//! it. Content is shared below; the right to it is per repository, so whoever learns a digest has
+//! nothing yet.
+//!
+//! ```text
+//! repositories/<digest of the name>/name            the name
+//! repositories/…/blobs/<digest>                     size, and when it came
+//! repositories/…/manifests/<digest>                 what a manifest needs, and its type
+//! repositories/…/subjects/<digest>/<digest>         which manifests speak of another
+//! ```
+//!
+//! Whoever adds content first holds it, then notes it, so that no collection comes between.
+
+mod manifests;
+mod prune;
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::path::PathBuf;
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+
+pub use manifests::{Filed, PushFault, Pushed};
+pub use prune::Keep;
+
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::manifest;
+use crate::store::{Parts, Store};
+
+/// Locks for all repositories together. Two that share one wait for each other, for milliseconds.
+const LOCKS: usize = 64;
+
+/// Keeps whoever adds to a repository and whoever removes from it apart.
+pub(crate) struct RepositoryLocks(Vec<Mutex<()>>);
+
+impl Default for RepositoryLocks {
+    fn default() -> Self {
+        Self((0..LOCKS).map(|_| Mutex::default()).collect())
+    }
+}
+
+/// One repository, which need not have anything yet.
+#[derive(Clone)]
+pub struct Repository {
+    store: Store,
+    name: String,
+    /// Of the name.
+    key: Digest,
+    folder: PathBuf,
+}
+
+/// A blob to read. It can be read to its end also when it is removed meanwhile.
+#[derive(Debug)]
+pub struct Blob {
+    pub file: File,
+    pub size: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct BlobNote {
+    size: u64,
+    /// Milliseconds.
+    at: i64,
+}
+
+impl Store {
+    /// The repository of a name, which is any text.
+    pub fn repository(&self, name: &str) -> Repository {
+        let key = Digest::of(name.as_bytes());
+        let folder = self.0.folder.join("repositories").join(key.hex());
+        Repository { store: self.clone(), name: name.to_owned(), key, folder }
+    }
+
+    /// All repositories that have something.
+    pub fn repositories(&self) -> Result<Vec<Repository>, Error> {
+        let all = self.0.folder.join("repositories");
+        disk::make_folder(&all)?;
+        let mut found = Vec::new();
+        for key in disk::digests_in(&all)? {
+            let path = all.join(key.hex()).join("name");
+            match fs::read_to_string(&path) {
+                Ok(name) => found.push(self.repository(&name)),
+                // It was being made when the power went, or is being removed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("read", &path)(error)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Repository {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn parts(&self) -> &Parts {
+        &self.store.0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        let locks = &self.parts().repository_locks.0;
+        // Two digits of a digest are a number below 256.
+        let number = usize::from_str_radix(&self.key.hex()[..2], 16).unwrap_or(0);
+        locks[number % locks.len()].lock()
+    }
+
+    fn blob_path(&self, digest: &Digest) -> PathBuf {
+        self.folder.join("blobs").join(digest.hex())
+    }
+
+    /// A blob that may be read here.
+    pub fn blob(&self, digest: &Digest) -> Result<Option<Blob>, Error> {
+        if !self.has_blob(digest) {
+            return Ok(None);
+        }
+        let path = self.parts().blobs.path(digest);
+        match File::open(&path) {
+            Ok(file) => {
+                let size = file.metadata().map_err(Error::io("look at", &path))?.len();
+                Ok(Some(Blob { file, size }))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("open", &path)(error)),
+        }
+    }
+
+    /// The size of a blob that may be read here.
+    pub fn blob_size(&self, digest: &Digest) -> Option<u64> {
+        if self.has_blob(digest) { self.parts().blobs.size(digest) } else { None }
+    }
+
+    fn has_blob(&self, digest: &Digest) -> bool {
+        self.blob_path(digest).exists()
+    }
+
+    /// Notes a blob that `lease` holds.
+    pub fn add_blob(
+        &self,
+        digest: &Digest,
+        size: u64,
+        at: i64,
+        _lease: &Lease,
+    ) -> Result<(), Error> {
+        self.make()?;
+        let note = manifest::write("note", &BlobNote { size, at })?;
+        disk::write(&self.blob_path(digest), &self.parts().scratch(), &note)
+    }
+
+    /// Takes over a blob that may be read in another repository. `None`: it may not.
+    pub fn mount(&self, from: &Self, digest: &Digest, at: i64) -> Result<Option<u64>, Error> {
+        let lease = self.parts().leases.take();
+        lease.hold(Held::Blob(*digest));
+        let Some(size) = from.blob_size(digest) else { return Ok(None) };
+        self.add_blob(digest, size, at, &lease)?;
+        Ok(Some(size))
+    }
+
+    /// What counts: every blob and manifest with its size.
+    pub fn contents(&self) -> Result<Vec<(Digest, u64)>, Error> {
+        let parts = self.parts();
+        let found: HashSet<Digest> = self.blobs()?.into_iter().chain(self.digests()?).collect();
+        let sized = |digest: Digest| parts.blobs.size(&digest).map(|size| (digest, size));
+        Ok(found.into_iter().filter_map(sized).collect())
+    }
+
+    fn blobs(&self) -> Result<Vec<Digest>, Error> {
+        self.listed("blobs")
+    }
+
+    /// Of the manifests.
+    pub fn digests(&self) -> Result<Vec<Digest>, Error> {
+        self.listed("manifests")
+    }
+
+    fn listed(&self, what: &str) -> Result<Vec<Digest>, Error> {
+        let folder = self.folder.join(what);
+        if folder.exists() { disk::digests_in(&folder) } else { Ok(Vec::new()) }
+    }
+
+    fn make(&self) -> Result<(), Error> {
+        let name = self.folder.join("name");
+        if name.exists() {
+            return Ok(());
+        }
+        for part in ["blobs", "manifests", "subjects"] {
+            disk::make_folder(&self.folder.join(part))?;
+        }
+        disk::write(&name, &self.parts().scratch(), self.name.as_bytes())
+    }
+}
+
+impl Parts {
+    /// What all repositories need.
+    pub(crate) fn add_repositories(
+        store: &Store,
+        blobs: &mut HashSet<Digest>,
+    ) -> Result<(), Error> {
+        for repository in store.repositories()? {
+            blobs.extend(repository.blobs()?);
+            blobs.extend(repository.digests()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Taking things out of a repository. Content that no repository, no name and no instance needs then
+//! goes with the next collection.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{BlobNote, Filed, Repository};
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::manifest;
+
+/// What [`Repository::prune`] leaves.
+#[derive(Debug, Clone, Default)]
+pub struct Keep {
+    /// Manifests that must stay, with all that they need and all that speaks of them.
+    pub manifests: Vec<Digest>,
+    /// What came at this moment or later, in milliseconds: it may be part of a push that goes on.
+    pub since: i64,
+    /// Manifests that go whenever they came, if nothing that stays needs them.
+    pub except: Vec<Digest>,
+}
+
+impl Repository {
+    /// Removes what is not kept. Answers what is gone altogether.
+    pub fn prune(&self, keep: &Keep) -> Result<Vec<Digest>, Error> {
+        let _turn = self.lock();
+        let mut all = HashMap::new();
+        for digest in self.digests()? {
+            all.extend(self.filed(&digest)?.map(|filed| (digest, filed)));
+        }
+        let doomed: HashSet<Digest> =
+            keep.except.iter().flat_map(|digest| needed(&all, vec![*digest])).collect();
+        let fresh = |filed: &&Filed| filed.at >= keep.since && !doomed.contains(&filed.digest);
+        let roots = keep.manifests.iter().copied();
+        let roots = roots.chain(all.values().filter(fresh).map(|filed| filed.digest)).collect();
+        let kept = with_referrers(&all, needed(&all, roots));
+        let (mut gone, mut loose) = (Vec::new(), HashSet::new());
+        for filed in all.values().filter(|filed| !kept.contains(&filed.digest)) {
+            self.unnote(filed)?;
+            gone.push(filed.digest);
+            loose.extend(filed.blobs.iter().copied());
+        }
+        let used: HashSet<Digest> = kept
+            .iter()
+            .filter_map(|digest| all.get(digest))
+            .flat_map(|filed| filed.blobs.iter().copied())
+            .collect();
+        for blob in self.blobs()?.into_iter().filter(|blob| !used.contains(blob)) {
+            if loose.contains(&blob) || self.is_older(&blob, keep.since)? {
+                disk::remove_file(&self.blob_path(&blob))?;
+                gone.push(blob);
+            }
+        }
+        self.forget_if_empty()?;
+        gone.retain(|digest| !self.holds(digest));
+        Ok(gone)
+    }
+
+    /// Takes a blob out. Not while a manifest here needs it: `false`.
+    pub fn remove_blob(&self, blob: &Digest) -> Result<bool, Error> {
+        let _turn = self.lock();
+        for digest in self.digests()? {
+            if self.filed(&digest)?.is_some_and(|filed| filed.blobs.contains(blob)) {
+                return Ok(false);
+            }
+        }
+        disk::remove_file(&self.blob_path(blob))?;
+        Ok(true)
+    }
+
+    fn holds(&self, digest: &Digest) -> bool {
+        self.blob_path(digest).exists() || self.manifest_path(digest).exists()
+    }
+
+    fn is_older(&self, blob: &Digest, since: i64) -> Result<bool, Error> {
+        let path = self.blob_path(blob);
+        match std::fs::read(&path) {
+            Ok(note) => Ok(manifest::read::<BlobNote>("note", &note)?.at < since),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("read", &path)(error)),
+        }
+    }
+
+    /// The name goes last, so that a repository that has something can be found.
+    fn forget_if_empty(&self) -> Result<(), Error> {
+        let something = !self.blobs()?.is_empty() || !self.digests()?.is_empty();
+        if something { Ok(()) } else { disk::remove_tree(&self.folder) }
+    }
+}
+
+/// Manifests with those that indexes among them list.
+fn needed(all: &HashMap<Digest, Filed>, mut open: Vec<Digest>) -> HashSet<Digest> {
+    let mut found = HashSet::new();
+    while let Some(digest) = open.pop() {
+        if let Some(filed) = all.get(&digest).filter(|_| found.insert(digest)) {
+            open.extend(&filed.manifests);
+        }
+    }
+    found
+}
+
+/// The same with all that speaks of them.
+fn with_referrers(all: &HashMap<Digest, Filed>, mut kept: HashSet<Digest>) -> HashSet<Digest> {
+    loop {
+        let speaks = |filed: &&Filed| {
+            !kept.contains(&filed.digest) && filed.subject.is_some_and(|it| kept.contains(&it))
+        };
+        let more: Vec<Digest> = all.values().filter(speaks).map(|filed| filed.digest).collect();
+        if more.is_empty() {
+            return kept;
+        }
+        kept.extend(needed(all, more));
+    }
+}

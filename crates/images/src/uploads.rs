@@ -1,0 +1,150 @@
+//! Blobs that are uploaded in pieces. Each has a folder of its own until it is whole, so that it can
+//! be continued after a restart.
+//!
+//! ```text
+//! uploads/<id>/about   whose it is, in the words of whoever began it
+//! uploads/<id>/data    what has come so far
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::digest::{Digest, Hasher};
+use crate::disk;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::store::Store;
+
+const ID_BYTES_MAX: usize = 64;
+
+/// An upload in progress. Dropping it keeps what has come.
+pub struct Upload {
+    folder: PathBuf,
+    file: File,
+    hasher: Hasher,
+    size: u64,
+}
+
+/// An upload that an earlier run of the program has left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftUpload {
+    pub id: String,
+    pub about: Vec<u8>,
+    pub size: u64,
+}
+
+impl Store {
+    /// Begins an upload under an id that nobody else has.
+    pub fn begin_upload(&self, id: &str, about: &[u8]) -> Result<Upload, Error> {
+        let folder = self.upload_folder(id)?;
+        disk::make_folder(&folder)?;
+        disk::write(&folder.join("about"), &self.0.scratch(), about)?;
+        self.open_upload(folder)
+    }
+
+    /// Goes on with one that an earlier run has begun; reads what has come, for its digest.
+    pub fn resume_upload(&self, id: &str) -> Result<Upload, Error> {
+        let folder = self.upload_folder(id)?;
+        self.open_upload(folder)
+    }
+
+    /// What earlier runs have left. What was cut before it had begun is cleared away.
+    pub fn left_uploads(&self) -> Result<Vec<LeftUpload>, Error> {
+        let all = self.0.folder.join("uploads");
+        disk::make_folder(&all)?;
+        let entries = fs::read_dir(&all).map_err(Error::io("list", &all))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let folder = entry.map_err(Error::io("list", &all))?.path();
+            let name = folder.file_name().and_then(|name| name.to_str());
+            let about = fs::read(folder.join("about"));
+            match (name.filter(|name| is_id(name)), about) {
+                (Some(id), Ok(about)) => {
+                    let size = fs::metadata(folder.join("data")).map_or(0, |data| data.len());
+                    found.push(LeftUpload { id: id.to_owned(), about, size });
+                }
+                _ => disk::remove_tree(&folder)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives an upload up.
+    pub fn forget_upload(&self, id: &str) -> Result<(), Error> {
+        disk::remove_tree(&self.upload_folder(id)?)
+    }
+
+    /// Makes a blob of an upload, if it is what it should be. Else it is gone.
+    pub fn finish_upload(
+        &self,
+        upload: Upload,
+        wanted: &Digest,
+        lease: &Lease,
+    ) -> Result<u64, Error> {
+        let Upload { folder, file, hasher, size } = upload;
+        let found = hasher.finish();
+        if found != *wanted {
+            disk::remove_tree(&folder)?;
+            return Err(Error::Digest { what: "blob", wanted: *wanted, found });
+        }
+        lease.hold(Held::Blob(found));
+        let data = folder.join("data");
+        file.sync_all().map_err(Error::io("flush", &data))?;
+        disk::rename(&data, &self.0.blobs.path(&found))?;
+        disk::remove_tree(&folder)?;
+        Ok(size)
+    }
+
+    /// Keeps things from being collected until they have a place.
+    pub fn begin_work(&self) -> Lease {
+        self.0.leases.take()
+    }
+
+    fn upload_folder(&self, id: &str) -> Result<PathBuf, Error> {
+        if is_id(id) {
+            Ok(self.0.folder.join("uploads").join(id))
+        } else {
+            Err(Error::malformed("upload", "its id is not one of ours"))
+        }
+    }
+
+    fn open_upload(&self, folder: PathBuf) -> Result<Upload, Error> {
+        let path = folder.join("data");
+        let open = |path: &Path| -> io::Result<(File, Hasher, u64)> {
+            let mut file = File::options().read(true).append(true).create(true).open(path)?;
+            let mut hashing = crate::blobs::Hashing::default();
+            let size = io::copy(&mut file, &mut hashing)?;
+            Ok((file, hashing.into_hasher(), size))
+        };
+        let (file, hasher, size) = open(&path).map_err(Error::io("open", &path))?;
+        Ok(Upload { folder, file, hasher, size })
+    }
+}
+
+/// What cannot lead elsewhere as the name of a folder.
+fn is_id(id: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+impl Upload {
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Appends. What the disk did not take is not counted either.
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let written = match self.file.write(bytes) {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                written => written,
+            };
+            let written = written.map_err(Error::io("write", &self.folder))?;
+            self.hasher.update(&bytes[..written]);
+            self.size += written as u64;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+}
