@@ -208,8 +208,8 @@ impl Kind for Application {
 
     fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
         self.metadata.stamp(stamp);
-        self.events = Some(state.lifecycle.events.clone());
-        self.status = state.lifecycle.status();
+        self.events = Some(state.lifecycle.shown_events());
+        self.status = state.lifecycle.shown_status();
         self.node_generation.clone_from(&state.node_generation);
     }
 }
