@@ -50,6 +50,7 @@ const ALL: &[Migration] = &[
         name: "changes by number",
         sql: include_str!("../migrations/0014_changes_by_number.sql"),
     },
+    Migration { number: 15, name: "builds", sql: include_str!("../migrations/0015_builds.sql") },
 ];
 
 /// The number of the newest step.
