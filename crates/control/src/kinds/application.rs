@@ -9,11 +9,16 @@ use types::Kind;
 use types::ids::ResourceId;
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
+use types::parts::Lifecycle;
 
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         let label = format!("app-{}-{}", held.row.name, context.member.workspace_name);
         Some(types::hosts::host_url(&context.control.settings.content_url, &label))
+    }
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
     }
 
     fn prepare(

@@ -5,12 +5,18 @@ use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Error, Unfit};
 use crate::json;
 use serde_json::Value;
-use store::Tx;
+use store::{Tx, image_rights};
+use types::kinds::image::{ImageMetadata, ImageSpec, ImageTag};
 use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
+use types::parts::Lifecycle;
 use types::wire::CleanedImages;
 
 impl Managed for Image {
     const PAGING: Paging = Paging::Bare;
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
+    }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         if !held.state.shares.is_empty() {
@@ -70,6 +76,51 @@ pub fn any_type(
     let all = engine::everywhere::<Image>(context, tx)?;
     let found = all.into_iter().find(|image| image.metadata.name.as_deref() == Some(name));
     Ok(vec![found.and_then(|image| image.metadata.resource_type).unwrap_or_else(|| "_".into())])
+}
+
+/// What a tag is put on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TagContent {
+    pub digest: String,
+    pub size_bytes: u64,
+}
+
+/// Puts a tag on an image of the workspace, in a repository that is made when there is none, and
+/// lets the workspace run it under the reference that this answers.
+pub fn put_tag(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    resource_type: &str,
+    name: &str,
+    tag: &str,
+    content: &TagContent,
+) -> Result<String, Error> {
+    let parents = [resource_type.to_owned()];
+    if Held::<Image>::find(context, tx, &parents, name)?.is_none() {
+        let metadata = ImageMetadata {
+            name: Some(name.to_owned()),
+            resource_type: Some(resource_type.to_owned()),
+            ..ImageMetadata::default()
+        };
+        engine::create(context, tx, &parents, Image { metadata, spec: ImageSpec::default() })?;
+    }
+    let held = Held::<Image>::lock(context, tx, &parents, name)?;
+    let (mut state, now) = (held.state.clone(), context.world().now());
+    let size = i64::try_from(content.size_bytes).unwrap_or(i64::MAX);
+    let before = state.tags.iter().find(|known| known.name.as_deref() == Some(tag));
+    let created_at = before.and_then(|known| known.created_at).or(Some(now));
+    state.tags.retain(|known| known.name.as_deref() != Some(tag));
+    state.tags.push(ImageTag {
+        name: Some(tag.to_owned()),
+        created_at,
+        updated_at: Some(now),
+        size: Some(size),
+    });
+    state.size = Some(state.tags.iter().filter_map(|tag| tag.size).sum());
+    engine::change_state(context, tx, held, state)?;
+    let reference = format!("{resource_type}/{name}:{tag}");
+    image_rights::grant(tx, &context.member.workspace, &reference, &content.digest)?;
+    Ok(reference)
 }
 
 /// Removes one tag of a repository.

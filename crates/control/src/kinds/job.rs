@@ -7,9 +7,14 @@ use crate::workloads;
 use store::Tx;
 use store::trigger_addresses::{self as addresses, Holder};
 use types::kinds::Job;
+use types::parts::Lifecycle;
 use types::{Kind, KindName};
 
 impl Managed for Job {
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(state)
+    }
+
     fn prepare(
         context: &Context,
         tx: &mut Tx<'_>,
