@@ -27,7 +27,13 @@ pub(crate) fn usable(
     workspace: &WorkspaceId,
     image: &str,
 ) -> Result<Usable, Error> {
-    match machine.find_image(image) {
+    let found = machine.find_image(image);
+    if !matches!(found, Ok(ImageAt::Hand))
+        && let Some(digest) = own(tx, machine, workspace, image)?
+    {
+        return Ok(Usable::Now(Some(digest)));
+    }
+    match found {
         Ok(ImageAt::Hand) => Ok(Usable::Now(None)),
         Ok(ImageAt::Registry { name }) => {
             let granted = image_rights::find(tx, workspace, &name)?
@@ -41,6 +47,18 @@ pub(crate) fn usable(
     }
 }
 
+/// The digest of an image of the workspace's own registry. Its rights have its reference as it is
+/// written, which those to images of other registries never have: theirs name the registry.
+fn own(
+    tx: &mut Tx<'_>,
+    machine: &dyn Machine,
+    workspace: &WorkspaceId,
+    image: &str,
+) -> Result<Option<String>, store::Error> {
+    let granted = image_rights::find(tx, workspace, image)?;
+    Ok(granted.filter(|digest| machine.has_image(digest)))
+}
+
 /// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
 /// registry says now.
 pub(crate) async fn entitle(
@@ -48,8 +66,18 @@ pub(crate) async fn entitle(
     machine: &dyn Machine,
     launch: &mut Launch,
 ) -> Result<(), LaunchFault> {
-    let ImageAt::Registry { name } = machine.find_image(&launch.image)? else { return Ok(()) };
+    let found = machine.find_image(&launch.image);
+    if let Ok(ImageAt::Hand) = found {
+        return Ok(());
+    }
     let workspace = WorkspaceId::known(launch.workspace.as_str());
+    let (of, image) = (workspace.clone(), launch.image.clone());
+    let granted = store.read(move |tx| image_rights::find(tx, &of, &image)).await;
+    if let Some(digest) = granted.map_err(unread)?.filter(|digest| machine.has_image(digest)) {
+        launch.granted = Some(digest);
+        return Ok(());
+    }
+    let ImageAt::Registry { name } = found? else { return Ok(()) };
     let known = {
         let (workspace, name) = (workspace.clone(), name.clone());
         store.read(move |tx| image_rights::find(tx, &workspace, &name)).await.map_err(unread)?
