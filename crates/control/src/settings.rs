@@ -32,6 +32,7 @@ pub struct Settings {
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,
+    pub builds: crate::builds::Settings,
 }
 
 #[derive(Debug, Clone, Copy)]

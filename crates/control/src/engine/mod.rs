@@ -8,6 +8,7 @@ mod corrupt;
 mod held;
 mod list;
 mod managed;
+mod pending;
 mod revisions;
 mod secrets;
 mod verbs;
@@ -16,6 +17,7 @@ pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};
 pub use managed::{Draft, Managed, Paging};
+pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};
 pub use revisions::{earlier, revisions};
 pub use secrets::{MASK, Secrets};
 pub use verbs::{

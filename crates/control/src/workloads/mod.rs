@@ -26,7 +26,7 @@ mod locks;
 mod preview;
 mod reconcile;
 mod routes;
-mod rows;
+pub(crate) mod rows;
 mod runners;
 mod sandbox;
 mod schedules;

@@ -16,7 +16,7 @@ use types::Kind;
 use types::ids::{ResourceId, WorkspaceId};
 
 /// The server's own context in a workspace; `None` when the workspace is gone.
-pub(super) fn context(
+pub(crate) fn context(
     control: &Control,
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -33,7 +33,7 @@ pub(super) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
 }
 
 /// As [`find`], and nobody else changes it before the transaction ends.
-pub(super) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
+pub(crate) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let Some(row) = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME) else {
         return Ok(None);
     };
@@ -42,7 +42,7 @@ pub(super) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
 }
 
 /// Stores what the server knows of an object, which is no change by anybody.
-pub(super) fn put_state<K: Managed>(
+pub(crate) fn put_state<K: Managed>(
     tx: &mut Tx<'_>,
     mut held: Held<K>,
     state: K::State,
