@@ -5,8 +5,10 @@ use crate::http::error::Error;
 use crate::http::malformed::Malformed;
 use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
+use crate::routes::uploads;
 use auth::Member;
 use control::Missing;
+use control::builds;
 use control::engine::{self, Secrets};
 use control::kinds::image;
 use schemars::JsonSchema;
@@ -36,9 +38,11 @@ pub(crate) async fn create(
     if call.query.skip_build.0 && !given {
         return Err(Malformed::ImageRequired.into());
     }
-    let registers = given && !call.query.upload.0;
-    Err(control::Error::Missing(if registers { Missing::RegisterImage } else { Missing::Build })
-        .into())
+    if call.query.skip_build.0 || (given && !call.query.upload.0) {
+        return Err(control::Error::Missing(Missing::RegisterImage).into());
+    }
+    let (context, request) = (call.context(), call.body.0.clone());
+    uploads::asked(&call, move |tx| builds::image(&context, tx, &request)).await
 }
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {

@@ -1,10 +1,11 @@
-//! Logs of workloads and builds. Tasks of jobs are what prints; of other kinds nothing is kept yet.
+//! Logs of workloads and builds. Tasks of jobs and builds are what prints.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
 use crate::http::malformed::LogsRule;
 use crate::http::reply::Reply;
 use auth::Member;
+use control::builds::log_name;
 use jobs::logs::{Found, Line, Question, Severity, find};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -130,13 +131,13 @@ impl LogQuery {
 }
 
 /// What one of the names is asked for.
-fn question(call: &Call<Member, LogQuery>, job: &str) -> Result<Question, Error> {
+fn question(call: &Call<Member, LogQuery>, log_name: &str) -> Result<Question, Error> {
     let query = &call.query;
     let (from, to) = query.range(call.app.world.now())?;
     let (limit, offset) = query.page()?;
     Ok(Question {
         workspace: call.who.workspace.clone(),
-        job: job.to_owned(),
+        job: log_name.to_owned(),
         execution: given(query.execution_id.as_ref()),
         task: given(query.task_id.as_ref()).map(|task| task.parse().unwrap_or(NO_TASK)),
         from,
@@ -155,13 +156,14 @@ const NO_TASK: u32 = u32::MAX;
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
     let mut answer = BTreeMap::new();
     for name in call.query.names()? {
-        let question = question(&call, &name)?;
-        let logs = match call.query.resource_type.as_deref() {
-            Some(kind) if kind == KindName::Job.plural() => {
-                shown(find(&call.app.store, &question).await?)
-            }
-            // The name is there also when nothing was written, for clients look for it.
-            _ => WorkloadLogs::default(),
+        let asked = call.query.resource_type.as_deref().unwrap_or_default();
+        let kind = KindName::ALL.iter().find(|kind| kind.plural() == asked);
+        let log_name = kind.map(|kind| log_name(*kind, &name));
+        let question = question(&call, log_name.as_deref().unwrap_or(&name))?;
+        // The name is there also when nothing was written, for clients look for it.
+        let logs = match kind {
+            Some(_) => shown(find(&call.app.store, &question).await?),
+            None => WorkloadLogs::default(),
         };
         answer.insert(name, logs);
     }

@@ -71,6 +71,7 @@ fn cases() -> Vec<Case> {
         case(post(), "/v0/oauth/clients", JSON, r#"{"name": "{name}"}"#),
         case(delete(), "/v0/oauth/clients/{client}", JSON, ""),
         case(post(), "/v0/webhooks/github/{workspace}", JSON, r#"{"action": "queued"}"#),
+        case(Method::PUT, "/v0/uploads/{token}", "application/zip", "PK"),
         case(post(), "/{workspace}/{name}", JSON, "{}"),
         case(post(), "/run/{workspace}/{name}", JSON, "{}"),
         case(get(), "/v0/openapi.json", JSON, ""),
@@ -167,7 +168,10 @@ fn every_address_is_tried() {
         .into_iter()
         .flat_map(|case| {
             let path = case.path.split('?').next().unwrap();
-            let path = path.replace("{client}", "{id}").replace("{name}", "{trigger}");
+            let path = path
+                .replace("{client}", "{id}")
+                .replace("{token}", "{secret}")
+                .replace("{name}", "{trigger}");
             [
                 (case.method.to_string(), path.clone()),
                 (case.method.to_string(), format!("/v0{path}")),
