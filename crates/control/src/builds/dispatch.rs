@@ -214,20 +214,14 @@ impl Dispatcher {
         Ok(self.control.store.write(work).await.map(drop)?)
     }
 
-    /// Ends what runs and is not wanted any more.
-    fn stop_unwanted(&mut self, found: &Found) {
+    /// Ends what runs and is not wanted any more. It counts until it has ended, for what it left
+    /// must not be removed before.
+    fn stop_unwanted(&self, found: &Found) {
         // One that was made just now has only to end.
         let rows = found.building.iter().chain(&found.made);
         let wanted = |id: &BuildId| rows.clone().any(|build| build.id == *id);
-        let control = &self.control;
-        self.running.retain(|id, task| {
-            if wanted(id) {
-                return true;
-            }
-            task.abort();
-            control.builds.hide(id);
-            false
-        });
+        self.running.iter().filter(|(id, _)| !wanted(id)).for_each(|(_, task)| task.abort());
+        self.control.builds.show_only(|id| wanted(id) || self.running.contains_key(id));
     }
 
     /// Puts an image into its place once its build was seen, or was shown for long enough.
@@ -246,7 +240,6 @@ impl Dispatcher {
             }
             Err(error) => end::fail(&self.control, build, &error.to_string()).await?,
         }
-        self.control.builds.hide(&build.id);
         // What is left of it goes at once.
         self.control.builds.news.notify_one();
         Ok(())

@@ -50,8 +50,9 @@ impl Shared {
         self.seen.lock().get(build).is_some_and(|seen| *seen)
     }
 
-    pub(super) fn hide(&self, build: &BuildId) {
-        self.seen.lock().remove(build);
+    /// Forgets who has seen what is over.
+    pub(super) fn show_only(&self, mut goes_on: impl FnMut(&BuildId) -> bool) {
+        self.seen.lock().retain(|build, _| goes_on(build));
     }
 }
 
