@@ -530,14 +530,23 @@ async fn an_image_is_built_without_anything_that_runs_it() {
     assert_eq!(status(&stage.cloud.get(path).await.ok()), "UPLOADING");
     assert_eq!(stage.upload(&address(&asked), "nonsense").await.status, 200);
     stage.cloud.until(path, |now| status(now) == "FAILED").await;
-    let asked = stage.cloud.post("/v0/images?upload=true", request).await;
+    let asked = stage.cloud.post("/v0/images?upload=true", request.clone()).await;
     assert_eq!(stage.upload(&address(&asked), "a tool").await.status, 200);
     let image = stage.cloud.until("/v0/images/_/tool", |now| status(now) == "BUILT").await;
     assert_eq!(image["spec"]["tags"].as_array().expect("tags").len(), 1);
     let lines = stage.lines("sandboxes", "tool").await;
     assert!(lines.iter().any(|line| line == "Step 1: a tool"), "{lines:?}");
     stage.cloud.get("/v0/sandboxes/tool").await.refused(404);
-    stage.cloud.delete(path).await.ok();
+    // Whoever it is shared with runs it, and does not make it.
+    stage.cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    let at_home = |path: &str| format!("{path}?workspace=main");
+    let share = format!("{path}/share");
+    stage.cloud.post(&at_home(&share), json!({"targetWorkspace": "team"})).await.ok();
+    let asked = stage.cloud.post("/v0/images?upload=true&workspace=team", request).await;
+    let message = asked.refused(400);
+    assert!(message.contains("shared by `main`"), "{message}");
+    stage.cloud.delete(&at_home(&format!("{share}/team"))).await.ok();
+    stage.cloud.delete(&at_home(path)).await.ok();
     stage.until_nothing_is_kept().await;
 }
 

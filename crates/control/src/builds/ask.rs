@@ -4,7 +4,7 @@ use super::buildable::Buildable;
 use crate::billing::allow;
 use crate::context::Context;
 use crate::engine::{self, Held, Managed, Pending};
-use crate::error::Error;
+use crate::error::{Error, Unfit};
 use crate::json;
 use crate::missing::Missing;
 use crate::workloads::rows;
@@ -80,6 +80,9 @@ pub fn image(
         engine::create(context, tx, &parents, image)?;
     }
     let held = Held::<Image>::lock(context, tx, &parents, &request.name)?;
+    if let Some(owner) = &held.state.source_workspace {
+        return Err(Unfit::ImageBuiltByOther { owner: owner.clone() }.into());
+    }
     let repository = format!("{}/{}", request.resource_type, request.name);
     let (held, url) = await_upload(context, tx, held, repository, None)?;
     let answer = CreateImageAnswer {

@@ -12,6 +12,8 @@ pub enum Unfit {
     TagDeployed { tag: String },
     #[error("the image is shared by `{owner}`; only that workspace can share it on")]
     ImageOfOther { owner: String },
+    #[error("the image is shared by `{owner}`; only that workspace can build it")]
+    ImageBuiltByOther { owner: String },
     #[error("only verified domains of previews can be shared; verify the domain first")]
     DomainUnverified,
     #[error("the volume `{volume}` is in another region than the sandbox")]
