@@ -2,6 +2,7 @@
 //! credentials and scopes, and the OpenAPI document are made, and below them what is no operation.
 //! It is kept out of the formatter's hands: one line is one address.
 
+use crate::app::App;
 use crate::http::call::{Call, Input, Query, Who};
 use crate::http::error::Error;
 use crate::http::listed::Listed;
@@ -13,10 +14,11 @@ use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
     executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
     previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys, secrets,
-    service_accounts, snapshots, users, volume_templates, webhooks, workspaces,
+    service_accounts, snapshots, uploads, users, volume_templates, webhooks, workspaces,
 };
 use ::jobs::runners::Runners;
 use auth::Auth;
+use control::builds::{Buildable, UPLOADS_PATH};
 use control::engine::Managed;
 use http::Method;
 use std::future::Future;
@@ -139,7 +141,7 @@ impl Table {
     }
 
     /// As [`Table::kind`], for the kinds that are also built from uploaded sources.
-    fn built<K: Managed>(&mut self, words: &Words) {
+    fn built<K: Buildable>(&mut self, words: &Words) {
         let Words { path, item, noun, what, create, update, delete, .. } = *words;
         self.reads::<K>(words);
         self.add(
@@ -455,6 +457,11 @@ pub(crate) fn documents() -> Listed<()> {
         .get("/v0/docs", openapi::page)
         .get("/v0/docs/page.js", openapi::script)
         .get("/v0/docs/page.css", openapi::style)
+}
+
+/// Where sources are uploaded to. The secret in the address is the only credential.
+pub(crate) fn uploads() -> Listed<App> {
+    Listed::new().put(format!("{UPLOADS_PATH}/{{secret}}"), uploads::take)
 }
 
 /// Where code hosts tell of the jobs of workflows.

@@ -1,9 +1,10 @@
 //! The handle of the control plane: what its rules, its background work and the API share.
 
+use crate::builds;
 use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
-use crate::machine::{Edge, Machine};
+use crate::machine::{Builder, Edge, Machine};
 use crate::settings::Settings;
 use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
@@ -33,6 +34,8 @@ pub struct Inner {
     pub(crate) logs: jobs::logs::Logs,
     pub(crate) machine: Option<Arc<dyn Machine>>,
     pub(crate) edge: Option<Arc<dyn Edge>>,
+    pub(crate) builder: Option<Arc<dyn Builder>>,
+    pub(crate) builds: builds::Shared,
     pub(crate) workloads: Shared,
 }
 

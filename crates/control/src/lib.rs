@@ -6,6 +6,7 @@
 
 mod addresses;
 pub mod billing;
+pub mod builds;
 mod catalogue;
 pub mod context;
 pub mod control;

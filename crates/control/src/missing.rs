@@ -24,7 +24,7 @@ impl Missing {
     /// Continues the sentence "This server cannot yet …".
     pub const fn act(self) -> &'static str {
         match self {
-            Self::Build => "build an image from uploaded sources: the image builder is missing",
+            Self::Build => "build an image from uploaded sources: it has no machine that builds",
             Self::ReceiveTemplate => {
                 "receive the content of a volume template: the volume store is missing"
             }

@@ -34,6 +34,7 @@ pub struct Settings {
     pub jobs: jobs::Settings,
     pub deployments: Deployments,
     pub registry: RegistryUpkeep,
+    pub builds: crate::builds::Settings,
 }
 
 /// Agents, MCP servers and applications.

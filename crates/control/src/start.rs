@@ -5,11 +5,11 @@ use crate::control::{Control, Inner};
 use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
-use crate::machine::{Edge, Machine};
+use crate::machine::{Builder, Edge, Machine};
 use crate::settings::Settings;
 use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
-use crate::{Error, billing, repositories, usage, workloads, workspace_defaults};
+use crate::{Error, billing, builds, repositories, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
@@ -30,6 +30,8 @@ pub struct Parts {
     pub machine: Option<Arc<dyn Machine>>,
     /// Routes requests to instances.
     pub edge: Option<Arc<dyn Edge>>,
+    /// Makes images on the machine of this server.
+    pub builder: Option<Arc<dyn Builder>>,
     /// What tasks print.
     pub logs: jobs::logs::Logs,
     pub dns: Arc<dyn Lookup>,
@@ -38,7 +40,7 @@ pub struct Parts {
 impl Control {
     /// Loads the keys that servers of one database share, and makes what each workspace must have.
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
-        let Parts { store, auth, world, settings, machine, edge, logs, dns } = parts;
+        let Parts { store, auth, world, settings, machine, edge, builder, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
         let identities = IdentityKey::load(&store).await?;
         let bill = settings.bill.clone();
@@ -50,7 +52,6 @@ impl Control {
             store,
             auth,
             world,
-            settings,
             cursors,
             drive_key,
             identities,
@@ -59,6 +60,9 @@ impl Control {
             logs,
             machine,
             edge,
+            builds: builds::Shared::new(&settings.builds),
+            settings,
+            builder,
             workloads: Shared::default(),
         }));
         control.seed().await?;
@@ -88,10 +92,14 @@ impl Control {
     }
 }
 
-/// The background work of a server, until `ending`: workloads follow their rows, budgets are watched.
+/// The background work of a server, until `ending`: workloads follow their rows, images are built,
+/// budgets are watched.
 /// The handle ends when what was in progress has ended.
 pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
     tokio::spawn(repositories::run(control.clone(), ending.clone()));
-    tokio::spawn(workloads::run(control.clone(), ending.clone()))
+    let (of, end) = (control.clone(), ending.clone());
+    tokio::spawn(async move {
+        tokio::join!(workloads::run(of.clone(), end.clone()), builds::run(of, end));
+    })
 }

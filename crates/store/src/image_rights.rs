@@ -66,6 +66,18 @@ pub fn of_repository(
     Ok(all.into_iter().filter(is_of).collect())
 }
 
+/// What a workspace may use, by name, at most `limit`.
+pub fn all(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    limit: i64,
+) -> Result<Vec<(String, String)>, Error> {
+    let sql = "SELECT name, digest FROM image_rights WHERE workspace_id = $1
+               ORDER BY granted_at DESC, name LIMIT $2";
+    let rows = tx.query(TABLE, sql, params![workspace, limit])?;
+    rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect()
+}
+
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
     tx.execute(TABLE, "DELETE FROM image_rights WHERE workspace_id = $1", params![workspace])
         .map(drop)

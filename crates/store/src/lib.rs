@@ -7,6 +7,7 @@
 
 pub mod backup;
 pub mod budgets;
+pub mod builds;
 pub mod cron;
 mod db;
 pub mod deliveries;

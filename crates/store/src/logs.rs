@@ -31,8 +31,8 @@ pub enum Printer {
     },
     /// The program of a replica.
     Replica(InstanceName),
-    /// The steps that make an image of it.
-    Build(BuildId),
+    /// One try at making an image of it.
+    Build { build: BuildId, attempt: u32 },
 }
 
 impl Printer {
@@ -43,7 +43,7 @@ impl Printer {
                 (execution.as_str(), i64::from(*task), i64::from(*attempt))
             }
             Self::Replica(instance) => (instance.as_str(), 0, 0),
-            Self::Build(build) => (build.as_str(), 0, 0),
+            Self::Build { build, attempt } => (build.as_str(), 0, i64::from(*attempt)),
         }
     }
 
@@ -51,7 +51,7 @@ impl Printer {
     fn execution_name(&self) -> &str {
         match self {
             Self::Task { execution_name, .. } => execution_name,
-            Self::Replica(_) | Self::Build(_) => "",
+            Self::Replica(_) | Self::Build { .. } => "",
         }
     }
 }

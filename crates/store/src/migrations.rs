@@ -61,6 +61,7 @@ const ALL: &[Migration] = &[
         sql: include_str!("../migrations/0016_workload_identities.sql"),
     },
     Migration { number: 17, name: "calls", sql: include_str!("../migrations/0017_calls.sql") },
+    Migration { number: 18, name: "builds", sql: include_str!("../migrations/0018_builds.sql") },
 ];
 
 /// The number of the newest step.

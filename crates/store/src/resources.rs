@@ -207,6 +207,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     if matches!(stored.kind, KindName::Sandbox | KindName::Preview | KindName::CustomDomain) {
         crate::edge_names::give_back(tx, &stored.id)?;
     }
+    if crate::builds::KINDS.contains(&stored.kind) {
+        crate::builds::cancel(tx, &stored.id)?;
+    }
     counts::add(tx, stored, stored.status_name(), -1)?;
     feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
     Ok(true)

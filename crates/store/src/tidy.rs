@@ -1,6 +1,6 @@
 //! What keeps the database from growing for ever.
 
-use crate::{Error, Store, Tx, budgets, deliveries, feed, idempotency};
+use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, idempotency};
 use std::ops::AddAssign;
 use types::Timestamp;
 
@@ -12,6 +12,8 @@ const CHANGES_KEPT_MIN: i64 = 10_000;
 const DELIVERIES_KEPT_MS: i64 = 30 * 24 * 3_600_000;
 /// Reached shares of budgets are told of in their month; a year of them is kept to look back.
 const CROSSINGS_KEPT_MS: i64 = 400 * 24 * 3_600_000;
+/// How long it can be told that an address for an upload was used.
+const BUILDS_KEPT_MS: i64 = 30 * 24 * 3_600_000;
 /// Rows that one transaction forgets.
 const BATCH: i64 = 1000;
 
@@ -22,6 +24,7 @@ pub struct Tidied {
     pub answers: u64,
     pub deliveries: u64,
     pub crossings: u64,
+    pub builds: u64,
 }
 
 impl AddAssign for Tidied {
@@ -30,6 +33,7 @@ impl AddAssign for Tidied {
         self.answers += more.answers;
         self.deliveries += more.deliveries;
         self.crossings += more.crossings;
+        self.builds += more.builds;
     }
 }
 
@@ -55,5 +59,6 @@ fn forget_some(tx: &mut Tx<'_>, now: Timestamp) -> Result<Tidied, Error> {
         answers: idempotency::trim(tx, now, BATCH)?,
         deliveries: deliveries::trim(tx, now.plus_ms(-DELIVERIES_KEPT_MS), BATCH)?,
         crossings: budgets::trim(tx, now.plus_ms(-CROSSINGS_KEPT_MS), BATCH)?,
+        builds: builds::trim(tx, now.plus_ms(-BUILDS_KEPT_MS), BATCH)?,
     })
 }

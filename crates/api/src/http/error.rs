@@ -133,7 +133,9 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::Conflict(_) => (StatusCode::CONFLICT, "conflict"),
         Decision::Changed { .. } => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
         Decision::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
-        Decision::ShareExpired => (StatusCode::GONE, "gone"),
+        Decision::ShareExpired | Decision::UploadOver => (StatusCode::GONE, "gone"),
+        Decision::UploadTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large"),
+        Decision::UploadFailed { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         Decision::Spent { .. } => (StatusCode::FORBIDDEN, "USAGE_LIMIT_EXCEEDED"),
         Decision::Quota { kind: KindName::Sandbox, .. } | Decision::OverShare(_) => {
             (StatusCode::BAD_REQUEST, "QUOTA_EXCEEDED")

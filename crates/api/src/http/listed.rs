@@ -34,6 +34,14 @@ impl<S: Clone + Send + Sync + 'static> Listed<S> {
         self.on((Method::POST, MethodFilter::POST), path.into(), handler)
     }
 
+    pub(crate) fn put<H: Handler<T, S>, T: 'static>(
+        self,
+        path: impl Into<String>,
+        handler: H,
+    ) -> Self {
+        self.on((Method::PUT, MethodFilter::PUT), path.into(), handler)
+    }
+
     pub(crate) fn delete<H: Handler<T, S>, T: 'static>(
         self,
         path: impl Into<String>,

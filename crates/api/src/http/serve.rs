@@ -30,7 +30,12 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
     let oauth = crate::oauth::router(table::oauth(), app.auth.clone());
+    let uploads = table::uploads()
+        .router
+        .method_not_allowed_fallback(|| async { Error::NoMethod })
+        .with_state(app.clone());
     operations(app)
+        .merge(uploads)
         .merge(table::documents().router)
         .merge(oauth)
         .layer(axum::middleware::map_response(harden))
@@ -62,6 +67,7 @@ pub fn addresses() -> Vec<(Method, String)> {
     }
     addresses.extend(table::documents().addresses);
     addresses.extend(table::oauth().addresses);
+    addresses.extend(table::uploads().addresses);
     addresses.extend(table::webhooks().addresses);
     addresses.extend(registry::ADDRESSES.map(|(method, path)| (method, path.to_owned())));
     addresses.extend(table::TRIGGERS.map(|path| (Method::POST, path.to_owned())));

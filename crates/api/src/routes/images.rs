@@ -5,8 +5,9 @@ use crate::http::error::Error;
 use crate::http::malformed::Malformed;
 use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
+use crate::routes::uploads;
 use auth::Member;
-use control::Missing;
+use control::builds;
 use control::engine::{self, Held, Secrets};
 use control::kinds::image;
 use control::repositories;
@@ -39,7 +40,8 @@ pub(crate) async fn create(
         return Err(Malformed::ImageRequired.into());
     }
     if !given || call.query.upload.0 {
-        return Err(control::Error::Missing(Missing::Build).into());
+        let (context, request) = (call.context(), call.body.0.clone());
+        return uploads::asked(&call, move |tx| builds::image(&context, tx, &request)).await;
     }
     // Another registry may take its time, within the limits of pulls.
     call.long.announce();

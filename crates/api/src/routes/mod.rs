@@ -32,6 +32,7 @@ pub(crate) mod secrets;
 pub(crate) mod service_accounts;
 pub(crate) mod snapshots;
 pub(crate) mod triggers;
+pub(crate) mod uploads;
 pub(crate) mod users;
 pub(crate) mod volume_templates;
 pub(crate) mod webhooks;

@@ -4,8 +4,9 @@ use crate::http::call::{Call, Guarded, Wish};
 use crate::http::error::Error;
 use crate::http::query::{Flag, ListQuery, NoQuery, ShowSecrets};
 use crate::http::reply::Reply;
+use crate::routes::uploads;
 use auth::Member;
-use control::Missing;
+use control::builds::{self, Buildable};
 use control::engine::{self, Held, Listing, Managed, Secrets};
 use control::error::Absent;
 use control::kinds::application;
@@ -61,11 +62,14 @@ pub(crate) async fn create<K: Managed>(
     call.once(move |tx| engine::create(&context, tx, &parents, wish.clone())).await
 }
 
-pub(crate) async fn create_or_build<K: Managed>(
+pub(crate) async fn create_or_build<K: Buildable>(
     call: Call<Member, Upload, Wish<K>>,
 ) -> Result<Reply<K>, Error> {
-    refuse_upload(&call.query)?;
-    create(call.without_query()).await
+    if !call.query.upload.0 || call.body.0.skips_build() {
+        return create(call.without_query()).await;
+    }
+    let (context, wish) = (call.context(), call.body.0.clone());
+    uploads::asked(&call, move |tx| builds::create(&context, tx, wish.clone())).await
 }
 
 pub(crate) async fn replace<K: Managed>(
@@ -81,11 +85,19 @@ pub(crate) async fn replace<K: Managed>(
     Ok(call.app.store.write(work).await?.into())
 }
 
-pub(crate) async fn replace_or_build<K: Managed>(
+pub(crate) async fn replace_or_build<K: Buildable>(
     call: Call<Member, Upload, Wish<K>>,
 ) -> Result<Reply<K>, Error> {
-    refuse_upload(&call.query)?;
-    replace(call.without_query()).await
+    if !call.query.upload.0 || call.body.0.skips_build() {
+        return replace(call.without_query()).await;
+    }
+    let (context, name, wish) = (call.context(), call.path.name().to_owned(), call.body.0.clone());
+    let seen = call.if_match;
+    let ask = move |tx: &mut Tx<'_>| {
+        engine::require_version::<K>(&context, tx, &[], &name, seen)?;
+        builds::replace(&context, tx, &name, wish.clone())
+    };
+    uploads::asked(&call, ask).await
 }
 
 pub(crate) async fn remove<K: Managed>(
@@ -126,10 +138,6 @@ pub(crate) async fn revisions<K: Managed>(
     // The name stands before `/revisions`, and is the only value of the path.
     let kept = call.app.store.read(move |tx| engine::revisions::<K>(&context, tx, &name)).await?;
     Ok(Reply::of(&kept))
-}
-
-fn refuse_upload(query: &Upload) -> Result<(), Error> {
-    if query.upload.0 { Err(control::Error::Missing(Missing::Build).into()) } else { Ok(()) }
 }
 
 /// The revisions of an application, as the interface has them: what each one runs.

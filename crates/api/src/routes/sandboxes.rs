@@ -4,16 +4,19 @@ use crate::http::call::{Body, Call, Wish};
 use crate::http::error::Error;
 use crate::http::query::Flag;
 use crate::http::reply::Reply;
+use crate::routes::uploads;
 use auth::Member;
 use control::Missing;
+use control::builds::{self, Buildable};
 use control::engine::Held;
 use control::workloads::create::{self, NewSandbox};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
-use types::KindName;
 use types::kinds::Sandbox;
+use types::parts::Status;
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
+use types::{Kind, KindName};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -29,8 +32,8 @@ pub(crate) struct CreateQuery {
 pub(crate) async fn create(
     call: Call<Member, CreateQuery, Wish<Sandbox>>,
 ) -> Result<Reply<Sandbox>, Error> {
-    if call.query.upload.0 {
-        return Err(control::Error::Missing(Missing::Build).into());
+    if call.query.upload.0 && !call.body.0.skips_build() {
+        return create_built(call).await;
     }
     let new = NewSandbox {
         context: call.context(),
@@ -39,6 +42,22 @@ pub(crate) async fn create(
         key: call.key,
     };
     Ok(create::create(new).await?.into())
+}
+
+/// As [`create`] from uploaded sources. One that lives and may be reused gets the new image.
+async fn create_built(
+    call: Call<Member, CreateQuery, Wish<Sandbox>>,
+) -> Result<Reply<Sandbox>, Error> {
+    let (context, wish) = (call.context(), call.body.0.clone());
+    let reuse = call.query.create_if_not_exist.0;
+    let ask = move |tx: &mut Tx<'_>| {
+        let found = context.find(tx, KindName::Sandbox, &[], wish.name())?;
+        match found.is_some_and(|row| reuse && row.status != Some(Status::Terminated)) {
+            true => builds::replace(&context, tx, wish.name(), wish.clone()),
+            false => builds::create(&context, tx, wish.clone()),
+        }
+    };
+    uploads::asked(&call, ask).await
 }
 
 pub(crate) async fn fork(

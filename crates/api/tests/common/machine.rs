@@ -1,5 +1,6 @@
 //! A machine that only pretends to run instances.
 
+use super::builder::DIGEST_PREFIX;
 use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
@@ -165,7 +166,8 @@ impl Machine for Pretended {
 
     fn has_image(&self, digest: &str) -> bool {
         let kept = |(store, _): &(images::Store, _)| digest.parse().is_ok_and(|it| store.has(&it));
-        (digest == DIGEST && self.fetched.load(Ordering::Relaxed))
+        digest.starts_with(DIGEST_PREFIX)
+            || (digest == DIGEST && self.fetched.load(Ordering::Relaxed))
             || self.kept.as_ref().is_some_and(kept)
     }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
+pub mod builder;
 pub mod dns;
 pub mod machine;
 pub mod people;
@@ -13,7 +14,7 @@ use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
 use axum::body::Body;
-use control::machine::{Edge, MachineFault, Wait};
+use control::machine::{Builder, Edge, MachineFault, Wait};
 use control::{Bill, Catalogue, Control, Parts, Rate, Settings, StreamLimits};
 use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -175,8 +176,17 @@ pub struct Cloud {
     pub dns: Arc<Zone>,
     /// Empty without a machine.
     pub routes: Arc<Routes>,
+    builder: Option<Arc<dyn Builder>>,
+    settings: Settings,
     _folder: tempfile::TempDir,
     _running: Option<tokio_util::sync::DropGuard>,
+}
+
+/// What a server has of its own.
+#[derive(Default)]
+struct Local {
+    machine: Option<Arc<dyn control::machine::Machine>>,
+    builder: Option<Arc<dyn Builder>>,
 }
 
 #[derive(Debug)]
@@ -235,6 +245,7 @@ pub fn settings() -> Settings {
             tags_max: 20,
             keep_tags: 0,
         },
+        builds: control::builds::Settings::default(),
     }
 }
 
@@ -246,14 +257,14 @@ impl Cloud {
     pub async fn start_with(settings: Settings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Sqlite { file: folder.path().join("holm.db") };
-        Self::start_on(target, folder, settings, None).await
+        Self::start_on(target, folder, settings, Local::default()).await
     }
 
     /// One control plane on each database.
     pub async fn on_both() -> [Self; 2] {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Postgres { url: testing::postgres() };
-        [Self::start().await, Self::start_on(target, folder, settings(), None).await]
+        [Self::start().await, Self::start_on(target, folder, settings(), Local::default()).await]
     }
 
     /// One with a machine, which runs what its rows ask for.
@@ -263,14 +274,36 @@ impl Cloud {
     ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Sqlite { file: folder.path().join("holm.db") };
-        Self::start_on(target, folder, settings, Some(machine)).await
+        Self::start_on(target, folder, settings, Local { machine: Some(machine), builder: None })
+            .await
+    }
+
+    /// One with a machine that also builds, on SQLite or on PostgreSQL.
+    pub async fn start_building(
+        machine: Arc<dyn control::machine::Machine>,
+        builder: Arc<dyn Builder>,
+        settings: Settings,
+        postgres: bool,
+    ) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = match postgres {
+            true => Target::Postgres { url: testing::postgres() },
+            false => Target::Sqlite { file: folder.path().join("holm.db") },
+        };
+        Self::start_on(
+            target,
+            folder,
+            settings,
+            Local { machine: Some(machine), builder: Some(builder) },
+        )
+        .await
     }
 
     async fn start_on(
         target: Target,
         folder: tempfile::TempDir,
         settings: Settings,
-        machine: Option<Arc<dyn control::machine::Machine>>,
+        Local { machine, builder }: Local,
     ) -> Self {
         let (world, clock) = test_world();
         let store_settings = store::Settings::new(target, folder.path().join("keys"));
@@ -295,9 +328,10 @@ impl Cloud {
             store: store.clone(),
             auth: auth.clone(),
             world,
-            settings,
+            settings: settings.clone(),
             machine,
             edge,
+            builder: builder.clone(),
             logs,
             dns: dns.clone(),
         };
@@ -308,7 +342,20 @@ impl Cloud {
             drop(control::start(&control, &ending));
             ending.drop_guard()
         });
-        Self { control, router, store, auth, clock, first, dns, routes, _folder: folder, _running }
+        Self {
+            control,
+            router,
+            store,
+            auth,
+            clock,
+            first,
+            dns,
+            routes,
+            builder,
+            settings,
+            _folder: folder,
+            _running,
+        }
     }
 
     /// The same again, as after a restart without a machine.
@@ -331,7 +378,8 @@ impl Cloud {
             store: self.store.clone(),
             auth: self.auth.clone(),
             world,
-            settings: settings(),
+            settings: self.settings.clone(),
+            builder: self.builder.clone().filter(|_| machine.is_some()),
             machine,
             edge,
             logs: Logs::start(self.store.clone(), jobs::logs::Settings::default()),

@@ -72,6 +72,7 @@ fn cases() -> Vec<Case> {
         case(post(), "/v0/oauth/clients", JSON, r#"{"name": "{name}"}"#),
         case(delete(), "/v0/oauth/clients/{client}", JSON, ""),
         case(post(), "/v0/webhooks/github/{workspace}", JSON, r#"{"action": "queued"}"#),
+        case(Method::PUT, "/v0/uploads/{token}", "application/zip", "PK"),
         case(post(), "/{workspace}/{name}", JSON, "{}"),
         case(post(), "/run/{workspace}/{name}", JSON, "{}"),
         case(get(), "/v2/", JSON, ""),
@@ -187,7 +188,7 @@ fn every_address_is_tried() {
             let path = path.replace("{client}", "{id}");
             let path = match path.strip_prefix("/v2/") {
                 Some(_) => path.replace("/job/", "/{type}/").replace("{token}", "{it}"),
-                None => path.replace("{name}", "{trigger}"),
+                None => path.replace("{token}", "{secret}").replace("{name}", "{trigger}"),
             };
             [
                 (case.method.to_string(), path.clone()),

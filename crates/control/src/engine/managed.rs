@@ -7,6 +7,7 @@ use crate::query::{PAGE, PageSize};
 use store::Tx;
 use types::Kind;
 use types::ids::ResourceId;
+use types::parts::Lifecycle;
 
 /// How a kind is listed.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,11 @@ pub trait Managed: Kind {
 
     /// Where an object is reached, for the kinds that are.
     fn url(_context: &Context, _held: &Held<Self>) -> Option<String> {
+        None
+    }
+
+    /// Where a build of it stands, for the kinds that are built.
+    fn lifecycle(_state: &mut Self::State) -> Option<&mut Lifecycle> {
         None
     }
 

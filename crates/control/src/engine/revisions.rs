@@ -59,6 +59,20 @@ pub(super) fn decide<K: Kind>(
     Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), changed))
 }
 
+/// What a wish means that was built anew, even if the image is the same.
+pub(super) fn anew<K: Kind>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &mut K,
+    old: &K,
+) -> Result<Deploy, Error> {
+    if !K::HAS_REVISIONS {
+        return Ok(Deploy::Nothing);
+    }
+    let newest = kept::list(tx, id, 1)?.into_iter().next().map(|revision| revision.id);
+    Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), true))
+}
+
 /// Carries the decision out on the wish; the name of the new revision, if there is one.
 pub(super) fn apply<K: Managed>(
     context: &Context,

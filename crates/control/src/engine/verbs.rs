@@ -3,8 +3,8 @@
 use super::held::Held;
 use super::list::everywhere;
 use super::managed::{Draft, Managed};
-use super::revisions;
 use super::secrets::{self, Secrets, seal_context};
+use super::{pending, revisions};
 use crate::context::Context;
 use crate::error::Error;
 use crate::json::text;
@@ -56,7 +56,8 @@ pub fn get<K: Managed>(
     name: &str,
     secrets: &Secrets,
 ) -> Result<Shown<K>, Error> {
-    let held = Held::get(context, tx, parents, name)?;
+    let mut held = Held::get(context, tx, parents, name)?;
+    pending::note_seen::<K>(context, &mut held);
     Ok(Shown { object: present(context, tx, &held, secrets)?, version: held.row.version })
 }
 
@@ -75,9 +76,9 @@ pub fn create<K: Managed>(
 /// The wish for a new object, completed and checked.
 #[derive(Clone)]
 pub struct Checked<K> {
-    wish: K,
+    pub(super) wish: K,
     /// The secrets that came with it.
-    sent: BTreeMap<String, String>,
+    pub(super) sent: BTreeMap<String, String>,
 }
 
 impl<K: Managed> Checked<K> {
@@ -139,7 +140,7 @@ pub fn create_checked<K: Managed>(
 }
 
 /// The columns that are the same for a new object of any kind.
-fn new_row(
+pub(super) fn new_row(
     context: &Context,
     id: ResourceId,
     kind: KindName,
@@ -168,17 +169,22 @@ fn new_row(
 }
 
 /// A replacement on its way: both wishes with their secrets open.
-struct Replacement<K> {
-    wish: K,
-    old: K,
+pub(super) struct Replacement<K> {
+    pub(super) wish: K,
+    pub(super) old: K,
     /// The secrets that came with the wish, and those that are stored.
-    sent: BTreeMap<String, String>,
-    stored: BTreeMap<String, String>,
+    pub(super) sent: BTreeMap<String, String>,
+    pub(super) stored: BTreeMap<String, String>,
 }
 
 impl<K: Managed> Replacement<K> {
     /// Completes and checks a wish against what it replaces.
-    fn new(context: &Context, held: &Held<K>, name: &str, mut wish: K) -> Result<Self, Error> {
+    pub(super) fn new(
+        context: &Context,
+        held: &Held<K>,
+        name: &str,
+        mut wish: K,
+    ) -> Result<Self, Error> {
         let mut old = opened(context, held)?;
         let (stored, sent) = (secrets::values(&old), secrets::values(&wish));
         let mut problems = Problems::default();
@@ -213,6 +219,7 @@ pub fn replace<K: Managed>(
     let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
     let now = context.world().now();
     let mut state = wish.next_state(Some((&old, &held.state)), now);
+    pending::supersede(tx, context, &mut held, (&wish, &old), &mut state)?;
     let id = &held.row.id;
     let mut draft = Draft { wish: &mut wish, state: &mut state, old: Some(&old), id, parents };
     K::prepare(context, tx, &mut draft)?;
@@ -223,16 +230,28 @@ pub fn replace<K: Managed>(
     }
     K::follow(context, tx, &wish)?;
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
+    let held = write_over(context, tx, held, (wish, state), kept)?;
+    Ok(Shown { object: present(context, tx, &held, &made)?, version: held.row.version })
+}
+
+/// Stores another wish and state of an object, and the revision that they begin.
+pub(super) fn write_over<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    mut held: Held<K>,
+    (wish, state): (K, K::State),
+    revision: Option<String>,
+) -> Result<Held<K>, Error> {
     (held.wish, held.state) = (wish, state);
     context.actor().clone_into(&mut held.row.updated_by);
-    held.row.updated_at = now;
+    held.row.updated_at = context.world().now();
     write_row(context, &mut held)?;
     held.row = resources::update(tx, held.row.clone())?;
-    if let Some(revision) = kept {
+    if let Some(revision) = revision {
         revisions::keep(context, tx, &held, &revision)?;
     }
     references::replace(tx, &held.row, &held.wish.references())?;
-    Ok(Shown { object: present(context, tx, &held, &made)?, version: held.row.version })
+    Ok(held)
 }
 
 /// Refuses unless the object still has the version that the caller has seen.
@@ -283,7 +302,7 @@ pub fn remove<K: Managed>(
 }
 
 /// Fills the columns of the row from the typed parts, with secrets sealed.
-fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Result<(), Error> {
+pub(super) fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Result<(), Error> {
     held.row.seal_key = secrets::seal(
         &mut held.wish,
         &context.control.store.keyring().read(),
@@ -311,7 +330,7 @@ fn search_text<K: Kind>(wish: &K) -> String {
 }
 
 /// Secrets that neither the caller sent nor the store had.
-fn made_by_server<K: Kind>(
+pub(super) fn made_by_server<K: Kind>(
     wish: &K,
     sent: &BTreeMap<String, String>,
     stored: &BTreeMap<String, String>,
@@ -323,7 +342,7 @@ fn made_by_server<K: Kind>(
     now.into_iter().filter(fresh).map(|(name, _)| name).collect()
 }
 
-fn exists<K: Kind>(wish: &K) -> Error {
+pub(super) fn exists<K: Kind>(wish: &K) -> Error {
     Error::Exists { kind: K::NAME, name: wish.name().to_owned() }
 }
 
@@ -343,7 +362,7 @@ fn require_parent<K: Kind>(
 }
 
 /// Objects that a wish newly refers to must exist. Earlier ones may have been deleted since.
-fn require_references(
+pub(super) fn require_references(
     context: &Context,
     tx: &mut Tx<'_>,
     wanted: &[Reference],
@@ -373,7 +392,7 @@ fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<b
     Ok(context.find(tx, reference.kind, &[], &reference.name)?.is_some())
 }
 
-fn require_quota<K: Kind>(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+pub(super) fn require_quota<K: Kind>(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     let Some(limit) = context.control.settings.quotas.get(&K::NAME).copied() else { return Ok(()) };
     if resources::count(tx, &context.member.workspace, K::NAME)? >= limit {
         return Err(Error::Quota { kind: K::NAME, limit });

@@ -2,6 +2,8 @@
 
 use types::KindName;
 
+const NO_UPLOAD: &str = "no upload is awaited at this address; apply the resource again with `upload=true` to get a new one";
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absent {
     #[error("there is no such account among yours; GET /accounts lists them")]
@@ -38,6 +40,8 @@ pub enum Absent {
     Feature,
     #[error("there is no template of this name; GET /templates lists them")]
     Template,
+    #[error("{NO_UPLOAD}")]
+    Upload,
     #[error("no integration of this name is known")]
     Integration,
 }

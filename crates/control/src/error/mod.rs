@@ -43,6 +43,15 @@ pub enum Error {
     #[error("the share has expired; ask for a new one")]
     ShareExpired,
     #[error(
+        "this address was used, has expired or was replaced; apply the resource again with `upload=true` to get a new one"
+    )]
+    UploadOver,
+    #[error("the upload has more than the {limit} bytes that are accepted")]
+    UploadTooLarge { limit: u64 },
+    /// It was used up without success.
+    #[error("{why}; apply the resource again with `upload=true` to get a new address")]
+    UploadFailed { why: String },
+    #[error(
         "`{kind}` objects are limited to {limit} in this workspace; delete some, or ask the operator for more"
     )]
     Quota { kind: KindName, limit: i64 },

@@ -18,6 +18,8 @@ pub enum Unfit {
     ManyTags { max: usize },
     #[error("the image cannot be had: {why}")]
     ImageNotHad { why: String },
+    #[error("the image is shared by `{owner}`; only that workspace can build it")]
+    ImageBuiltByOther { owner: String },
     #[error("only verified domains of previews can be shared; verify the domain first")]
     DomainUnverified,
     #[error("the volume `{volume}` is in another region than the sandbox")]

@@ -7,10 +7,15 @@ use crate::executions::triggered::{give_back_addresses, take_addresses};
 use store::Tx;
 use types::Kind;
 use types::kinds::Agent;
+use types::parts::Lifecycle;
 
 impl Managed for Agent {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         Some(super::inference_url(context, Self::NAME, &held.row.name))
+    }
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
     }
 
     fn prepare(

@@ -11,11 +11,16 @@ use types::edge::application_name;
 use types::ids::ResourceId;
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
+use types::parts::Lifecycle;
 
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         let label = application_name(held.state.label.as_deref()?);
         Some(types::hosts::host_url(&context.control.settings.content_url, &label))
+    }
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
     }
 
     fn prepare(

@@ -14,7 +14,7 @@ use store::{Tx, image_rights, resources, revisions};
 use types::kinds::Image;
 use types::kinds::image::{ImageMetadata, ImageSpec, ImageTag, State};
 use types::own_image::{BadImageName, ImageAt, OwnImage, OwnRepository};
-use types::parts::Status;
+use types::parts::{Lifecycle, Status};
 use types::wire::CleanedImages;
 use types::{KindName, Problems};
 
@@ -26,6 +26,10 @@ const SHOWN: usize = 19;
 
 impl Managed for Image {
     const PAGING: Paging = Paging::Bare;
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
+    }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         if !held.state.shares.is_empty() {

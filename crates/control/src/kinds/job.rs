@@ -8,8 +8,13 @@ use crate::workloads;
 use store::Tx;
 use types::KindName;
 use types::kinds::Job;
+use types::parts::Lifecycle;
 
 impl Managed for Job {
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(state)
+    }
+
     fn prepare(
         context: &Context,
         tx: &mut Tx<'_>,

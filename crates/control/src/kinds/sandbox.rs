@@ -6,7 +6,7 @@ use crate::error::{Conflict, Error, Unfit};
 use crate::workloads::images;
 use store::Tx;
 use types::kinds::{Sandbox, Volume};
-use types::parts::VolumeType;
+use types::parts::{Lifecycle, VolumeType};
 use types::{Kind, KindName};
 
 /// Names of the persistent volumes that a sandbox mounts.
@@ -24,6 +24,10 @@ impl Managed for Sandbox {
             "{}/{}/sandboxes/{}",
             context.control.settings.public_url, context.member.workspace_name, held.row.name
         ))
+    }
+
+    fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
+        Some(&mut state.lifecycle)
     }
 
     fn prepare(

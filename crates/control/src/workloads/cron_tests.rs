@@ -57,6 +57,7 @@ fn settings() -> Settings {
             tags_max: 10,
             keep_tags: 0,
         },
+        builds: crate::builds::Settings::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),
@@ -107,8 +108,17 @@ impl Servers {
             let auth = Auth::new(store.clone(), outside, world.clone()).await.unwrap();
             let logs = ::jobs::logs::Logs::start(store.clone(), ::jobs::logs::Settings::default());
             let (settings, dns) = (settings(), Arc::new(NoDns));
-            let parts =
-                Parts { store, auth, world, settings, machine: None, edge: None, logs, dns };
+            let parts = Parts {
+                store,
+                auth,
+                world,
+                settings,
+                machine: None,
+                edge: None,
+                builder: None,
+                logs,
+                dns,
+            };
             apps.push(Control::new(parts).await.unwrap());
         }
         Self { apps, clock, _folder: folder }

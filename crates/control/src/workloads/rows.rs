@@ -42,7 +42,7 @@ pub(crate) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
 }
 
 /// Stores what the server knows of an object, which is no change by anybody.
-pub(super) fn put_state<K: Managed>(
+pub(crate) fn put_state<K: Managed>(
     tx: &mut Tx<'_>,
     mut held: Held<K>,
     state: K::State,

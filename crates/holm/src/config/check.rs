@@ -24,6 +24,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     domains(config)?;
     node(config)?;
     config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
+    builds(config)?;
     runners(config)?;
     regions(config)?;
     observability(config)
@@ -62,6 +63,12 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("gateway.agent_idle", config.gateway.agent_idle),
         ("gateway.agent_time", config.gateway.agent_time),
         ("gateway.demand_repeat", config.gateway.demand_repeat),
+        ("builds.upload_valid", config.builds.upload_valid),
+        ("builds.upload_timeout", config.builds.upload_timeout),
+        ("builds.upload_idle", config.builds.upload_idle),
+        ("builds.wait_max", config.builds.wait_max),
+        ("builds.timeout", config.builds.timeout),
+        ("builds.backoff", config.builds.backoff),
         ("callbacks.timeout", config.callbacks.timeout),
         ("registry.upload_keep", config.registry.upload_keep),
         ("registry.untagged_keep", config.registry.untagged_keep),
@@ -134,6 +141,15 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("registry.tags_max", config.registry.tags_max as u64),
         ("registry.uploads_max", config.registry.uploads_max),
         ("registry.uploads_workspace_max", config.registry.uploads_workspace_max),
+        ("builds.upload_mb_max", config.builds.upload_mb_max.into()),
+        ("builds.uploads_max", config.builds.uploads_max.into()),
+        ("builds.uploads_workspace_max", config.builds.uploads_workspace_max.into()),
+        ("builds.sources_workspace_mb_max", config.builds.sources_workspace_mb_max.into()),
+        ("builds.open_max", config.builds.open_max.into()),
+        ("builds.open_workspace_max", config.builds.open_workspace_max.into()),
+        ("builds.slots", config.builds.slots.into()),
+        ("builds.workspace_slots", config.builds.workspace_slots.into()),
+        ("builds.attempts_max", config.builds.attempts_max.into()),
         ("node.connections_max", config.node.connections_max.into()),
         ("node.open_files_max", config.node.open_files_max),
         ("logs.task_bytes_max", config.logs.task_bytes_max),
@@ -260,6 +276,21 @@ fn user_ids(node: &Node) -> Result<(), Wrong> {
                 "is {first}, which leaves ids for {room} sandboxes of {each} each below 2^32; node.instances_max and \
                  node.ready ask for {instances}: lower one of the three"
             ),
+        );
+    }
+    Ok(())
+}
+
+fn builds(config: &Config) -> Result<(), Wrong> {
+    let builds = &config.builds;
+    // It is renewed in quarters, by a loop that looks once a second.
+    if builds.lease.0 < Duration::from_secs(30) {
+        return wrong("builds.lease", "must be at least 30s");
+    }
+    if builds.sources_workspace_mb_max < builds.upload_mb_max {
+        return wrong(
+            "builds.sources_workspace_mb_max",
+            "must be at least builds.upload_mb_max: no upload of that size could begin",
         );
     }
     Ok(())

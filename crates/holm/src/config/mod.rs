@@ -3,6 +3,7 @@
 //! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A
 //! user's file and the environment are laid over it key by key; see [`layers`].
 
+mod builds;
 mod check;
 mod layers;
 mod machine;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+pub(crate) use builds::Builds;
 pub(crate) use layers::Layers;
 pub(crate) use machine::{Backend, Egress, Images, Node, Registry};
 
@@ -41,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) deployments: Deployments,
     pub(crate) images: Images,
     pub(crate) registry: Registry,
+    pub(crate) builds: Builds,
     pub(crate) callbacks: Callbacks,
     pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,

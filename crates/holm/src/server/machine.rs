@@ -41,7 +41,7 @@ pub(crate) async fn open(
     let roles = &config.server.roles;
     if !roles.contains(&Role::Gateway) || !roles.contains(&Role::Node) {
         return Ok(Sandboxes {
-            local: assembly::Local { machine: None, edge: None },
+            local: assembly::Local { machine: None, edge: None, builder: None },
             gateway: None,
             hosts: None,
             host: None,
@@ -58,7 +58,9 @@ pub(crate) async fn open(
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
-    let local = assembly::Local { machine: Some(machine), edge: Some(Arc::new(edge)) };
+    // Without a builder, `upload=true` is answered with what is missing.
+    let local =
+        assembly::Local { machine: Some(machine), edge: Some(Arc::new(edge)), builder: None };
     Ok(Sandboxes { local, gateway: Some(gateway), hosts, host: Some(host) })
 }
 

@@ -88,7 +88,7 @@ impl Logs {
     pub fn begin(&self, source: Source) -> LogWriter {
         let recorder = match source.printer {
             Printer::Replica(_) => Recorder::new(self.bytes_max(&source)).daily(),
-            Printer::Task { .. } | Printer::Build(_) => Recorder::new(self.bytes_max(&source)),
+            Printer::Task { .. } | Printer::Build { .. } => Recorder::new(self.bytes_max(&source)),
         };
         LogWriter { source, recorder, from: 0 }
     }
@@ -97,7 +97,7 @@ impl Logs {
     fn bytes_max(&self, source: &Source) -> u64 {
         match source.printer {
             Printer::Replica(_) => self.settings.replica_day_bytes_max,
-            Printer::Task { .. } | Printer::Build(_) => self.settings.task_bytes_max,
+            Printer::Task { .. } | Printer::Build { .. } => self.settings.task_bytes_max,
         }
     }
 
@@ -113,7 +113,7 @@ impl Logs {
         let recorder = Recorder::resume(self.bytes_max(&source), number, last_ns, mark);
         let recorder = match source.printer {
             Printer::Replica(_) => recorder.daily(),
-            Printer::Task { .. } | Printer::Build(_) => recorder,
+            Printer::Task { .. } | Printer::Build { .. } => recorder,
         };
         Ok(LogWriter { source, recorder, from })
     }

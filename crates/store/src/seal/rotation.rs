@@ -63,6 +63,7 @@ const SEALED: &[SealedColumn] = &[
     whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
     whole!("budgets", &["id"], "'budgets/' || id", "webhook_secret"),
+    parts("builds", &["id"], "'resources/' || resource_id", "wish"),
 ];
 
 /// Rows that are sealed anew in one transaction.

@@ -131,8 +131,8 @@ impl Kind for Image {
         metadata.workspace = Some(stamp.workspace.clone());
         metadata.last_deployed_at = state.last_deployed_at;
         metadata.source_workspace.clone_from(&state.source_workspace);
-        metadata.events = Some(state.lifecycle.events.clone());
-        metadata.status = state.lifecycle.status();
+        metadata.events = Some(state.lifecycle.shown_events());
+        metadata.status = state.lifecycle.shown_status();
         self.spec = ImageSpec { size: state.size, tags: Some(state.tags.clone()) };
     }
 }

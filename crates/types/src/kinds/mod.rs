@@ -45,8 +45,8 @@ macro_rules! deployed {
 
         fn show(&mut self, stamp: &Stamp, state: &Lifecycle, _now: Timestamp) {
             self.metadata.stamp(stamp);
-            self.events = Some(state.events.clone());
-            self.status = state.status();
+            self.events = Some(state.shown_events());
+            self.status = state.shown_status();
         }
 
         fn lighten(&mut self) {
@@ -79,8 +79,8 @@ macro_rules! deployment {
 
         fn show(&mut self, stamp: &Stamp, state: &Deployment, _now: Timestamp) {
             self.metadata.stamp(stamp);
-            self.events = Some(state.lifecycle.events.clone());
-            self.status = state.lifecycle.status();
+            self.events = Some(state.lifecycle.shown_events());
+            self.status = state.lifecycle.shown_status();
         }
 
         fn lighten(&mut self) {

@@ -308,8 +308,8 @@ impl Kind for Sandbox {
         self.expires_in = end.map(|end| (end.since(now) / 1000).max(0));
         let errors = state.errors.iter().cloned().chain(self.unenforced());
         self.errors = Some(errors.collect::<Vec<_>>()).filter(|errors| !errors.is_empty());
-        self.events = Some(state.lifecycle.events.clone());
-        self.status = state.lifecycle.status();
+        self.events = Some(state.lifecycle.shown_events());
+        self.status = state.lifecycle.shown_status();
         self.last_used_at = state.last_used_at;
         self.node_generation.clone_from(&state.node_generation);
         self.state = state.activity;

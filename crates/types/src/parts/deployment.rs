@@ -94,6 +94,7 @@ impl Lifecycle {
             }
         };
         let mut next = self.clone();
+        next.end_build();
         next.record(DEPLOYMENT, status, message, now);
         next
     }

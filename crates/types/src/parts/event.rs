@@ -1,5 +1,6 @@
 //! Events of a resource, and the status that follows from them.
 
+use super::Building;
 use crate::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,14 +78,19 @@ pub struct CoreEvent {
 pub struct Lifecycle {
     #[serde(default)]
     pub events: Vec<CoreEvent>,
+    /// The build that was asked for last, until its image or another wish takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub building: Option<Building>,
 }
 
 impl Lifecycle {
     /// Older events are dropped: an object that is changed for ever must not grow for ever.
     pub const EVENTS_MAX: usize = 50;
 
+    /// Of what serves; while nothing does yet, of its build.
     pub fn status(&self) -> Option<Status> {
-        self.events.last().map(|event| event.status)
+        let last = self.events.last().or_else(|| self.building.as_ref()?.events.last());
+        last.map(|event| event.status)
     }
 
     /// Appends what happened. It is later than everything before it, whatever the clock did meanwhile: readers sort by time.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 pub mod addresses;
+mod building;
 pub mod cron;
 mod deployment;
 pub mod duration;
@@ -19,6 +20,7 @@ mod sensitive;
 mod trigger;
 mod volume;
 
+pub use building::Building;
 pub use cron::Cron;
 pub use deployment::{Deployment, Needs, Served};
 pub use env::{Env, check_name as check_env_name};

@@ -1,0 +1,82 @@
+//! Uploads: asking for an address, and taking in what is sent there.
+
+use crate::app::App;
+use crate::http::call::{Call, Input, Query};
+use crate::http::error::Error;
+use crate::http::long_request::LongRequest;
+use crate::http::reply::Reply;
+use admission::Connection;
+use auth::Member;
+use axum::body::BodyDataStream;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use control::builds::{self, Asked, Source};
+use control::idempotency::{self, JsonAnswer};
+use futures_util::StreamExt;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use std::io;
+use store::Tx;
+
+/// The neutral name and that of the published clients, as everywhere.
+const UPLOAD_URL: [HeaderName; 2] = [
+    HeaderName::from_static("x-blaxel-upload-url"),
+    HeaderName::from_static("x-service-upload-url"),
+];
+
+/// Runs what asks for an upload, once under an idempotency key, and says in a header where to
+/// upload.
+pub(crate) async fn asked<T, Q: Query, B: Input>(
+    call: &Call<Member, Q, B>,
+    ask: impl FnMut(&mut Tx<'_>) -> Result<Asked, control::Error> + Send + 'static,
+) -> Result<Reply<T>, Error> {
+    let answer = idempotency::once(&call.app.store, call.key.clone(), ask).await?;
+    let asked: Asked = serde_json::from_slice(&answer.body)
+        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    let body = JsonAnswer { body: Bytes::from(asked.object), replayed: answer.replayed };
+    let mut reply = Reply::from(body);
+    if let Ok(version) = HeaderValue::from_str(&format!("\"{}\"", asked.version)) {
+        reply = reply.with(header::ETAG, version);
+    }
+    if let Ok(url) = HeaderValue::from_str(&asked.url) {
+        let [ours, theirs] = UPLOAD_URL;
+        reply = reply.with(ours, url.clone()).with(theirs, url);
+    }
+    Ok(reply)
+}
+
+/// Takes sources: `PUT /v0/uploads/{secret}`. The secret in the address is all that is asked for,
+/// and it works once.
+pub(crate) async fn take(
+    State(app): State<App>,
+    Path(secret): Path<String>,
+    request: Request,
+) -> Response {
+    match receive(&app, &secret, request).await {
+        Ok(()) => StatusCode::OK.into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn receive(app: &App, secret: &str, request: Request) -> Result<(), Error> {
+    let (parts, body) = request.into_parts();
+    let length = parts.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let upload = builds::admit(app, secret, length).await?;
+    // An upload bounds its own time, and its connection does not make room for a stranger's.
+    if let Some(request) = parts.extensions.get::<LongRequest>() {
+        request.announce();
+    }
+    if let Some(connection) = parts.extensions.get::<Connection>() {
+        connection.signed_in(&format!("uploads of {}", upload.workspace()));
+    }
+    Ok(upload.take(Pieces(body.into_data_stream())).await?)
+}
+
+struct Pieces(BodyDataStream);
+
+impl Source for Pieces {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        self.0.next().await.map(|piece| piece.map_err(io::Error::other))
+    }
+}

@@ -1,0 +1,638 @@
+//! From `upload=true` to a deployed resource: addresses, statuses, logs, and what follows a build.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use axum::body::Body;
+use bytes::Bytes;
+use common::builder::PretendedBuilder;
+use common::machine::{IMAGE, Pretended};
+use common::{Answer, Cloud, settings};
+use http::{Method, Request};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tower::ServiceExt;
+use types::instance::Outcome;
+
+struct Stage {
+    cloud: Cloud,
+    builder: Arc<PretendedBuilder>,
+    machine: Arc<Pretended>,
+}
+
+fn quick() -> control::builds::Settings {
+    control::builds::Settings {
+        poll: Duration::from_millis(5),
+        upload_bytes_max: 100,
+        ..control::builds::Settings::default()
+    }
+}
+
+async fn stage_on(builds: control::builds::Settings, postgres: bool) -> Stage {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::Exited(0))));
+    let builder = Arc::new(PretendedBuilder::default());
+    let settings = control::Settings { builds, ..settings() };
+    let cloud = Cloud::start_building(machine.clone(), builder.clone(), settings, postgres).await;
+    Stage { cloud, builder, machine }
+}
+
+async fn stage() -> Stage {
+    stage_on(quick(), false).await
+}
+
+fn agent() -> Value {
+    json!({"metadata": {"name": "a", "labels": {"x-blaxel-auto-generated": "true"}},
+        "spec": {"runtime": {"envs": [{"name": "TOKEN", "value": "s3cret", "secret": true}]}}})
+}
+
+fn job() -> Value {
+    json!({"metadata": {"name": "j"}, "spec": {"runtime": {"memory": 256}}})
+}
+
+/// The path of the address that an answer gives.
+#[track_caller]
+fn address(answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let url = answer.headers.get("x-blaxel-upload-url").expect("an address");
+    let url = url.to_str().expect("a text");
+    url.strip_prefix("http://localhost:8080").expect("the server's own").to_owned()
+}
+
+impl Stage {
+    /// As the published clients do: no credentials.
+    async fn upload(&self, path: &str, sources: &str) -> Answer {
+        let headers = [("content-type", "application/zip")];
+        self.cloud.raw(Method::PUT, path, &headers, sources.as_bytes().to_vec()).await
+    }
+
+    async fn deploy(&self, path: &str, body: Value, sources: &str) {
+        let asked = match self.cloud.get(path).await.status.as_u16() {
+            404 => {
+                let (collection, _) = path.rsplit_once('/').expect("a path");
+                self.cloud.post(&format!("{collection}?upload=true"), body).await
+            }
+            _ => self.cloud.put(&format!("{path}?upload=true"), body).await,
+        };
+        let answer = self.upload(&address(&asked), sources).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+
+    async fn until(&self, path: &str, statuses: &[&str]) -> Value {
+        let is =
+            |now: &Value| now["status"].as_str().is_some_and(|status| statuses.contains(&status));
+        self.cloud.until(path, is).await
+    }
+
+    async fn until_nothing_is_kept(&self) {
+        let mut forgot = self.builder.forgot.subscribe();
+        while self.builder.kept() > 0 {
+            let changed = tokio::time::timeout(Duration::from_secs(60), forgot.changed());
+            changed.await.expect("it is forgotten").expect("a builder");
+        }
+    }
+
+    async fn lines(&self, kind: &str, name: &str) -> Vec<String> {
+        let range = "start=2026-04-15T00:00:00&end=2026-04-17T00:00:00";
+        let path = format!(
+            "/v0/observability/logs?resourceType={kind}&workloadIds={name}&limit=1000&{range}"
+        );
+        let answer = self.cloud.get(&path).await.ok();
+        let logs = answer[name]["logs"].as_array().expect("the name is there").clone();
+        logs.iter().map(|line| line["message"].as_str().expect("a text").to_owned()).collect()
+    }
+}
+
+/// What an object that is deployed may be called, whether or not something runs it by then.
+const DEPLOYED: [&str; 2] = ["DEPLOYING", "DEPLOYED"];
+
+fn statuses(object: &Value) -> Vec<&str> {
+    let events = object["events"].as_array().expect("events");
+    events.iter().filter_map(|event| event["status"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn an_agent_goes_from_an_upload_to_its_first_revision() {
+    for postgres in [false, true] {
+        let stage = stage_on(quick(), postgres).await;
+        let asked = stage.cloud.post("/v0/agents?upload=true", agent()).await;
+        let path = address(&asked);
+        assert_eq!(asked.body["status"], "UPLOADING");
+        assert_eq!(asked.body["spec"]["runtime"]["envs"][0]["value"], "***");
+        assert!(asked.headers.contains_key("x-service-upload-url"));
+        let revisions = "/v0/agents/a/revisions";
+        assert_eq!(stage.cloud.get(revisions).await.ok(), json!([]));
+        let answer = stage.upload(&path, "an app").await;
+        assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
+        // The clock stands, so it is shown as being built until somebody has looked.
+        stage.until("/v0/agents/a", &["BUILDING"]).await;
+        let agent = stage.until("/v0/agents/a", &DEPLOYED).await;
+        let wanted = ["UPLOADING", "BUILDING", "DEPLOYING"];
+        assert_eq!(statuses(&agent)[..3], wanted, "{agent}");
+        let image = agent["spec"]["runtime"]["image"].as_str().expect("an image");
+        assert!(image.starts_with("agent/a:b0b0"), "{image}");
+        assert_eq!(image.len(), "agent/a:".len() + 12);
+        let kept = stage.cloud.get(revisions).await.ok();
+        assert_eq!(kept.as_array().expect("a list").len(), 1);
+        assert_eq!(kept[0]["id"], agent["spec"]["revision"]["active"]);
+        let shown = stage.cloud.get("/v0/agents/a?show_secrets=true").await.ok();
+        assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "s3cret");
+        let listed = stage.cloud.get("/v0/images/agent/a").await.ok();
+        let tag = listed["spec"]["tags"][0]["name"].as_str().expect("a tag");
+        assert_eq!(format!("agent/a:{tag}"), image);
+        let lines = stage.lines("agents", "a").await;
+        assert!(lines.iter().any(|line| line == "Step 1: an app"), "{lines:?}");
+        assert!(stage.lines("functions", "a").await.is_empty());
+        stage.until_nothing_is_kept().await;
+        assert_eq!(stage.builder.began.borrow().len(), 1);
+        assert_eq!(stage.builder.began.borrow()[0].repository, "agent/a");
+    }
+}
+
+#[tokio::test]
+async fn what_nobody_looks_at_is_shown_for_a_while() {
+    let mut stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "an app").await;
+    stage.builder.until_began(1).await;
+    let listed = |now: &Value| now[0]["status"] == "BUILDING";
+    let version = [("blaxel-version", "2026-04-16")];
+    // A list is no look at the object.
+    while !listed(&stage.cloud.call_with(Method::GET, "/v0/agents", &version, None).await.ok()) {
+        tokio::task::yield_now().await;
+    }
+    stage.cloud.clock.advance_s(4);
+    while listed(&stage.cloud.call_with(Method::GET, "/v0/agents", &version, None).await.ok()) {
+        tokio::task::yield_now().await;
+    }
+    stage.until("/v0/agents/a", &DEPLOYED).await;
+    stage.cloud.restart().await;
+}
+
+#[tokio::test]
+async fn an_address_works_once_and_not_for_ever() {
+    let stage = stage().await;
+    stage.upload("/v0/uploads/made-up", "an app").await.refused(404);
+    let asked = stage.cloud.post("/v0/agents?upload=true", agent()).await;
+    let first = address(&asked);
+    let second = address(&stage.cloud.put("/v0/agents/a?upload=true", agent()).await);
+    let message = stage.upload(&first, "an app").await.refused(410);
+    assert!(message.contains("apply the resource again"), "{message}");
+    assert_eq!(stage.upload(&second, "an app").await.status, 200);
+    stage.upload(&second, "another app").await.refused(410);
+    stage.until("/v0/agents/a", &DEPLOYED).await;
+    let third = address(&stage.cloud.put("/v0/agents/a?upload=true", agent()).await);
+    assert_eq!(stage.cloud.get("/v0/agents/a").await.ok()["status"], "UPLOADING");
+    stage.cloud.clock.advance_s(3601);
+    stage.upload(&third, "an app").await.refused(410);
+    let agent = stage.until("/v0/agents/a", &["FAILED"]).await;
+    assert!(agent["events"].to_string().contains("nothing was uploaded in time"), "{agent}");
+    assert_eq!(stage.builder.began.borrow().len(), 1);
+}
+
+#[tokio::test]
+async fn a_bad_upload_leaves_nothing_behind() {
+    let stage = stage().await;
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    stage.upload(&path, &"x".repeat(101)).await.refused(413);
+    stage.until("/v0/agents/a", &["FAILED"]).await;
+    for end in [None, Some(Err(io::Error::other("cut"))), Some(Ok(Bytes::from(vec![b'x'; 200])))] {
+        let path = address(&stage.cloud.put("/v0/agents/a?upload=true", agent()).await);
+        let pieces = match end {
+            None => vec![],
+            Some(end) => vec![Ok(Bytes::from_static(b"an a")), end],
+        };
+        let body = Body::from_stream(futures_util::stream::iter(pieces));
+        let request = Request::put(path.as_str()).body(body).expect("a request");
+        let answer = stage.cloud.router.clone().oneshot(request).await.expect("an answer");
+        assert!(answer.status().is_client_error(), "{}", answer.status());
+        stage.upload(&path, "an app").await.refused(410);
+        stage.until("/v0/agents/a", &["FAILED"]).await;
+    }
+    stage.until_nothing_is_kept().await;
+    assert!(stage.builder.began.borrow().is_empty());
+    assert_eq!(stage.cloud.get("/v0/agents/a/revisions").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_nothing_behind() {
+    let stage = stage().await;
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    let first = futures_util::stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"an a"))]);
+    let body =
+        Body::from_stream(futures_util::StreamExt::chain(first, futures_util::stream::pending()));
+    let request = Request::put(path.as_str()).body(body).expect("a request");
+    let answer = stage.cloud.router.clone().oneshot(request);
+    tokio::select! {
+        answer = answer => panic!("it has not ended: {answer:?}"),
+        () = async { while stage.builder.kept() == 0 { tokio::task::yield_now().await } } => {}
+    }
+    stage.until("/v0/agents/a", &["FAILED"]).await;
+    stage.until_nothing_is_kept().await;
+    assert!(stage.builder.began.borrow().is_empty());
+}
+
+#[tokio::test]
+async fn a_job_keeps_its_image_when_a_build_fails() {
+    let stage = stage().await;
+    stage.deploy("/v0/jobs/j", job(), "an app").await;
+    let before = stage.until("/v0/jobs/j", &["DEPLOYED"]).await;
+    for (sources, why) in [("fails", "step 1 failed"), ("nonsense", "it has no Dockerfile")] {
+        let mut changed = job();
+        changed["spec"]["runtime"]["memory"] = json!(512);
+        stage.deploy("/v0/jobs/j", changed, sources).await;
+        let failed = stage.until("/v0/jobs/j", &["FAILED"]).await;
+        assert_eq!(failed["spec"], before["spec"]);
+        let last = failed["events"].as_array().expect("events").last().expect("one").clone();
+        assert_eq!(last["message"], why);
+        assert!(stage.lines("jobs", "j").await.iter().any(|line| line.contains(why)));
+    }
+    let revisions = stage.cloud.get("/v0/jobs/j/revisions").await.ok();
+    assert_eq!(revisions.as_array().expect("a list").len(), 1);
+    let listed = stage.cloud.get("/v0/jobs?status=DEPLOYED").await.ok();
+    assert_eq!(listed["data"].as_array().expect("a list").len(), 1, "it can run: {listed}");
+    // It runs what was built before.
+    let execution = stage.cloud.post("/v0/jobs/j/executions", json!({"tasks": [{}]})).await.ok();
+    let id = execution["executionId"].as_str().expect("an id").to_owned();
+    let path = format!("/v0/jobs/j/executions/{id}");
+    stage.cloud.until(&path, |now| now["status"] == "succeeded").await;
+    let launched = stage.machine.launched.borrow().clone();
+    assert_eq!(json!(launched[0].image), before["spec"]["runtime"]["image"]);
+    stage.until_nothing_is_kept().await;
+    stage.deploy("/v0/jobs/j", job(), "a better app").await;
+    let after = stage.until("/v0/jobs/j", &["DEPLOYED"]).await;
+    assert_ne!(after["spec"]["runtime"]["image"], before["spec"]["runtime"]["image"]);
+}
+
+#[tokio::test]
+async fn each_build_is_a_revision_and_masks_keep_what_is_stored() {
+    let stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "an app").await;
+    let first = stage.until("/v0/agents/a", &DEPLOYED).await;
+    // The whole object back, with its mask, and the same folder.
+    stage.deploy("/v0/agents/a", first.clone(), "an app").await;
+    stage.until("/v0/agents/a", &["BUILDING"]).await;
+    let second = stage.until("/v0/agents/a", &DEPLOYED).await;
+    assert_eq!(second["spec"]["runtime"], first["spec"]["runtime"]);
+    assert_ne!(second["spec"]["revision"]["active"], first["spec"]["revision"]["active"]);
+    let shown = stage.cloud.get("/v0/agents/a?show_secrets=true").await.ok();
+    assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "s3cret");
+    let revisions = stage.cloud.get("/v0/agents/a/revisions").await.ok();
+    assert_eq!(revisions.as_array().expect("a list").len(), 2);
+    // The way back needs no build.
+    let mut back = second.clone();
+    back["spec"]["revision"]["active"] = first["spec"]["revision"]["active"].clone();
+    stage.cloud.put("/v0/agents/a", back).await.ok();
+    assert_eq!(stage.builder.began.borrow().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_asked_for_last_counts() {
+    let stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "waits").await;
+    stage.builder.until_began(1).await;
+    stage.until("/v0/agents/a", &["BUILDING"]).await;
+    // Another upload: the first build ends, whatever it does.
+    stage.deploy("/v0/agents/a", agent(), "an app").await;
+    stage.until("/v0/agents/a", &DEPLOYED).await;
+    stage.until_nothing_is_kept().await;
+    // A write that needs no build.
+    stage.deploy("/v0/agents/a", agent(), "waits").await;
+    stage.builder.until_began(3).await;
+    let mut written = stage.cloud.get("/v0/agents/a").await.ok();
+    written["metadata"]["labels"] = json!({"kept": "yes"});
+    stage.cloud.put("/v0/agents/a", written.clone()).await.ok();
+    assert_eq!(stage.cloud.get("/v0/agents/a").await.ok()["status"], "BUILDING");
+    written["spec"]["runtime"]["memory"] = json!(512);
+    let put = stage.cloud.put("/v0/agents/a", written).await.ok();
+    assert!(DEPLOYED.contains(&put["status"].as_str().expect("a status")), "{put}");
+    stage.until_nothing_is_kept().await;
+    // What the metadata became while a build was waited for stays.
+    stage.deploy("/v0/agents/a", agent(), "waits").await;
+    stage.builder.until_began(4).await;
+    let mut written = stage.cloud.get("/v0/agents/a").await.ok();
+    written["metadata"]["labels"] = json!({"kept": "still"});
+    stage.cloud.put("/v0/agents/a", written).await.ok();
+    stage.builder.open();
+    stage.until("/v0/agents/a", &["BUILDING"]).await;
+    let last = stage.until("/v0/agents/a", &DEPLOYED).await;
+    assert_eq!(last["metadata"]["labels"], json!({"kept": "still"}));
+    assert_eq!(last["spec"]["runtime"].get("memory"), None, "{last}");
+}
+
+#[tokio::test]
+async fn deleting_an_object_ends_its_build_and_its_upload() {
+    let stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "waits").await;
+    stage.builder.until_began(1).await;
+    stage.cloud.delete("/v0/agents/a").await.ok();
+    stage.until_nothing_is_kept().await;
+    stage.builder.open();
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    stage.cloud.delete("/v0/agents/a").await.ok();
+    stage.upload(&path, "an app").await.refused(410);
+    assert_eq!(stage.cloud.get("/v0/images").await.ok(), json!([]));
+    // One that is under way when the object goes has nowhere to go.
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    let (answer, end) = slow_upload(&stage, &path).await;
+    stage.cloud.delete("/v0/agents/a").await.ok();
+    end.send(()).expect("it waits");
+    assert_eq!(answer.await.expect("an end"), 410);
+    stage.until_nothing_is_kept().await;
+    assert_eq!(stage.builder.began.borrow().len(), 1);
+}
+
+/// An upload of which half was sent, and what sends the rest.
+async fn slow_upload(
+    stage: &Stage,
+    path: &str,
+) -> (tokio::task::JoinHandle<u16>, tokio::sync::oneshot::Sender<()>) {
+    let first = futures_util::stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"an a"))]);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let rest = futures_util::stream::once(async move {
+        let _ = ended.await;
+        Ok(Bytes::from_static(b"pp"))
+    });
+    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
+    let request = Request::put(path).body(body).expect("a request");
+    let router = stage.cloud.router.clone();
+    let answer =
+        tokio::spawn(
+            async move { router.oneshot(request).await.expect("an answer").status().as_u16() },
+        );
+    while stage.builder.kept() == 0 {
+        tokio::task::yield_now().await;
+    }
+    (answer, end)
+}
+
+#[tokio::test]
+async fn a_restart_in_the_middle_loses_and_doubles_nothing() {
+    let mut stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "waits").await;
+    stage.deploy("/v0/functions/f", json!({"metadata": {"name": "f"}, "spec": {}}), "waits").await;
+    stage.builder.until_began(2).await;
+    let path = address(&stage.cloud.post("/v0/jobs?upload=true", job()).await);
+    stage.cloud.restart_on(stage.machine.clone()).await;
+    // Both begin anew, and the address is good still.
+    stage.builder.until_began(4).await;
+    stage.builder.open();
+    for path in ["/v0/agents/a", "/v0/functions/f"] {
+        stage.until(path, &["BUILDING"]).await;
+        stage.until(path, &DEPLOYED).await;
+        let revisions = stage.cloud.get(&format!("{path}/revisions")).await.ok();
+        assert_eq!(revisions.as_array().expect("a list").len(), 1, "{path}");
+    }
+    assert_eq!(stage.upload(&path, "an app").await.status, 200);
+    stage.until("/v0/jobs/j", &["DEPLOYED"]).await;
+    stage.until_nothing_is_kept().await;
+}
+
+#[tokio::test]
+async fn an_upload_that_a_restart_cut_off_says_so() {
+    let mut stage = stage().await;
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    let (answer, end) = slow_upload(&stage, &path).await;
+    stage.cloud.restart_on(stage.machine.clone()).await;
+    let agent = stage.until("/v0/agents/a", &["FAILED"]).await;
+    assert!(agent["events"].to_string().contains("the server was stopped"), "{agent}");
+    // What the server of before receives still counts for nothing.
+    end.send(()).expect("it waits");
+    assert_eq!(answer.await.expect("an end"), 410);
+    assert!(stage.builder.began.borrow().is_empty());
+}
+
+#[tokio::test]
+async fn an_image_that_was_made_before_a_restart_is_not_made_again() {
+    let mut stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "an app").await;
+    stage.builder.until_began(1).await;
+    // It is made, and nobody has looked at it yet.
+    let version = [("blaxel-version", "2026-04-16")];
+    let listed = |body: Value| body[0]["status"].as_str().map(str::to_owned);
+    let list = async |cloud: &Cloud| {
+        listed(cloud.call_with(Method::GET, "/v0/agents", &version, None).await.ok())
+    };
+    while stage.lines("agents", "a").await.len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    stage.cloud.restart_on(stage.machine.clone()).await;
+    assert_eq!(list(&stage.cloud).await.as_deref(), Some("BUILDING"));
+    stage.until("/v0/agents/a", &["BUILDING"]).await;
+    stage.until("/v0/agents/a", &DEPLOYED).await;
+    let revisions = stage.cloud.get("/v0/agents/a/revisions").await.ok();
+    assert_eq!(revisions.as_array().expect("a list").len(), 1);
+    stage.until_nothing_is_kept().await;
+}
+
+#[tokio::test]
+async fn a_machine_that_fails_tries_again_and_gives_up() {
+    let stage = stage().await;
+    stage.deploy("/v0/agents/a", agent(), "broken").await;
+    for count in 1..=3 {
+        stage.builder.until_began(count).await;
+        // Each try waits for its time.
+        while stage.builder.began.borrow().len() == count && count < 3 {
+            stage.cloud.clock.advance_s(1);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let agent = stage.until("/v0/agents/a", &["FAILED"]).await;
+    assert!(agent["events"].to_string().contains("the disk is full"), "{agent}");
+    stage.until_nothing_is_kept().await;
+    assert_eq!(stage.builder.began.borrow().len(), 3);
+}
+
+#[tokio::test]
+async fn a_hundred_builds_of_one_workspace_leave_the_neighbour_a_slot() {
+    let stage = stage().await;
+    for number in 0..100 {
+        let body = json!({"metadata": {"name": format!("a{number}")}, "spec": {}});
+        stage.deploy(&format!("/v0/agents/a{number}"), body, "waits").await;
+    }
+    stage.builder.until_began(2).await;
+    let (stranger, _) = stage.cloud.stranger("eve@example.com").await;
+    stranger.post("/v0/workspaces", json!({"name": "theirs", "displayName": "t"})).await.ok();
+    let bearer = format!("Bearer {}", stranger.key());
+    let headers = [("authorization", bearer.as_str()), ("x-blaxel-workspace", "theirs")];
+    let asked = stage
+        .cloud
+        .call_with(Method::POST, "/v0/agents?upload=true", &headers, Some(agent()))
+        .await;
+    assert_eq!(stage.upload(&address(&asked), "an app").await.status, 200);
+    loop {
+        let now = stage.cloud.call_with(Method::GET, "/v0/agents/a", &headers, None).await.ok();
+        if DEPLOYED.contains(&now["status"].as_str().expect("a status")) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    // The share of the first workspace is two of the four slots.
+    assert_eq!(stage.builder.began.borrow().len(), 3);
+    let theirs = stage.builder.began.borrow()[2].clone();
+    assert!(theirs.own_images.is_empty(), "{theirs:?}");
+    assert_eq!(stage.cloud.get("/v0/images").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn builds_and_uploads_are_limited() {
+    let limited = control::builds::Settings {
+        open_workspace_max: 2,
+        uploads_workspace_max: 1,
+        sources_workspace_bytes_max: 120,
+        ..quick()
+    };
+    let stage = stage_on(limited, false).await;
+    let named = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
+    let one = address(&stage.cloud.post("/v0/agents?upload=true", named("one")).await);
+    let two = address(&stage.cloud.post("/v0/agents?upload=true", named("two")).await);
+    let message = stage.cloud.post("/v0/agents?upload=true", named("three")).await.refused(429);
+    assert!(message.contains("2 builds that have not ended"), "{message}");
+    assert_eq!(stage.cloud.get("/v0/agents/three").await.status, 404);
+    // Replacing one of them is no more of them.
+    let two_again = stage.cloud.put("/v0/agents/two?upload=true", named("two")).await;
+    stage.upload(&two, "an app").await.refused(410);
+    let waits = format!("waits {}", "x".repeat(60));
+    assert_eq!(stage.upload(&one, &waits).await.status, 200);
+    // Its room is taken until it is built, and the address stays good.
+    let two = address(&two_again);
+    let message = stage
+        .cloud
+        .raw(Method::PUT, &two, &[("content-length", "60")], vec![b'x'; 60])
+        .await
+        .refused(429);
+    assert!(message.contains("120 the sources that wait"), "{message}");
+    stage.builder.open();
+    stage.until("/v0/agents/one", &DEPLOYED).await;
+    let asked = stage.cloud.put("/v0/agents/one?upload=true", named("one")).await;
+    stage.until_nothing_is_kept().await;
+    let (answer, end) = slow_upload(&stage, &address(&asked)).await;
+    let message = stage.upload(&two, "an app").await.refused(429);
+    assert!(message.contains("uploads for one owner"), "{message}");
+    end.send(()).expect("it waits");
+    assert_eq!(answer.await.expect("an end"), 200);
+    stage.until("/v0/agents/one", &DEPLOYED).await;
+    assert_eq!(stage.upload(&two, &"x".repeat(60)).await.status, 200);
+    stage.until("/v0/agents/two", &DEPLOYED).await;
+}
+
+#[tokio::test]
+async fn an_image_is_built_without_anything_that_runs_it() {
+    let stage = stage().await;
+    let request = json!({"name": "tool", "resourceType": "sandbox"});
+    let asked = stage.cloud.post("/v0/images?upload=true", request.clone()).await;
+    assert_eq!(asked.body["build"], true);
+    let status = |now: &Value| now["metadata"]["status"].as_str().unwrap_or_default().to_owned();
+    let path = "/v0/images/sandbox/tool";
+    assert_eq!(status(&stage.cloud.get(path).await.ok()), "UPLOADING");
+    assert_eq!(stage.upload(&address(&asked), "nonsense").await.status, 200);
+    stage.cloud.until(path, |now| status(now) == "FAILED").await;
+    let asked = stage.cloud.post("/v0/images?upload=true", request.clone()).await;
+    assert_eq!(stage.upload(&address(&asked), "a tool").await.status, 200);
+    let image = stage.cloud.until("/v0/images/_/tool", |now| status(now) == "BUILT").await;
+    assert_eq!(image["spec"]["tags"].as_array().expect("tags").len(), 1);
+    let lines = stage.lines("sandboxes", "tool").await;
+    assert!(lines.iter().any(|line| line == "Step 1: a tool"), "{lines:?}");
+    stage.cloud.get("/v0/sandboxes/tool").await.refused(404);
+    // Whoever it is shared with runs it, and does not make it.
+    stage.cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
+    let at_home = |path: &str| format!("{path}?workspace=main");
+    let share = format!("{path}/share");
+    stage.cloud.post(&at_home(&share), json!({"targetWorkspace": "team"})).await.ok();
+    let asked = stage.cloud.post("/v0/images?upload=true&workspace=team", request).await;
+    let message = asked.refused(400);
+    assert!(message.contains("shared by `main`"), "{message}");
+    stage.cloud.delete(&at_home(&format!("{share}/team"))).await.ok();
+    stage.cloud.delete(&at_home(path)).await.ok();
+    stage.until_nothing_is_kept().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_starts_from_its_own_image() {
+    let stage = stage().await;
+    let sandbox = json!({"metadata": {"name": "s", "labels": {"x-blaxel-experimental": "true"}},
+        "spec": {"runtime": {"memory": 256}}});
+    stage.cloud.put("/v0/sandboxes/s?upload=true", sandbox.clone()).await.refused(404);
+    stage.deploy("/v0/sandboxes/s", sandbox.clone(), "waits").await;
+    stage.until("/v0/sandboxes/s", &["BUILDING"]).await;
+    assert!(stage.machine.launched.borrow().is_empty());
+    stage.builder.open();
+    let made = stage.until("/v0/sandboxes/s", &["DEPLOYED"]).await;
+    let image = made["spec"]["runtime"]["image"].as_str().expect("an image").to_owned();
+    assert!(image.starts_with("sandbox/s:b0b0"), "{image}");
+    assert_eq!(stage.machine.launched.borrow()[0].image, image);
+    // A failed build leaves it running; the same image again does not start it anew.
+    stage.deploy("/v0/sandboxes/s", sandbox.clone(), "fails").await;
+    stage.until("/v0/sandboxes/s", &["FAILED"]).await;
+    stage.deploy("/v0/sandboxes/s", sandbox.clone(), "waits").await;
+    stage.until("/v0/sandboxes/s", &["BUILDING"]).await;
+    stage.until("/v0/sandboxes/s", &["DEPLOYED"]).await;
+    assert_eq!(stage.machine.launched.borrow().len(), 1);
+    assert!(stage.machine.retired.borrow().is_empty());
+    // Another one replaces it.
+    stage.deploy("/v0/sandboxes/s", sandbox, "another app").await;
+    let other = |now: &Value| {
+        now["status"] == "DEPLOYED" && now["spec"]["runtime"]["image"] != image.as_str()
+    };
+    stage.cloud.until("/v0/sandboxes/s", other).await;
+    assert_eq!(stage.machine.launched.borrow().len(), 2);
+}
+
+#[tokio::test]
+async fn a_wish_that_skips_the_build_is_deployed_as_it_is() {
+    let stage = stage().await;
+    let wish = json!({"metadata": {"name": "j"}, "spec": {"runtime": {"image": IMAGE, "skipBuild": "true"}}});
+    let answer = stage.cloud.post("/v0/jobs?upload=true", wish).await;
+    assert!(!answer.headers.contains_key("x-blaxel-upload-url"));
+    assert_eq!(answer.ok()["status"], "DEPLOYED");
+}
+
+#[tokio::test]
+async fn a_repeated_request_gets_the_same_address() {
+    let stage = stage().await;
+    let key = [("idempotency-key", "once")];
+    let ask = async || {
+        stage.cloud.call_with(Method::POST, "/v0/agents?upload=true", &key, Some(agent())).await
+    };
+    let (first, second) = (ask().await, ask().await);
+    assert_eq!(address(&first), address(&second));
+    assert_eq!(first.body, second.body);
+    assert_eq!(stage.upload(&address(&first), "an app").await.status, 200);
+    let app = json!({"metadata": {"name": "web"}, "spec": {"revisions": [{"image": "", "memory": 1024}]}});
+    stage.deploy("/v0/applications/web", app, "an app").await;
+    let made = stage.until("/v0/applications/web", &DEPLOYED).await;
+    assert!(made["spec"]["image"].as_str().expect("an image").starts_with("app/web:b0b0"));
+}
+
+#[tokio::test]
+async fn no_made_up_address_finds_or_breaks_anything() {
+    let stage = stage().await;
+    let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
+    let mut cases = vec!["%00".to_owned(), "..%2F..".into(), "ü".into(), "x".repeat(5000)];
+    let (start, secret) = path.rsplit_once('/').expect("a secret");
+    cases.extend((0..secret.len()).map(|at| secret[..at].to_owned()));
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..200 {
+        cases.push("\\PC{1,60}".new_tree(&mut runner).expect("a text").current());
+    }
+    cases.extend([secret.to_uppercase(), format!("{secret}a"), format!("{secret}%00")]);
+    for case in cases.iter().filter(|case| !case.is_empty()) {
+        let uri: String = url::form_urlencoded::byte_serialize(case.as_bytes()).collect();
+        for spelt in [case.clone(), uri] {
+            let Ok(request) = Request::put(format!("{start}/{spelt}")).body(Body::from("PK"))
+            else {
+                continue;
+            };
+            let answer = stage.cloud.router.clone().oneshot(request).await.expect("an answer");
+            assert!(answer.status().is_client_error(), "{spelt}: {}", answer.status());
+        }
+    }
+    for method in [Method::GET, Method::POST, Method::DELETE] {
+        let answer = stage.cloud.raw(method, &path, &[], Vec::new()).await;
+        assert_eq!(answer.status, 405);
+    }
+    assert_eq!(stage.upload(&path, "an app").await.status, 200);
+}

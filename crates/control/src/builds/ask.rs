@@ -1,0 +1,177 @@
+//! Asking for an upload: a wish that waits for its image, and an address for the sources.
+
+use super::buildable::Buildable;
+use crate::billing::allow;
+use crate::context::Context;
+use crate::engine::{self, Held, Managed, Pending};
+use crate::error::{Error, Unfit};
+use crate::json;
+use crate::missing::Missing;
+use crate::workloads::rows;
+use admission::Refused;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::Tx;
+use store::builds::{self, NewBuild};
+use types::ids::{BuildId, ResourceId};
+use types::kinds::Image;
+use types::kinds::image::{ImageMetadata, ImageSpec};
+use types::parts::Status;
+use types::wire::{CreateImageAnswer, CreateImageRequest};
+
+/// Characters of the secret in an address: 260 bits.
+const SECRET_CHARACTERS: usize = 52;
+/// Where sources are uploaded to, below the address of this server.
+pub const UPLOADS_PATH: &str = "/v0/uploads";
+
+/// What is answered to whoever asked: the object as JSON, and where to upload its sources. Kept as a
+/// whole under an idempotency key.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Asked {
+    pub object: String,
+    pub url: String,
+    /// Of the object.
+    pub version: i64,
+}
+
+/// Makes an object that waits for its image.
+pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Result<Asked, Error> {
+    require_builder(context)?;
+    let name = wish.name().to_owned();
+    let found = Held::<K>::find(context, tx, &[], &name)?;
+    if found.is_some_and(|held| held.row.status == Some(Status::Terminated)) {
+        // It is only a record; its name is free.
+        engine::remove::<K>(context, tx, &[], &name)?;
+    }
+    let id = ResourceId::new(context.world());
+    let begun = wish.clone();
+    let pending = engine::create_unbuilt(context, tx, wish, id.clone())?;
+    begun.begin(context, tx, &id)?;
+    ask(context, tx, pending)
+}
+
+/// Has the wish for an object wait for its image.
+pub fn replace<K: Buildable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    wish: K,
+) -> Result<Asked, Error> {
+    require_builder(context)?;
+    let pending = engine::pend(context, tx, name, wish)?;
+    ask(context, tx, pending)
+}
+
+/// Has an image built that nothing runs yet.
+pub fn image(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    request: &CreateImageRequest,
+) -> Result<Asked, Error> {
+    require_builder(context)?;
+    let parents = [request.resource_type.clone()];
+    if Held::<Image>::find(context, tx, &parents, &request.name)?.is_none() {
+        let metadata = ImageMetadata {
+            name: Some(request.name.clone()),
+            resource_type: Some(request.resource_type.clone()),
+            ..ImageMetadata::default()
+        };
+        let image = Image { metadata, spec: ImageSpec::default() };
+        engine::create(context, tx, &parents, image)?;
+    }
+    let held = Held::<Image>::lock(context, tx, &parents, &request.name)?;
+    if let Some(owner) = &held.state.source_workspace {
+        return Err(Unfit::ImageBuiltByOther { owner: owner.clone() }.into());
+    }
+    let repository = format!("{}/{}", request.resource_type, request.name);
+    let (held, url) = await_upload(context, tx, held, repository, None)?;
+    let answer = CreateImageAnswer {
+        build: Some(true),
+        image: None,
+        message: Some("upload the sources to the address in `X-Blaxel-Upload-Url`".to_owned()),
+        name: Some(request.name.clone()),
+        resource_type: Some(request.resource_type.clone()),
+    };
+    Ok(Asked { object: json::text(&answer), url, version: held.row.version })
+}
+
+fn require_builder(context: &Context) -> Result<(), Error> {
+    match context.control.builder.is_some() && context.control.machine().is_some() {
+        true => Ok(()),
+        false => Err(Error::Missing(Missing::Build)),
+    }
+}
+
+fn ask<K: Buildable>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    mut pending: Pending<K>,
+) -> Result<Asked, Error> {
+    let repository = format!("{}/{}", K::REPOSITORY, pending.held.row.name);
+    let wish = (pending.wish.clone(), pending.seal_key.clone());
+    let (held, url) = await_upload(context, tx, pending.held, repository, Some(wish))?;
+    let version = held.row.version;
+    pending.held = held;
+    let object = json::text(&pending.present(context, tx)?);
+    Ok(Asked { object, url, version })
+}
+
+/// Awaits an upload for an object. One that was awaited before, or a build that has not ended, is
+/// over with that.
+fn await_upload<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<K>,
+    repository: String,
+    wish: Option<(String, Option<String>)>,
+) -> Result<(Held<K>, String), Error> {
+    let (member, now) = (&context.member, context.world().now());
+    allow(tx, &member.account, &member.workspace_name, now)?;
+    require_room(context, tx, &held.row.id)?;
+    let (id, secret) = (BuildId::new(context.world()), new_secret(context));
+    let mut state = held.state.clone();
+    if let Some(lifecycle) = K::lifecycle(&mut state) {
+        lifecycle.record_build(&id, Status::Uploading, "the sources are awaited", now);
+    }
+    let (wish, seal_key) = wish.unzip();
+    let build = NewBuild {
+        id,
+        workspace: member.workspace.clone(),
+        resource: held.row.id.clone(),
+        kind: K::NAME,
+        repository,
+        wish,
+        seal_key: seal_key.flatten(),
+        created_by: context.actor().to_owned(),
+        secret: digest(&secret),
+        until: now.plus(context.control.settings.builds.upload_valid),
+    };
+    builds::replace(tx, &build)?;
+    let url = format!("{}{UPLOADS_PATH}/{secret}", context.control.settings.public_url);
+    Ok((rows::put_state(tx, held, state)?, url))
+}
+
+/// One build of each object may be open, and so many of a workspace and in all.
+fn require_room(context: &Context, tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
+    const RESOURCE: &str = "builds that have not ended";
+    let settings = &context.control.settings.builds;
+    let open = builds::open(tx, &context.member.workspace, resource)?;
+    let is_over = |count: i64, limit: u64| u64::try_from(count).is_ok_and(|count| count >= limit);
+    if is_over(open.of_workspace, settings.open_workspace_max) {
+        let limit = settings.open_workspace_max;
+        return Err(Refused::Share { resource: RESOURCE, limit }.into());
+    }
+    if is_over(open.all, settings.open_max) {
+        return Err(Refused::Total { resource: RESOURCE, limit: settings.open_max }.into());
+    }
+    Ok(())
+}
+
+fn new_secret(context: &Context) -> String {
+    context.world().random_text(SECRET_CHARACTERS)
+}
+
+/// What of a secret is kept.
+pub(super) fn digest(secret: &str) -> String {
+    Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

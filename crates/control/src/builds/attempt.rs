@@ -1,0 +1,155 @@
+//! One try at one build.
+
+use super::end;
+use super::log::{self, PIECES_MAX};
+use crate::control::Control;
+use crate::error::Error;
+use crate::machine::{BuildFault, BuildOrder, Builder, Built};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use store::builds::{self, Build};
+use store::{Tx, image_rights};
+use tokio::sync::mpsc;
+use types::KindName;
+use types::instance::Printed;
+use types::parts::Status;
+
+/// Own images that a build may begin from.
+const OWN_IMAGES_MAX: i64 = 1000;
+/// How long the last lines of a build may take to be kept.
+const LOG_END_MAX: Duration = Duration::from_secs(90);
+/// After a failure of the database, wait before the next attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Builds, and notes what came of it. Dropping it leaves the build to the next start.
+pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Build) {
+    let built = match begin(&control, &build).await {
+        Ok(Some(order)) => build_and_log(&control, &*builder, &build, &order).await,
+        // It is not wanted any more, which its row says.
+        Ok(None) => return,
+        Err(error) => {
+            tracing::error!(%error, build = %build.id, "a build could not begin");
+            Err(BuildFault::Broken("its resource could not be read".to_owned()))
+        }
+    };
+    until_done(|| conclude(&control, &build, &built)).await;
+}
+
+/// Says that it is built now.
+async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, Error> {
+    control.builds.show(&build.id);
+    let of = build.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        let message = match of.attempt {
+            1 => "the image is built".to_owned(),
+            attempt => format!("the image is built, try {attempt}"),
+        };
+        if !end::record(tx, &of, Status::Building, &message)? {
+            builds::end(tx, &of.id, builds::State::Cancelled)?;
+            return Ok(None);
+        }
+        let own = image_rights::all(tx, &of.workspace, OWN_IMAGES_MAX)?;
+        Ok::<_, Error>(Some(own.into_iter().collect::<BTreeMap<_, _>>()))
+    };
+    let own_images = control.store.write(work).await?;
+    Ok(own_images.map(|own_images| BuildOrder {
+        build: build.id.clone(),
+        workspace: build.workspace.clone(),
+        kind: workload_kind(build),
+        repository: build.repository.clone(),
+        own_images,
+    }))
+}
+
+/// For what kind of workload the image is.
+fn workload_kind(build: &Build) -> KindName {
+    let first = build.repository.split('/').next().unwrap_or_default();
+    match build.kind {
+        KindName::Image => super::buildable::kind_of(first).unwrap_or(KindName::Image),
+        kind => kind,
+    }
+}
+
+async fn build_and_log(
+    control: &Control,
+    builder: &dyn Builder,
+    build: &Build,
+    order: &BuildOrder,
+) -> Result<Built, BuildFault> {
+    let (pieces, printed) = mpsc::channel(PIECES_MAX);
+    let tape = control.logs.begin(log::source(build));
+    let logs = control.logs.clone();
+    let kept = tokio::spawn(async move { logs.record(tape, printed).await });
+    let built = in_time(control, builder, order, pieces).await;
+    // Whoever prints on after the end must not hold the slot.
+    match tokio::time::timeout(LOG_END_MAX, kept).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(lost))) => {
+            tracing::error!(%lost, build = %build.id, "the output of a build is not whole");
+        }
+        Ok(Err(_)) | Err(_) => {
+            tracing::error!(build = %build.id, "the output of a build has no end");
+        }
+    }
+    built
+}
+
+async fn in_time(
+    control: &Control,
+    builder: &dyn Builder,
+    order: &BuildOrder,
+    pieces: mpsc::Sender<Printed>,
+) -> Result<Built, BuildFault> {
+    let limit = control.settings.builds.timeout;
+    let built = tokio::time::timeout(limit, builder.build(order, pieces.clone())).await;
+    let built = built.unwrap_or(Err(BuildFault::TooSlow(limit)));
+    let line = match &built {
+        Ok(built) => format!("built {} ({} bytes)", built.digest, built.size_bytes),
+        Err(fault) => format!("error: {fault}"),
+    };
+    log::say(&control.world, &pieces, &line).await;
+    built
+}
+
+/// What follows from the outcome of a try.
+async fn conclude(
+    control: &Control,
+    build: &Build,
+    built: &Result<Built, BuildFault>,
+) -> Result<(), Error> {
+    let settings = &control.settings.builds;
+    let now = control.world.now();
+    let (id, attempt, until) = (build.id.clone(), build.attempt, now.plus(settings.wait_max));
+    match built {
+        Ok(built) => {
+            // Nobody waits to see an image being built that is not deployed.
+            let shows = build.kind != KindName::Image;
+            let due = if shows { now.plus(settings.shown_for) } else { now };
+            let size = i64::try_from(built.size_bytes).unwrap_or(i64::MAX);
+            let digest = built.digest.clone();
+            let work =
+                move |tx: &mut Tx<'_>| builds::made(tx, &id, attempt, (&digest, size), due, until);
+            control.store.write(work).await?;
+        }
+        Err(BuildFault::Broken(why)) if attempt < settings.attempts_max.into() => {
+            tracing::warn!(build = %id, why, "a build is tried again");
+            let pause = settings.backoff * u32::try_from(attempt).unwrap_or(u32::MAX);
+            let due = now.plus(pause);
+            let work = move |tx: &mut Tx<'_>| builds::again(tx, &id, attempt, due, until);
+            control.store.write(work).await?;
+        }
+        Err(fault) => end::fail(control, build, &fault.to_string()).await?,
+    }
+    control.builds.news.notify_one();
+    Ok(())
+}
+
+/// Tries until the database takes it: what was done would be done again otherwise.
+async fn until_done<F: Future<Output = Result<(), Error>>>(mut act: impl FnMut() -> F) {
+    while let Err(error) = act().await {
+        tracing::error!(%error, "the outcome of a build cannot be noted; trying again");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}

@@ -1,0 +1,96 @@
+//! The kinds whose images are built from uploaded sources.
+
+use crate::addresses;
+use crate::context::Context;
+use crate::engine::Managed;
+use crate::error::Error;
+use crate::missing::Missing;
+use store::Tx;
+use types::KindName;
+use types::ids::ResourceId;
+use types::kinds::{Agent, Application, Function, Job, Sandbox};
+use types::parts::SkipBuild;
+
+/// Kinds by the first part of their repositories; applications also have their whole name there.
+const REPOSITORIES: [(&str, KindName); 6] = [
+    (Agent::REPOSITORY, KindName::Agent),
+    (Application::REPOSITORY, KindName::Application),
+    ("application", KindName::Application),
+    (Function::REPOSITORY, KindName::Function),
+    (Job::REPOSITORY, KindName::Job),
+    (Sandbox::REPOSITORY, KindName::Sandbox),
+];
+
+/// For what kind of workload the images of a repository are, by its first part.
+pub(super) fn kind_of(repository: &str) -> Option<KindName> {
+    REPOSITORIES.into_iter().find(|(name, _)| *name == repository).map(|(_, kind)| kind)
+}
+
+pub trait Buildable: Managed {
+    /// The first part of its repository.
+    const REPOSITORY: &'static str;
+
+    fn set_image(&mut self, reference: String);
+
+    /// Whether the wish names an image to be run as it is.
+    fn skips_build(&self) -> bool;
+
+    /// What a new object needs before it is built.
+    fn begin(&self, _context: &Context, _tx: &mut Tx<'_>, _id: &ResourceId) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The kinds with the image in `spec.runtime`.
+macro_rules! in_runtime {
+    () => {
+        fn set_image(&mut self, reference: String) {
+            self.spec.runtime.get_or_insert_default().image = Some(reference);
+        }
+
+        fn skips_build(&self) -> bool {
+            let runtime = self.spec.runtime.as_ref();
+            runtime.and_then(|it| it.skip_build.as_ref()).is_some_and(SkipBuild::is_set)
+        }
+    };
+}
+
+impl Buildable for Agent {
+    const REPOSITORY: &'static str = "agent";
+    in_runtime!();
+}
+
+impl Buildable for Function {
+    const REPOSITORY: &'static str = "function";
+    in_runtime!();
+}
+
+impl Buildable for Job {
+    const REPOSITORY: &'static str = "job";
+    in_runtime!();
+}
+
+impl Buildable for Sandbox {
+    const REPOSITORY: &'static str = "sandbox";
+    in_runtime!();
+
+    fn begin(&self, context: &Context, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
+        let mounts = self.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
+        if mounts && context.control.machine().is_some() {
+            return Err(Error::Missing(Missing::MountVolume));
+        }
+        addresses::take_label(context, tx, id, &self.metadata.name).map(drop)
+    }
+}
+
+impl Buildable for Application {
+    const REPOSITORY: &'static str = "app";
+
+    fn set_image(&mut self, reference: String) {
+        self.spec.image = Some(reference);
+    }
+
+    fn skips_build(&self) -> bool {
+        false
+    }
+}

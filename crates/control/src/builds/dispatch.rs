@@ -1,0 +1,298 @@
+//! The loop in which a server builds what was uploaded to it.
+//!
+//! Only the machine that took the sources can build them, so no two servers want the same build, and
+//! a lease says only when a build is given up whose server does not come back. A server that starts
+//! again begins with what it had begun.
+
+use super::{attempt, end};
+use crate::control::Control;
+use crate::error::{Conflict, Error};
+use crate::machine::{Builder, Machine};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Tx;
+use store::builds::{self, Build, Claiming, State};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use types::KindName;
+use types::ids::BuildId;
+
+/// Builds that one look gives up or clears away.
+const BATCH: i64 = 100;
+/// A lease is renewed after this part of it.
+const RENEWALS: u32 = 4;
+
+/// Builds until the end begins. What is built then begins anew at the next start.
+pub(crate) async fn run(control: Control, ending: CancellationToken) {
+    let (Some(builder), Some(machine)) = (control.builder.clone(), control.machine().cloned())
+    else {
+        return;
+    };
+    let mut dispatcher = Dispatcher::new(control, builder, &*machine);
+    ending.run_until_cancelled(dispatcher.begin()).await;
+    while ending.run_until_cancelled(dispatcher.wait()).await.is_some() {
+        if let Err(error) = dispatcher.look().await {
+            tracing::error!(%error, "the queue of builds cannot be worked on; trying again");
+            ending.run_until_cancelled(tokio::time::sleep(dispatcher.poll())).await;
+        }
+    }
+}
+
+struct Dispatcher {
+    control: Control,
+    builder: Arc<dyn Builder>,
+    machine: String,
+    tasks: JoinSet<BuildId>,
+    running: HashMap<BuildId, AbortHandle>,
+    renewed: Instant,
+    look_at: Instant,
+}
+
+/// Whether trying again may help: nobody asked for something that cannot be.
+fn may_help(error: &Error) -> bool {
+    match error {
+        Error::Store(_) | Error::Conflict(Conflict::Stale { .. }) => true,
+        // The repository was made at the same time.
+        Error::Exists { kind, .. } => *kind == KindName::Image,
+        _ => false,
+    }
+}
+
+/// What one look at the rows found.
+struct Found {
+    overdue: Vec<Build>,
+    building: Vec<Build>,
+    made: Vec<Build>,
+    left: Vec<BuildId>,
+}
+
+impl Dispatcher {
+    fn new(control: Control, builder: Arc<dyn Builder>, machine: &dyn Machine) -> Self {
+        let now = Instant::now();
+        Self {
+            control,
+            builder,
+            machine: machine.name().to_owned(),
+            tasks: JoinSet::new(),
+            running: HashMap::new(),
+            renewed: now,
+            look_at: now,
+        }
+    }
+
+    fn poll(&self) -> Duration {
+        self.control.settings.builds.poll
+    }
+
+    /// Takes up what an earlier run of this program has left.
+    async fn begin(&mut self) {
+        while let Err(error) = self.take_up().await {
+            tracing::error!(%error, "the builds of this machine cannot be read; trying again");
+            tokio::time::sleep(self.poll()).await;
+        }
+    }
+
+    async fn take_up(&self) -> Result<(), Error> {
+        let (machine, now) = (self.machine.clone(), self.control.world.now());
+        let until = now.plus(self.control.settings.builds.wait_max);
+        let work = move |tx: &mut Tx<'_>| {
+            for build in builds::of_machine(tx, &machine, State::Arriving)? {
+                end::fail_in(tx, &build, "the server was stopped during the upload; upload again")?;
+            }
+            let begun = builds::take_up(tx, &machine, until)?;
+            Ok::<_, Error>((begun, builds::of_machine(tx, &machine, State::Made)?))
+        };
+        let (begun, made) = self.control.store.write(work).await?;
+        made.iter().for_each(|build| self.control.builds.show(&build.id));
+        if begun > 0 {
+            tracing::info!(begun, "builds that were interrupted begin anew");
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&mut self) {
+        tokio::select! {
+            () = self.control.builds.news.notified() => {}
+            Some(_) = self.tasks.join_next() => {}
+            () = tokio::time::sleep_until(self.look_at) => {}
+        }
+    }
+
+    async fn look(&mut self) -> Result<(), Error> {
+        while self.tasks.try_join_next().is_some() {}
+        self.running.retain(|_, task| !task.is_finished());
+        self.renew().await?;
+        let found = self.find().await?;
+        for build in &found.overdue {
+            self.give_up(build).await?;
+        }
+        self.stop_unwanted(&found);
+        for build in found.building.iter().filter(|build| !self.running.contains_key(&build.id)) {
+            self.orphaned(build).await?;
+        }
+        for build in &found.made {
+            self.finish(build).await?;
+        }
+        self.claim().await?;
+        for id in found.left {
+            self.forget(&id).await?;
+        }
+        self.look_at = self.next_look().await?;
+        Ok(())
+    }
+
+    /// At the next step that is due, or when others may have done something.
+    async fn next_look(&self) -> Result<Instant, Error> {
+        let machine = self.machine.clone();
+        let due = self.control.store.read(move |tx| builds::next_due(tx, &machine)).await?;
+        // What is queued and due waits for a slot, whose end is told.
+        let ms = due.map(|due| due.since(self.control.world.now())).filter(|ms| *ms > 0);
+        let wait = ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        Ok(Instant::now() + wait.unwrap_or_else(|| self.poll()).min(self.poll()))
+    }
+
+    async fn renew(&mut self) -> Result<(), Error> {
+        let lease = self.control.settings.builds.lease;
+        if self.running.is_empty() || self.renewed.elapsed() < lease / RENEWALS {
+            return Ok(());
+        }
+        let (machine, until) = (self.machine.clone(), self.control.world.now().plus(lease));
+        self.control.store.write(move |tx| builds::renew(tx, &machine, until)).await?;
+        self.renewed = Instant::now();
+        Ok(())
+    }
+
+    async fn find(&self) -> Result<Found, Error> {
+        let (machine, now) = (self.machine.clone(), self.control.world.now());
+        let work = move |tx: &mut Tx<'_>| {
+            Ok::<_, store::Error>(Found {
+                overdue: builds::overdue(tx, now, BATCH)?,
+                building: builds::of_machine(tx, &machine, State::Building)?,
+                made: builds::of_machine(tx, &machine, State::Made)?,
+                left: builds::left(tx, &machine, BATCH)?,
+            })
+        };
+        Ok(self.control.store.read(work).await?)
+    }
+
+    async fn give_up(&self, build: &Build) -> Result<(), Error> {
+        let mine = build.machine.as_ref() == Some(&self.machine);
+        if build.state == State::Building && mine && self.running.contains_key(&build.id) {
+            return Ok(());
+        }
+        let why = match build.state {
+            State::Awaited => "nothing was uploaded in time; apply again with `upload=true`",
+            State::Arriving => "the upload took too long; apply again with `upload=true`",
+            State::Queued => "no builder was free in time; upload again",
+            _ => "the machine that had the sources was not heard of any more; upload again",
+        };
+        let (of, now) = (build.clone(), self.control.world.now());
+        let work = move |tx: &mut Tx<'_>| {
+            // It may have moved on since it was looked at.
+            let still = builds::find(tx, &of.id)?.filter(|it| it.state == of.state);
+            match still.is_some_and(|it| it.until.is_some_and(|until| until <= now)) {
+                true => end::fail_in(tx, &of, why),
+                false => Ok(()),
+            }
+        };
+        self.control.store.write(work).await
+    }
+
+    /// The server itself failed at a build, so that nobody works on it.
+    async fn orphaned(&self, build: &Build) -> Result<(), Error> {
+        let settings = &self.control.settings.builds;
+        if build.attempt >= settings.attempts_max.into() {
+            return end::fail(&self.control, build, "the server failed at it").await;
+        }
+        let now = self.control.world.now();
+        let (due, until) = (now.plus(settings.backoff), now.plus(settings.wait_max));
+        let (id, attempt) = (build.id.clone(), build.attempt);
+        let work = move |tx: &mut Tx<'_>| builds::again(tx, &id, attempt, due, until);
+        Ok(self.control.store.write(work).await.map(drop)?)
+    }
+
+    /// Ends what runs and is not wanted any more. It counts until it has ended, for what it left
+    /// must not be removed before.
+    fn stop_unwanted(&self, found: &Found) {
+        // One that was made just now has only to end.
+        let rows = found.building.iter().chain(&found.made);
+        let wanted = |id: &BuildId| rows.clone().any(|build| build.id == *id);
+        self.running.iter().filter(|(id, _)| !wanted(id)).for_each(|(_, task)| task.abort());
+        self.control.builds.show_only(|id| wanted(id) || self.running.contains_key(id));
+    }
+
+    /// Puts an image into its place once its build was seen, or was shown for long enough.
+    async fn finish(&self, build: &Build) -> Result<(), Error> {
+        let due = build.due_at.is_none_or(|due| due <= self.control.world.now());
+        if !due && !self.control.builds.was_seen(&build.id) {
+            return Ok(());
+        }
+        match end::finish(&self.control, build).await {
+            Ok(()) => {}
+            Err(error) if may_help(&error) => {
+                tracing::error!(%error, build = %build.id, "an image could not be put into its place; trying again");
+                let (id, due) = (build.id.clone(), self.control.world.now().plus(self.poll()));
+                self.control.store.write(move |tx| builds::put_off(tx, &id, due)).await?;
+                return Ok(());
+            }
+            Err(error) => end::fail(&self.control, build, &error.to_string()).await?,
+        }
+        // What is left of it goes at once.
+        self.control.builds.news.notify_one();
+        Ok(())
+    }
+
+    async fn claim(&mut self) -> Result<(), Error> {
+        let settings = &self.control.settings.builds;
+        let slots = usize::try_from(settings.slots).unwrap_or(usize::MAX);
+        let free = slots.saturating_sub(self.running.len());
+        if free == 0 {
+            return Ok(());
+        }
+        let now = self.control.world.now();
+        let claiming = Claiming {
+            machine: self.machine.clone(),
+            now,
+            until: now.plus(settings.lease),
+            limit: i64::try_from(free).unwrap_or(i64::MAX),
+            share: settings.workspace_slots.into(),
+        };
+        if self.is_idle(now).await? {
+            return Ok(());
+        }
+        for build in self.control.store.write(move |tx| builds::claim(tx, &claiming)).await? {
+            let (control, builder) = (self.control.clone(), Arc::clone(&self.builder));
+            let id = build.id.clone();
+            let task = self.tasks.spawn(async move {
+                let id = build.id.clone();
+                attempt::run(control, builder, build).await;
+                id
+            });
+            self.running.insert(id, task);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is queued: no write is needed to see that.
+    async fn is_idle(&self, now: types::Timestamp) -> Result<bool, Error> {
+        let machine = self.machine.clone();
+        let due = self.control.store.read(move |tx| builds::next_due(tx, &machine)).await?;
+        Ok(due.is_none_or(|due| due > now))
+    }
+
+    /// Clears away what a build has left on this machine.
+    async fn forget(&self, id: &BuildId) -> Result<(), Error> {
+        if self.running.contains_key(id) || self.control.builds.is_arriving(id) {
+            return Ok(());
+        }
+        if let Err(fault) = self.builder.forget(id).await {
+            tracing::warn!(%fault, build = %id, "the sources of a build could not be removed; trying again");
+            return Ok(());
+        }
+        let of = id.clone();
+        Ok(self.control.store.write(move |tx| builds::forgotten(tx, &of)).await?)
+    }
+}

@@ -1,0 +1,172 @@
+//! How a build ends: its image becomes the resource's, or the resource says why there is none.
+
+use super::buildable::Buildable;
+use crate::context::{Context, as_admin};
+use crate::control::Control;
+use crate::engine::{self, Held, Managed};
+use crate::error::Error;
+use crate::kinds::image::{self, TagContent};
+use crate::workloads::rows;
+use auth::Identity;
+use std::sync::Arc;
+use store::Tx;
+use store::builds::{self, Build, State};
+use store::identity::workspaces;
+use types::KindName;
+use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
+use types::parts::{Lifecycle, Status};
+
+/// Characters of a digest that make a tag.
+const TAG_CHARACTERS: usize = 12;
+/// Of a reason, this is kept among the events.
+const REASON_CHARACTERS: usize = 1000;
+
+/// Does what is to be done of one kind with a type for each.
+macro_rules! of_kind {
+    ($kind:expr, $function:ident($($argument:expr),*)) => {
+        match $kind {
+            KindName::Agent => $function::<Agent>($($argument),*),
+            KindName::Application => $function::<Application>($($argument),*),
+            KindName::Function => $function::<Function>($($argument),*),
+            KindName::Job => $function::<Job>($($argument),*),
+            KindName::Sandbox => $function::<Sandbox>($($argument),*),
+            KindName::Image => $function::<Image>($($argument),*),
+            other => Err(impossible(other)),
+        }
+    };
+}
+
+fn impossible(kind: KindName) -> Error {
+    Error::Store(store::Error::Unusable(format!("a {kind} cannot be built")))
+}
+
+/// Notes where a build stands on its resource. `false`: the resource does not want it any more.
+pub(super) fn record(
+    tx: &mut Tx<'_>,
+    build: &Build,
+    status: Status,
+    message: &str,
+) -> Result<bool, Error> {
+    fn of<K: Managed>(
+        tx: &mut Tx<'_>,
+        build: &Build,
+        status: Status,
+        message: &str,
+    ) -> Result<bool, Error> {
+        let Some(held) = rows::lock::<K>(tx, &build.resource)? else { return Ok(false) };
+        let (mut state, now) = (held.state.clone(), tx.world().now());
+        let Some(lifecycle) = K::lifecycle(&mut state).filter(|it| waits_for(it, build)) else {
+            return Ok(false);
+        };
+        lifecycle.record_build(&build.id, status, message, now);
+        rows::put_state(tx, held, state)?;
+        Ok(true)
+    }
+    of_kind!(build.kind, of(tx, build, status, message))
+}
+
+fn waits_for(lifecycle: &Lifecycle, build: &Build) -> bool {
+    lifecycle.building.as_ref().is_some_and(|building| building.build == build.id)
+}
+
+/// Ends a build without an image. What served before goes on.
+pub(super) async fn fail(control: &Control, build: &Build, why: &str) -> Result<(), Error> {
+    let (build, why) = (build.clone(), why.chars().take(REASON_CHARACTERS).collect::<String>());
+    let work = move |tx: &mut Tx<'_>| fail_in(tx, &build, &why);
+    control.store.write(work).await
+}
+
+pub(super) fn fail_in(tx: &mut Tx<'_>, build: &Build, why: &str) -> Result<(), Error> {
+    // The resource first, as everybody locks it who changes both.
+    let noted = is_open(tx, build)? && record(tx, build, Status::Failed, why)?;
+    let state = if noted { State::Failed } else { State::Cancelled };
+    builds::end(tx, &build.id, state)?;
+    Ok(())
+}
+
+fn is_open(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    let over = |state| matches!(state, State::Built | State::Failed | State::Cancelled);
+    Ok(builds::find(tx, &build.id)?.is_some_and(|build| !over(build.state)))
+}
+
+/// Puts the image of a build in its place: tag, right, wish and revision in one transaction.
+pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error> {
+    let (of, build) = (control.clone(), build.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(workspace) = workspaces::find(tx, &build.workspace)? else {
+            builds::end(tx, &build.id, State::Cancelled)?;
+            return Ok(());
+        };
+        // In the name of whoever asked for it.
+        let who = Identity { name: build.created_by.clone(), ..Identity::system() };
+        let member = as_admin(&Arc::new(who), &workspace);
+        let context = Context { control: of.clone(), member };
+        let state = match place(&context, tx, &build)? {
+            true => State::Built,
+            false => State::Cancelled,
+        };
+        builds::end(tx, &build.id, state)?;
+        Ok(())
+    };
+    control.store.write(work).await
+}
+
+/// `false`: nobody wants the image any more.
+fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    match build.kind {
+        KindName::Agent => deploy::<Agent>(context, tx, build),
+        KindName::Application => deploy::<Application>(context, tx, build),
+        KindName::Function => deploy::<Function>(context, tx, build),
+        KindName::Job => deploy::<Job>(context, tx, build),
+        KindName::Sandbox => deploy::<Sandbox>(context, tx, build),
+        KindName::Image => keep_image(context, tx, build),
+        other => Err(impossible(other)),
+    }
+}
+
+/// The object that waits for this build, which is locked with it.
+fn waiting<K: Managed>(tx: &mut Tx<'_>, build: &Build) -> Result<Option<(Held<K>, Build)>, Error> {
+    let Some(mut held) = rows::lock::<K>(tx, &build.resource)? else { return Ok(None) };
+    let wanted = K::lifecycle(&mut held.state).is_some_and(|it| waits_for(it, build));
+    let made = builds::lock(tx, &build.id)?.filter(|build| build.state == State::Made);
+    Ok(made.filter(|_| wanted).map(|build| (held, build)))
+}
+
+fn deploy<K: Buildable>(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    let Some((held, build)) = waiting::<K>(tx, build)? else { return Ok(false) };
+    let reference = tag(context, tx, &build)?;
+    let wish = build.wish.as_deref().ok_or_else(|| corrupt(&build, "it has no wish"))?;
+    engine::apply_built::<K>(context, tx, held, wish, |wish| wish.set_image(reference))?;
+    Ok(true)
+}
+
+/// An image that nothing runs yet.
+fn keep_image(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    let Some((_, build)) = waiting::<Image>(tx, build)? else { return Ok(false) };
+    let reference = tag(context, tx, &build)?;
+    // The tag has changed the row.
+    let Some(held) = rows::lock::<Image>(tx, &build.resource)? else { return Ok(false) };
+    let mut state = held.state.clone();
+    state.lifecycle.end_build();
+    let message = format!("built as `{reference}`");
+    state.lifecycle.record("build", Status::Built, message, context.world().now());
+    rows::put_state(tx, held, state)?;
+    Ok(true)
+}
+
+/// Tags the image of a build with the beginning of its digest. Answers the reference.
+fn tag(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<String, Error> {
+    let (digest, size) = build.image.clone().ok_or_else(|| corrupt(build, "it has no image"))?;
+    let size_bytes = u64::try_from(size).map_err(|_| corrupt(build, "the size is negative"))?;
+    let named = build.repository.split_once('/');
+    let (resource_type, name) = named.ok_or_else(|| corrupt(build, "it has no repository"))?;
+    let hex = digest.rsplit(':').next().unwrap_or(&digest);
+    let tag: String = hex.chars().take(TAG_CHARACTERS).collect();
+    let content = TagContent { digest, size_bytes };
+    image::put_tag(context, tx, resource_type, name, &tag, &content)
+}
+
+fn corrupt(build: &Build, why: &str) -> Error {
+    let id = build.id.to_string();
+    Error::Store(store::Error::Corrupt { table: "builds", id, why: why.to_owned() })
+}

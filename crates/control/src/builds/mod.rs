@@ -1,0 +1,29 @@
+//! Builds: from `upload=true` to an image that runs.
+//!
+//! ```text
+//! ask ──address──▶ upload ──sources──▶ Builder
+//!  └─wish─▶ row ◀──queued──┘              │
+//!             └──▶ dispatch ──▶ attempt ──┘──▶ made ──seen──▶ end: tag, right, wish, revision
+//! ```
+//!
+//! A wish that needs a build waits beside the object, which goes on as it was: readers see
+//! `UPLOADING` and `BUILDING`, and what served before serves. What is answered is stored first, so a
+//! kill loses nothing: an upload that was answered is built, a build that was interrupted begins
+//! anew, and an image is put into its place once.
+
+mod ask;
+mod attempt;
+mod buildable;
+mod dispatch;
+mod end;
+mod log;
+mod settings;
+mod shared;
+mod upload;
+
+pub use ask::{Asked, UPLOADS_PATH, create, image, replace};
+pub use buildable::Buildable;
+pub(crate) use dispatch::run;
+pub use settings::Settings;
+pub use shared::Shared;
+pub use upload::{Source, Upload, admit};

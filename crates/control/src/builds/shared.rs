@@ -1,0 +1,84 @@
+//! What requests and the builder's loop of this server tell each other.
+
+use super::settings::Settings;
+use crate::control::Control;
+use admission::{Limits, Pool};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use tokio::sync::Notify;
+use types::ids::{BuildId, WorkspaceId};
+
+pub struct Shared {
+    pub(super) uploads: Pool<WorkspaceId>,
+    /// There may be something to do.
+    pub(super) news: Notify,
+    /// Whose sources may be written here, whatever their rows say, and by how many requests.
+    arriving: Mutex<HashMap<BuildId, usize>>,
+    /// What this server builds, and whether somebody has seen it being built.
+    seen: Mutex<HashMap<BuildId, bool>>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let limits = Limits { total: settings.uploads_max, share: settings.uploads_workspace_max };
+        Self {
+            uploads: Pool::new("uploads", limits),
+            news: Notify::new(),
+            arriving: Mutex::default(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Somebody has seen that this is built. What other servers build is theirs to show long enough.
+    pub(crate) fn saw(&self, build: &BuildId) {
+        if let Some(seen) = self.seen.lock().get_mut(build)
+            && !std::mem::replace(seen, true)
+        {
+            self.news.notify_one();
+        }
+    }
+
+    pub(super) fn is_arriving(&self, build: &BuildId) -> bool {
+        self.arriving.lock().contains_key(build)
+    }
+
+    pub(super) fn show(&self, build: &BuildId) {
+        self.seen.lock().entry(build.clone()).or_default();
+    }
+
+    pub(super) fn was_seen(&self, build: &BuildId) -> bool {
+        self.seen.lock().get(build).is_some_and(|seen| *seen)
+    }
+
+    /// Forgets who has seen what is over.
+    pub(super) fn show_only(&self, mut goes_on: impl FnMut(&BuildId) -> bool) {
+        self.seen.lock().retain(|build, _| goes_on(build));
+    }
+}
+
+/// Sources that are being written: what is left of them is not removed before the end.
+pub(super) struct Arriving {
+    control: Control,
+    build: BuildId,
+}
+
+impl Arriving {
+    pub(super) fn begin(control: &Control, build: &BuildId) -> Self {
+        *control.builds.arriving.lock().entry(build.clone()).or_default() += 1;
+        Self { control: control.clone(), build: build.clone() }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let mut arriving = self.control.builds.arriving.lock();
+        if let Some(requests) = arriving.get_mut(&self.build) {
+            *requests -= 1;
+            if *requests == 0 {
+                arriving.remove(&self.build);
+            }
+        }
+        drop(arriving);
+        self.control.builds.news.notify_one();
+    }
+}

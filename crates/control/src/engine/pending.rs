@@ -1,0 +1,195 @@
+//! Wishes that wait for an image. What was asked for before stays in effect until then, and a wish
+//! that is written meanwhile takes the place of the one that waits.
+
+use super::held::Held;
+use super::managed::{Draft, Managed};
+use super::revisions;
+use super::secrets::{self, Secrets, seal_context};
+use super::verbs::{
+    self, Checked, Replacement, exists, made_by_server, new_row, present, require_quota,
+    require_references, write_over,
+};
+use crate::context::Context;
+use crate::error::Error;
+use crate::json;
+use serde_json::Value;
+use store::{Tx, builds, references, resources};
+use types::Kind;
+use types::ids::ResourceId;
+use types::parts::{Needs, Status};
+
+/// A wish that is checked and waits for its image.
+pub(crate) struct Pending<K: Kind> {
+    /// The object as it is.
+    pub held: Held<K>,
+    /// As text, with its secrets sealed.
+    pub wish: String,
+    pub seal_key: Option<String>,
+    /// The wish with its secrets sealed, and those that its answer shows.
+    sealed: K,
+    secrets: Secrets,
+}
+
+impl<K: Managed> Pending<K> {
+    fn new(context: &Context, held: Held<K>, mut wish: K, secrets: Secrets) -> Result<Self, Error> {
+        let keyring = context.control.store.keyring();
+        let seal_key = secrets::seal(&mut wish, &keyring.read(), &seal_context(&held.row.id))?;
+        Ok(Self { held, wish: json::text(&wish), seal_key, sealed: wish, secrets })
+    }
+
+    /// What is answered: the wish as it will be, with the state of the object.
+    pub(crate) fn present(&self, context: &Context, tx: &mut Tx<'_>) -> Result<K, Error> {
+        let shown = Held { wish: self.sealed.clone(), ..self.held.clone() };
+        present(context, tx, &shown, &self.secrets)
+    }
+}
+
+/// Makes an object of which nothing runs before there is an image: it has no revision yet, and takes
+/// nothing that others may want.
+pub(crate) fn create_unbuilt<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: K,
+    id: ResourceId,
+) -> Result<Pending<K>, Error> {
+    let Checked { mut wish, sent } = Checked::new(context, wish)?;
+    require_region(context, &mut wish)?;
+    require_references(context, tx, &wish.references(), &[])?;
+    let name = K::row_name(context, tx, &[], &wish)?;
+    if context.find(tx, K::NAME, &[], &name)?.is_some() {
+        return Err(exists(&wish));
+    }
+    require_quota::<K>(context, tx)?;
+    let made = Secrets::Created(made_by_server(&wish, &sent, &Default::default()));
+    let row = new_row(context, id, K::NAME, &[], &name);
+    let mut held = Held { row, wish: wish.clone(), state: K::State::default() };
+    verbs::write_row(context, &mut held)?;
+    held.row = resources::insert(tx, held.row.clone()).map_err(|error| match error {
+        store::Error::Duplicate { .. } => exists(&held.wish),
+        other => other.into(),
+    })?;
+    references::replace(tx, &held.row, &held.wish.references())?;
+    Pending::new(context, held, wish, made)
+}
+
+/// Checks a wish that is to replace the one of an object once its image is there. Masked secrets are
+/// kept as in a replacement.
+pub(crate) fn pend<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    wish: K,
+) -> Result<Pending<K>, Error> {
+    let held = Held::<K>::lock(context, tx, &[], name)?;
+    let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
+    require_region(context, &mut wish)?;
+    require_references(context, tx, &wish.references(), &old.references())?;
+    let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
+    Pending::new(context, held, wish, made)
+}
+
+fn require_region<K: Kind>(context: &Context, wish: &mut K) -> Result<(), Error> {
+    let region = wish.region_mut().and_then(|region| region.clone());
+    context.require_region(region.as_deref(), "spec.region")
+}
+
+/// Puts a wish into effect whose image is there: `set` names the image in it. Each build is a
+/// revision of its own, also one whose image is the same; a kind without revisions goes on with what
+/// runs then.
+pub(crate) fn apply_built<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<K>,
+    wish: &str,
+    set: impl FnOnce(&mut K),
+) -> Result<(), Error> {
+    let mut wish: K = serde_json::from_str(wish)
+        .map_err(|error| super::corrupt(&held.row.id, format!("its pending wish: {error}")))?;
+    let keyring = context.control.store.keyring();
+    secrets::open(&mut wish, &keyring.read(), &seal_context(&held.row.id))?;
+    set(&mut wish);
+    let old = verbs::opened(context, &held)?;
+    require_references(context, tx, &wish.references(), &old.references())?;
+    let mut state = next_state(context, &held, (&wish, &old));
+    let unbuilt = is_unbuilt(&held);
+    let deploy = match unbuilt {
+        true => None,
+        false => Some(revisions::anew(tx, &held.row.id, &mut wish, &old)?),
+    };
+    let (id, old) = (&held.row.id, (!unbuilt).then_some(&old));
+    let mut draft = Draft { wish: &mut wish, state: &mut state, old, id, parents: &[] };
+    K::prepare(context, tx, &mut draft)?;
+    let revision = match deploy {
+        None => revisions::first(context, &mut wish),
+        Some(deploy) => revisions::apply(context, tx, &held, &mut wish, deploy)?,
+    };
+    K::follow(context, tx, &wish)?;
+    write_over(context, tx, held, (wish, state), revision).map(drop)
+}
+
+/// Whether nothing of an object was ever deployed.
+fn is_unbuilt<K: Managed>(held: &Held<K>) -> bool {
+    K::lifecycle(&mut held.state.clone()).is_some_and(|lifecycle| lifecycle.is_unbuilt())
+}
+
+/// The state of an object that gets its image.
+fn next_state<K: Managed>(context: &Context, held: &Held<K>, (wish, old): (&K, &K)) -> K::State {
+    let now = context.world().now();
+    let before = K::lifecycle(&mut held.state.clone()).map(|lifecycle| lifecycle.clone());
+    let unbuilt = is_unbuilt(held);
+    let mut state = wish.next_state((!unbuilt).then_some((old, &held.state)), now);
+    if let (Some(lifecycle), Some(before)) = (K::lifecycle(&mut state), before) {
+        if unbuilt || (K::HAS_REVISIONS && lifecycle.building.is_some()) {
+            *lifecycle = before.deploy(wish.enabled(), Needs::Machine, now);
+        } else if lifecycle.building.is_some() {
+            lifecycle.stay("the build gave the image that is in use already", now);
+        }
+    }
+    state
+}
+
+/// What a write means for a build that waits: another spec takes its place, while other metadata
+/// becomes part of what it will apply. `state` is what follows from the write otherwise.
+pub(super) fn supersede<K: Managed>(
+    tx: &mut Tx<'_>,
+    context: &Context,
+    held: &mut Held<K>,
+    (wish, old): (&K, &K),
+    state: &mut K::State,
+) -> Result<(), Error> {
+    let before = K::lifecycle(&mut held.state).filter(|lifecycle| lifecycle.building.is_some());
+    let (Some(before), Some(lifecycle)) = (before, K::lifecycle(state)) else { return Ok(()) };
+    let (new, old) = (json::value(wish), json::value(old));
+    if new.get("spec") != old.get("spec") {
+        // The state may have lost its build already, by being deployed anew.
+        if lifecycle.building.is_some() {
+            let message = "the spec was changed: what was uploaded before is not built";
+            lifecycle.stay(message, context.world().now());
+        }
+        builds::cancel(tx, &held.row.id)?;
+    } else if let (Some(_), Some(metadata)) = (before.open_build(), new.get("metadata")) {
+        carry_metadata(tx, &held.row.id, metadata)?;
+    }
+    Ok(())
+}
+
+fn carry_metadata(tx: &mut Tx<'_>, id: &ResourceId, metadata: &Value) -> Result<(), Error> {
+    let Some(build) = builds::open_of(tx, id)? else { return Ok(()) };
+    let Some(wish) = &build.wish else { return Ok(()) };
+    let mut wish: Value = serde_json::from_str(wish)
+        .map_err(|error| super::corrupt(id, format!("its pending wish: {error}")))?;
+    if let Some(place) = wish.get_mut("metadata") {
+        *place = metadata.clone();
+    }
+    Ok(builds::put_wish(tx, &build.id, &json::text(&wish), build.seal_key.as_deref())?)
+}
+
+/// Notes that somebody has seen an object being built: it need not be shown for longer.
+pub(super) fn note_seen<K: Managed>(context: &Context, held: &mut Held<K>) {
+    if let Some(lifecycle) = K::lifecycle(&mut held.state)
+        && lifecycle.shown_status() == Some(Status::Building)
+        && let Some(build) = lifecycle.open_build()
+    {
+        context.control.builds.saw(build);
+    }
+}
