@@ -72,6 +72,10 @@ impl Parts {
         for named in self.names.list()? {
             self.add_image(&mut needed, &named.image)?;
         }
+        for step in self.cached_layers()? {
+            needed.blobs.insert(step.packed.digest);
+            needed.layers.insert(step.unpacked);
+        }
         Ok(needed)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! - In: OCI layouts, `docker save` archives and plain root filesystems ([`Store::import_folder`],
 //!   [`Store::import_archive`], [`Store::import_rootfs`]).
-//! - From registries: [`Puller::pull`]. Made here: [`Store::make`].
+//! - From registries: [`Puller::pull`]. Made here: [`Store::make`], and [`build`] for tenants.
 //! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`]
 //!   writes a layout.
 //! - [`Store::pin`] keeps what runs; [`Store::collect`] removes what nothing needs.
@@ -13,6 +13,7 @@
 //! partial/<digest>        downloads that can be continued
 //! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
 //! names/<digest>          which image a name means
+//! builds/<workspace>/     which layer a step of a build gave
 //! scratch/<n>/            work in progress of one process; what is left of one that has ended is cleared away
 //! ```
 //!
@@ -22,6 +23,7 @@
 
 mod blobs;
 mod bootstrap;
+pub mod build;
 mod builder;
 mod collect;
 mod digest;
@@ -55,5 +57,5 @@ pub use manifest::{Config, Platform};
 pub use pull::{Credentials, Progress, PullError, Puller, RetryPolicy};
 pub use recipe::{Changes, Content, Recipe};
 pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
-pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
+pub use settings::{Devices, Limits, Names, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};
