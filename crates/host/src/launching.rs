@@ -44,12 +44,23 @@ impl LocalMachine {
     /// Has a registry give the image of a launch to whoever has its credentials, into the room that
     /// its workspace has for images.
     pub(crate) async fn fetch(&self, launch: &Launch) -> Result<String, LaunchFault> {
+        let name = self.0.reference(&launch.image)?;
+        self.0.require_open(&name)?;
+        let digest = self.pull(&launch.workspace, &name, launch.registries.as_deref()).await?;
+        Ok(digest.to_string())
+    }
+
+    /// Has a registry that may be asked give an image to a workspace.
+    pub(crate) async fn pull(
+        &self,
+        workspace: &str,
+        name: &Reference,
+        registries: Option<&str>,
+    ) -> Result<Digest, LaunchFault> {
         let inner = &self.0;
-        let name = inner.reference(&launch.image)?;
-        inner.require_open(&name)?;
-        let credentials = credentials(launch.registries.as_deref(), &name)?;
-        let room = inner.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
-        let pulled = inner.puller.pull_for(&inner.images, &name, &credentials, room.bytes).await;
+        let credentials = credentials(registries, name)?;
+        let room = inner.pulled.begin(workspace).await.map_err(over_limit)?;
+        let pulled = inner.puller.pull_for(&inner.images, name, &credentials, room.bytes).await;
         let (digest, bytes) = match pulled {
             Ok(pulled) => pulled,
             Err(error) => {
@@ -59,13 +70,13 @@ impl LocalMachine {
                 return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
             }
         };
-        let workspace = launch.workspace.clone();
+        let workspace = workspace.to_owned();
         self.on_node(move |inner| {
             let kept = inner.pulled.keep(room, &workspace, digest, bytes);
             kept.map_err(|error| LaunchFault::Broken(chain(&error)))
         })
         .await?;
-        Ok(digest.to_string())
+        Ok(digest)
     }
 }
 
@@ -85,7 +96,7 @@ impl Inner {
         }
     }
 
-    fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
+    pub(crate) fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
         let url = name.host().and_then(|host| format!("https://{host}").parse().ok());
         match url.as_ref().and_then(reqwest::Url::host_str) {
             Some(host) if self.registries.permits(host) => Ok(()),
@@ -178,6 +189,7 @@ impl Inner {
                 config: Some(config),
             },
             scratch: folders(launch),
+            extras: node::Extras::default(),
         }
     }
 
@@ -224,7 +236,7 @@ fn refusal(error: &CreateError) -> Option<LaunchFault> {
     }
 }
 
-fn over_limit(refused: Refused) -> LaunchFault {
+pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
     match refused {
         Refused::Share { resource, limit } => LaunchFault::OverShare(format!(
             "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"

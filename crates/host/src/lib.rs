@@ -11,6 +11,7 @@
 //! Nothing here decides what should run; it knows how to. The calls of the node block for some
 //! milliseconds at most and run on threads that may.
 
+mod builds;
 mod data;
 mod guest;
 mod instances;
@@ -22,6 +23,7 @@ mod registries;
 mod settings;
 mod work;
 
+pub use builds::{ImageBuilder, Settings as BuildSettings};
 pub use machine_control::MachineControl;
 pub use settings::{OpenError, Settings};
 
@@ -69,6 +71,7 @@ impl LocalMachine {
         let pulled = Pulled::open(&folder.join("pulled"), disk_mb, settings.image_mb_max)
             .map_err(OpenError::Pulled)?;
         let node = Node::open(settings.node, world.clone())?;
+        builds::clear_away(&node)?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
         Ok(Self(Arc::new(Inner {
