@@ -1,0 +1,4 @@
+FROM localhost/test/base
+SHELL ["/bin/sh", "-ec"]
+RUN echo $0 > /zero; true
+CMD echo hi

@@ -1,0 +1,3 @@
+FROM localhost/test/base
+COPY . /srv
+RUN chown -R ada:ada /srv && chmod -R g-w /srv/app
