@@ -256,12 +256,8 @@ impl crate::store::Parts {
         config: &Config,
         lease: &Lease,
     ) -> Result<Digest, Error> {
-        let difference = Difference {
-            upper,
-            overlay: self.settings.overlay,
-            root: 0,
-            with_capabilities: false,
-        };
+        let difference =
+            Difference { upper, overlay: self.settings.overlay, root: 0, with_capabilities: false };
         let layer =
             self.pack_layer(lease, |archive| write_difference(&difference, archive).map(drop))?;
         let (mut manifest, setup) = self.documents(&parent.digest)?;

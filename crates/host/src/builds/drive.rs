@@ -140,7 +140,8 @@ impl Job {
         }
         if self.order.kind == KindName::Sandbox {
             return Err(BuildFault::Sources(
-                "there is no Dockerfile at the top of the archive; a sandbox is built from one".to_owned(),
+                "there is no Dockerfile at the top of the archive; a sandbox is built from one"
+                    .to_owned(),
             ));
         }
         let languages = Languages {

@@ -37,7 +37,9 @@ impl Fetcher {
         let url: reqwest::Url = address.parse().map_err(|_| failed("it is no address"))?;
         // Addresses in numbers are never resolved, so they are judged here.
         if !url.host_str().is_some_and(|host| self.rule.permits(host)) {
-            return Err(failed("its host is not on the internet; builds.inside lists those that may be"));
+            return Err(failed(
+                "its host is not on the internet; builds.inside lists those that may be",
+            ));
         }
         let name = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
         let name = match name {
@@ -95,10 +97,12 @@ fn seconds(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =
         ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
     let month = i64::try_from(MONTHS.iter().position(|known| known == month)?).ok()?;
-    let number = |text: &str| text.parse::<i64>().ok().filter(|number| (0..10_000).contains(number));
+    let number =
+        |text: &str| text.parse::<i64>().ok().filter(|number| (0..10_000).contains(number));
     let year = number(year)? - i64::from(month >= 10);
     // In the calendar that begins its years in March.
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + number(day)? - 1;
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + number(day)? - 1;
     let of_day = number(hours)? * 3_600 + number(minutes)? * 60 + number(seconds)?;
     Some((days - 719_468) * 86_400 + of_day)
 }
@@ -115,7 +119,9 @@ impl Job {
         if let Some(digest) = self.own_image(name, &reference) {
             return match images.has(&digest) {
                 true => Ok(Supply::Image(digest)),
-                false => Err(BuildFault::Failed(format!("the image `{name}` is not there any more"))),
+                false => {
+                    Err(BuildFault::Failed(format!("the image `{name}` is not there any more")))
+                }
             };
         }
         if let Some(digest) = images.find_public(&reference).map_err(broken)? {
@@ -194,7 +200,9 @@ mod tests {
         let fetcher = Fetcher::new(Vec::new());
         let Ok(fetcher) = fetcher else { panic!("no client") };
         let folder = tempfile::tempdir().unwrap();
-        for address in ["http://127.0.0.1/x", "http://[::1]/x", "http://169.254.169.254/x", "nonsense"] {
+        for address in
+            ["http://127.0.0.1/x", "http://[::1]/x", "http://169.254.169.254/x", "nonsense"]
+        {
             let fetched = fetcher.fetch(address, folder.path().join("x"), 1).await;
             assert!(matches!(fetched, Err(BuildFault::Failed(_))), "{address}");
         }

@@ -6,7 +6,8 @@ use tokio::sync::mpsc;
 use types::World;
 use types::instance::{Printed, Stream};
 
-const CUT: &str = "\n(the rest of what the steps print is left out: the log of a build has a limit)\n";
+const CUT: &str =
+    "\n(the rest of what the steps print is left out: the log of a build has a limit)\n";
 
 pub(super) struct Log {
     printed: mpsc::Sender<Printed>,

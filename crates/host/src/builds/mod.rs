@@ -106,7 +106,8 @@ impl Builder for ImageBuilder {
             // Whoever stops waiting stops the build.
             let (waits, stopped) = watch::channel(());
             let (inner, order) = (Arc::clone(&self.inner), order.clone());
-            let log = Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
+            let log =
+                Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
             let built = tokio::task::spawn_blocking(move || {
                 drive::Job::new(inner, order, log, runtime, stopped).build()
@@ -133,9 +134,7 @@ impl Builder for ImageBuilder {
 impl Inner {
     fn end_steps(&self, build: &BuildId) -> Result<(), MachineFault> {
         let node = &self.machine.0.node;
-        let own = |id: &InstanceName| {
-            matches!(id.runs_for(), Some(RunsFor::Build(step)) if step.build == *build)
-        };
+        let own = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(step)) if step.build == *build);
         for view in node.list().into_iter().filter(|view| own(&view.id)) {
             match node.destroy(&view.id) {
                 Ok(()) | Err(node::Error::Missing(_)) => {}

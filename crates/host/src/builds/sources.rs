@@ -66,8 +66,8 @@ fn write(
     let mut file = File::create(path).map_err(|error| broken(&error))?;
     let mut size = 0u64;
     while let Some(piece) = bytes.blocking_recv() {
-        let piece = piece
-            .map_err(|error| BuildFault::Sources(format!("the upload was cut: {error}")))?;
+        let piece =
+            piece.map_err(|error| BuildFault::Sources(format!("the upload was cut: {error}")))?;
         size = size.saturating_add(piece.len() as u64);
         if size > bytes_max {
             return Err(BuildFault::Sources(format!(

@@ -6,16 +6,12 @@ use super::drive::Job;
 use crate::LocalMachine;
 use control::machine::BuildFault;
 use images::build::{RunOrder, What};
-use node::{
-    CreateError, Extras, FirstProcess, Mounted, Owner, Spec, User, Writable, Written,
-};
+use node::{CreateError, Extras, FirstProcess, Mounted, Owner, Spec, User, Writable, Written};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::instance::{
-    BuildStepId, GUEST_PORT, InstanceName, Medium, Outcome, Scratch, WorkEnd,
-};
+use types::instance::{BuildStepId, GUEST_PORT, InstanceName, Medium, Outcome, Scratch, WorkEnd};
 use types::work::Orders;
 
 const HOSTNAME: &str = "build";

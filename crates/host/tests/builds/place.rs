@@ -69,19 +69,7 @@ impl Place {
     }
 
     pub(crate) async fn build_as(&self, workspace: &str, build: &str, archive: Vec<u8>) -> Seen {
-        let id = BuildId::known(format!("bld_{build}"));
-        let (send, receive) = mpsc::channel(1);
-        let sending = async move { send.send(Ok(archive.into())).await.unwrap() };
-        let taking = self.builder.take_sources(&id, receive, 1 << 30);
-        let (taken, ()) = tokio::join!(taking, sending);
-        taken.unwrap();
-        let order = BuildOrder {
-            build: id.clone(),
-            workspace: WorkspaceId::known(workspace),
-            kind: KindName::Sandbox,
-            repository: "sandbox/test".to_owned(),
-            own_images: BTreeMap::new(),
-        };
+        let order = self.upload(workspace, build, archive).await;
         let (printed, mut pieces) = mpsc::channel::<Printed>(4);
         let reading = async {
             let mut log = Vec::new();
@@ -92,8 +80,43 @@ impl Place {
         };
         let both = async { tokio::join!(self.builder.build(&order, printed), reading) };
         let (built, log) = tokio::time::timeout(PATIENCE, both).await.expect("the build ends");
-        self.builder.forget(&id).await.unwrap();
+        self.builder.forget(&order.build).await.unwrap();
         Seen { built, log }
+    }
+
+    async fn upload(&self, workspace: &str, build: &str, archive: Vec<u8>) -> BuildOrder {
+        let id = BuildId::known(format!("bld_{build}"));
+        let (send, receive) = mpsc::channel(1);
+        let sending = async move { send.send(Ok(archive.into())).await.unwrap() };
+        let taking = self.builder.take_sources(&id, receive, 1 << 30);
+        let (taken, ()) = tokio::join!(taking, sending);
+        taken.unwrap();
+        BuildOrder {
+            build: id,
+            workspace: WorkspaceId::known(workspace),
+            kind: KindName::Sandbox,
+            repository: "sandbox/test".to_owned(),
+            own_images: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a build and stops waiting for it once it has printed something.
+    pub(crate) async fn abandon(&self, build: &str, archive: Vec<u8>, until: &str) {
+        let order = self.upload("wsp_test", build, archive).await;
+        let (printed, mut pieces) = mpsc::channel::<Printed>(4);
+        let mut building = self.builder.build(&order, printed);
+        loop {
+            tokio::select! {
+                piece = pieces.recv() => {
+                    let piece = piece.expect("the build goes on");
+                    let line = String::from_utf8_lossy(&piece.bytes).into_owned();
+                    if line.trim() == until {
+                        return;
+                    }
+                }
+                _ = &mut building => panic!("the build has ended"),
+            }
+        }
     }
 
     /// The OCI layout of an image that was built.
@@ -166,6 +189,12 @@ pub(crate) fn base(root: &Path) {
     let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/home/ada:/bin/sh\n";
     std::fs::write(root.join("etc/passwd"), passwd).unwrap();
     std::fs::write(root.join("etc/group"), "root:x:0:\nada:x:1000:\nstaff:x:50:\n").unwrap();
+    // `buildah` makes them where an image does not have them.
+    for (name, text) in
+        [("hosts", "127.0.0.1 localhost\n"), ("hostname", "base\n"), ("resolv.conf", "\n")]
+    {
+        std::fs::write(root.join("etc").join(name), text).unwrap();
+    }
     std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
     let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
     for applet in

@@ -25,8 +25,7 @@ pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 /// Unpacks an image, from a layout or an archive, and lays its layers over each other.
 pub(crate) fn of_image(image: &Path, scratch: &Path) -> Tree {
     let rules = Rules { privileges: Privileges::Keep, ..Rules::default() };
-    let settings =
-        images::Settings { overlay: images::Overlay::User, rules, ..Default::default() };
+    let settings = images::Settings { overlay: images::Overlay::User, rules, ..Default::default() };
     let store = Store::open(scratch, settings).unwrap();
     let name = "compared/image".parse().unwrap();
     store.import(image, &Naming::As(name), &Config::default()).unwrap();
@@ -40,29 +39,26 @@ pub(crate) fn of_image(image: &Path, scratch: &Path) -> Tree {
     tree
 }
 
-fn add(
-    layer: &Path,
-    path: &Path,
-    tree: &mut Tree,
-    numbers: &mut BTreeMap<PathBuf, (u64, u64)>,
-) {
-    let mut listed: Vec<_> =
-        std::fs::read_dir(layer.join(path)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+fn add(layer: &Path, path: &Path, tree: &mut Tree, numbers: &mut BTreeMap<PathBuf, (u64, u64)>) {
+    let mut listed: Vec<_> = std::fs::read_dir(layer.join(path))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     listed.sort();
     for name in listed {
         let path = path.join(name);
         let full = layer.join(&path);
         let about = std::fs::symlink_metadata(&full).unwrap();
         let kind = about.file_type();
-        let below = |tree: &mut Tree| tree.retain(|known, _| known == &path || !known.starts_with(&path));
+        let below =
+            |tree: &mut Tree| tree.retain(|known, _| known == &path || !known.starts_with(&path));
         if kind.is_char_device() {
             below(tree);
             tree.remove(&path);
             continue;
         }
         let mut value = [0; 1];
-        if !kind.is_dir()
-            || rustix::fs::lgetxattr(&full, "user.overlay.opaque", &mut value).is_ok()
+        if !kind.is_dir() || rustix::fs::lgetxattr(&full, "user.overlay.opaque", &mut value).is_ok()
         {
             below(tree);
         }

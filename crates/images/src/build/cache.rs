@@ -67,10 +67,7 @@ impl Cache<'_> {
         }
         // Used now: the time of the file says which goes first.
         if let Ok(file) = fs::File::options().write(true).open(&path) {
-            let now = rustix::fs::Timestamps {
-                last_access: NOW,
-                last_modification: NOW,
-            };
+            let now = rustix::fs::Timestamps { last_access: NOW, last_modification: NOW };
             let _ = rustix::fs::futimens(&file, &now);
         }
         Ok(Some(found))

@@ -187,7 +187,9 @@ impl Change<'_> {
                 *self.has_cmd = true;
             }
             Instruction::Shell(words) => self.document.config.shell.clone_from(words),
-            Instruction::StopSignal(text) => self.document.config.stop_signal = self.signal(text)?,
+            Instruction::StopSignal(text) => {
+                self.document.config.stop_signal = self.signal(text)?
+            }
             Instruction::Healthcheck(check) => {
                 self.document.config.healthcheck = Some(self.check(check.as_ref()));
             }
@@ -335,8 +337,8 @@ mod tests {
         document.config.cmd = Some(vec!["of the base".into()]);
         let (mut has_cmd, arguments) = (false, BTreeMap::from([("ARG".into(), "x y".into())]));
         for statement in super::super::lines::read(text).unwrap().statements {
-            let step = super::super::instruction::read(statement, '\\')
-                .map_err(|mistake| mistake.why)?;
+            let step =
+                super::super::instruction::read(statement, '\\').map_err(|mistake| mistake.why)?;
             let mut change = Change {
                 document: &mut document,
                 arguments: &arguments,
@@ -359,7 +361,8 @@ mod tests {
     #[test]
     fn an_entry_point_removes_the_command_of_the_base() {
         assert_eq!(applied("ENTRYPOINT x").unwrap().config.cmd, None);
-        let config = applied("CMD [\"a\"]\nSHELL [\"/bin/bash\",\"-c\"]\nENTRYPOINT x y").unwrap().config;
+        let config =
+            applied("CMD [\"a\"]\nSHELL [\"/bin/bash\",\"-c\"]\nENTRYPOINT x y").unwrap().config;
         assert_eq!(config.cmd, Some(vec!["a".into()]));
         assert_eq!(config.entrypoint, Some(vec!["/bin/bash".into(), "-c".into(), "x y".into()]));
     }

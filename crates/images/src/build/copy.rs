@@ -78,10 +78,17 @@ impl<'a> Copying<'a> {
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(in_the_way(path)),
             Err(error) => return Err(error.into()),
         };
-        if is_top && !fresh {
+        let folder = self.target.folder(path)?;
+        if is_top {
+            // As it was, or made as the folders above it are.
+            if fresh {
+                let (uid, gid) = self.how.folders;
+                rustix::fs::fchown(&folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+                let mode = self.how.mode.unwrap_or(FOLDER_MODE);
+                rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode))?;
+            }
             return Ok(());
         }
-        let folder = self.target.folder(path)?;
         let (uid, gid) = self.owner(item);
         rustix::fs::fchown(&folder, Some(uid), Some(gid))?;
         rustix::fs::fchmod(&folder, self.mode(item))?;
@@ -175,7 +182,8 @@ pub(super) fn make_folders(tree: &Tree, path: &Path, owner: (u32, u32)) -> Resul
     if path.as_os_str().is_empty() || tree.folder(path).is_ok() {
         return Ok(());
     }
-    let mut steps: Vec<&Path> = path.ancestors().filter(|step| !step.as_os_str().is_empty()).collect();
+    let mut steps: Vec<&Path> =
+        path.ancestors().filter(|step| !step.as_os_str().is_empty()).collect();
     steps.reverse();
     for step in steps {
         match tree.folder(step) {
@@ -239,8 +247,7 @@ fn copy_attributes(from: &File, to: &File) -> Result<(), Fault> {
         Err(error) => return Err(error.into()),
     };
     let kept = |name: &&[u8]| {
-        *name == CAPABILITIES
-            || (name.starts_with(b"user.") && !name.starts_with(b"user.overlay."))
+        *name == CAPABILITIES || (name.starts_with(b"user.") && !name.starts_with(b"user.overlay."))
     };
     for name in names[..length].split(|byte| *byte == 0).filter(kept) {
         let mut value = vec![0; ATTRIBUTES_BYTES_MAX];

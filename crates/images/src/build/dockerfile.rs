@@ -83,8 +83,7 @@ impl Dockerfile {
         let globals = self.globals(given)?;
         let names: Vec<Option<String>> =
             self.stages.iter().map(|(_, from, _)| from.name.clone()).collect();
-        let mut plan =
-            Plan { stages: Vec::new(), names, globals, escape: self.escape };
+        let mut plan = Plan { stages: Vec::new(), names, globals, escape: self.escape };
         let mut needed = vec![self.stages.len() - 1];
         let mut planned: BTreeMap<usize, Stage> = BTreeMap::new();
         while let Some(index) = needed.pop() {
@@ -99,7 +98,10 @@ impl Dockerfile {
         Ok(plan)
     }
 
-    fn globals(&self, given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Mistake> {
+    fn globals(
+        &self,
+        given: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, Mistake> {
         let mut globals = BTreeMap::new();
         for step in &self.globals {
             let Instruction::Arg(arguments) = &step.instruction else { continue };
@@ -125,7 +127,10 @@ impl Dockerfile {
         let wrong = |why: String| Mistake::new(*line, why);
         let mut known = plan.globals.clone();
         known.extend(PLATFORM_ARGUMENTS.iter().filter_map(|name| {
-            Some(((*name).to_owned(), plan.globals.get(*name).cloned().or_else(|| platform_argument(name))?))
+            Some((
+                (*name).to_owned(),
+                plan.globals.get(*name).cloned().or_else(|| platform_argument(name))?,
+            ))
         }));
         let known = Arguments { all: &known };
         let image = words::value(&from.image, self.escape, &known).map_err(wrong)?;
@@ -146,9 +151,9 @@ impl Dockerfile {
         let mut others: Vec<usize> = by_name.into_iter().collect();
         for step in steps {
             for other in sources(&step.instruction) {
-                let found = plan.source(&other, index).map_err(|why| {
-                    Mistake::new(step.statement.line, why)
-                })?;
+                let found = plan
+                    .source(&other, index)
+                    .map_err(|why| Mistake::new(step.statement.line, why))?;
                 if let Base::Stage(stage) = found {
                     others.push(stage);
                 }
@@ -218,7 +223,9 @@ fn sources(instruction: &Instruction) -> Vec<String> {
         Instruction::Copy(transfer) => transfer.from.iter().cloned().collect(),
         Instruction::Run(run) => {
             let option = |mount: &String| {
-                mount.split(',').find_map(|part| part.trim().strip_prefix("from=").map(str::to_owned))
+                mount
+                    .split(',')
+                    .find_map(|part| part.trim().strip_prefix("from=").map(str::to_owned))
             };
             run.mounts.iter().filter_map(option).collect()
         }
@@ -239,7 +246,11 @@ fn check_platform(wanted: &str) -> Result<(), String> {
         Some(architecture) => os == here.os && architecture == here.architecture,
         None => os == here.os || os == here.architecture,
     };
-    if same { Ok(()) } else { Err(format!("this machine builds for {here}, and not for `{wanted}`")) }
+    if same {
+        Ok(())
+    } else {
+        Err(format!("this machine builds for {here}, and not for `{wanted}`"))
+    }
 }
 
 #[cfg(test)]
@@ -267,7 +278,8 @@ mod tests {
 
     #[test]
     fn names_of_images_have_arguments() {
-        let text = "ARG TAG=1\nARG NAME=x:${TAG}\nFROM --platform=$BUILDPLATFORM ${NAME:-y}-$TARGETARCH";
+        let text =
+            "ARG TAG=1\nARG NAME=x:${TAG}\nFROM --platform=$BUILDPLATFORM ${NAME:-y}-$TARGETARCH";
         let wanted = format!("x:2-{}", Platform::here().architecture);
         assert_eq!(plan(text, &[("TAG", "2"), ("NAMES", "no")]).unwrap(), [(0, image(&wanted))]);
         assert_eq!(plan("ARG X\nFROM $X", &[]).unwrap_err().line, 2);

@@ -79,9 +79,10 @@ mod tests {
 
     #[test]
     fn the_last_pattern_that_fits_decides() {
-        let ignore =
-            Ignore::parse("# no\n\nnode_modules\n/dist/\n**/*.log\n!keep.log\n  *.md \n!/docs/*.md\n./a/../b\n")
-                .unwrap();
+        let ignore = Ignore::parse(
+            "# no\n\nnode_modules\n/dist/\n**/*.log\n!keep.log\n  *.md \n!/docs/*.md\n./a/../b\n",
+        )
+        .unwrap();
         for (path, covered) in [
             ("node_modules", true),
             ("node_modules/x/y", true),

@@ -89,6 +89,25 @@ pub struct Healthcheck {
     pub retries: i64,
 }
 
+/// Those that say nothing alone.
+const KEYWORDS: [&str; 15] = [
+    "FROM",
+    "COPY",
+    "ADD",
+    "ENV",
+    "LABEL",
+    "ARG",
+    "WORKDIR",
+    "USER",
+    "EXPOSE",
+    "VOLUME",
+    "SHELL",
+    "STOPSIGNAL",
+    "HEALTHCHECK",
+    "ONBUILD",
+    "MAINTAINER",
+];
+
 /// Takes one statement apart.
 pub(super) fn read(statement: Statement, escape: char) -> Result<Step, Mistake> {
     let line = statement.line;
@@ -105,9 +124,7 @@ fn of_statement(statement: &Statement, escape: char) -> Result<Instruction, Stri
         "FROM" => &["platform"],
         "RUN" => &["mount", "network", "security"],
         "COPY" => &["from", "chown", "chmod", "link", "parents", "exclude"],
-        "ADD" => {
-            &["chown", "chmod", "checksum", "link", "exclude", "keep-git-dir", "unpack"]
-        }
+        "ADD" => &["chown", "chmod", "checksum", "link", "exclude", "keep-git-dir", "unpack"],
         "HEALTHCHECK" => &["interval", "timeout", "start-period", "start-interval", "retries"],
         _ => &[],
     };
@@ -115,7 +132,8 @@ fn of_statement(statement: &Statement, escape: char) -> Result<Instruction, Stri
         return Err(format!("{keyword} has no option `--{name}` here"));
     }
     let wanted = |what: &str| format!("{keyword} needs {what}");
-    if rest.is_empty() && keyword != "RUN" && !(keyword == "CMD" || keyword == "ENTRYPOINT") {
+    let may_be_alone = ["RUN", "CMD", "ENTRYPOINT"].contains(&keyword.as_str());
+    if rest.is_empty() && !may_be_alone && KEYWORDS.contains(&keyword.as_str()) {
         return Err(wanted("something to follow it"));
     }
     Ok(match keyword.as_str() {
@@ -129,9 +147,7 @@ fn of_statement(statement: &Statement, escape: char) -> Result<Instruction, Stri
         "WORKDIR" => Instruction::Workdir(rest.to_owned()),
         "USER" => Instruction::User(rest.to_owned()),
         "EXPOSE" => Instruction::Expose(rest.to_owned()),
-        "VOLUME" => Instruction::Volume(
-            json_list(rest).unwrap_or_else(|| split(rest, escape)),
-        ),
+        "VOLUME" => Instruction::Volume(json_list(rest).unwrap_or_else(|| split(rest, escape))),
         "ENTRYPOINT" => Instruction::Entrypoint(command(rest)),
         "CMD" => Instruction::Cmd(command(rest)),
         "SHELL" => Instruction::Shell(
@@ -208,9 +224,12 @@ fn from(rest: &str, options: &Options) -> Result<From, String> {
         [image, word, name] if word.eq_ignore_ascii_case("as") => {
             let name = name.to_ascii_lowercase();
             let plain = |sign: char| sign.is_ascii_alphanumeric() || "-_.".contains(sign);
-            if !name.starts_with(|first: char| first.is_ascii_lowercase()) || !name.chars().all(plain)
+            if !name.starts_with(|first: char| first.is_ascii_lowercase())
+                || !name.chars().all(plain)
             {
-                return Err(format!("`{name}` cannot name a stage: letters, digits, `-`, `_`, `.`"));
+                return Err(format!(
+                    "`{name}` cannot name a stage: letters, digits, `-`, `_`, `.`"
+                ));
             }
             Ok(From { image: (*image).to_owned(), platform, name: Some(name) })
         }
@@ -409,13 +428,14 @@ mod tests {
             Ok(Instruction::Run(run)) => run,
             other => panic!("{other:?}"),
         };
-        assert_eq!(run("RUN [\"a\", \"b c\"]").command, Command::Exec(vec![
-            "a".into(),
-            "b c".into()
-        ]));
+        assert_eq!(
+            run("RUN [\"a\", \"b c\"]").command,
+            Command::Exec(vec!["a".into(), "b c".into()])
+        );
         assert_eq!(run("run [ -f x ] && y").command, Command::Shell("[ -f x ] && y".into()));
-        let mounted =
-            run("RUN --mount=type=cache,target=/c --network=none --mount=type=tmpfs,target=/t x --y");
+        let mounted = run(
+            "RUN --mount=type=cache,target=/c --network=none --mount=type=tmpfs,target=/t x --y",
+        );
         assert_eq!(mounted.mounts, ["type=cache,target=/c", "type=tmpfs,target=/t"]);
         assert!(!mounted.has_network);
         assert_eq!(mounted.command, Command::Shell("x --y".into()));
@@ -466,7 +486,8 @@ mod tests {
 
     #[test]
     fn stages_have_names() {
-        let wanted = From { image: "a:1".into(), platform: Some("x".into()), name: Some("b".into()) };
+        let wanted =
+            From { image: "a:1".into(), platform: Some("x".into()), name: Some("b".into()) };
         assert_eq!(one("FROM --platform=x a:1 As B"), Ok(Instruction::From(wanted)));
         for bad in ["FROM", "FROM a b", "FROM a as 1", "FROM a as b c"] {
             assert!(one(bad).is_err(), "{bad}");

@@ -57,11 +57,7 @@ fn unpack(parts: &Parts, layer: &crate::import::StoredLayer) -> Result<u64, Erro
 
 /// Removes what the instance itself needed from what was written in it: its own files, and empty
 /// places for mounts that the image does not have.
-pub(super) fn tidy(
-    lower: &Tree,
-    written: &Written<'_>,
-    mounts: &[&str],
-) -> Result<(), Fault> {
+pub(super) fn tidy(lower: &Tree, written: &Written<'_>, mounts: &[&str]) -> Result<(), Fault> {
     let upper = Tree::open(written.upper)?;
     for name in OF_INSTANCE {
         remove_file(&upper, &Path::new(ETC).join(name))?;
@@ -123,7 +119,8 @@ fn keep_attributes(lower: &Tree, upper: &Tree, path: &Path, root: u32) -> Result
     let (Ok(below), Ok(above)) = (lower.look(path, false), upper.look(path, false)) else {
         return Ok(());
     };
-    let untouched = above.st_mode & 0o7777 == ETC_MODE && (above.st_uid, above.st_gid) == (root, root);
+    let untouched =
+        above.st_mode & 0o7777 == ETC_MODE && (above.st_uid, above.st_gid) == (root, root);
     if !untouched || !is_folder(&above) || !is_folder(&below) {
         return Ok(());
     }

@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn continued_lines_are_one_statement_and_comments_between_them_are_not_part_of_it() {
-        let found = texts("# syntax=x\nFROM a\n\nRUN one \\\n  # not this\n\n  && two\\\n3\nUSER x\n");
+        let found =
+            texts("# syntax=x\nFROM a\n\nRUN one \\\n  # not this\n\n  && two\\\n3\nUSER x\n");
         let run = "RUN one   && two3".to_owned();
         assert_eq!(found, [(2, "FROM a".into()), (4, run), (9, "USER x".into())]);
     }

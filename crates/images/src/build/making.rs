@@ -63,7 +63,10 @@ pub struct Build {
 pub enum Outcome {
     /// It changed no file.
     Noted,
-    Layer { was_cached: bool, bytes: u64 },
+    Layer {
+        was_cached: bool,
+        bytes: u64,
+    },
     /// Something has to run.
     Run(Box<RunOrder>),
 }
@@ -71,7 +74,10 @@ pub enum Outcome {
 impl Build {
     pub fn begin(store: &Store, order: Order) -> Result<Self, Fault> {
         let plain = !order.workspace.is_empty()
-            && order.workspace.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+            && order
+                .workspace
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         if !plain {
             return Err(Fault::Sources("the workspace has no plain name".to_owned()));
         }
@@ -207,12 +213,7 @@ impl Build {
     }
 
     /// Does one step, or says what has to run.
-    pub fn apply(
-        &self,
-        site: &Site<'_>,
-        state: &mut State,
-        step: &Step,
-    ) -> Result<Outcome, Fault> {
+    pub fn apply(&self, site: &Site<'_>, state: &mut State, step: &Step) -> Result<Outcome, Fault> {
         let by = step.statement.text.as_str();
         match &step.instruction {
             Instruction::Arg(arguments) => {
@@ -244,13 +245,14 @@ impl Build {
         default: Option<&str>,
     ) -> Result<(), Fault> {
         let default = match default {
-            Some(text) => Some(
-                words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?,
-            ),
+            Some(text) => {
+                Some(words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?)
+            }
             None => plan.globals.get(name).cloned(),
         };
         let given = self.given.arguments.get(name).cloned();
-        let platform = PLATFORM_ARGUMENTS.contains(&name).then(|| platform_argument(name)).flatten();
+        let platform =
+            PLATFORM_ARGUMENTS.contains(&name).then(|| platform_argument(name)).flatten();
         if let Some(value) = given.or(default).or(platform) {
             state.arguments.insert(name.to_owned(), value);
         }
@@ -320,9 +322,8 @@ impl Build {
         let tree = view(&layers, &self.empty(), form, Some(&changes))?;
         let filled = fill(&tree);
         drop(tree);
-        let outcome = filled.and_then(|()| {
-            self.keep(state, key, by, &Written { upper: &upper, root: 0 })
-        });
+        let outcome =
+            filled.and_then(|()| self.keep(state, key, by, &Written { upper: &upper, root: 0 }));
         disk::remove_tree(&folder)?;
         outcome
     }
@@ -391,10 +392,10 @@ impl Build {
         unpacks: bool,
     ) -> Result<Outcome, Fault> {
         let from = self.source(site, transfer.from.as_deref().unwrap_or_default())?;
-        let prepared =
-            self.transfer(state, transfer, &from, &site.supplies.downloads, unpacks)?;
+        let prepared = self.transfer(state, transfer, &from, &site.supplies.downloads, unpacks)?;
         let mut hasher = Hasher::default();
-        hasher.update(self.chain(state, if unpacks { "add" } else { "copy" }).to_string().as_bytes());
+        hasher
+            .update(self.chain(state, if unpacks { "add" } else { "copy" }).to_string().as_bytes());
         hasher.update(prepared.digest(&from)?.to_string().as_bytes());
         let key = hasher.finish();
         let bytes_max = self.limits.step_bytes;
@@ -411,13 +412,15 @@ impl Build {
         }
         let other;
         let state = match site.plan.source(name, site.stage.index).map_err(Fault::Sources)? {
-            Base::Stage(index) => site.done.get(&index).ok_or_else(|| {
-                Fault::Sources(format!("the stage `{name}` was not built"))
-            })?,
+            Base::Stage(index) => site
+                .done
+                .get(&index)
+                .ok_or_else(|| Fault::Sources(format!("the stage `{name}` was not built")))?,
             Base::Image(name) => {
-                let supply = site.supplies.images.get(&name).ok_or_else(|| {
-                    Fault::Sources(format!("the image `{name}` was not found"))
-                })?;
+                let supply =
+                    site.supplies.images.get(&name).ok_or_else(|| {
+                        Fault::Sources(format!("the image `{name}` was not found"))
+                    })?;
                 other = self.image(site.plan, *supply)?;
                 &other
             }

@@ -202,7 +202,12 @@ impl<'p> States<'p> {
 }
 
 /// A text without its beginning, or its end, that a pattern matches.
-pub(super) fn trimmed<'t>(text: &'t str, pattern: &str, from_start: bool, longest: bool) -> &'t str {
+pub(super) fn trimmed<'t>(
+    text: &'t str,
+    pattern: &str,
+    from_start: bool,
+    longest: bool,
+) -> &'t str {
     let Ok(found) = Pattern::new(pattern, Kind::Text) else { return text };
     if from_start {
         let ends = found.ends(text);

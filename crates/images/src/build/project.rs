@@ -212,8 +212,7 @@ mod tests {
     fn made(files: &[(&str, &str)]) -> String {
         let project = project(files);
         let languages = Languages { python: "holm/base".into(), node: "holm/base".into() };
-        let text =
-            project.dockerfile_of_language(&project.given().unwrap(), &languages).unwrap();
+        let text = project.dockerfile_of_language(&project.given().unwrap(), &languages).unwrap();
         Dockerfile::parse(&text).unwrap().plan(&BTreeMap::new()).unwrap();
         text
     }

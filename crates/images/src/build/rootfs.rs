@@ -55,7 +55,9 @@ fn mount(
         Overlay::User => fsconfig_set_flag(context, "userxattr")?,
         Overlay::Trusted => {
             // Nothing but whole files may be in the upper folder.
-            for (option, value) in [("redirect_dir", "nofollow"), ("metacopy", "off"), ("index", "off")] {
+            for (option, value) in
+                [("redirect_dir", "nofollow"), ("metacopy", "off"), ("index", "off")]
+            {
                 fsconfig_set_string(context, option, value)?;
             }
         }

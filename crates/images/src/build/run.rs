@@ -117,9 +117,9 @@ impl Build {
 
     /// Of the image, over the arguments that the stage has asked for.
     fn environment(&self, state: &State) -> Vec<(String, String)> {
-        let proxies = PROXY_ARGUMENTS
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), self.given.arguments.get(*name)?.clone())));
+        let proxies = PROXY_ARGUMENTS.iter().filter_map(|name| {
+            Some(((*name).to_owned(), self.given.arguments.get(*name)?.clone()))
+        });
         let mut all: std::collections::BTreeMap<String, String> = proxies.collect();
         let asked = state.arguments.iter();
         all.extend(
@@ -215,7 +215,8 @@ impl Build {
         mounts: &mut Vec<Mount>,
         environment: &mut Vec<(String, String)>,
     ) -> Result<(), Fault> {
-        let named = || target.as_deref().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
+        let named =
+            || target.as_deref().and_then(|path| path.rsplit('/').next()).map(str::to_owned);
         let Some(id) = options.id.clone().or_else(named) else {
             return Err(Fault::Sources("RUN --mount: a secret needs an id".to_owned()));
         };

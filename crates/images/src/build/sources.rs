@@ -87,9 +87,9 @@ fn as_archive(error: Error) -> Fault {
 pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
     let tree = Tree::open(folder)?;
     let text = |name: &str| document(&tree, name);
-    let name = ["Dockerfile", "dockerfile"].into_iter().find(|name| {
-        tree.look(Path::new(name), true).is_ok_and(|stat| !is_folder(&stat))
-    });
+    let name = ["Dockerfile", "dockerfile"]
+        .into_iter()
+        .find(|name| tree.look(Path::new(name), true).is_ok_and(|stat| !is_folder(&stat)));
     let dockerfile = name.map(text).transpose()?.flatten();
     let ignore = match name.map(|name| format!("{name}.dockerignore")) {
         Some(own) => text(&own)?.map_or_else(|| text(".dockerignore"), |own| Ok(Some(own)))?,
@@ -100,9 +100,9 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
         settings: text("blaxel.toml")?,
         secrets: text(".env.build")?,
         registries: text(".docker/config.json")?,
-        files: tree.names(Path::new("")).map(|names| {
-            names.into_iter().filter_map(|name| name.into_string().ok()).collect()
-        })?,
+        files: tree
+            .names(Path::new(""))
+            .map(|names| names.into_iter().filter_map(|name| name.into_string().ok()).collect())?,
         package: text("package.json")?,
     };
     for name in HIDDEN {

@@ -26,7 +26,8 @@ const ROOT: (u32, u32) = (0, 0);
 
 /// What stands in for the vendor's program, which the machine serves itself. It only goes on, as
 /// that one does.
-const STAND_IN: &[u8] = b"#!/bin/sh\n# Stands in for the sandbox API, which the machine itself serves.\n\
+const STAND_IN: &[u8] =
+    b"#!/bin/sh\n# Stands in for the sandbox API, which the machine itself serves.\n\
 trap 'exit 0' TERM INT\nwhile :; do sleep 3600 & wait $!; done\n";
 
 /// What a step needs from outside, once somebody has brought it.
@@ -71,15 +72,22 @@ enum Part {
 
 impl Build {
     /// The addresses of a step.
-    pub(super) fn addresses(&self, state: &State, transfer: &Transfer) -> Result<Vec<String>, Fault> {
+    pub(super) fn addresses(
+        &self,
+        state: &State,
+        transfer: &Transfer,
+    ) -> Result<Vec<String>, Fault> {
         let mut all = Vec::new();
         for source in &transfer.sources {
             if let Source::Path(text) = source {
-                let text = words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?;
+                let text =
+                    words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?;
                 if text.starts_with("http://") || text.starts_with("https://") {
                     all.push(text);
                 } else if text.starts_with("git@") || text.starts_with("git://") {
-                    return Err(Fault::Sources(format!("repositories of git are not fetched: {text}")));
+                    return Err(Fault::Sources(format!(
+                        "repositories of git are not fetched: {text}"
+                    )));
                 }
             }
         }
@@ -128,7 +136,8 @@ impl Build {
                 continue;
             }
             if from.is_stand_in {
-                let name = source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
+                let name =
+                    source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
                 parts.push(Part::Text {
                     name: name.to_owned(),
                     bytes: STAND_IN.to_vec(),
@@ -263,9 +272,9 @@ impl Prepared {
             };
             match part {
                 Part::Items { items, path } => {
-                    let top = items.first().is_some_and(|item| {
-                        item.kind() == rustix::fs::FileType::Directory
-                    });
+                    let top = items
+                        .first()
+                        .is_some_and(|item| item.kind() == rustix::fs::FileType::Directory);
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
                     match (top, self.parents) {
                         (_, true) => {
@@ -304,9 +313,10 @@ fn is_there(tree: &Tree, path: &Path) -> bool {
 
 /// A mode as numbers, which is what images are written with.
 fn mode(text: &str) -> Result<u32, Fault> {
-    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777).ok_or_else(|| {
-        Fault::Sources(format!("`--chmod={text}` is not a mode such as 755"))
-    })
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| Fault::Sources(format!("`--chmod={text}` is not a mode such as 755")))
 }
 
 /// Whether a file is an archive that ADD unpacks, told by its content.
@@ -347,12 +357,8 @@ fn extract(
     bytes_max: u64,
 ) -> Result<(), Fault> {
     let folder = tree.folder(place)?;
-    let rules = Rules {
-        devices: Devices::Skip,
-        privileges: Privileges::Keep,
-        names: Names::Files,
-        owner,
-    };
+    let rules =
+        Rules { devices: Devices::Skip, privileges: Privileges::Keep, names: Names::Files, owner };
     let mut settings = Settings { rules, overlay: Overlay::User, ..Settings::default() };
     settings.limits.layer_bytes_max = bytes_max;
     let archive = packing::unpacked(open_file(&from.tree, path)?, &settings.limits);
@@ -373,7 +379,8 @@ impl Build {
     /// A place of this machine that shows what a mount binds, and a digest of it.
     pub(super) fn bound(&self, from: &From, source: &str) -> Result<(PathBuf, Digest), Fault> {
         let paths = find(&from.tree, source, 1)?;
-        let path = paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
+        let path =
+            paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
         let bounds = Bounds {
             excludes: &[],
             entries: self.limits.step_entries,
@@ -385,8 +392,8 @@ impl Build {
         if let Some(folder) = &from.folder {
             // The links on the way are followed as far as the sources go, and no further.
             let stat = from.tree.look(path, false)?;
-            let plain = rustix::fs::FileType::from_raw_mode(stat.st_mode)
-                != rustix::fs::FileType::Symlink;
+            let plain =
+                rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink;
             if plain && no_links(&from.tree, path) {
                 return Ok((folder.join(path), digest));
             }
@@ -408,4 +415,3 @@ fn no_links(tree: &Tree, path: &Path) -> bool {
     };
     path.ancestors().skip(1).all(|above| above.as_os_str().is_empty() || folder(above))
 }
-

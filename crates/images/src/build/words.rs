@@ -56,11 +56,7 @@ fn expand(
 }
 
 /// Puts variables into a text whose quotes mean nothing, as into the text of a heredoc.
-pub(super) fn text(
-    text: &str,
-    escape: char,
-    variables: &impl Variables,
-) -> Result<String, String> {
+pub(super) fn text(text: &str, escape: char, variables: &impl Variables) -> Result<String, String> {
     let mut lexer =
         Lexer { signs: text.chars().collect(), at: 0, escape, variables, depth: 0, keeps: true };
     let mut out = Words { all: Vec::new(), now: String::new(), begun: false, splits: false };
@@ -408,9 +404,10 @@ mod tests {
     #[test]
     fn words_are_split_at_blanks_outside_of_quotes() {
         let split = |text| values(text, '\\', &known).unwrap();
-        assert_eq!(split(" a  'b c' \"d e\"f $TWO \"$TWO\" $EMPTY \"\" x\\ y "), [
-            "a", "b c", "d ef", "one", "two", "one two", "", "x y"
-        ]);
+        assert_eq!(
+            split(" a  'b c' \"d e\"f $TWO \"$TWO\" $EMPTY \"\" x\\ y "),
+            ["a", "b c", "d ef", "one", "two", "one two", "", "x y"]
+        );
         assert_eq!(super::split("a='b c' d\\ e \"f g\"", '\\'), ["a='b c'", "d\\ e", "\"f g\""]);
     }
 

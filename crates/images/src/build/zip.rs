@@ -47,7 +47,8 @@ struct Entry {
 pub(super) fn unpack(file: &File, tree: &Tree, limits: &Limits) -> Result<(), Fault> {
     let size = file.metadata().map_err(|error| Fault::from(Error::from(error)))?.len();
     let entries = list(file, size, limits)?;
-    let mut unpacking = Unpacking { file, tree, limits, bytes: 0, packed: size, folders: Vec::new() };
+    let mut unpacking =
+        Unpacking { file, tree, limits, bytes: 0, packed: size, folders: Vec::new() };
     for entry in &entries {
         unpacking.add(entry)?;
     }
@@ -139,7 +140,8 @@ fn entry(bytes: &[u8]) -> Result<(Entry, usize), Fault> {
         false => value,
     };
     // In this order, as far as they are too large for their own places.
-    let (_size, packed, offset) = (sized(field(24, 4)?), sized(field(20, 4)?), sized(field(42, 4)?));
+    let (_size, packed, offset) =
+        (sized(field(24, 4)?), sized(field(20, 4)?), sized(field(42, 4)?));
     let is_unix = field(5, 1)? == 3 || field(5, 1)? == 19;
     let mode = (field(38, 4)? >> 16) as u32;
     let entry = Entry {
@@ -162,7 +164,12 @@ fn extras(mut bytes: &[u8]) -> Result<(Vec<u64>, Option<i64>), Fault> {
         let (kind, length) = (number(bytes, 0, 2)?, number(bytes, 2, 2)? as usize);
         let Some(value) = bytes.get(4..4 + length) else { break };
         match kind {
-            1 => wide = value.chunks_exact(8).map(|part| number(part, 0, 8)).collect::<Result<_, _>>()?,
+            1 => {
+                wide = value
+                    .chunks_exact(8)
+                    .map(|part| number(part, 0, 8))
+                    .collect::<Result<_, _>>()?
+            }
             0x5455 if value.len() >= 5 && value[0] & 1 == 1 => {
                 unix = i64::try_from(number(value, 1, 4)?).ok();
             }
