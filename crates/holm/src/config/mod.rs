@@ -3,6 +3,7 @@
 //! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A
 //! user's file and the environment are laid over it key by key; see [`layers`].
 
+mod builder;
 mod check;
 mod layers;
 mod machine;
@@ -39,6 +40,7 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) jobs: Jobs,
     pub(crate) images: Images,
+    pub(crate) builder: builder::Builder,
     pub(crate) callbacks: Callbacks,
     pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,

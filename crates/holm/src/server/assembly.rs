@@ -7,7 +7,7 @@ use crate::server::dns::Dns;
 use auth::Auth;
 use auth::outside::Provider;
 use control::Control;
-use control::machine::{Edge, Machine};
+use control::machine::{Builder, Edge, Machine};
 use jobs::logs::Logs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use types::{KindName, World};
 pub(crate) struct Local {
     pub(crate) machine: Option<Arc<dyn Machine>>,
     pub(crate) edge: Option<Arc<dyn Edge>>,
+    pub(crate) builder: Option<Arc<dyn Builder>>,
 }
 
 pub(crate) async fn control(
@@ -31,7 +32,9 @@ pub(crate) async fn control(
     logs: Logs,
 ) -> Result<Control, Error> {
     let settings = control_settings(config, urls)?;
-    let Local { machine, edge } = local;
+    let Local { machine, edge, builder } = local;
+    // Nothing asks for builds yet.
+    drop(builder);
     let dns = Arc::new(Dns::open(&config.domains));
     let parts = control::Parts {
         store: store.clone(),

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 const FOLDER_MODE: u32 = 0o755;
@@ -206,21 +206,26 @@ pub(super) fn make_folders(tree: &Tree, path: &Path, owner: (u32, u32)) -> Resul
     Ok(())
 }
 
-/// What is to be written as one file.
-pub(super) struct Text<'a> {
-    pub(super) bytes: &'a [u8],
+/// What a file that is written anew is like.
+pub(super) struct About {
     pub(super) mode: u32,
-    pub(super) owner: (u32, u32),
+    /// Absent: root.
+    pub(super) owner: Option<(u32, u32)>,
     pub(super) modified: i64,
 }
 
-pub(super) fn write(tree: &Tree, path: &Path, text: &Text<'_>) -> Result<(), Fault> {
+pub(super) fn write(
+    tree: &Tree,
+    path: &Path,
+    about: &About,
+    content: &mut impl io::Read,
+) -> Result<(), Fault> {
     let mut file: File = free_place(tree, path)?.create_file()?;
-    file.write_all(text.bytes).map_err(Error::io("write", path))?;
-    let (uid, gid) = (Uid::from_raw(text.owner.0), Gid::from_raw(text.owner.1));
-    rustix::fs::fchown(&file, Some(uid), Some(gid))?;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(text.mode & 0o7777))?;
-    let time = Timespec { tv_sec: text.modified, tv_nsec: 0 };
+    io::copy(content, &mut file).map_err(Error::io("write", path))?;
+    let (uid, gid) = about.owner.unwrap_or((0, 0));
+    rustix::fs::fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(about.mode & 0o7777))?;
+    let time = Timespec { tv_sec: about.modified, tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
     Ok(rustix::fs::futimens(&file, &times)?)
 }

@@ -169,14 +169,24 @@ pub(super) fn digest(tree: &Tree, items: &[Item], with_owners: bool) -> Result<D
 }
 
 fn content(tree: &Tree, path: &Path) -> Result<Digest, Fault> {
-    let mut file = tree.read(path)?;
+    let failed = |error: Fault| match error {
+        Fault::Store(crate::error::Error::Read(error)) => {
+            crate::error::Error::io("read", path)(error).into()
+        }
+        other => other,
+    };
+    file_digest(&tree.read(path)?).map_err(failed)
+}
+
+/// Of the bytes of a file.
+pub(super) fn file_digest(mut file: &std::fs::File) -> Result<Digest, Fault> {
     let (mut hasher, mut buffer) = (Hasher::default(), vec![0; BUFFER_BYTES]);
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hasher.finish()),
             Ok(read) => hasher.update(&buffer[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(crate::error::Error::io("read", path)(error).into()),
+            Err(error) => return Err(crate::error::Error::from(error).into()),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! COPY and ADD: what is copied, whose it becomes, and where it goes.
 
 use super::config::absolute;
-use super::copy::{As, Copying, Text, make_folders, open_file, write};
+use super::copy::{About, As, Copying, make_folders, open_file, write};
 use super::instruction::{Source, Transfer};
-use super::items::{Bounds, Item, digest, find};
+use super::items::{Bounds, Item, digest, file_digest, find};
 use super::making::Build;
 use super::pattern::{Kind, Pattern};
 use super::stage::State;
@@ -67,7 +67,8 @@ pub(super) struct From {
 enum Part {
     Items { items: Vec<Item>, path: PathBuf },
     Archive { path: PathBuf },
-    Text { name: String, bytes: Vec<u8>, mode: u32, modified: i64 },
+    Text { name: String, bytes: Vec<u8>, mode: u32 },
+    Download { name: String, file: PathBuf, digest: Digest, modified: i64 },
 }
 
 impl Build {
@@ -126,7 +127,7 @@ impl Build {
                     };
                     let name = heredoc.name.clone();
                     let bytes = bytes.into_bytes();
-                    parts.push(Part::Text { name, bytes, mode: TEXT_MODE, modified: 0 });
+                    parts.push(Part::Text { name, bytes, mode: TEXT_MODE });
                     continue;
                 }
                 Source::Path(text) => value(text)?,
@@ -142,7 +143,6 @@ impl Build {
                     name: name.to_owned(),
                     bytes: STAND_IN.to_vec(),
                     mode: STAND_IN_MODE,
-                    modified: 0,
                 });
                 continue;
             }
@@ -175,23 +175,18 @@ impl Build {
         download: &Download,
         transfer: &Transfer,
     ) -> Result<Part, Fault> {
-        let mut bytes = Vec::new();
         let file = File::open(&download.file).map_err(Error::io("open", &download.file))?;
-        file.take(self.limits.step_bytes + 1)
-            .read_to_end(&mut bytes)
-            .map_err(Error::io("read", &download.file))?;
-        if let Some(wanted) = &transfer.checksum {
-            let found = Digest::of(&bytes);
-            if found.to_string() != *wanted {
-                return Err(Fault::Sources(format!(
-                    "what {address} answers has the digest {found}, and not {wanted}"
-                )));
-            }
+        let found = file_digest(&file)?;
+        if let Some(wanted) = transfer.checksum.as_ref().filter(|text| **text != found.to_string())
+        {
+            return Err(Fault::Sources(format!(
+                "what {address} answers has the digest {found}, and not {wanted}"
+            )));
         }
-        Ok(Part::Text {
+        Ok(Part::Download {
             name: download.name.clone(),
-            bytes,
-            mode: DOWNLOAD_MODE,
+            file: download.file.clone(),
+            digest: found,
             modified: download.modified,
         })
     }
@@ -223,9 +218,12 @@ impl Prepared {
                     let found = digest(&from.tree, &items, false)?;
                     hasher.update(format!("archive {found}\0").as_bytes());
                 }
-                Part::Text { name, bytes, mode, .. } => {
+                Part::Text { name, bytes, mode } => {
                     let found = Digest::of(bytes);
                     hasher.update(format!("text {found} {mode} {name}\0").as_bytes());
+                }
+                Part::Download { name, digest, modified, .. } => {
+                    hasher.update(format!("download {digest} {modified} {name}\0").as_bytes());
                 }
             }
         }
@@ -290,21 +288,31 @@ impl Prepared {
                     make_folders(tree, place, how.folders)?;
                     extract(from, path, tree, place, owner, copying.bytes_left)?;
                 }
-                Part::Text { name, bytes, mode, modified } => {
-                    let path = inside(name);
-                    make_folders(tree, path.parent().unwrap_or(Path::new("")), how.folders)?;
-                    let text = Text {
-                        bytes,
-                        mode: self.mode.unwrap_or(*mode),
-                        owner: owner.unwrap_or(ROOT),
-                        modified: *modified,
-                    };
-                    write(tree, &path, &text)?;
+                Part::Text { name, bytes, mode } => {
+                    let about = About { mode: self.mode.unwrap_or(*mode), owner, modified: 0 };
+                    put(tree, &inside(name), &about, how.folders, &mut bytes.as_slice())?;
+                }
+                Part::Download { name, file, modified, .. } => {
+                    let mode = self.mode.unwrap_or(DOWNLOAD_MODE);
+                    let about = About { mode, owner, modified: *modified };
+                    let mut from = File::open(file).map_err(Error::io("open", file))?;
+                    put(tree, &inside(name), &about, how.folders, &mut from)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+fn put(
+    tree: &Tree,
+    path: &Path,
+    about: &About,
+    folders: (u32, u32),
+    content: &mut impl std::io::Read,
+) -> Result<(), Fault> {
+    make_folders(tree, path.parent().unwrap_or(Path::new("")), folders)?;
+    write(tree, path, about, content)
 }
 
 fn is_there(tree: &Tree, path: &Path) -> bool {
