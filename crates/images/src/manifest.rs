@@ -46,7 +46,7 @@ impl Descriptor {
     }
 
     /// The same in the words of OCI.
-    pub(crate) fn as_oci(mut self) -> Self {
+    pub(crate) fn into_oci(mut self) -> Self {
         self.media_type = match self.media_type.as_str() {
             "application/vnd.docker.image.rootfs.diff.tar.gzip" => {
                 "application/vnd.oci.image.layer.v1.tar+gzip".to_owned()

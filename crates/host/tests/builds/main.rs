@@ -1,4 +1,12 @@
-//! Builds of Dockerfiles: beside `buildah`, and what only builds here have to stand.
+//! Builds of Dockerfiles: beside `buildah`, and what only builds here have to stand. Needs root,
+//! `buildah` and `tools/guest`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 
 mod bad_input;
 mod cases;

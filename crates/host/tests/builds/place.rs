@@ -1,7 +1,6 @@
 //! A machine that builds, with the images that the Dockerfiles of the tests begin with.
 
 use control::machine::{BuildFault, BuildOrder, Builder, Built};
-use gateway as _;
 use host::{BuildSettings, ImageBuilder, LocalMachine};
 use images::{Config, Store};
 use node::{Backend, Egress, Limits};

@@ -100,7 +100,6 @@ pub struct Happened {
     pub empty_layer: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
 fn is_zero(number: &i64) -> bool {
     *number == 0
 }

@@ -396,9 +396,7 @@ fn nanoseconds(name: &str, text: &str) -> Result<i64, String> {
     if text.is_empty() || !total.is_finite() || total > 9e18 {
         return Err(wrong());
     }
-    #[expect(clippy::cast_possible_truncation, reason = "below 2^63, as was just asked")]
-    let total = total as i64;
-    Ok(total)
+    Ok(total as i64)
 }
 
 fn trigger(rest: &str) -> Result<String, String> {

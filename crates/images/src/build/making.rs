@@ -166,7 +166,7 @@ impl Build {
         let mut layers = Vec::new();
         for (packed, unpacked) in manifest.layers.into_iter().zip(document.layers()) {
             let bytes = parts.layers.bytes(unpacked)?.unwrap_or(0);
-            let packed = packed.as_oci();
+            let packed = packed.into_oci();
             layers.push(Layer { packed, unpacked: *unpacked, bytes });
         }
         Ok((document, layers))
@@ -308,7 +308,7 @@ impl Build {
         by: &str,
         fill: impl FnOnce(&Tree) -> Result<(), Fault>,
     ) -> Result<Outcome, Fault> {
-        if let Some(outcome) = self.from_cache(state, key, by)? {
+        if let Some(outcome) = self.reuse(state, key, by)? {
             return Ok(outcome);
         }
         let folder = self.next_folder("step")?;
@@ -328,12 +328,7 @@ impl Build {
         outcome
     }
 
-    fn from_cache(
-        &self,
-        state: &mut State,
-        key: &Digest,
-        by: &str,
-    ) -> Result<Option<Outcome>, Fault> {
+    fn reuse(&self, state: &mut State, key: &Digest, by: &str) -> Result<Option<Outcome>, Fault> {
         let Some(cached) = self.cache().find(key, &self.lease)? else { return Ok(None) };
         let bytes = cached.layer.as_ref().map_or(0, |layer| layer.bytes);
         state.push(cached.layer, &cached.created, by);
@@ -446,7 +441,7 @@ impl Build {
         }
         let source = |name: &str| self.source(site, name);
         let order = self.order(state, run, by, &source)?;
-        match self.from_cache(state, &order.key, by)? {
+        match self.reuse(state, &order.key, by)? {
             Some(outcome) => Ok(outcome),
             None => Ok(Outcome::Run(Box::new(order))),
         }

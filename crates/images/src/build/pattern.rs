@@ -216,7 +216,7 @@ pub(super) fn trimmed<'t>(
     }
     let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
     let fits = |at: &usize| found.matches(&text[*at..]);
-    let start = if longest { starts.find(fits) } else { starts.filter(fits).last() };
+    let start = if longest { starts.find(fits) } else { starts.rfind(fits) };
     start.map_or(text, |start| &text[..start])
 }
 
