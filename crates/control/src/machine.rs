@@ -130,6 +130,16 @@ pub trait Builder: Send + Sync + 'static {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>>;
 
+    /// Lets go of an image that was made: the registry of its workspace keeps it from now on.
+    fn release<'a>(
+        &'a self,
+        _workspace: &'a WorkspaceId,
+        _repository: &'a str,
+        _digest: &'a str,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Removes the sources of a build, and what is left of its work.
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
 }

@@ -166,13 +166,21 @@ fn is_on(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
 }
 
-/// Finds a user by the forms that images use: `name`, `uid`, `uid:gid`.
+/// Finds a user by the forms that images use: `name`, `uid`, and either with `:group` or `:gid`.
 fn find_user(wanted: &str) -> Result<User, Error> {
-    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
-    user_in(&String::from_utf8_lossy(&passwd), wanted).ok_or_else(|| Error::User(wanted.to_owned()))
+    let [passwd, groups] = ["/etc/passwd", "/etc/group"]
+        .map(|path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned());
+    user_in(&passwd, &groups, wanted).ok_or_else(|| Error::User(wanted.to_owned()))
 }
 
-fn user_in(passwd: &str, wanted: &str) -> Option<User> {
+fn group_in(groups: &str, wanted: &str) -> Option<u32> {
+    groups.lines().find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+        [name, _, gid, ..] if *name == wanted => gid.parse().ok(),
+        _ => None,
+    })
+}
+
+fn user_in(passwd: &str, groups: &str, wanted: &str) -> Option<User> {
     let (name, group) =
         wanted.split_once(':').map_or((wanted, None), |(name, group)| (name, Some(group)));
     let known =
@@ -188,7 +196,10 @@ fn user_in(passwd: &str, wanted: &str) -> Option<User> {
     let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
     match group {
         None => Some(user),
-        Some(group) => group.parse().ok().map(|gid| User { gid, ..user }),
+        Some(group) => {
+            let gid = group.parse().ok().or_else(|| group_in(groups, group))?;
+            Some(User { gid, ..user })
+        }
     }
 }
 
@@ -201,11 +212,13 @@ mod tests {
         let passwd =
             "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1001:Ada:/home/ada:/bin/sh\nbroken\n";
         let ada = User { uid: 1000, gid: 1001, home: Some("/home/ada".into()) };
-        assert_eq!(user_in(passwd, "ada"), Some(ada.clone()));
-        assert_eq!(user_in(passwd, "1000"), Some(ada.clone()));
-        assert_eq!(user_in(passwd, "ada:7"), Some(User { gid: 7, ..ada }));
-        assert_eq!(user_in(passwd, "4242"), Some(User { uid: 4242, gid: 0, home: None }));
-        assert_eq!(user_in(passwd, "nobody-here"), None);
-        assert_eq!(user_in(passwd, "ada:staff"), None);
+        let user_in = |wanted| user_in(passwd, "root:x:0:\nstaff:x:50:ada\nbroken\n", wanted);
+        assert_eq!(user_in("ada"), Some(ada.clone()));
+        assert_eq!(user_in("1000"), Some(ada.clone()));
+        assert_eq!(user_in("ada:7"), Some(User { gid: 7, ..ada.clone() }));
+        assert_eq!(user_in("ada:staff"), Some(User { gid: 50, ..ada }));
+        assert_eq!(user_in("4242"), Some(User { uid: 4242, gid: 0, home: None }));
+        assert_eq!(user_in("nobody-here"), None);
+        assert_eq!(user_in("ada:nobody"), None);
     }
 }

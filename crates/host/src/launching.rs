@@ -59,12 +59,22 @@ impl LocalMachine {
         image: &str,
         registries: Option<&str>,
     ) -> Result<String, LaunchFault> {
+        let name = self.0.reference(image)?;
+        self.0.require_open(&name)?;
+        Ok(self.pull(workspace, &name, registries).await?.to_string())
+    }
+
+    /// Has a registry that may be asked give an image to a workspace.
+    pub(crate) async fn pull(
+        &self,
+        workspace: &str,
+        name: &Reference,
+        registries: Option<&str>,
+    ) -> Result<Digest, LaunchFault> {
         let inner = &self.0;
-        let name = inner.reference(image)?;
-        inner.require_open(&name)?;
-        let credentials = credentials(registries, &name)?;
+        let credentials = credentials(registries, name)?;
         let room = inner.pulled.begin(workspace).await.map_err(over_limit)?;
-        let pulled = inner.puller.pull_for(&inner.images, &name, &credentials, room.bytes).await;
+        let pulled = inner.puller.pull_for(&inner.images, name, &credentials, room.bytes).await;
         let (digest, bytes) = match pulled {
             Ok(pulled) => pulled,
             Err(error) => {
@@ -80,7 +90,7 @@ impl LocalMachine {
             kept.map_err(|error| LaunchFault::Broken(chain(&error)))
         })
         .await?;
-        Ok(digest.to_string())
+        Ok(digest)
     }
 
     /// Unpacks an image of the workspace's own into the room that it has for images, unless that was
@@ -152,7 +162,7 @@ impl Inner {
         }
     }
 
-    fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
+    pub(crate) fn require_open(&self, name: &Reference) -> Result<(), LaunchFault> {
         let url = name.host().and_then(|host| format!("https://{host}").parse().ok());
         match url.as_ref().and_then(reqwest::Url::host_str) {
             Some(host) if self.registries.permits(host) => Ok(()),
@@ -248,6 +258,7 @@ impl Inner {
                 config: Some(config),
             },
             scratch: folders(launch),
+            extras: node::Extras::default(),
         }
     }
 
@@ -294,7 +305,7 @@ fn refusal(error: &CreateError) -> Option<LaunchFault> {
     }
 }
 
-fn over_limit(refused: Refused) -> LaunchFault {
+pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
     match refused {
         Refused::Share { resource, limit } => LaunchFault::OverShare(format!(
             "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"

@@ -11,6 +11,7 @@
 //! Nothing here decides what should run; it knows how to. The calls of the node block for some
 //! milliseconds at most and run on threads that may.
 
+mod builds;
 mod data;
 mod guest;
 mod instances;
@@ -24,6 +25,7 @@ mod settings;
 mod upload;
 mod work;
 
+pub use builds::{ImageBuilder, Settings as BuildSettings};
 pub use machine_control::MachineControl;
 pub use registry::{LocalRegistry, RegistrySettings};
 pub use settings::{OpenError, Settings};
@@ -75,6 +77,7 @@ impl LocalMachine {
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
         let node = Node::open(settings.node, world.clone())?;
+        builds::clear_away(&node)?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
         Ok(Self(Arc::new(Inner {

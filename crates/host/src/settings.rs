@@ -35,6 +35,8 @@ pub enum OpenError {
     Key(#[source] io::Error),
     #[error("no client for registries can be made")]
     Http(#[source] reqwest::Error),
+    #[error("a step of a build that an earlier run has begun cannot be ended")]
+    Builds(#[source] Box<node::Error>),
     #[error(transparent)]
     Node(#[from] node::OpenError),
 }

@@ -75,6 +75,10 @@ impl Parts {
         }
         Self::add_repositories(store, &mut needed.blobs)?;
         self.add_ready(&needed.blobs, &mut needed.layers)?;
+        for step in self.cached_layers()? {
+            needed.blobs.insert(step.packed.digest);
+            needed.layers.insert(step.unpacked);
+        }
         Ok(needed)
     }
 

@@ -16,7 +16,7 @@ use crate::manifest::Config;
 use crate::recipe::Recipe;
 use crate::settings::Overlay;
 use crate::store::{Image, Store};
-use crate::tar::write_difference;
+use crate::tar::{Difference, write_difference};
 
 const SCRIPT: &str = include_str!("extend.sh");
 /// What this machine needs to reach registries is of use to the commands of a recipe, but no part
@@ -256,8 +256,10 @@ impl crate::store::Parts {
         config: &Config,
         lease: &Lease,
     ) -> Result<Digest, Error> {
-        let form = self.settings.overlay;
-        let layer = self.pack_layer(lease, |archive| write_difference(upper, form, archive))?;
+        let difference =
+            Difference { upper, overlay: self.settings.overlay, root: 0, with_capabilities: false };
+        let layer =
+            self.pack_layer(lease, |archive| write_difference(&difference, archive).map(drop))?;
         let (mut manifest, setup) = self.documents(&parent.digest)?;
         let mut diff_ids = setup.rootfs.diff_ids;
         diff_ids.push(layer.unpacked);

@@ -3,7 +3,7 @@
 //!
 //! - In: OCI layouts, `docker save` archives and plain root filesystems ([`Store::import_folder`],
 //!   [`Store::import_archive`], [`Store::import_rootfs`]).
-//! - From registries: [`Puller::pull`]. Made here: [`Store::make`].
+//! - From registries: [`Puller::pull`]. Made here: [`Store::make`], and [`build`] for tenants.
 //! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`]
 //!   writes a layout.
 //! - Pushed here: [`Store::begin_upload`], [`Repository::put_manifest`]; started after
@@ -15,6 +15,7 @@
 //! partial/<digest>        downloads that can be continued
 //! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
 //! names/<digest>          which image a name means
+//! builds/<workspace>/     which layer a step of a build gave
 //! repositories/<digest>/  what the repositories of workspaces have
 //! ready/<digest>          images of workspaces that were looked at and may be started
 //! uploads/<id>/           blobs that come in pieces
@@ -27,6 +28,7 @@
 
 mod blobs;
 mod bootstrap;
+pub mod build;
 mod builder;
 mod collect;
 mod digest;
@@ -64,6 +66,6 @@ pub use pull::{Credentials, Progress, PullError, Puller, RetryPolicy};
 pub use recipe::{Changes, Content, Recipe};
 pub use reference::{DEFAULT_HOST, DEFAULT_TAG, InvalidReference, Reference};
 pub use repositories::{Blob, Filed, Keep, PushFault, Pushed, Repository};
-pub use settings::{Devices, Limits, Overlay, Privileges, Rules, Settings};
+pub use settings::{Devices, Limits, Names, Overlay, Privileges, Rules, Settings};
 pub use store::{Image, Listed, Store};
 pub use uploads::{LeftUpload, Upload};

@@ -45,6 +45,20 @@ impl Descriptor {
         }
     }
 
+    /// The same in the words of OCI.
+    pub(crate) fn into_oci(mut self) -> Self {
+        self.media_type = match self.media_type.as_str() {
+            "application/vnd.docker.image.rootfs.diff.tar.gzip" => {
+                "application/vnd.oci.image.layer.v1.tar+gzip".to_owned()
+            }
+            "application/vnd.docker.image.rootfs.diff.tar" => {
+                "application/vnd.oci.image.layer.v1.tar".to_owned()
+            }
+            _ => self.media_type,
+        };
+        self
+    }
+
     pub(crate) fn is_index(&self) -> bool {
         matches!(self.media_type.as_str(), OCI_INDEX | DOCKER_INDEX)
     }
@@ -127,7 +141,7 @@ pub(crate) struct Setup {
     pub(crate) rootfs: RootFs,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RootFs {
     #[serde(rename = "type")]
     pub(crate) kind: String,

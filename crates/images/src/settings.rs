@@ -81,6 +81,19 @@ impl Overlay {
 pub struct Rules {
     pub devices: Devices,
     pub privileges: Privileges,
+    pub names: Names,
+    /// Whose everything is, whatever the archive says.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// What the names in an archive mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// It is a layer: some hide what is below. A leading slash means nothing.
+    #[default]
+    Layer,
+    /// They are files and nothing else; absolute ones are refused.
+    Files,
 }
 
 /// What to do with device nodes. They are never made: an instance has a `/dev` of its own.

@@ -139,7 +139,10 @@ pub(crate) fn make_devices() -> io::Result<OwnedFd> {
     Ok(mount)
 }
 
-fn make_tmpfs(options: &[(&str, String)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+pub(crate) fn make_tmpfs(
+    options: &[(&str, String)],
+    attributes: MountAttrFlags,
+) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         fsconfig_set_string(context.as_fd(), *key, value.as_str())?;

@@ -32,6 +32,8 @@ pub enum CreateError {
     Unheard(usize),
     #[error("a node that starts instances by another program makes no folders of limited size")]
     NoScratch,
+    #[error("a node that starts instances by another program does not run the steps of builds")]
+    NoExtras,
     #[error("failed to {what}")]
     Machine { what: &'static str, source: io::Error },
     #[error("failed to start the instance")]

@@ -5,6 +5,7 @@ use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
 use crate::error::{CreateError, Doing, Error, OpenError};
+use crate::extras::Written;
 use crate::facts::Journal;
 use crate::instance::{Instance, View};
 use crate::launch::filter::Filter;
@@ -200,6 +201,14 @@ impl Node {
     /// The end of what the first process printed.
     pub fn console(&self, id: &InstanceName) -> Result<Vec<u8>, Error> {
         self.find(id)?.body.console().map_err(|attempt| attempt.on(id))
+    }
+
+    /// What an instance has written so far, if its spec said that it hands it over and it was not
+    /// adopted since. Nothing changes in it any more when the instance is destroyed.
+    pub fn written(&self, id: &InstanceName) -> Result<Option<Written>, Error> {
+        let instance = self.find(id)?;
+        let written = instance.body.written().map(Written::copy).transpose();
+        written.doing("keep what was written in").map_err(|attempt| attempt.on(id))
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

@@ -75,12 +75,35 @@ impl Scratches {
         Ok(mount)
     }
 
+    /// The file system in a file that stays, and whether it was made for that.
+    pub(crate) fn open_kept(path: &Path, size_mb: u32) -> io::Result<(OwnedFd, bool)> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if let Ok(file) = open(path, flags, Mode::empty()) {
+            let mounted = attach(&file).and_then(|(_device, at)| mount(&at));
+            match mounted {
+                Ok(mount) => return Ok((mount, false)),
+                // Cut by a loss of power; what is in it can be had again.
+                Err(error) => {
+                    tracing::warn!(%error, path = %path.display(), "a kept folder is made anew");
+                    std::fs::remove_file(path)?;
+                }
+            }
+        }
+        let flags = flags | OFlags::CREATE | OFlags::EXCL;
+        let file = open(path, flags, Mode::from_raw_mode(0o600))?;
+        Ok((Self::make_in(&file, size_mb, 0)?, true))
+    }
+
     fn make_file_system(&self, size_mb: u32, root: u32) -> io::Result<OwnedFd> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = open(&self.folder, flags, Mode::from_raw_mode(0o600))?;
-        ftruncate(&file, u64::from(size_mb) << 20)?;
-        lay_out(&file, root)?;
-        let (device, path) = attach(&file)?;
+        Self::make_in(&file, size_mb, root)
+    }
+
+    fn make_in(file: &OwnedFd, size_mb: u32, root: u32) -> io::Result<OwnedFd> {
+        ftruncate(file, u64::from(size_mb) << 20)?;
+        lay_out(file, root)?;
+        let (device, path) = attach(file)?;
         let mount = mount(&path)?;
         // The mount holds the device from here on.
         drop(device);

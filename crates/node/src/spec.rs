@@ -1,5 +1,6 @@
 //! What a caller wants to run.
 
+use crate::extras::Extras;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -151,6 +152,7 @@ pub struct Spec {
     pub user: User,
     pub first: FirstProcess,
     pub scratch: Vec<Scratch>,
+    pub extras: Extras,
 }
 
 impl Spec {
@@ -209,6 +211,7 @@ impl Spec {
             _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
             _ if ids >= crate::network_pool::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
             _ if !self.scratch_fits() => Err(SpecError::Scratch),
+            _ if !self.extras.fits(is_place) => Err(SpecError::Scratch),
             _ if !host => Err(SpecError::Hostname(self.hostname.clone())),
             _ => Ok(()),
         }
@@ -217,11 +220,15 @@ impl Spec {
 
 /// Whether a folder of limited size can be where it is wanted.
 fn has_place(scratch: &Scratch) -> bool {
-    let Some(inside) = scratch.path.strip_prefix('/') else { return false };
+    is_place(&scratch.path) && scratch.size_mb > 0
+}
+
+fn is_place(path: &str) -> bool {
+    let Some(inside) = path.strip_prefix('/') else { return false };
     let plain =
         inside.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains('\0'));
     let taken = inside.split('/').next().is_some_and(|first| TAKEN.contains(&first));
-    plain && !taken && scratch.path.len() <= PATH_BYTES_MAX && scratch.size_mb > 0
+    plain && !taken && path.len() <= PATH_BYTES_MAX
 }
 
 fn is_in(scratch: &Scratch, other: &Scratch) -> bool {
@@ -315,6 +322,7 @@ mod tests {
                 user: User::ROOT,
                 first,
                 scratch: paths.iter().map(scratch).collect(),
+                extras: Extras::default(),
             };
             spec.check() != Err(SpecError::Scratch)
         };

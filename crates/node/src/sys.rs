@@ -28,6 +28,13 @@ pub(crate) fn last_errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Gives a detached mount owners that are shifted as `users` maps them, both ways. Nothing on it has
+/// rights or is a device.
+pub(crate) fn share_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
+    let set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    set_attributes(mount, set, Some(users))
+}
+
 /// Shows a detached mount read-only and without devices, its owners shifted as `users` maps them.
 pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
     let set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV;

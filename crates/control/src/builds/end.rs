@@ -6,6 +6,7 @@ use crate::control::Control;
 use crate::engine::{self, Held, Managed};
 use crate::error::Error;
 use crate::kinds::image::{self, TagContent};
+use crate::registry::Place;
 use crate::workloads::rows;
 use auth::Identity;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use store::builds::{self, Build, State};
 use store::identity::workspaces;
 use types::KindName;
 use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
+use types::own_image::BadImageName;
 use types::parts::{Lifecycle, Status};
 
 /// Characters of a digest that make a tag.
@@ -91,6 +93,9 @@ fn is_open(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
 
 /// Puts the image of a build in its place: tag, right, wish and revision in one transaction.
 pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error> {
+    if let Err(why) = hand_over(control, build).await {
+        tracing::warn!(%why, build = %build.id, "an image that was built is not in the registry yet");
+    }
     let (of, build) = (control.clone(), build.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(workspace) = workspaces::find(tx, &build.workspace)? else {
@@ -109,6 +114,22 @@ pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error
         Ok(())
     };
     control.store.write(work).await
+}
+
+/// Makes the image part of the workspace's registry, which keeps it while it has a tag. One that is
+/// not handed over runs all the same, and is when it is pulled first.
+async fn hand_over(control: &Control, build: &Build) -> Result<(), String> {
+    let (Some(machine), Some(builder), Some((digest, _))) =
+        (control.machine(), &control.builder, &build.image)
+    else {
+        return Ok(());
+    };
+    let Some(registry) = machine.registry() else { return Ok(()) };
+    let repository = build.repository.parse().map_err(|error: BadImageName| error.to_string())?;
+    let place = Place { workspace: build.workspace.clone(), repository };
+    registry.adopt(place, digest.clone()).await.map_err(|fault| fault.to_string())?;
+    let released = builder.release(&build.workspace, &build.repository, digest).await;
+    released.map_err(|fault| fault.to_string())
 }
 
 /// `false`: nobody wants the image any more.

@@ -174,7 +174,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("callbacks.concurrency", config.callbacks.concurrency as u64),
         ("callbacks.workspace_concurrency", config.callbacks.workspace_concurrency as u64),
     ];
-    match counts.into_iter().find(|(_, count)| *count == 0) {
+    match counts.into_iter().chain(config.builder.counts()).find(|(_, count)| *count == 0) {
         Some((key, _)) => wrong(key, "must be at least 1"),
         None => Ok(()),
     }

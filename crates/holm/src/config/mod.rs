@@ -3,6 +3,7 @@
 //! The defaults are `holm.example.toml` itself, so that what is documented is what is used. A
 //! user's file and the environment are laid over it key by key; see [`layers`].
 
+mod builder;
 mod builds;
 mod check;
 mod layers;
@@ -44,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     pub(crate) registry: Registry,
     pub(crate) builds: Builds,
+    pub(crate) builder: builder::Builder,
     pub(crate) callbacks: Callbacks,
     pub(crate) runners: Runners,
     pub(crate) catalogue: Catalogue,

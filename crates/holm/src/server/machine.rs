@@ -9,7 +9,7 @@ use crate::error::Error;
 use auth::Auth;
 use files::Readers;
 use gateway::Gateway;
-use host::{LocalMachine, MachineControl};
+use host::{ImageBuilder, LocalMachine, MachineControl};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,9 +58,12 @@ pub(crate) async fn open(
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
-    // Without a builder, `upload=true` is answered with what is missing.
-    let local =
-        assembly::Local { machine: Some(machine), edge: Some(Arc::new(edge)), builder: None };
+    let builder = open_builder(config.clone(), host.clone(), world.clone()).await?;
+    let local = assembly::Local {
+        machine: Some(machine),
+        edge: Some(Arc::new(edge)),
+        builder: Some(Arc::new(builder)),
+    };
     Ok(Sandboxes { local, gateway: Some(gateway), hosts, host: Some(host) })
 }
 
@@ -82,6 +85,18 @@ async fn open_host(config: Config, world: World) -> Result<LocalMachine, Error> 
             .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
+}
+
+async fn open_builder(
+    config: Config,
+    host: LocalMachine,
+    world: World,
+) -> Result<ImageBuilder, Error> {
+    let opened = tokio::task::spawn_blocking(move || {
+        ImageBuilder::open(host, config.builder_settings(), world)
+            .map_err(|error| cannot("build images on this machine", &error))
+    });
+    opened.await.map_err(|error| cannot("build images on this machine", &error))?
 }
 
 /// Frees the room of images that nothing needs, now and then.

@@ -4,6 +4,8 @@ mod docker;
 mod layout;
 mod rootfs;
 
+pub(crate) use rootfs::StoredLayer;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;

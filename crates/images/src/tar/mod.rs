@@ -13,7 +13,7 @@ use std::io::{self, Read};
 use extensions::{Extensions, decimal};
 use header::{BLOCK, Block, Header, SparseHeader};
 
-pub(crate) use write::write_difference;
+pub(crate) use write::{Difference, write_difference};
 
 use crate::error::{Error, Exceeded};
 

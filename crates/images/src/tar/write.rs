@@ -22,25 +22,34 @@ const OWNER_MAX: u32 = 0o7_777_777;
 const SIZE_MAX: u64 = 0o77_777_777_777;
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
-/// Writes all of `upper` to `out`, in the order of the names.
+/// What an overlay has collected.
+pub(crate) struct Difference<'a> {
+    pub(crate) upper: &'a Path,
+    pub(crate) overlay: Overlay,
+    /// The id that root has there, where it was collected for users of its own.
+    pub(crate) root: u32,
+    /// Whether programs keep what they may do by themselves.
+    pub(crate) with_capabilities: bool,
+}
+
+/// Writes all of `upper` to `out`, in the order of the names. Answers whether there was anything.
 pub(crate) fn write_difference(
-    upper: &Path,
-    overlay: Overlay,
+    difference: &Difference<'_>,
     out: impl Write,
-) -> Result<(), Error> {
-    let mut writer = Writer { upper, overlay, out, links: HashMap::new() };
+) -> Result<bool, Error> {
+    let mut writer = Writer { difference, out, links: HashMap::new(), is_empty: true };
     writer.folder(Path::new(""))?;
     writer.out.write_all(&[0; 2 * BLOCK])?;
-    Ok(())
+    Ok(!writer.is_empty)
 }
 
 /// Name and value.
 type Attribute = (Vec<u8>, Vec<u8>);
 
 struct Writer<'a, W> {
-    upper: &'a Path,
-    overlay: Overlay,
+    difference: &'a Difference<'a>,
     out: W,
+    is_empty: bool,
     /// Where a file with several names was written.
     links: HashMap<u64, PathBuf>,
 }
@@ -54,7 +63,7 @@ struct Entry<'a> {
 
 impl<W: Write> Writer<'_, W> {
     fn folder(&mut self, path: &Path) -> Result<(), Error> {
-        let folder = self.upper.join(path);
+        let folder = self.difference.upper.join(path);
         let list = || {
             fs::read_dir(&folder)?
                 .map(|entry| Ok(entry?.file_name()))
@@ -66,7 +75,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), Error> {
-        let full = self.upper.join(path);
+        let full = self.difference.upper.join(path);
         let about = fs::symlink_metadata(&full).map_err(Error::io("look at", &full))?;
         let kind = about.file_type();
         let name = path.file_name().unwrap_or_default().as_bytes();
@@ -107,10 +116,10 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn add_folder(&mut self, path: &Path, full: &Path, about: &Metadata) -> Result<(), Error> {
-        let attributes = attributes(full)?;
+        let attributes = self.attributes(full)?;
         self.header(&Entry::new(path, b'5'), about, &attributes)?;
         let mut value = [0; 1];
-        if sys::lgetxattr(full, self.overlay.opaque_attribute(), &mut value) == Ok(1)
+        if sys::lgetxattr(full, self.difference.overlay.opaque_attribute(), &mut value) == Ok(1)
             && value == *b"y"
         {
             self.whiteout(&path.join(OsString::from_vec(OPAQUE.to_vec())))?;
@@ -122,7 +131,7 @@ impl<W: Write> Writer<'_, W> {
         let file = File::open(full).map_err(Error::io("open", full))?;
         let about = file.metadata().map_err(Error::io("look at", full))?;
         let size = about.len();
-        self.header(&Entry { size, ..Entry::new(path, b'0') }, &about, &attributes(full)?)?;
+        self.header(&Entry { size, ..Entry::new(path, b'0') }, &about, &self.attributes(full)?)?;
         let written = io::copy(&mut file.take(size), &mut self.out)?;
         if written < size {
             return Err(Error::io("read", full)(io::ErrorKind::UnexpectedEof.into()));
@@ -153,7 +162,8 @@ impl<W: Write> Writer<'_, W> {
         if entry.size > SIZE_MAX {
             record(&mut records, b"size", entry.size.to_string().as_bytes());
         }
-        for (key, id) in [(b"uid", about.uid()), (b"gid", about.gid())] {
+        let (uid, gid) = self.owner(entry.path, about)?;
+        for (key, id) in [(b"uid", uid), (b"gid", gid)] {
             if id > OWNER_MAX {
                 record(&mut records, key, id.to_string().as_bytes());
             }
@@ -164,8 +174,20 @@ impl<W: Write> Writer<'_, W> {
             self.out.write_all(&records)?;
             self.pad(size)?;
         }
-        let owner = (about.uid().min(OWNER_MAX), about.gid().min(OWNER_MAX));
+        let owner = (uid.min(OWNER_MAX), gid.min(OWNER_MAX));
         self.block(entry, about.mode() & 0o7777, owner, about.mtime().try_into().unwrap_or(0))
+    }
+
+    fn owner(&self, path: &[u8], about: &Metadata) -> Result<(u32, u32), Error> {
+        let inside = |id: u32| {
+            let own = id.checked_sub(self.difference.root);
+            own.ok_or_else(|| Error::hostile(path, "an owner that the instance does not have"))
+        };
+        Ok((inside(about.uid())?, inside(about.gid())?))
+    }
+
+    fn attributes(&self, path: &Path) -> Result<Vec<Attribute>, Error> {
+        attributes(path, self.difference)
     }
 
     fn block(
@@ -175,6 +197,7 @@ impl<W: Write> Writer<'_, W> {
         owner: (u32, u32),
         modified: u64,
     ) -> Result<(), Error> {
+        self.is_empty = false;
         let mut block = [0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &entry.path[..entry.path.len().min(PATH_BYTES_MAX)]);
@@ -212,8 +235,29 @@ fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     records.extend_from_slice(&[key, b"=", value, b"\n"].concat());
 }
 
-/// Those that a layer keeps: `user.*`, without those that overlayfs would obey.
-fn attributes(path: &Path) -> Result<Vec<Attribute>, Error> {
+const CAPABILITIES: &[u8] = b"security.capability";
+/// Capabilities that count for the users of one root only name it: version 3 of their form, of which
+/// version 2 is all but the last four bytes.
+const CAPABILITIES_OF_ROOT: u8 = 3;
+const CAPABILITIES_OF_ALL: u8 = 2;
+const CAPABILITIES_BYTES: usize = 20;
+
+/// What the capabilities of a program are to whom the ids of the instance are everybody's.
+fn capabilities(mut value: Vec<u8>, root: u32) -> Option<Vec<u8>> {
+    let names_root = value.len() == CAPABILITIES_BYTES + 4 && value[3] == CAPABILITIES_OF_ROOT;
+    match names_root {
+        true if value[CAPABILITIES_BYTES..] == root.to_le_bytes() => {
+            value.truncate(CAPABILITIES_BYTES);
+            value[3] = CAPABILITIES_OF_ALL;
+            Some(value)
+        }
+        true => None,
+        false => Some(value),
+    }
+}
+
+/// Those that a layer keeps: `user.*`, without those that overlayfs would obey, and capabilities.
+fn attributes(path: &Path, difference: &Difference<'_>) -> Result<Vec<Attribute>, Error> {
     let failed = |error: rustix::io::Errno| Error::io("look at", path)(error.into());
     let mut names = vec![0; ATTRIBUTE_BYTES_MAX];
     let length = match sys::llistxattr(path, &mut names[..]) {
@@ -221,13 +265,20 @@ fn attributes(path: &Path) -> Result<Vec<Attribute>, Error> {
         Err(rustix::io::Errno::OPNOTSUPP) => 0,
         Err(error) => return Err(failed(error)),
     };
-    let kept = |name: &&[u8]| name.starts_with(b"user.") && !name.starts_with(b"user.overlay.");
+    let kept = |name: &&[u8]| {
+        (name.starts_with(b"user.") && !name.starts_with(b"user.overlay."))
+            || (difference.with_capabilities && *name == CAPABILITIES)
+    };
     let mut found = Vec::new();
     for name in names[..length].split(|byte| *byte == 0).filter(kept) {
         let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
         let length = sys::lgetxattr(path, name, &mut value[..]).map_err(failed)?;
         value.truncate(length);
-        found.push((name.to_vec(), value));
+        let value = match name == CAPABILITIES {
+            true => capabilities(value, difference.root),
+            false => Some(value),
+        };
+        found.extend(value.map(|value| (name.to_vec(), value)));
     }
     Ok(found)
 }

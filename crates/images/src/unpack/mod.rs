@@ -16,12 +16,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, XattrFlags};
 use rustix::io::Errno;
 
-pub(crate) use tree::{Tree, plain_path};
-
-use tree::{Place, is_folder};
+pub(crate) use tree::{Place, Tree, is_folder, plain_path};
 
 use crate::error::Error;
-use crate::settings::{Devices, Limits, Settings};
+use crate::settings::{Devices, Limits, Names, Settings};
 use crate::tar::{Content, Entry, Kind, Reader};
 
 pub(crate) const WHITEOUT: &[u8] = b".wh.";
@@ -34,7 +32,10 @@ pub(crate) fn unpack(archive: impl Read, folder: &Path, settings: &Settings) -> 
     let mut layer =
         Layer { tree: Tree::open(folder)?, settings, entries: 0, bytes: 0, times: Vec::new() };
     let mut reader = Reader::new(archive, settings.limits.extension_bytes_max);
-    while let Some(entry) = reader.next()? {
+    while let Some(mut entry) = reader.next()? {
+        if let Some((uid, gid)) = settings.rules.owner {
+            (entry.uid, entry.gid) = (uid, gid);
+        }
         layer.add(&entry, &mut reader)?;
     }
     reader.finish()?;
@@ -54,12 +55,16 @@ struct Layer<'a> {
 impl Layer<'_> {
     fn add(&mut self, entry: &Entry, data: &mut impl Read) -> Result<(), Error> {
         self.count(1)?;
+        let files_only = self.settings.rules.names == Names::Files;
+        if files_only && entry.path.starts_with(b"/") {
+            return Err(Error::hostile(&entry.path, "an absolute name"));
+        }
         let path = plain_path(&entry.path, &self.settings.limits)?;
         let Some(name) = path.file_name() else { return self.add_root(entry) };
         let (place, made) =
             self.tree.place_anew(&path).map_err(|error| refused(&entry.path, error))?;
         self.count(made)?;
-        if name.as_bytes().starts_with(WHITEOUT) {
+        if !files_only && name.as_bytes().starts_with(WHITEOUT) {
             return self.hide(&place, name, entry);
         }
         match &entry.kind {

@@ -1,7 +1,7 @@
 //! A folder that cannot be left: every path is resolved by the kernel as if the folder were the
 //! root of all.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,7 +19,7 @@ const RESOLVE_ATTEMPTS_MAX: u32 = 64;
 pub(crate) struct Tree(OwnedFd);
 
 /// A folder and a name in it, neither of which an archive can bend.
-pub(super) struct Place {
+pub(crate) struct Place {
     folder: OwnedFd,
     name: PathBuf,
 }
@@ -29,6 +29,39 @@ impl Tree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = fs::open(folder, flags, Mode::empty());
         opened.map(Self).map_err(|error| Error::io("open", folder)(error.into()))
+    }
+
+    /// What a descriptor of a folder shows.
+    pub(crate) fn of(folder: OwnedFd) -> Self {
+        Self(folder)
+    }
+
+    /// What is at a path, or behind the link that is there.
+    pub(crate) fn look(&self, path: &Path, follows: bool) -> Result<Stat, Errno> {
+        let flags = if follows { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW };
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        fs::fstat(self.resolve(path, flags)?)
+    }
+
+    /// Where a symbolic link leads to.
+    pub(crate) fn link(&self, path: &Path) -> Result<PathBuf, Errno> {
+        let place = self.place(path)?;
+        let target = fs::readlinkat(&place.folder, &place.name, Vec::new())?;
+        Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+    }
+
+    /// The names in a folder, in their order.
+    pub(crate) fn names(&self, path: &Path) -> Result<Vec<OsString>, Errno> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(self.folder(path)?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
     }
 
     /// Opens a file for reading. Links in the tree are followed inside of it.
@@ -47,7 +80,7 @@ impl Tree {
             .unwrap_or_else(open)
     }
 
-    pub(super) fn folder(&self, path: &Path) -> Result<OwnedFd, Errno> {
+    pub(crate) fn folder(&self, path: &Path) -> Result<OwnedFd, Errno> {
         self.resolve(
             if path.as_os_str().is_empty() { Path::new(".") } else { path },
             OFlags::RDONLY | OFlags::DIRECTORY,
@@ -55,14 +88,14 @@ impl Tree {
     }
 
     /// Finds the folder of `path`.
-    pub(super) fn place(&self, path: &Path) -> Result<Place, Errno> {
+    pub(crate) fn place(&self, path: &Path) -> Result<Place, Errno> {
         let folder = self.folder(path.parent().unwrap_or(Path::new("")))?;
         Ok(Place { folder, name: path.file_name().map(PathBuf::from).unwrap_or_default() })
     }
 
     /// Finds the folder of `path` and makes those on the way that are missing. Answers how many
     /// that were.
-    pub(super) fn place_anew(&self, path: &Path) -> Result<(Place, u64), Errno> {
+    pub(crate) fn place_anew(&self, path: &Path) -> Result<(Place, u64), Errno> {
         match self.place(path) {
             Ok(place) => return Ok((place, 0)),
             Err(Errno::NOENT) => {}
@@ -82,11 +115,11 @@ impl Tree {
 }
 
 impl Place {
-    pub(super) fn sibling(&self, name: &OsStr) -> Result<Self, Errno> {
+    pub(crate) fn sibling(&self, name: &OsStr) -> Result<Self, Errno> {
         Ok(Self { folder: rustix::io::fcntl_dupfd_cloexec(&self.folder, 0)?, name: name.into() })
     }
 
-    pub(super) fn stat(&self) -> Result<Option<Stat>, Errno> {
+    pub(crate) fn stat(&self) -> Result<Option<Stat>, Errno> {
         match fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -94,34 +127,34 @@ impl Place {
         }
     }
 
-    pub(super) fn make_folder(&self) -> Result<(), Errno> {
+    pub(crate) fn make_folder(&self) -> Result<(), Errno> {
         fs::mkdirat(&self.folder, &self.name, Mode::from_raw_mode(0o755))
     }
 
-    pub(super) fn open_folder(&self) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open_folder(&self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.folder, &self.name, flags, Mode::empty())
     }
 
-    pub(super) fn create_file(&self) -> Result<File, Errno> {
+    pub(crate) fn create_file(&self) -> Result<File, Errno> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.folder, &self.name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
     }
 
-    pub(super) fn make_symlink(&self, target: &OsStr) -> Result<(), Errno> {
+    pub(crate) fn make_symlink(&self, target: &OsStr) -> Result<(), Errno> {
         fs::symlinkat(target, &self.folder, &self.name)
     }
 
-    pub(super) fn link_to(&self, original: &Self) -> Result<(), Errno> {
+    pub(crate) fn link_to(&self, original: &Self) -> Result<(), Errno> {
         fs::linkat(&original.folder, &original.name, &self.folder, &self.name, AtFlags::empty())
     }
 
-    pub(super) fn make_node(&self, kind: FileType) -> Result<(), Errno> {
+    pub(crate) fn make_node(&self, kind: FileType) -> Result<(), Errno> {
         fs::mknodat(&self.folder, &self.name, kind, Mode::RUSR | Mode::WUSR, 0)
     }
 
-    pub(super) fn remove(&self) -> Result<(), Error> {
+    pub(crate) fn remove(&self) -> Result<(), Error> {
         match self.stat()? {
             None => Ok(()),
             Some(stat) if is_folder(&stat) => self.remove_folder(),
@@ -137,12 +170,12 @@ impl Place {
         std::fs::remove_dir_all(&path).map_err(Error::io("remove", &self.name))
     }
 
-    pub(super) fn at(&self) -> (BorrowedFd<'_>, &Path) {
+    pub(crate) fn at(&self) -> (BorrowedFd<'_>, &Path) {
         (self.folder.as_fd(), &self.name)
     }
 }
 
-pub(super) fn is_folder(stat: &Stat) -> bool {
+pub(crate) fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 

@@ -4,6 +4,7 @@ use super::Process;
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
+use crate::extras::Written;
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::shared::Shared;
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 pub(crate) struct Container {
     pub(super) group: Group,
     pub(super) process: Option<Process>,
+    /// Not of one that was adopted.
+    pub(super) written: Option<Written>,
 }
 
 impl Container {
@@ -27,8 +30,14 @@ impl Container {
         group: Group,
     ) -> Result<Self, CreateError> {
         let disk = writable(shared, spec, &slot).doing("make its writable layer")?;
+        if spec.extras.is_offline {
+            shared.home.cut(&slot.network).doing("take its network away")?;
+        }
+        let written = spec.extras.hands_over.then(|| copy(&disk)).transpose();
+        let written = written.doing("keep what it will write")?;
+        let written = written.map(|mount| Written { mount, root: slot.root });
         let started = start(shared, spec, &slot, &group, disk)?;
-        Ok(Self::started(started, slot, group))
+        Ok(Self { written, ..Self::started(started, slot, group) })
     }
 
     pub(super) fn started(started: Started, slot: Slot, group: Group) -> Self {
@@ -38,7 +47,7 @@ impl Container {
             network: slot.network,
             console: Some(slot.console),
         };
-        Self { group, process: Some(process) }
+        Self { group, process: Some(process), written: None }
     }
 
     pub(super) fn destroy(&self) -> Result<(), Attempt> {
@@ -62,6 +71,16 @@ fn start(
         .map(keep)
         .collect::<Result<_, _>>()
         .doing("prepare what it inherits")?;
+    let mounts = spec.extras.mounts.iter().map(|mount| mount.make(slot));
+    let mounts = mounts.collect::<io::Result<Vec<_>>>().doing("make what is mounted in it")?;
+    let places: Vec<_> = spec.extras.mounts.iter().map(|mount| mount.path.as_str()).collect();
+    let places: Vec<_> =
+        places.into_iter().zip(mounts.iter().map(|mount| mount.is_folder)).collect();
+    fds.mounts = mounts
+        .into_iter()
+        .map(|made| keep(made.mount))
+        .collect::<Result<_, _>>()
+        .doing("prepare what it inherits")?;
     let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
     let words = Words {
         arguments: &spec.first.arguments,
@@ -69,6 +88,7 @@ fn start(
         hostname: &spec.hostname,
         workdir: &spec.workdir,
         folders: &folders,
+        places: &places,
         user: spec.user,
         open_files: shared.open_files,
         shared_memory_mb: shared.settings.limits.shared_memory_mb,
@@ -121,6 +141,7 @@ fn descriptors(
         layers,
         disk: keep(disk)?,
         scratch: Vec::new(),
+        mounts: Vec::new(),
         devices: copy(&slot.devices)?,
         program: copy(spec.first.program.fd())?,
         null: copy(&shared.null)?,

@@ -9,6 +9,7 @@ use crate::body_kind::BodyKind;
 use crate::cgroup::{Group, Usage};
 use crate::console;
 use crate::error::{Attempt, CreateError, Doing};
+use crate::extras::Written;
 use crate::net::Home;
 use crate::network_pool::Slot;
 use crate::process::{self, Identity};
@@ -91,7 +92,7 @@ impl Body {
         group: Group,
         process: Option<Process>,
     ) -> Self {
-        let container = Container { group, process };
+        let container = Container { group, process, written: None };
         match record.body {
             BodyKind::Container => Self::Container(container),
             BodyKind::Runc => Self::Runc(Runc { container, bundle: stores.bundles.of(id) }),
@@ -147,6 +148,11 @@ impl Body {
             Some(console) => console::tail(console).doing("read the output of"),
             None => Ok(Vec::new()),
         }
+    }
+
+    /// What it wrote, if that was to be kept.
+    pub(crate) fn written(&self) -> Option<&Written> {
+        self.container().written.as_ref()
     }
 
     /// Ends every process, and removes what is the body's own. The first process has ended.

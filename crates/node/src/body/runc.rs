@@ -23,6 +23,9 @@ pub(crate) struct Runc {
 
 /// The program cannot be handed a file system.
 pub(super) fn check(spec: &Spec) -> Result<(), CreateError> {
+    if !spec.extras.is_none() {
+        return Err(CreateError::NoExtras);
+    }
     let on_disk = spec.scratch.iter().any(|scratch| scratch.medium == Medium::Disk);
     if on_disk { Err(CreateError::NoScratch) } else { Ok(()) }
 }

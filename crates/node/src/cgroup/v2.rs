@@ -155,6 +155,7 @@ mod tests {
                 config: None,
             },
             scratch: vec![],
+            extras: crate::extras::Extras::default(),
         }
     }
 

@@ -94,6 +94,13 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
                 path.as_ptr(),
                 0o755_u32,
             )),
+            Step::MakeFile { path } => exists_is_fine(libc::syscall(
+                libc::SYS_mknodat,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::S_IFREG | 0o644_u32,
+                0,
+            )),
             Step::Hide { path, under } => {
                 missing_is_fine(mount_call(under, path, None, libc::MS_BIND))
             }

@@ -82,6 +82,8 @@ pub(crate) struct Fds {
     pub(crate) disk: OwnedFd,
     /// File systems for the folders of [`Words::folders`], in their order.
     pub(crate) scratch: Vec<OwnedFd>,
+    /// For [`Words::places`], in their order.
+    pub(crate) mounts: Vec<OwnedFd>,
     pub(crate) devices: OwnedFd,
     pub(crate) program: OwnedFd,
     pub(crate) null: OwnedFd,
@@ -97,6 +99,8 @@ pub(crate) struct Words<'a> {
     pub(crate) hostname: &'a str,
     pub(crate) workdir: &'a str,
     pub(crate) folders: &'a [&'a str],
+    /// And whether a folder is to be there.
+    pub(crate) places: &'a [(&'a str, bool)],
     pub(crate) user: User,
     pub(crate) open_files: u64,
     pub(crate) shared_memory_mb: u32,
@@ -195,6 +199,14 @@ impl<'a> Launch<'a> {
         let mut steps = Vec::new();
         for (mount, path) in self.fds.scratch.iter().zip(self.words.folders) {
             steps.extend(make_folders(path)?);
+            steps.push(Step::Attach { mount: mount.as_raw_fd(), at: CString::new(*path)? });
+        }
+        for (mount, (path, is_folder)) in self.fds.mounts.iter().zip(self.words.places) {
+            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+            steps.extend(make_folders(if *is_folder { path } else { above })?);
+            if !is_folder {
+                steps.push(Step::MakeFile { path: CString::new(*path)? });
+            }
             steps.push(Step::Attach { mount: mount.as_raw_fd(), at: CString::new(*path)? });
         }
         Ok(steps)

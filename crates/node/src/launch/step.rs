@@ -59,6 +59,9 @@ pub(super) enum Step {
     MakeFolder {
         path: CString,
     },
+    MakeFile {
+        path: CString,
+    },
     /// Covers a file with another one.
     Hide {
         path: CString,
@@ -161,6 +164,7 @@ impl Step {
             Self::PivotHere => "change its root".into(),
             Self::DropOldRoot => "leave the machine's root".into(),
             Self::MakeFolder { path } => format!("make the folder {}", path.to_string_lossy()),
+            Self::MakeFile { path } => format!("make the file {}", path.to_string_lossy()),
             Self::Hide { path, .. } | Self::HideFolder { path } => {
                 format!("hide {}", path.to_string_lossy())
             }

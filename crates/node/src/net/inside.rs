@@ -28,3 +28,7 @@ pub(super) fn configure(wire: &Wire) -> io::Result<()> {
     netlink.add_route(INNER_INDEX, GATEWAY, 32, None)?;
     netlink.add_route(INNER_INDEX, Ipv4Addr::UNSPECIFIED, 0, Some(GATEWAY))
 }
+
+pub(super) fn cut() -> io::Result<()> {
+    Netlink::open()?.set_down(INNER_INDEX)
+}

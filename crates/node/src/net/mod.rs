@@ -71,6 +71,14 @@ impl Home {
         Ok(namespace)
     }
 
+    /// Takes the way out from a network; loopback stays.
+    pub(crate) fn cut(&self, namespace: &OwnedFd) -> io::Result<()> {
+        match self.connected {
+            true => self.within(namespace, inside::cut)?,
+            false => Ok(()),
+        }
+    }
+
     fn make_namespace(&self) -> io::Result<OwnedFd> {
         let _way_home = WayHome(self);
         sys::leave_network()?;

@@ -64,6 +64,16 @@ impl Netlink {
         self.ask(message)
     }
 
+    pub(super) fn set_down(&mut self, index: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, 0);
+        message.raw(&[0; 4]);
+        message.raw(&index.to_ne_bytes());
+        // No flag, of those that are to change: this one.
+        message.raw(&0_u32.to_ne_bytes());
+        message.raw(&libc::IFF_UP.unsigned_abs().to_ne_bytes());
+        self.ask(message)
+    }
+
     pub(super) fn add_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWADDR, create());
         message.raw(&[byte(libc::AF_INET), 32, 0, libc::RT_SCOPE_UNIVERSE]);

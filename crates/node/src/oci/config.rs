@@ -153,6 +153,7 @@ mod tests {
                 config: None,
             },
             scratch: vec![],
+            extras: crate::extras::Extras::default(),
         }
     }
 

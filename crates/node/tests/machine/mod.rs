@@ -77,6 +77,7 @@ impl Machine {
                 config: None,
             },
             scratch: vec![],
+            extras: node::Extras::default(),
         }
     }
 

@@ -1,0 +1,75 @@
+//! What one build may take of the machine that makes it.
+
+use super::Config;
+use serde::Deserialize;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Builder {
+    pub(crate) sources_mb_max: u64,
+    pub(crate) sources_files_max: u64,
+    pub(crate) sources_ratio_max: u64,
+    pub(crate) memory_mb: u32,
+    pub(crate) disk_mb: u32,
+    pub(crate) layers_max: u32,
+    pub(crate) add_mb_max: u64,
+    pub(crate) cache_mb: u64,
+    pub(crate) kept_folder_mb: u32,
+    pub(crate) kept_folders_max: u32,
+    pub(crate) log_kb_max: u64,
+    pub(crate) network: bool,
+    pub(crate) inside: Vec<String>,
+    pub(crate) python_image: String,
+    pub(crate) node_image: String,
+    pub(crate) sandbox_images: Vec<String>,
+}
+
+impl Builder {
+    /// Numbers that must not be zero.
+    pub(super) fn counts(&self) -> [(&'static str, u64); 10] {
+        [
+            ("builder.sources_mb_max", self.sources_mb_max),
+            ("builder.sources_files_max", self.sources_files_max),
+            ("builder.sources_ratio_max", self.sources_ratio_max),
+            ("builder.disk_mb", self.disk_mb.into()),
+            ("builder.layers_max", self.layers_max.into()),
+            ("builder.add_mb_max", self.add_mb_max),
+            ("builder.cache_mb", self.cache_mb),
+            ("builder.kept_folder_mb", self.kept_folder_mb.into()),
+            ("builder.kept_folders_max", self.kept_folders_max.into()),
+            ("builder.log_kb_max", self.log_kb_max),
+        ]
+    }
+}
+
+impl Config {
+    /// Of the builder of this machine.
+    pub(crate) fn builder_settings(&self) -> host::BuildSettings {
+        let builder = &self.builder;
+        let mut settings = host::BuildSettings::new(self.data.folder.join("builds"));
+        settings.unpacked_bytes_max = builder.sources_mb_max.saturating_mul(MIB);
+        settings.sources_entries_max = builder.sources_files_max;
+        settings.sources_ratio_max = builder.sources_ratio_max;
+        settings.memory_mb = builder.memory_mb;
+        settings.disk_mb = builder.disk_mb;
+        settings.layers_max = builder.layers_max as usize;
+        settings.add_bytes_max = builder.add_mb_max.saturating_mul(MIB);
+        settings.cache_bytes_max = builder.cache_mb.saturating_mul(MIB);
+        settings.cache_mount_mb = builder.kept_folder_mb;
+        settings.cache_mounts_max = builder.kept_folders_max as usize;
+        settings.log_bytes_max = builder.log_kb_max.saturating_mul(KIB);
+        settings.has_network = builder.network;
+        // The queue decides how many there are and how long they take.
+        settings.time_max = self.builds.timeout.0;
+        settings.parallel_max = self.builds.slots as usize;
+        settings.workspace_parallel_max = self.builds.workspace_slots as usize;
+        settings.inside.clone_from(&builder.inside);
+        settings.python_image.clone_from(&builder.python_image);
+        settings.node_image.clone_from(&builder.node_image);
+        settings.sandbox_images.clone_from(&builder.sandbox_images);
+        settings
+    }
+}

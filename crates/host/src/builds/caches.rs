@@ -1,0 +1,101 @@
+//! Folders that stay for the next RUN of a workspace that asks for them: one file system of limited
+//! size for each, in a file. Only one instance has it at a time.
+
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+use std::{fs, io};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+pub(super) struct Caches {
+    folder: PathBuf,
+    per_workspace: usize,
+    busy: Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>,
+}
+
+/// The folder is nobody else's until this is dropped.
+pub(super) struct Held {
+    pub(super) file: PathBuf,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Caches {
+    pub(super) fn open(folder: &Path, per_workspace: usize) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.to_owned(), per_workspace, busy: Mutex::default() })
+    }
+
+    /// The names of one step are taken in their order, so that two steps never wait for each other.
+    pub(super) async fn take(&self, workspace: &str, name: &str) -> io::Result<Held> {
+        let folder = self.folder.join(workspace);
+        fs::create_dir_all(&folder)?;
+        let file = folder.join(file_name(name));
+        let turn = {
+            let mut busy = self.busy.lock();
+            busy.retain(|_, turn| Arc::strong_count(turn) > 1);
+            if !file.exists() {
+                self.make_room(&folder, &busy)?;
+            }
+            Arc::clone(busy.entry(file.clone()).or_default())
+        };
+        let turn = turn.lock_owned().await;
+        Ok(Held { file, _turn: turn })
+    }
+
+    /// Those that were used longest ago go first.
+    fn make_room(
+        &self,
+        folder: &Path,
+        busy: &HashMap<PathBuf, Arc<AsyncMutex<()>>>,
+    ) -> io::Result<()> {
+        let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            files.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        files.sort();
+        let mut count = files.len();
+        for (_, file) in files {
+            if count < self.per_workspace {
+                break;
+            }
+            if !busy.contains_key(&file) {
+                fs::remove_file(file)?;
+                count -= 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names are paths and whatever else people write.
+fn file_name(name: &str) -> String {
+    let digest = Sha256::digest(name.as_bytes());
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+
+    #[tokio::test]
+    async fn a_folder_is_for_one_step_at_a_time_and_old_ones_make_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let caches = Caches::open(folder.path(), 2).unwrap();
+        let one = caches.take("w", "/root/.cache").await.unwrap();
+        assert!(poll!(Box::pin(caches.take("w", "/root/.cache"))).is_pending());
+        let other = caches.take("other", "/root/.cache").await.unwrap();
+        assert_ne!(one.file, other.file, "a neighbour has a folder of its own");
+        fs::write(&one.file, "").unwrap();
+        drop(one);
+        for name in ["../a", "b"] {
+            let held = caches.take("w", name).await.unwrap();
+            fs::write(&held.file, "").unwrap();
+        }
+        assert_eq!(fs::read_dir(folder.path().join("w")).unwrap().count(), 2);
+    }
+}

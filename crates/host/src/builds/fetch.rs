@@ -1,0 +1,210 @@
+//! What a build needs from outside: images to begin with, and files that ADD fetches. Neither comes
+//! from the inside of the network, unless the settings name its host.
+
+use super::drive::Job;
+use crate::registries::Registries;
+use control::machine::{BuildFault, LaunchFault};
+use futures_util::StreamExt as _;
+use images::build::{Download, Supply};
+use images::{Digest, Reference};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+
+/// Without a byte.
+const STALL: Duration = Duration::from_secs(30);
+const NAME_BYTES_MAX: usize = 255;
+
+pub(super) struct Fetcher {
+    rule: Registries,
+    http: reqwest::Client,
+}
+
+impl Fetcher {
+    pub(super) fn new(inside: Vec<String>) -> reqwest::Result<Self> {
+        let rule = Registries::new(inside);
+        Ok(Self { http: rule.client()?, rule })
+    }
+
+    /// Fetches a file for ADD.
+    pub(super) async fn fetch(
+        &self,
+        address: &str,
+        file: PathBuf,
+        bytes_max: u64,
+    ) -> Result<Download, BuildFault> {
+        let failed = |why: &str| BuildFault::Failed(format!("ADD {}: {why}", shown(address)));
+        let url: reqwest::Url = address.parse().map_err(|_| failed("it is no address"))?;
+        // Addresses in numbers are never resolved, so they are judged here.
+        if !url.host_str().is_some_and(|host| self.rule.permits(host)) {
+            return Err(failed(
+                "its host is not on the internet; builds.inside lists those that may be",
+            ));
+        }
+        let name = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
+        let name = match name {
+            "" | "." | ".." => return Err(failed("the address ends without the name of a file")),
+            name if name.len() > NAME_BYTES_MAX => return Err(failed("its name is too long")),
+            name => name.to_owned(),
+        };
+        let network = |error: reqwest::Error| failed(&types::chain(&error.without_url()));
+        let answer = tokio::time::timeout(STALL, self.http.get(url).send());
+        let answer = answer.await.map_err(|_| failed("no answer"))?.map_err(network)?;
+        if !answer.status().is_success() {
+            return Err(failed(&format!("the answer is {}", answer.status())));
+        }
+        let modified = answer
+            .headers()
+            .get(reqwest::header::LAST_MODIFIED)
+            .and_then(|value| seconds(value.to_str().ok()?))
+            .unwrap_or(0);
+        let broken = |error: std::io::Error| BuildFault::Broken(types::chain(&error));
+        let mut to = tokio::fs::File::create(&file).await.map_err(broken)?;
+        let (mut body, mut size) = (answer.bytes_stream(), 0u64);
+        loop {
+            let piece = tokio::time::timeout(STALL, body.next());
+            let Some(piece) = piece.await.map_err(|_| failed("it stopped in the middle"))? else {
+                break;
+            };
+            let piece = piece.map_err(network)?;
+            size = size.saturating_add(piece.len() as u64);
+            if size > bytes_max {
+                return Err(failed(&format!("it has more than {bytes_max} bytes")));
+            }
+            to.write_all(&piece).await.map_err(broken)?;
+        }
+        to.flush().await.map_err(broken)?;
+        Ok(Download { file, name, modified })
+    }
+}
+
+/// Without what may be secret in it.
+fn shown(address: &str) -> String {
+    let until = address.find('?').unwrap_or(address.len());
+    let plain = &address[..until];
+    match (plain.find("://"), plain.rfind('@')) {
+        (Some(start), Some(at)) if at > start => format!("{}://…{}", &plain[..start], &plain[at..]),
+        _ => plain.to_owned(),
+    }
+}
+
+/// `Tue, 15 Nov 1994 12:45:26 GMT` as seconds since 1970.
+fn seconds(text: &str) -> Option<i64> {
+    let parts: Vec<&str> = text.split([' ', ':']).filter(|part| !part.is_empty()).collect();
+    let [_, day, month, year, hours, minutes, seconds, "GMT"] = parts.as_slice() else {
+        return None;
+    };
+    const MONTHS: [&str; 12] =
+        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
+    let month = i64::try_from(MONTHS.iter().position(|known| known == month)?).ok()?;
+    let number =
+        |text: &str| text.parse::<i64>().ok().filter(|number| (0..10_000).contains(number));
+    let year = number(year)? - i64::from(month >= 10);
+    // In the calendar that begins its years in March.
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + number(day)? - 1;
+    let of_day = number(hours)? * 3_600 + number(minutes)? * 60 + number(seconds)?;
+    Some((days - 719_468) * 86_400 + of_day)
+}
+
+impl Job {
+    /// Finds an image: one of the workspace's own, one of the machine, or one of a registry.
+    pub(super) fn supply(&self, name: &str) -> Result<Supply, BuildFault> {
+        let machine = &self.inner.machine;
+        let images = &machine.0.images;
+        let broken = |error: images::Error| BuildFault::Broken(types::chain(&error));
+        let reference: Reference = name
+            .parse()
+            .map_err(|_| BuildFault::Failed(format!("`{name}` is not the name of an image")))?;
+        if let Some(digest) = self.own_image(name, &reference) {
+            return match images.has(&digest) {
+                true => Ok(Supply::Image(digest)),
+                false => {
+                    Err(BuildFault::Failed(format!("the image `{name}` is not there any more")))
+                }
+            };
+        }
+        if let Some(digest) = images.find_public(&reference).map_err(broken)? {
+            return Ok(Supply::Image(digest));
+        }
+        for vendor in &self.inner.settings.sandbox_images {
+            if reference.repository() == *vendor {
+                return Ok(Supply::StandIn);
+            }
+            // The vendor's images to begin with have their counterparts here.
+            let rest = reference.repository();
+            let rest = rest.strip_prefix(vendor.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            let own = rest.and_then(|rest| format!("blaxel/{rest}").parse().ok());
+            if let Some(own) = own
+                && let Some(digest) = images.find_public(&own).map_err(broken)?
+            {
+                return Ok(Supply::Image(digest));
+            }
+        }
+        if reference.host().is_some() {
+            machine.0.require_open(&reference).map_err(of_launch)?;
+        }
+        self.log.line(&format!("pulling {reference}"));
+        let workspace = self.order.workspace.as_str().to_owned();
+        let (machine, registries) = (machine.clone(), self.registries.clone());
+        let pull = async move { machine.pull(&workspace, &reference, registries.as_deref()).await };
+        self.wait(pull)?.map(Supply::Image).map_err(of_launch)
+    }
+
+    fn own_image(&self, name: &str, reference: &Reference) -> Option<Digest> {
+        let own = &self.order.own_images;
+        let digest = own.get(name).or_else(|| own.get(&reference.to_string()));
+        // Tags are left out where they are the usual one.
+        let digest = digest.or_else(|| own.get(&format!("{name}:{}", images::DEFAULT_TAG)));
+        digest.and_then(|digest| digest.parse().ok())
+    }
+
+    pub(super) fn download(&self, address: &str, file: PathBuf) -> Result<Download, BuildFault> {
+        let max = self.inner.settings.add_bytes_max;
+        self.wait(self.inner.fetcher.fetch(address, file, max))?
+    }
+}
+
+fn of_launch(fault: LaunchFault) -> BuildFault {
+    match fault {
+        LaunchFault::OverShare(why) => BuildFault::OverShare(why),
+        LaunchFault::Full(why) | LaunchFault::Broken(why) => BuildFault::Broken(why),
+        LaunchFault::Pull(why) => {
+            BuildFault::Failed(format!("the image to begin with cannot be had: {why}"))
+        }
+        LaunchFault::Image(unknown) => BuildFault::Failed(unknown.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_servers_are_read() {
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(seconds("Thu, 29 Feb 2024 12:34:56 GMT"), Some(1_709_210_096));
+        for bad in ["", "now", "Thu, 29 Xxx 2024 12:34:56 GMT", "Thu, 29 Feb 2024 12:34 GMT"] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_in_addresses_are_not_shown() {
+        assert_eq!(shown("https://me:pass@host/x?token=1"), "https://…@host/x");
+        assert_eq!(shown("https://host/x"), "https://host/x");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_fetched_from_the_inside() {
+        let fetcher = Fetcher::new(Vec::new());
+        let Ok(fetcher) = fetcher else { panic!("no client") };
+        let folder = tempfile::tempdir().unwrap();
+        for address in
+            ["http://127.0.0.1/x", "http://[::1]/x", "http://169.254.169.254/x", "nonsense"]
+        {
+            let fetched = fetcher.fetch(address, folder.path().join("x"), 1).await;
+            assert!(matches!(fetched, Err(BuildFault::Failed(_))), "{address}");
+        }
+    }
+}

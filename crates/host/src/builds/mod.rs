@@ -1,0 +1,173 @@
+//! Images out of sources that people upload.
+//!
+//! ```text
+//! images::build   what a Dockerfile says, and every step that runs nothing
+//! drive           one build from its sources to its image, step after step, on a thread of its own
+//! step            a RUN: one piece of work in an instance, and what it wrote
+//! fetch           images to begin with, and what ADD fetches
+//! caches          folders that stay for the next RUN that asks for them
+//! turns           how many builds there are at a time, and of one workspace
+//! log             what whoever builds reads meanwhile
+//! ```
+//!
+//! A kill at any moment leaves the sources and the steps that were finished. What ran is ended by
+//! the next start ([`clear_away`]), and what was unpacked goes with the scratch of the store.
+
+mod caches;
+mod drive;
+mod fetch;
+mod log;
+mod settings;
+mod sources;
+mod step;
+mod turns;
+
+pub use settings::Settings;
+
+use crate::LocalMachine;
+use crate::settings::OpenError;
+use caches::Caches;
+use control::machine::{BuildFault, BuildOrder, Builder, Built, MachineFault, Wait};
+use fetch::Fetcher;
+use images::Reference;
+use images::build::Fault;
+use log::Log;
+use node::Node;
+use sources::Folder;
+use std::io;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use turns::Turns;
+use types::World;
+use types::ids::{BuildId, WorkspaceId};
+use types::instance::{InstanceName, Printed, RunsFor};
+
+/// Builds on this machine.
+pub struct ImageBuilder {
+    inner: Arc<Inner>,
+    turns: Turns,
+}
+
+struct Inner {
+    machine: LocalMachine,
+    settings: Settings,
+    folder: Folder,
+    caches: Caches,
+    fetcher: Fetcher,
+    world: World,
+}
+
+impl ImageBuilder {
+    /// `folder` is for sources and kept folders, and nobody else's. Blocks for a moment.
+    pub fn open(machine: LocalMachine, settings: Settings, world: World) -> io::Result<Self> {
+        let root = settings.folder.clone();
+        let inner = Inner {
+            folder: Folder::open(&root.join("sources"))?,
+            caches: Caches::open(&root.join("caches"), settings.cache_mounts_max)?,
+            fetcher: Fetcher::new(settings.inside.clone()).map_err(io::Error::other)?,
+            machine,
+            world,
+            settings,
+        };
+        let turns = Turns::new(inner.settings.parallel_max, inner.settings.workspace_parallel_max);
+        Ok(Self { inner: Arc::new(inner), turns })
+    }
+}
+
+/// Ends the steps that an earlier run of this program has begun: what they wrote is lost with it.
+pub(crate) fn clear_away(node: &Node) -> Result<(), OpenError> {
+    let is_step = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(_)));
+    for view in node.list().into_iter().filter(|view| is_step(&view.id)) {
+        match node.destroy(&view.id) {
+            Ok(()) | Err(node::Error::Missing(_)) => {}
+            Err(error) => return Err(OpenError::Builds(Box::new(error))),
+        }
+    }
+    Ok(())
+}
+
+impl Builder for ImageBuilder {
+    fn take_sources<'a>(
+        &'a self,
+        build: &'a BuildId,
+        bytes: mpsc::Receiver<io::Result<bytes::Bytes>>,
+        bytes_max: u64,
+    ) -> Wait<'a, Result<u64, BuildFault>> {
+        let max = bytes_max.min(self.inner.settings.sources_bytes_max);
+        Box::pin(self.inner.folder.take(build, bytes, max))
+    }
+
+    fn build<'a>(
+        &'a self,
+        order: &'a BuildOrder,
+        printed: mpsc::Sender<Printed>,
+    ) -> Wait<'a, Result<Built, BuildFault>> {
+        Box::pin(async move {
+            let _turn = self.turns.take(order.workspace.as_str()).await;
+            // Whoever stops waiting stops the build.
+            let (waits, stopped) = watch::channel(());
+            let (inner, order) = (Arc::clone(&self.inner), order.clone());
+            let log =
+                Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
+            let runtime = tokio::runtime::Handle::current();
+            let built = tokio::task::spawn_blocking(move || {
+                drive::Job::new(inner, order, log, runtime, stopped).build()
+            });
+            let built = built.await;
+            drop(waits);
+            built.unwrap_or_else(|_| Err(BuildFault::Broken("the machine was interrupted".into())))
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        workspace: &'a WorkspaceId,
+        repository: &'a str,
+        digest: &'a str,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            let name = format!("{}/{repository}@{digest}", workspace.as_str());
+            let name: Reference =
+                name.parse().map_err(|_| MachineFault(format!("`{name}` names no image")))?;
+            let images = self.inner.machine.0.images.clone();
+            let released = tokio::task::spawn_blocking(move || images.remove(&name));
+            let released = released.await.map_err(|error| MachineFault(error.to_string()))?;
+            released.map(drop).map_err(|error| MachineFault(types::chain(&error)))
+        })
+    }
+
+    fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            let inner = Arc::clone(&self.inner);
+            let build = build.clone();
+            let forgotten = tokio::task::spawn_blocking(move || {
+                inner.end_steps(&build)?;
+                inner.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
+            });
+            forgotten.await.unwrap_or_else(|error| Err(MachineFault(error.to_string())))
+        })
+    }
+}
+
+impl Inner {
+    fn end_steps(&self, build: &BuildId) -> Result<(), MachineFault> {
+        let node = &self.machine.0.node;
+        let own = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(step)) if step.build == *build);
+        for view in node.list().into_iter().filter(|view| own(&view.id)) {
+            match node.destroy(&view.id) {
+                Ok(()) | Err(node::Error::Missing(_)) => {}
+                Err(error) => return Err(MachineFault(types::chain(&error))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with the sources is told to whoever sent them, the rest to whoever runs the
+/// machine.
+fn fault(error: &Fault) -> BuildFault {
+    match error {
+        Fault::Sources(why) => BuildFault::Failed(why.clone()),
+        Fault::Store(error) => BuildFault::Broken(types::chain(error)),
+    }
+}

@@ -1,0 +1,233 @@
+//! A RUN: one piece of work in an instance that is there for nothing else, with the fences and limits
+//! of any other.
+
+use super::caches::Held;
+use super::drive::Job;
+use crate::LocalMachine;
+use control::machine::BuildFault;
+use images::build::{RunOrder, What};
+use node::{CreateError, Extras, FirstProcess, Mounted, Owner, Spec, User, Writable, Written};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use types::instance::{BuildStepId, GUEST_PORT, InstanceName, Medium, Outcome, Scratch, WorkEnd};
+use types::work::Orders;
+
+const HOSTNAME: &str = "build";
+/// What a program gets to end when its time is over.
+const GRACE: Duration = Duration::from_secs(2);
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Of output, on its way to the log.
+const PIECES_MAX: usize = 16;
+/// Of its memory, what a folder in memory gets when nothing else is said.
+const EMPTY_OF_MEMORY: u32 = 4;
+
+/// An instance that is removed whatever becomes of the build.
+struct Running {
+    machine: LocalMachine,
+    id: InstanceName,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.machine.0.node.destroy(&self.id) {
+            Ok(()) | Err(node::Error::Missing(_)) => {}
+            Err(error) => {
+                tracing::error!(%error, instance = %self.id, "a step of a build cannot be removed; the next start does");
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Runs a command to its end. What it wrote is complete then, and nothing of it runs.
+    pub(super) fn run(&self, order: &RunOrder, number: u32) -> Result<Written, BuildFault> {
+        let held = self.caches(order)?;
+        let id = InstanceName::of_build_step(&BuildStepId {
+            build: self.order.build.clone(),
+            step: number,
+        });
+        let machine = self.inner.machine.clone();
+        // Of a try before this one.
+        drop(Running { machine: machine.clone(), id: id.clone() });
+        let spec = self.spec(order, id.clone(), &held)?;
+        machine.0.node.create(&spec).map_err(|error| refused(&error))?;
+        let running = Running { machine: machine.clone(), id: id.clone() };
+        let broken = |error: node::Error| BuildFault::Broken(types::chain(&error));
+        let written = machine.0.node.written(&id).map_err(broken)?;
+        let written = written
+            .ok_or_else(|| BuildFault::Broken("what a step wrote is not handed over".to_owned()))?;
+        let (printed, mut pieces) = mpsc::channel(PIECES_MAX);
+        let both = async {
+            let passing = async {
+                while let Some(piece) = pieces.recv().await {
+                    self.log.pass_on(piece).await;
+                }
+            };
+            tokio::join!(machine.attend(&id, 0, printed), passing).0
+        };
+        let end = self.wait(both)?.map_err(|fault| BuildFault::Broken(fault.to_string()))?;
+        // Nothing may write any more when its layer is packed.
+        drop(running);
+        drop(held);
+        judge(&end, self.inner.settings.memory_mb)?;
+        Ok(written)
+    }
+
+    fn caches(&self, order: &RunOrder) -> Result<BTreeMap<String, Held>, BuildFault> {
+        let mut held = BTreeMap::new();
+        let mut names: Vec<&String> = order
+            .mounts
+            .iter()
+            .filter_map(|mount| match &mount.what {
+                What::Cache { name, .. } => Some(name),
+                _ => None,
+            })
+            .collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let taken = self.wait(self.inner.caches.take(self.order.workspace.as_str(), name))?;
+            let taken = taken.map_err(|error| BuildFault::Broken(types::chain(&error)))?;
+            held.insert(name.clone(), taken);
+        }
+        Ok(held)
+    }
+
+    fn spec(
+        &self,
+        order: &RunOrder,
+        id: InstanceName,
+        held: &BTreeMap<String, Held>,
+    ) -> Result<Spec, BuildFault> {
+        let settings = &self.inner.settings;
+        let broken = |error: &dyn std::error::Error| BuildFault::Broken(types::chain(error));
+        let owner = Owner::new(self.order.workspace.as_str()).map_err(|error| broken(&error))?;
+        let (mounts, scratch) = self.mounts(order, held)?;
+        Ok(Spec {
+            owner,
+            again: false,
+            layers: order.layers.clone(),
+            memory_mb: settings.memory_mb,
+            cpu_millicores: Spec::cpu_for(settings.memory_mb),
+            pids_max: self.inner.machine.0.pids_max,
+            writable: Writable::Disk { mb: settings.disk_mb },
+            hostname: HOSTNAME.to_owned(),
+            workdir: order.workdir.clone(),
+            user: User::ROOT,
+            first: FirstProcess {
+                program: self.inner.machine.0.guest.clone(),
+                arguments: vec!["holm-guest".to_owned()],
+                environment: vec![
+                    format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
+                    format!("HOLM_GUEST_CONFIG_FD={}", node::CONFIG_FD),
+                ],
+                listen: Some(GUEST_PORT),
+                config: Some(self.orders(order, &id)),
+            },
+            scratch,
+            extras: Extras {
+                hands_over: true,
+                is_offline: !order.has_network || !settings.has_network,
+                mounts,
+            },
+            id,
+        })
+    }
+
+    fn orders(&self, order: &RunOrder, id: &InstanceName) -> Vec<u8> {
+        let environment: BTreeMap<&str, &str> =
+            order.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let left = self.time_left().as_millis();
+        let work = Orders {
+            command: order.command.clone(),
+            secret: self.inner.machine.0.key.secret(id),
+            timeout_ms: u64::try_from(left).ok(),
+            grace_ms: u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX),
+            output_bytes_max: OUTPUT_BYTES_MAX,
+        };
+        let user = match order.user {
+            (0, 0) => String::new(),
+            (uid, gid) => format!("{uid}:{gid}"),
+        };
+        let orders = json!({
+            "env": environment,
+            "workdir": order.workdir,
+            "user": user,
+            "disableProcessLogging": false,
+            "start": [],
+            "work": work,
+        });
+        format!("{orders}\n").into_bytes()
+    }
+
+    fn mounts(
+        &self,
+        order: &RunOrder,
+        held: &BTreeMap<String, Held>,
+    ) -> Result<(Vec<node::Mount>, Vec<Scratch>), BuildFault> {
+        let settings = &self.inner.settings;
+        let (mut mounts, mut scratch) = (Vec::new(), Vec::new());
+        for mount in &order.mounts {
+            let what = match &mount.what {
+                What::Bind(path) => Mounted::Bind(path.clone()),
+                What::File { content, mode, owner } => {
+                    Mounted::File { content: content.clone(), mode: *mode, owner: *owner }
+                }
+                What::Cache { name, read_only, mode, owner } => {
+                    let held = held.get(name).ok_or_else(|| {
+                        BuildFault::Broken(format!("the folder `{name}` was not taken"))
+                    })?;
+                    Mounted::Kept {
+                        file: held.file.clone(),
+                        size_mb: settings.cache_mount_mb,
+                        mode: *mode,
+                        owner: *owner,
+                        read_only: *read_only,
+                    }
+                }
+                What::Empty { size_mb } => {
+                    let most = settings.memory_mb / EMPTY_OF_MEMORY;
+                    scratch.push(Scratch {
+                        path: mount.target.clone(),
+                        size_mb: size_mb.map_or(most, |mb| mb.min(most)),
+                        read_only: false,
+                        medium: Medium::Memory,
+                    });
+                    continue;
+                }
+            };
+            mounts.push(node::Mount { path: mount.target.clone(), what });
+        }
+        Ok((mounts, scratch))
+    }
+}
+
+fn refused(error: &CreateError) -> BuildFault {
+    match error {
+        CreateError::Refused(refused) => match crate::launching::over_limit(*refused) {
+            control::machine::LaunchFault::OverShare(why) => BuildFault::OverShare(why),
+            other => BuildFault::Broken(other.to_string()),
+        },
+        CreateError::TooLarge { .. } => BuildFault::OverShare(error.to_string()),
+        CreateError::Spec(_) => BuildFault::Failed(error.to_string()),
+        other => BuildFault::Broken(types::chain(other)),
+    }
+}
+
+fn judge(end: &WorkEnd, memory_mb: u32) -> Result<(), BuildFault> {
+    let failed = |why: String| Err(BuildFault::Failed(why));
+    match &end.outcome {
+        Outcome::Exited(0) => Ok(()),
+        Outcome::Exited(code) => failed(format!("the command ended with exit code {code}")),
+        Outcome::Killed(signal) => failed(format!("the command was killed by signal {signal}")),
+        Outcome::OutOfMemory => {
+            failed(format!("the command needs more than the {memory_mb} MB of memory of a build"))
+        }
+        Outcome::NotStarted(why) => failed(format!("the command does not start: {why}")),
+        Outcome::TimedOut => failed("the time of the build is over".to_owned()),
+        Outcome::Interrupted => failed("the build was stopped".to_owned()),
+        Outcome::Lost(why) => Err(BuildFault::Broken(why.clone())),
+    }
+}

@@ -1,0 +1,60 @@
+//! How many builds there are at a time. A workspace waits for its own first, so that the builds of
+//! one never keep all places from the others while they wait.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(super) struct Turns {
+    all: Arc<Semaphore>,
+    share: usize,
+    own: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+pub(super) struct Turn {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    pub(super) fn new(all: usize, share: usize) -> Self {
+        let (all, share) = (all.max(1), share.clamp(1, all.max(1)));
+        Self { all: Arc::new(Semaphore::new(all)), share, own: Mutex::default() }
+    }
+
+    pub(super) async fn take(&self, workspace: &str) -> Turn {
+        let own = {
+            let mut own = self.own.lock();
+            own.retain(|_, turns| Arc::strong_count(turns) > 1);
+            let fresh = || Arc::new(Semaphore::new(self.share));
+            Arc::clone(own.entry(workspace.to_owned()).or_insert_with(fresh))
+        };
+        #[expect(clippy::expect_used, reason = "neither is ever closed")]
+        let take = async |turns: Arc<Semaphore>| {
+            turns.acquire_owned().await.expect("turns are there as long as the builder")
+        };
+        Turn { _own: take(own).await, _all: take(Arc::clone(&self.all)).await }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+
+    #[tokio::test]
+    async fn the_builds_of_one_workspace_leave_a_place_for_another() {
+        let turns = Turns::new(2, 1);
+        let first = turns.take("greedy").await;
+        let mut second = Box::pin(turns.take("greedy"));
+        assert!(poll!(&mut second).is_pending());
+        let neighbour = turns.take("neighbour").await;
+        let mut third = Box::pin(turns.take("third"));
+        assert!(poll!(&mut third).is_pending());
+        drop(neighbour);
+        third.await;
+        drop(first);
+        second.await;
+    }
+}

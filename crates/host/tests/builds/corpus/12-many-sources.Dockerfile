@@ -1,0 +1,2 @@
+FROM localhost/test/base
+COPY package.json requirements.txt app /all/

@@ -1,0 +1,3 @@
+FROM localhost/test/base
+ENTRYPOINT exec top -b
+CMD echo "never $HOME"

@@ -1,0 +1,3 @@
+FROM localhost/test/base
+SHELL ["/bin/sh", "-ec"]
+RUN echo $0 > /zero; true

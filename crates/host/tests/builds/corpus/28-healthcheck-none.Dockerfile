@@ -1,0 +1,3 @@
+FROM localhost/test/base
+HEALTHCHECK CMD ["true"]
+HEALTHCHECK NONE

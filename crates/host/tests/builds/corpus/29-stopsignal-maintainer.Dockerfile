@@ -1,0 +1,3 @@
+FROM localhost/test/base
+MAINTAINER Ada Lovelace <ada@example.com>
+STOPSIGNAL SIGQUIT

@@ -1,0 +1,2 @@
+FROM localhost/test/base
+COPY files.tar.gz /as-is/

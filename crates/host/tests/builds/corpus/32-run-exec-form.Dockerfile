@@ -1,0 +1,3 @@
+FROM localhost/test/base
+RUN ["/bin/sh", "-c", "echo exec > /exec"]
+RUN ["mkdir", "/made"]

@@ -1,0 +1,4 @@
+# escape=`
+FROM localhost/test/base
+RUN echo one `
+ two > /file

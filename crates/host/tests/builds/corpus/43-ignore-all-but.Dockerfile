@@ -1,0 +1,5 @@
+# ignore: *
+# ignore: !app
+# ignore: app/sub
+FROM localhost/test/base
+COPY . /all/

@@ -1,0 +1,4 @@
+FROM localhost/test/base AS unused
+RUN false
+FROM localhost/test/base
+RUN echo ok > /ok

@@ -1,0 +1,4 @@
+from localhost/test/base
+	run	echo tab	> /tab
+Copy package.json /P
+cmd ["x"]

@@ -1,0 +1,2 @@
+FROM localhost/test/base
+COPY ["with space.txt", "package.json", "/a folder/"]

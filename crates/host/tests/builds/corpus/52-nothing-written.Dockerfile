@@ -1,0 +1,4 @@
+FROM localhost/test/base
+RUN true
+RUN cat /etc/passwd
+RUN echo seen

@@ -1,0 +1,4 @@
+FROM localhost/test/base
+COPY grüße.txt /ümlaut/
+RUN echo ok > '/naïve file'
+LABEL text="grüße"

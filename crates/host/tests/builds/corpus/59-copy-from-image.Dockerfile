@@ -1,0 +1,2 @@
+FROM localhost/test/base
+COPY --from=localhost/test/other /other /from-other

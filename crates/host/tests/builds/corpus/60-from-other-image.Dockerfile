@@ -1,0 +1,3 @@
+FROM localhost/test/other
+ENV MORE=1
+RUN cat /other > /copied

@@ -1,0 +1,3 @@
+FROM localhost/test/other
+LABEL child=yes
+ENV OTHER=changed

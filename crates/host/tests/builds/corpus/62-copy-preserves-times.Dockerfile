@@ -1,0 +1,3 @@
+FROM localhost/test/base
+COPY app /times/app
+COPY package.json /times/

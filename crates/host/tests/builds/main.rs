@@ -1,0 +1,15 @@
+//! Builds of Dockerfiles: beside `buildah`, and what only builds here have to stand. Needs root,
+//! `buildah` and `tools/guest`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
+
+mod bad_input;
+mod cases;
+mod corpus;
+mod place;
+mod tree;

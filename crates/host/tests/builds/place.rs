@@ -1,0 +1,248 @@
+//! A machine that builds, with the images that the Dockerfiles of the tests begin with.
+
+use control::machine::{BuildFault, BuildOrder, Builder, Built};
+use host::{BuildSettings, ImageBuilder, LocalMachine};
+use images::{Config, Store};
+use node::{Backend, Egress, Limits};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use types::ids::{BuildId, WorkspaceId};
+use types::instance::Printed;
+use types::{KindName, Timestamp, World};
+
+pub(crate) const BASE: &str = "localhost/test/base";
+pub(crate) const OTHER: &str = "localhost/test/other";
+const BUSYBOX: &str = "/usr/bin/busybox";
+/// Nothing takes longer, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(crate) struct Place {
+    pub(crate) data: TempDir,
+    pub(crate) store: Store,
+    pub(crate) builder: ImageBuilder,
+    host: LocalMachine,
+}
+
+pub(crate) struct Seen {
+    pub(crate) built: Result<Built, BuildFault>,
+    pub(crate) log: String,
+}
+
+pub(crate) fn world() -> World {
+    World::new(
+        || {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place where this test reads the clock"
+            )]
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
+        },
+        |bytes| getrandom::fill(bytes).unwrap(),
+    )
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut BuildSettings)) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "these tests start containers: run as root");
+        // Fails only when it was done before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let data = tempfile::tempdir().unwrap();
+        let store = store(data.path());
+        make_images(data.path(), &store);
+        let (host, builder) = open(data.path(), store.clone(), change);
+        Self { data, store, builder, host }
+    }
+
+    /// Uploads and builds.
+    pub(crate) async fn build(&self, build: &str, archive: Vec<u8>) -> Seen {
+        self.build_as("wsp_test", build, archive).await
+    }
+
+    pub(crate) async fn build_as(&self, workspace: &str, build: &str, archive: Vec<u8>) -> Seen {
+        let order = self.upload(workspace, build, archive).await;
+        let (printed, mut pieces) = mpsc::channel::<Printed>(4);
+        let reading = async {
+            let mut log = Vec::new();
+            while let Some(piece) = pieces.recv().await {
+                log.extend_from_slice(&piece.bytes);
+            }
+            String::from_utf8_lossy(&log).into_owned()
+        };
+        let both = async { tokio::join!(self.builder.build(&order, printed), reading) };
+        let (built, log) = tokio::time::timeout(PATIENCE, both).await.expect("the build ends");
+        self.builder.forget(&order.build).await.unwrap();
+        Seen { built, log }
+    }
+
+    async fn upload(&self, workspace: &str, build: &str, archive: Vec<u8>) -> BuildOrder {
+        let id = BuildId::known(format!("bld_{build}"));
+        let (send, receive) = mpsc::channel(1);
+        let sending = async move { send.send(Ok(archive.into())).await.unwrap() };
+        let taking = self.builder.take_sources(&id, receive, 1 << 30);
+        let (taken, ()) = tokio::join!(taking, sending);
+        taken.unwrap();
+        BuildOrder {
+            build: id,
+            workspace: WorkspaceId::known(workspace),
+            kind: KindName::Sandbox,
+            repository: "sandbox/test".to_owned(),
+            own_images: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a build and stops waiting for it once it has printed something.
+    pub(crate) async fn abandon(&self, build: &str, archive: Vec<u8>, until: &str) {
+        let order = self.upload("wsp_test", build, archive).await;
+        let (printed, mut pieces) = mpsc::channel::<Printed>(4);
+        let mut building = self.builder.build(&order, printed);
+        loop {
+            tokio::select! {
+                piece = pieces.recv() => {
+                    let piece = piece.expect("the build goes on");
+                    let line = String::from_utf8_lossy(&piece.bytes).into_owned();
+                    if line.trim() == until {
+                        return;
+                    }
+                }
+                _ = &mut building => panic!("the build has ended"),
+            }
+        }
+    }
+
+    /// The OCI layout of an image that was built.
+    pub(crate) fn export(&self, built: &Built, folder: &Path) {
+        let name = format!("wsp_test/sandbox/test@{}", built.digest).parse().unwrap();
+        std::fs::create_dir_all(folder).unwrap();
+        self.store.export(&name, folder).unwrap().expect("the image is there");
+    }
+
+    /// Removes all that the test has made, and fails if something of a build is left.
+    pub(crate) fn clear(self) {
+        self.host.leave().expect("no instance is left");
+        let caches = self.data.path().join("builds/sources");
+        assert_eq!(std::fs::read_dir(caches).unwrap().count(), 0, "no sources are left");
+    }
+}
+
+fn open(
+    data: &Path,
+    store: Store,
+    change: impl FnOnce(&mut BuildSettings),
+) -> (LocalMachine, ImageBuilder) {
+    // Two tests at the same time must not share addresses, user ids or names.
+    let own = std::process::id() % 4096;
+    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
+    let node = node::Settings {
+        folder: data.join("node"),
+        name: format!("build-test-{own}"),
+        subnet,
+        egress: Egress::internet_only(),
+        nameservers: vec![],
+        first_uid: 1_000_000_000 + own * 700_000,
+        limits: Limits { networks_ready: 2, ..Limits::default() },
+        backend: Backend::Direct,
+    };
+    let settings = host::Settings {
+        name: "here".into(),
+        node,
+        guest: std::fs::read(guest()).unwrap(),
+        registries_inside: vec![],
+        registry: host::RegistrySettings {
+            disk_mb: 1_000,
+            share_percent: 80,
+            blob_bytes_max: 1 << 30,
+            manifest_bytes_max: 1 << 20,
+            uploads_max: 10,
+            uploads_workspace_max: 10,
+            upload_keep: Duration::from_secs(3600),
+            untagged_keep: Duration::from_secs(3600),
+            stall: Duration::from_secs(30),
+        },
+        pulled_mb: 10_000,
+        image_mb_max: 1_000,
+        pids_max: 64,
+    };
+    let host = LocalMachine::open(settings, store, world()).unwrap();
+    let mut settings = BuildSettings::new(data.join("builds"));
+    (settings.memory_mb, settings.disk_mb, settings.cache_mount_mb) = (256, 128, 16);
+    change(&mut settings);
+    let builder = ImageBuilder::open(host.clone(), settings, world()).unwrap();
+    (host, builder)
+}
+
+/// The program inside of instances, made by `tools/guest`.
+fn guest() -> PathBuf {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
+    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
+    guest
+}
+
+fn store(data: &Path) -> Store {
+    let settings = images::Settings { overlay: images::Overlay::User, ..Default::default() };
+    Store::open(&data.join("images"), settings).unwrap()
+}
+
+/// The files of the base image. `buildah` gets the same.
+pub(crate) fn base(root: &Path) {
+    for folder in ["bin", "etc", "tmp", "root", "proc", "sys", "dev", "run", "home/ada"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/home/ada:/bin/sh\n";
+    std::fs::write(root.join("etc/passwd"), passwd).unwrap();
+    std::fs::write(root.join("etc/group"), "root:x:0:\nada:x:1000:\nstaff:x:50:\n").unwrap();
+    // `buildah` makes them where an image does not have them.
+    for (name, text) in
+        [("hosts", "127.0.0.1 localhost\n"), ("hostname", "base\n"), ("resolv.conf", "\n")]
+    {
+        std::fs::write(root.join("etc").join(name), text).unwrap();
+    }
+    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
+    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
+    for applet in
+        String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox")
+    {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    run(Command::new("chmod").arg("1777").arg(root.join("tmp")));
+}
+
+pub(crate) fn other(root: &Path) {
+    base(root);
+    std::fs::write(root.join("other"), "other\n").unwrap();
+}
+
+fn make_images(data: &Path, store: &Store) {
+    for (name, fill) in [(BASE, base as fn(&Path)), (OTHER, other)] {
+        let root = data.join(name.replace('/', "-"));
+        fill(&root);
+        let archive = tar(&root, &["-c", "."]);
+        let env = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
+        let mut config = Config { env, ..Config::default() };
+        if name == OTHER {
+            config.env.insert("OTHER".to_owned(), "1".to_owned());
+            config.cmd = vec!["other".to_owned()];
+            config.workdir = "/root".to_owned();
+        }
+        store.import_rootfs(archive.as_slice(), &config, &name.parse().unwrap()).unwrap();
+    }
+}
+
+pub(crate) fn tar(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    run(Command::new("tar").arg("-C").arg(folder).args(arguments))
+}
+
+pub(crate) fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    output.stdout
+}

@@ -1,0 +1,146 @@
+//! Steps that were done before: which layer they gave, by all that they depend on.
+//!
+//! ```text
+//! builds/<workspace>/<key>   the layer of one step
+//! ```
+//!
+//! A workspace finds its own steps only: what a neighbour has built is neither known to it nor
+//! given to it. The layers are kept as long as a step names them; the steps that were used longest
+//! ago go first.
+
+use crate::digest::Digest;
+use crate::disk;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::manifest::{self, Descriptor};
+use crate::store::Parts;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) const FOLDER: &str = "builds";
+/// Steps of one workspace, however small their layers are.
+const STEPS_MAX: usize = 5_000;
+
+/// A layer that a step gave. Without one it changed nothing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Cached {
+    pub(super) layer: Option<CachedLayer>,
+    pub(super) created: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CachedLayer {
+    pub(crate) packed: Descriptor,
+    pub(crate) unpacked: Digest,
+    pub(crate) bytes: u64,
+}
+
+pub(super) struct Cache<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) workspace: &'a str,
+    pub(super) bytes_max: u64,
+}
+
+impl Cache<'_> {
+    fn folder(&self) -> PathBuf {
+        self.parts.folder.join(FOLDER).join(self.workspace)
+    }
+
+    /// The layer of a step, kept by the lease from here on.
+    pub(super) fn find(&self, key: &Digest, lease: &Lease) -> Result<Option<Cached>, Error> {
+        let path = self.folder().join(key.hex());
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("read", &path)(error)),
+        };
+        let found: Cached = manifest::read("cached step", &bytes)?;
+        if let Some(layer) = &found.layer {
+            lease.hold(Held::Blob(layer.packed.digest));
+            lease.hold(Held::Layer(layer.unpacked));
+            let whole = self.parts.blobs.size(&layer.packed.digest).is_some()
+                && self.parts.layers.bytes(&layer.unpacked)?.is_some();
+            if !whole {
+                return Ok(None);
+            }
+        }
+        // Used now: the time of the file says which goes first.
+        if let Ok(file) = fs::File::options().write(true).open(&path) {
+            let now = rustix::fs::Timestamps { last_access: NOW, last_modification: NOW };
+            let _ = rustix::fs::futimens(&file, &now);
+        }
+        Ok(Some(found))
+    }
+
+    pub(super) fn keep(&self, key: &Digest, cached: &Cached) -> Result<(), Error> {
+        let folder = self.folder();
+        disk::make_folder(&folder)?;
+        let bytes = manifest::write("cached step", cached)?;
+        // Lost with the power is only work.
+        let scratch = self.parts.scratch();
+        fs::write(&scratch, bytes).map_err(Error::io("write", &scratch))?;
+        let path = folder.join(key.hex());
+        fs::rename(&scratch, &path).map_err(Error::io("rename", &scratch))?;
+        self.make_room(&folder)
+    }
+
+    fn make_room(&self, folder: &Path) -> Result<(), Error> {
+        let mut steps = Vec::new();
+        for (path, cached) in entries(folder)? {
+            let used = fs::metadata(&path).and_then(|about| about.modified());
+            let bytes = cached.layer.map_or(0, |layer| layer.bytes + layer.packed.size);
+            steps.extend(used.ok().map(|used| (used, path, bytes)));
+        }
+        steps.sort();
+        let mut bytes: u64 = steps.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut count = steps.len();
+        for (_, path, step) in steps {
+            if bytes <= self.bytes_max && count <= STEPS_MAX {
+                break;
+            }
+            disk::remove_file(&path)?;
+            bytes -= step;
+            count -= 1;
+        }
+        Ok(())
+    }
+}
+
+const NOW: rustix::fs::Timespec =
+    rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW as _ };
+
+fn entries(folder: &Path) -> Result<Vec<(PathBuf, Cached)>, Error> {
+    let mut all = Vec::new();
+    for key in disk::digests_in(folder)? {
+        let path = folder.join(key.hex());
+        match fs::read(&path) {
+            Ok(bytes) => match manifest::read("cached step", &bytes) {
+                Ok(cached) => all.push((path, cached)),
+                // Cut by a loss of power.
+                Err(_) => disk::remove_file(&path)?,
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("read", &path)(error)),
+        }
+    }
+    Ok(all)
+}
+
+impl Parts {
+    /// The layers of all steps that are remembered, for whoever collects.
+    pub(crate) fn cached_layers(&self) -> Result<Vec<CachedLayer>, Error> {
+        let folder = self.folder.join(FOLDER);
+        let workspaces = match fs::read_dir(&folder) {
+            Ok(workspaces) => workspaces,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::io("list", &folder)(error)),
+        };
+        let mut all = Vec::new();
+        for workspace in workspaces {
+            let workspace = workspace.map_err(Error::io("list", &folder))?.path();
+            all.extend(entries(&workspace)?.into_iter().filter_map(|(_, cached)| cached.layer));
+        }
+        Ok(all)
+    }
+}

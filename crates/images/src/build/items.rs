@@ -1,0 +1,192 @@
+//! What a copy copies: the files behind its sources, and a digest of them.
+
+use super::Fault;
+use super::pattern::{Kind as PatternKind, Pattern};
+use crate::digest::{Digest, Hasher};
+use crate::unpack::{Tree, is_folder};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+const DEPTH_MAX: usize = 256;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// One file, folder or link to copy.
+pub(super) struct Item {
+    /// In the tree that it comes from.
+    pub(super) from: PathBuf,
+    /// Below the place that it goes to; nothing for a file that is the place itself.
+    pub(super) to: PathBuf,
+    pub(super) stat: Stat,
+    pub(super) target: Option<PathBuf>,
+}
+
+impl Item {
+    pub(super) fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+}
+
+/// Finds what a source of a copy names, in the order of the names. A name that is nothing but a
+/// name must be there.
+pub(super) fn find(tree: &Tree, source: &str, bound: usize) -> Result<Vec<PathBuf>, Fault> {
+    let mut found = vec![PathBuf::new()];
+    for part in source.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            // As at the root of a file system.
+            for path in &mut found {
+                path.pop();
+            }
+            continue;
+        }
+        let pattern = Pattern::new(part, PatternKind::Path).map_err(Fault::Sources)?;
+        if pattern.is_plain() {
+            let name = part.replace('\\', "");
+            found.iter_mut().for_each(|path| path.push(&name));
+            continue;
+        }
+        let mut next = Vec::new();
+        for folder in found {
+            for name in names(tree, &folder)? {
+                if name.to_str().is_some_and(|name| pattern.matches(name)) {
+                    next.push(folder.join(name));
+                }
+            }
+            if next.len() > bound {
+                return Err(Fault::Sources(format!("`{source}` means more than {bound} files")));
+            }
+        }
+        found = next;
+    }
+    found.retain(|path| tree.look(path, true).is_ok());
+    match found.is_empty() {
+        true => Err(Fault::Sources(format!("there is no `{source}` to copy"))),
+        false => Ok(found),
+    }
+}
+
+fn names(tree: &Tree, folder: &Path) -> Result<Vec<std::ffi::OsString>, Fault> {
+    match tree.names(folder) {
+        Ok(names) => Ok(names),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to leave out, and how much there may be.
+pub(super) struct Bounds<'a> {
+    pub(super) excludes: &'a [Pattern],
+    pub(super) entries: usize,
+    pub(super) bytes: u64,
+}
+
+impl Bounds<'_> {
+    /// Adds what is at a path of a tree, with all that is below it. A link at the path itself is
+    /// followed, as far as the tree goes.
+    pub(super) fn gather(
+        &self,
+        tree: &Tree,
+        from: &Path,
+        to: &Path,
+        all: &mut Vec<Item>,
+    ) -> Result<(), Fault> {
+        let stat = tree.look(from, true)?;
+        self.add(tree, Item { from: from.into(), to: to.into(), stat, target: None }, 0, all)
+    }
+
+    fn add(&self, tree: &Tree, item: Item, depth: usize, all: &mut Vec<Item>) -> Result<(), Fault> {
+        if depth > DEPTH_MAX {
+            return Err(Fault::Sources(format!("folders are nested more than {DEPTH_MAX} deep")));
+        }
+        let bytes: u64 = match is_file(&item.stat) {
+            true => u64::try_from(item.stat.st_size).unwrap_or(u64::MAX),
+            false => 0,
+        };
+        if all.len() >= self.entries || bytes > self.bytes {
+            return Err(Fault::Sources("it is more than a step of a build may copy".to_owned()));
+        }
+        let (from, to, folder) = (item.from.clone(), item.to.clone(), is_folder(&item.stat));
+        all.push(item);
+        if !folder {
+            return Ok(());
+        }
+        for name in tree.names(&from)? {
+            let from = from.join(&name);
+            let to = to.join(&name);
+            if self.is_excluded(&from, &name) {
+                continue;
+            }
+            let stat = tree.look(&from, false)?;
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if !matches!(
+                kind,
+                FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Fifo
+            ) {
+                // Sockets and devices mean nothing in an image.
+                continue;
+            }
+            let target = (kind == FileType::Symlink).then(|| tree.link(&from)).transpose()?;
+            self.add(tree, Item { from, to, stat, target }, depth + 1, all)?;
+        }
+        Ok(())
+    }
+
+    fn is_excluded(&self, path: &Path, name: &OsStr) -> bool {
+        let text = path.to_string_lossy();
+        let name = name.to_string_lossy();
+        self.excludes.iter().any(|pattern| pattern.matches(&text) || pattern.matches(&name))
+    }
+}
+
+fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Of all that makes a difference in the result, times left out: a folder that was fetched anew is
+/// the same folder.
+pub(super) fn digest(tree: &Tree, items: &[Item], with_owners: bool) -> Result<Digest, Fault> {
+    let mut hasher = Hasher::default();
+    for Item { from, to, stat, target } in items {
+        let to = to.as_os_str().as_bytes();
+        hasher.update(&(to.len() as u64).to_le_bytes());
+        hasher.update(to);
+        hasher.update(&stat.st_mode.to_le_bytes());
+        let owner = if with_owners { (stat.st_uid, stat.st_gid) } else { (0, 0) };
+        hasher.update(&owner.0.to_le_bytes());
+        hasher.update(&owner.1.to_le_bytes());
+        let target = target.as_ref().map_or(&b""[..], |target| target.as_os_str().as_bytes());
+        hasher.update(&(target.len() as u64).to_le_bytes());
+        hasher.update(target);
+        if is_file(stat) {
+            let content = content(tree, from)?;
+            hasher.update(content.to_string().as_bytes());
+        }
+    }
+    Ok(hasher.finish())
+}
+
+fn content(tree: &Tree, path: &Path) -> Result<Digest, Fault> {
+    let failed = |error: Fault| match error {
+        Fault::Store(crate::error::Error::Read(error)) => {
+            crate::error::Error::io("read", path)(error).into()
+        }
+        other => other,
+    };
+    file_digest(&tree.read(path)?).map_err(failed)
+}
+
+/// Of the bytes of a file.
+pub(super) fn file_digest(mut file: &std::fs::File) -> Result<Digest, Fault> {
+    let (mut hasher, mut buffer) = (Hasher::default(), vec![0; BUFFER_BYTES]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(read) => hasher.update(&buffer[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(crate::error::Error::from(error).into()),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! From what a step wrote to a layer of the store.
+
+use super::Fault;
+use super::cache::CachedLayer;
+use crate::error::Error;
+use crate::leases::{Held, Lease};
+use crate::store::{Parts, Store};
+use crate::tar::{Difference, write_difference};
+use crate::unpack::{Tree, is_folder};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
+use std::path::Path;
+
+/// Files that an instance finds in its `/etc` and that are no part of what it wrote.
+const OF_INSTANCE: [&str; 3] = ["hostname", "hosts", "resolv.conf"];
+/// Folders that an instance makes to mount something at.
+const STUBS: [&str; 4] = ["proc", "dev", "sys", "tmp"];
+const ETC: &str = "etc";
+const ETC_MODE: u32 = 0o755;
+
+/// What was written over some layers, and by whom.
+pub(super) struct Written<'a> {
+    pub(super) upper: &'a Path,
+    /// The id that root had.
+    pub(super) root: u32,
+}
+
+/// Packs it and unpacks it as the next layer. `None`: nothing was written.
+pub(super) fn store(
+    store: &Store,
+    written: &Written<'_>,
+    lease: &Lease,
+) -> Result<Option<CachedLayer>, Fault> {
+    let parts = &store.0;
+    let difference = Difference {
+        upper: written.upper,
+        overlay: parts.settings.overlay,
+        root: written.root,
+        with_capabilities: true,
+    };
+    let mut something = false;
+    let layer = parts.pack_layer(lease, |archive| {
+        something = write_difference(&difference, archive)?;
+        Ok(())
+    })?;
+    if !something {
+        return Ok(None);
+    }
+    lease.hold(Held::Layer(layer.unpacked));
+    let bytes = unpack(parts, &layer)?;
+    Ok(Some(CachedLayer { packed: layer.packed, unpacked: layer.unpacked, bytes }))
+}
+
+fn unpack(parts: &Parts, layer: &crate::import::StoredLayer) -> Result<u64, Error> {
+    let open = || parts.blobs.open_blob(&layer.packed.digest);
+    parts.layers.ensure(&layer.unpacked, open, true, &parts.scratch(), &parts.settings)
+}
+
+/// Removes what the instance itself needed from what was written in it: its own files, and empty
+/// places for mounts that the image does not have.
+pub(super) fn tidy(lower: &Tree, written: &Written<'_>, mounts: &[&str]) -> Result<(), Fault> {
+    let upper = Tree::open(written.upper)?;
+    for name in OF_INSTANCE {
+        remove_file(&upper, &Path::new(ETC).join(name))?;
+    }
+    let etc = Path::new(ETC);
+    // If it is a folder that was not made anew: what lower layers have is seen again.
+    if !remove_if_empty(&upper, etc)? {
+        keep_attributes(lower, &upper, etc, written.root)?;
+    }
+    let places = mounts.iter().map(|path| path.trim_start_matches('/'));
+    for place in STUBS.into_iter().chain(places) {
+        for path in Path::new(place).ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            if lower.look(path, false).is_ok() {
+                break;
+            }
+            remove_stub(&upper, path)?;
+            remove_if_empty(&upper, path)?;
+        }
+    }
+    Ok(())
+}
+
+/// A folder is removed if it is one and nothing is in it.
+fn remove_if_empty(upper: &Tree, path: &Path) -> Result<bool, Fault> {
+    let Ok(place) = upper.place(path) else { return Ok(false) };
+    if !place.stat()?.as_ref().is_some_and(is_folder) || !upper.names(path)?.is_empty() {
+        return Ok(false);
+    }
+    let (folder, name) = place.at();
+    rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)?;
+    Ok(true)
+}
+
+fn remove_file(upper: &Tree, path: &Path) -> Result<(), Fault> {
+    let Ok(place) = upper.place(path) else { return Ok(()) };
+    match place.stat()? {
+        Some(stat) if !is_folder(&stat) => Ok(place.remove()?),
+        _ => Ok(()),
+    }
+}
+
+/// An empty file, at which one was mounted.
+fn remove_stub(upper: &Tree, path: &Path) -> Result<(), Fault> {
+    let Ok(place) = upper.place(path) else { return Ok(()) };
+    match place.stat()? {
+        Some(stat)
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && stat.st_size == 0 =>
+        {
+            Ok(place.remove()?)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folder was made with the instance, so its attributes are those of the image unless somebody
+/// has set others.
+fn keep_attributes(lower: &Tree, upper: &Tree, path: &Path, root: u32) -> Result<(), Fault> {
+    let (Ok(below), Ok(above)) = (lower.look(path, false), upper.look(path, false)) else {
+        return Ok(());
+    };
+    let untouched =
+        above.st_mode & 0o7777 == ETC_MODE && (above.st_uid, above.st_gid) == (root, root);
+    if !untouched || !is_folder(&above) || !is_folder(&below) {
+        return Ok(());
+    }
+    let folder = upper.folder(path)?;
+    let (uid, gid) = (Uid::from_raw(below.st_uid + root), Gid::from_raw(below.st_gid + root));
+    rustix::fs::fchown(&folder, Some(uid), Some(gid))?;
+    Ok(rustix::fs::fchmod(&folder, Mode::from_raw_mode(below.st_mode & 0o7777))?)
+}

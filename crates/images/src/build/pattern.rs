@@ -1,0 +1,305 @@
+//! Patterns of names: those of `.dockerignore`, of the sources of a copy, and of variables. All are
+//! matched in steps that are bounded by the lengths of pattern and text, whatever they are.
+
+/// Of one pattern.
+const PIECES_MAX: usize = 4_096;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Sign(char),
+    /// `?`
+    One,
+    /// `*`
+    Some,
+    /// `**`, at the end.
+    All,
+    /// `**/`: any number of folders, also none.
+    Folders,
+    Class {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+}
+
+/// What a pattern means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One name, or a path whose separators only separators match.
+    Path,
+    /// A path, in which `**` goes over folders.
+    Tree,
+    /// Text of which nothing is a separator.
+    Text,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pieces: Vec<Piece>,
+    kind: Kind,
+}
+
+impl Pattern {
+    pub(super) fn new(text: &str, kind: Kind) -> Result<Self, String> {
+        let signs: Vec<char> = text.chars().collect();
+        let (mut pieces, mut at) = (Vec::new(), 0);
+        while let Some(sign) = signs.get(at).copied() {
+            at += 1;
+            let piece = match sign {
+                '*' if kind == Kind::Tree && signs.get(at) == Some(&'*') => {
+                    at += 1;
+                    if signs.get(at) == Some(&'/') {
+                        at += 1;
+                        Piece::Folders
+                    } else {
+                        Piece::All
+                    }
+                }
+                '*' => Piece::Some,
+                '?' => Piece::One,
+                '[' => class(&signs, &mut at).ok_or_else(|| format!("`{text}` is no pattern"))?,
+                '\\' if kind != Kind::Text => {
+                    let next = signs.get(at).ok_or_else(|| format!("`{text}` is no pattern"))?;
+                    at += 1;
+                    Piece::Sign(*next)
+                }
+                sign => Piece::Sign(sign),
+            };
+            pieces.push(piece);
+        }
+        if pieces.len() > PIECES_MAX {
+            return Err(format!("a pattern has more than {PIECES_MAX} characters"));
+        }
+        Ok(Self { pieces, kind })
+    }
+
+    /// Whether it says nothing but one name.
+    pub(super) fn is_plain(&self) -> bool {
+        self.pieces.iter().all(|piece| matches!(piece, Piece::Sign(_)))
+    }
+
+    pub(super) fn matches(&self, text: &str) -> bool {
+        let mut states = States::new(self);
+        states.begin();
+        for sign in text.chars() {
+            states.step(sign);
+        }
+        states.accepts()
+    }
+
+    /// Up to which bytes of a text the pattern matches its beginning.
+    fn ends(&self, text: &str) -> Vec<usize> {
+        let mut states = States::new(self);
+        states.begin();
+        let mut ends = Vec::new();
+        if states.accepts() {
+            ends.push(0);
+        }
+        for (at, sign) in text.char_indices() {
+            states.step(sign);
+            if states.accepts() {
+                ends.push(at + sign.len_utf8());
+            }
+            if states.is_stuck() {
+                break;
+            }
+        }
+        ends
+    }
+}
+
+fn class(signs: &[char], at: &mut usize) -> Option<Piece> {
+    let negated = matches!(signs.get(*at), Some('^' | '!'));
+    *at += usize::from(negated);
+    let mut ranges = Vec::new();
+    loop {
+        let sign = *signs.get(*at)?;
+        *at += 1;
+        let low = match sign {
+            ']' if !ranges.is_empty() => return Some(Piece::Class { negated, ranges }),
+            '\\' => {
+                *at += 1;
+                *signs.get(*at - 1)?
+            }
+            sign => sign,
+        };
+        let mut high = low;
+        if signs.get(*at) == Some(&'-') && signs.get(*at + 1).is_some_and(|next| *next != ']') {
+            high = *signs.get(*at + 1)?;
+            *at += 2;
+        }
+        ranges.push((low, high));
+    }
+}
+
+/// All places in a pattern at which the match may be.
+struct States<'p> {
+    pattern: &'p Pattern,
+    /// Before which piece; the last one is the end.
+    before: Vec<bool>,
+    /// In the middle of the folders of a [`Piece::Folders`].
+    inside: Vec<bool>,
+}
+
+impl<'p> States<'p> {
+    fn new(pattern: &'p Pattern) -> Self {
+        let size = pattern.pieces.len() + 1;
+        Self { pattern, before: vec![false; size], inside: vec![false; size] }
+    }
+
+    fn begin(&mut self) {
+        self.before[0] = true;
+        self.close();
+    }
+
+    /// Goes on over pieces that may match nothing.
+    fn close(&mut self) {
+        for (at, piece) in self.pattern.pieces.iter().enumerate() {
+            let empty = matches!(piece, Piece::Some | Piece::All | Piece::Folders);
+            if self.before[at] && empty {
+                self.before[at + 1] = true;
+            }
+        }
+    }
+
+    fn step(&mut self, sign: char) {
+        let size = self.before.len();
+        let (mut before, mut inside) = (vec![false; size], vec![false; size]);
+        let separates = sign == '/' && self.pattern.kind != Kind::Text;
+        for (at, piece) in self.pattern.pieces.iter().enumerate() {
+            if self.inside[at] {
+                inside[at] = true;
+                before[at + 1] |= sign == '/';
+            }
+            if !self.before[at] {
+                continue;
+            }
+            match piece {
+                Piece::Sign(wanted) => before[at + 1] |= *wanted == sign,
+                Piece::One => before[at + 1] |= !separates,
+                Piece::Some => before[at] |= !separates,
+                Piece::All => before[at] = true,
+                Piece::Folders => {
+                    inside[at] = true;
+                    before[at + 1] |= sign == '/';
+                }
+                Piece::Class { negated, ranges } => {
+                    let within = ranges.iter().any(|(low, high)| (*low..=*high).contains(&sign));
+                    before[at + 1] |= within != *negated && !separates;
+                }
+            }
+        }
+        (self.before, self.inside) = (before, inside);
+        self.close();
+    }
+
+    fn accepts(&self) -> bool {
+        self.before.last().copied().unwrap_or(false)
+    }
+
+    fn is_stuck(&self) -> bool {
+        !self.before.iter().chain(&self.inside).any(|state| *state)
+    }
+}
+
+/// A text without its beginning, or its end, that a pattern matches.
+pub(super) fn trimmed<'t>(
+    text: &'t str,
+    pattern: &str,
+    from_start: bool,
+    longest: bool,
+) -> &'t str {
+    let Ok(found) = Pattern::new(pattern, Kind::Text) else { return text };
+    if from_start {
+        let ends = found.ends(text);
+        let end = if longest { ends.last() } else { ends.first() };
+        return end.map_or(text, |end| &text[*end..]);
+    }
+    let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let fits = |at: &usize| found.matches(&text[*at..]);
+    let start = if longest { starts.find(fits) } else { starts.rfind(fits) };
+    start.map_or(text, |start| &text[..start])
+}
+
+/// A text in which what a pattern matches is replaced, once or wherever it is.
+pub(super) fn replaced(text: &str, from: &str, to: &str, all: bool) -> String {
+    let Ok(found) = Pattern::new(from, Kind::Text) else { return text.to_owned() };
+    let (mut out, mut at) = (String::new(), 0);
+    let mut done = false;
+    while let Some(sign) = text[at..].chars().next() {
+        let end = found.ends(&text[at..]).last().copied().filter(|end| *end > 0);
+        match end.filter(|_| all || !done) {
+            Some(end) => {
+                out.push_str(to);
+                at += end;
+                done = true;
+            }
+            None => {
+                out.push(sign);
+                at += sign.len_utf8();
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(kind: Kind, pattern: &str, text: &str, wanted: bool) {
+        let found = Pattern::new(pattern, kind).unwrap();
+        assert_eq!(found.matches(text), wanted, "{pattern} on {text}");
+    }
+
+    #[test]
+    fn patterns_match_as_those_of_docker() {
+        for (pattern, text, wanted) in [
+            ("*.go", "a.go", true),
+            ("*.go", "a/b.go", false),
+            ("a?c", "abc", true),
+            ("a?c", "a/c", false),
+            ("[a-c]x", "bx", true),
+            ("[^a-c]x", "bx", false),
+            (r"\*", "*", true),
+            ("**/x", "x", true),
+            ("**/x", "a/b/x", true),
+            ("**/x", "ax", false),
+            ("a/**", "a/b/c", true),
+            ("a/**/c", "a/c", true),
+            ("a/**/c", "a/b/b/c", true),
+            ("**", "a/b", true),
+            ("a**", "ab/c", true),
+        ] {
+            check(Kind::Tree, pattern, text, wanted);
+        }
+        check(Kind::Path, "**", "a/b", false);
+        check(Kind::Path, "a*b", "axxb", true);
+        check(Kind::Text, "*", "a/b", true);
+        for bad in ["[", "[a", "a\\"] {
+            assert!(Pattern::new(bad, Kind::Path).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_panics_or_takes_long(pattern in "[*?a/\\[\\]^b\\\\-]{0,60}", text in "[ab/]{0,200}") {
+            for kind in [Kind::Path, Kind::Tree, Kind::Text] {
+                if let Ok(found) = Pattern::new(&pattern, kind) {
+                    found.matches(&text);
+                }
+            }
+            trimmed(&text, &pattern, true, true);
+            trimmed(&text, &pattern, false, false);
+            replaced(&text, &pattern, "x", true);
+        }
+
+        #[test]
+        fn a_plain_pattern_matches_itself_and_nothing_else(text in "[a-z/.]{0,20}", other in "[a-z/.]{0,20}") {
+            let found = Pattern::new(&text, Kind::Tree).map_err(TestCaseError::fail)?;
+            prop_assert!(found.is_plain());
+            prop_assert_eq!(found.matches(&other), text == other);
+        }
+    }
+}

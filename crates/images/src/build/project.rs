@@ -1,0 +1,266 @@
+//! What a folder of sources says of itself, and the Dockerfile of one that has none.
+
+use super::Fault;
+use super::lines::TEXT_BYTES_MAX;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+const VARIABLES_MAX: usize = 1_000;
+
+/// What was found at the top of the sources, before anything was removed.
+#[derive(Clone)]
+pub struct Project {
+    pub dockerfile: Option<String>,
+    pub(super) settings: Option<String>,
+    pub(super) secrets: Option<String>,
+    /// Credentials of registries, as a client's configuration file has them.
+    pub registries: Option<String>,
+    pub(super) files: Vec<String>,
+    pub(super) package: Option<String>,
+}
+
+/// What is for the build alone.
+#[derive(Clone, Default)]
+pub struct Given {
+    /// Values for ARG, secrets among them.
+    pub arguments: BTreeMap<String, String>,
+    /// For mounts of type `secret`, by their names.
+    pub secrets: BTreeMap<String, String>,
+    /// What starts the program, where it is said.
+    pub entry: Option<String>,
+}
+
+/// The images that a folder without a Dockerfile begins with.
+#[derive(Debug, Clone)]
+pub struct Languages {
+    pub python: String,
+    pub node: String,
+}
+
+/// As far as a build reads it.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct BlaxelToml {
+    build: Build,
+    entrypoint: Entrypoint,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Build {
+    args: BTreeMap<String, toml::Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entrypoint {
+    prod: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PackageJson {
+    scripts: BTreeMap<String, serde_json::Value>,
+    main: Option<String>,
+}
+
+impl Project {
+    pub fn given(&self) -> Result<Given, Fault> {
+        let settings: BlaxelToml = match &self.settings {
+            Some(text) => toml::from_str(text)
+                .map_err(|error| Fault::Sources(format!("blaxel.toml: {}", error.message())))?,
+            None => BlaxelToml::default(),
+        };
+        let mut given = Given { entry: settings.entrypoint.prod, ..Given::default() };
+        for (name, value) in settings.build.args {
+            let value = match value {
+                toml::Value::String(text) => text,
+                other => other.to_string(),
+            };
+            given.arguments.insert(name, value);
+        }
+        for (name, value) in self.secrets.as_deref().map(variables).unwrap_or_default() {
+            given.arguments.insert(name.clone(), value.clone());
+            given.secrets.insert(name, value);
+        }
+        if given.arguments.len() > VARIABLES_MAX {
+            return Err(Fault::Sources(format!("more than {VARIABLES_MAX} build arguments")));
+        }
+        Ok(given)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|file| file == name)
+    }
+
+    /// A Dockerfile for a program in a language that is known.
+    pub fn dockerfile_of_language(
+        &self,
+        given: &Given,
+        languages: &Languages,
+    ) -> Result<String, Fault> {
+        let text = if self.has("package.json") {
+            self.node(given, &languages.node)?
+        } else if self.has("pyproject.toml") || self.has("requirements.txt") {
+            self.python(given, &languages.python)
+        } else {
+            return Err(Fault::Sources(
+                "there is no Dockerfile at the top of the archive, and neither package.json nor pyproject.toml or \
+                 requirements.txt to tell a language by"
+                    .to_owned(),
+            ));
+        };
+        debug_assert!(text.len() <= TEXT_BYTES_MAX);
+        Ok(text)
+    }
+
+    fn python(&self, given: &Given, image: &str) -> String {
+        let (files, install) = match (self.has("requirements.txt"), self.has("uv.lock")) {
+            (true, _) => {
+                ("requirements.txt", "/venv/bin/pip install --no-cache-dir -r requirements.txt")
+            }
+            (false, _) => ("", "/venv/bin/pip install --no-cache-dir ."),
+        };
+        let early = match files {
+            "" => format!("COPY . .\nRUN python3 -m venv /venv && {install}\n"),
+            files => {
+                format!("COPY {files} ./\nRUN python3 -m venv /venv && {install}\nCOPY . .\n")
+            }
+        };
+        let program = ["main.py", "app.py", "src/main.py", "src/app.py", "src/server.py"]
+            .into_iter()
+            .find(|name| self.has(name.split('/').next().unwrap_or(name)))
+            .unwrap_or("main.py");
+        let start = given.entry.clone().unwrap_or_else(|| format!("python {program}"));
+        format!(
+            "FROM {image}\nWORKDIR /app\n{early}ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1\n{}",
+            entry(&start)
+        )
+    }
+
+    fn node(&self, given: &Given, image: &str) -> Result<String, Fault> {
+        let package: PackageJson = serde_json::from_str(self.package.as_deref().unwrap_or("{}"))
+            .map_err(|error| Fault::Sources(format!("package.json: {error}")))?;
+        let (locks, install, run) = if self.has("pnpm-lock.yaml") {
+            ("pnpm-lock.yaml", "npx --yes pnpm install --frozen-lockfile", "npx --yes pnpm run")
+        } else if self.has("yarn.lock") {
+            ("yarn.lock", "npx --yes yarn install --frozen-lockfile", "npx --yes yarn run")
+        } else if self.has("package-lock.json") {
+            ("package-lock.json", "npm ci", "npm run")
+        } else {
+            ("", "npm install", "npm run")
+        };
+        let build = match package.scripts.contains_key("build") {
+            true => format!("RUN {run} build\n"),
+            false => String::new(),
+        };
+        let script = ["prod", "start"].into_iter().find(|name| package.scripts.contains_key(*name));
+        let start = match (&given.entry, script, package.main) {
+            (Some(entry), _, _) => entry.clone(),
+            (None, Some(script), _) => format!("{run} {script}"),
+            (None, None, Some(main)) => format!("node {main}"),
+            (None, None, None) => "node index.js".to_owned(),
+        };
+        Ok(format!(
+            "FROM {image}\nWORKDIR /app\nCOPY package.json {locks} ./\nRUN {install}\nCOPY . .\n{build}{}",
+            entry(&start)
+        ))
+    }
+}
+
+/// By a shell, which the program replaces: signals reach it then.
+fn entry(command: &str) -> String {
+    let line: String = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = serde_json::json!(["/bin/sh", "-c", format!("exec {line}")]);
+    format!("ENTRYPOINT {words}\n")
+}
+
+/// Lines such as `NAME=value`, as files of environments have them.
+fn variables(text: &str) -> BTreeMap<String, String> {
+    let variable = |line: &str| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=').filter(|_| !line.starts_with('#'))?;
+        let value = value.trim();
+        let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
+        Some((name.trim().to_owned(), value.to_owned()))
+    };
+    text.lines().filter_map(variable).filter(|(name, _)| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dockerfile::Dockerfile;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn project(files: &[(&str, &str)]) -> Project {
+        let text = |name: &str| {
+            files.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned())
+        };
+        Project {
+            dockerfile: None,
+            settings: text("blaxel.toml"),
+            secrets: text(".env.build"),
+            registries: None,
+            files: files.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            package: text("package.json"),
+        }
+    }
+
+    fn made(files: &[(&str, &str)]) -> String {
+        let project = project(files);
+        let languages = Languages { python: "holm/base".into(), node: "holm/base".into() };
+        let text = project.dockerfile_of_language(&project.given().unwrap(), &languages).unwrap();
+        Dockerfile::parse(&text).unwrap().plan(&BTreeMap::new()).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_program_in_a_known_language_needs_no_dockerfile() {
+        let text = made(&[("package.json", r#"{"scripts":{"build":"x","start":"y"}}"#)]);
+        assert!(text.contains("RUN npm run build\n"), "{text}");
+        assert!(text.contains("exec npm run start"), "{text}");
+        let text = made(&[
+            ("requirements.txt", ""),
+            ("blaxel.toml", "[entrypoint]\nprod = \"uvicorn  main:app\"\n[build]\nslim = true"),
+        ]);
+        assert!(text.contains("exec uvicorn main:app"), "{text}");
+        let none = project(&[("main.go", "")]);
+        let languages = Languages { python: "p".into(), node: "n".into() };
+        assert!(matches!(
+            none.dockerfile_of_language(&Given::default(), &languages),
+            Err(Fault::Sources(_))
+        ));
+    }
+
+    #[test]
+    fn build_arguments_come_from_two_files() {
+        let given = project(&[
+            ("blaxel.toml", "name = \"x\"\n[build.args]\nA = \"1\"\nB = 2"),
+            (".env.build", "# no\nexport TOKEN='s3cret'\nA=3\n"),
+        ])
+        .given()
+        .unwrap();
+        let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        };
+        assert_eq!(given.arguments, pairs(&[("A", "3"), ("B", "2"), ("TOKEN", "s3cret")]));
+        assert_eq!(given.secrets, pairs(&[("A", "3"), ("TOKEN", "s3cret")]));
+        assert!(project(&[("blaxel.toml", "[")]).given().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_entry_makes_a_dockerfile_that_can_be_read(entry in "\\PC{0,40}") {
+            let project = project(&[("package.json", "{}")]);
+            let given = Given { entry: Some(entry), ..Given::default() };
+            let languages = Languages { python: "p".into(), node: "n".into() };
+            let text = project.dockerfile_of_language(&given, &languages)
+                .map_err(|error| TestCaseError::fail(error.to_string()))?;
+            let stages = Dockerfile::parse(&text).and_then(|file| file.plan(&BTreeMap::new()));
+            prop_assert!(stages.is_ok(), "{text}: {stages:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The variables that an instruction sees: the environment of the image, and the arguments of the
+//! build under it.
+
+use super::words::Variables;
+use crate::manifest::Platform;
+use std::collections::BTreeMap;
+
+/// What every build knows of the machine that it is for, once it is asked for by ARG.
+pub(super) const PLATFORM_ARGUMENTS: [&str; 8] = [
+    "TARGETPLATFORM",
+    "TARGETOS",
+    "TARGETARCH",
+    "TARGETVARIANT",
+    "BUILDPLATFORM",
+    "BUILDOS",
+    "BUILDARCH",
+    "BUILDVARIANT",
+];
+
+/// Arguments that commands see without asking, and that are no part of what they are cached by.
+pub(super) const PROXY_ARGUMENTS: [&str; 10] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "FTP_PROXY",
+    "ftp_proxy",
+    "NO_PROXY",
+    "no_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+pub(super) fn platform_argument(name: &str) -> Option<String> {
+    let here = Platform::here();
+    match name {
+        "TARGETPLATFORM" | "BUILDPLATFORM" => Some(here.to_string()),
+        "TARGETOS" | "BUILDOS" => Some(here.os),
+        "TARGETARCH" | "BUILDARCH" => Some(here.architecture),
+        "TARGETVARIANT" | "BUILDVARIANT" => Some(String::new()),
+        _ => None,
+    }
+}
+
+pub(super) struct Arguments<'a> {
+    pub(super) all: &'a BTreeMap<String, String>,
+}
+
+impl Variables for Arguments<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.all.get(name).map(String::as_str)
+    }
+}
+
+/// What an instruction of a stage sees.
+pub(super) struct Scope<'a> {
+    pub(super) environment: &'a [String],
+    pub(super) arguments: &'a BTreeMap<String, String>,
+}
+
+impl Variables for Scope<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        variable(self.environment, name).or_else(|| self.arguments.get(name).map(String::as_str))
+    }
+}
+
+/// Of entries such as `NAME=value`.
+pub(super) fn variable<'e>(environment: &'e [String], name: &str) -> Option<&'e str> {
+    let value = |entry: &'e String| entry.strip_prefix(name)?.strip_prefix('=');
+    environment.iter().rev().find_map(value)
+}

@@ -1,0 +1,171 @@
+//! What somebody has uploaded: an archive, told by its content, and what is in it for us.
+
+use super::Fault;
+use super::ignore::Ignore;
+use super::project::Project;
+use super::zip;
+use crate::error::Error;
+use crate::packing;
+use crate::settings::{Devices, Limits, Names, Overlay, Privileges, Rules, Settings};
+use crate::unpack::{Tree, is_folder, unpack};
+use std::fs::File;
+use std::io::{Read, Seek as _};
+use std::path::Path;
+
+/// Files that are for the build, and never part of what it may copy.
+const HIDDEN: [&str; 2] = [".env.build", ".docker"];
+const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// How much a folder of sources may be.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceLimits {
+    pub bytes: u64,
+    pub entries: u64,
+    /// Unpacked over packed.
+    pub ratio: u64,
+}
+
+impl SourceLimits {
+    fn of_archive(self) -> Limits {
+        Limits {
+            layer_bytes_max: self.bytes,
+            entries_max: self.entries,
+            ratio_max: self.ratio,
+            ratio_free_bytes: (32 << 20).min(self.bytes),
+            ..Limits::default()
+        }
+    }
+}
+
+/// Unpacks an archive into an empty folder.
+pub(super) fn unpack_archive(
+    archive: &Path,
+    folder: &Path,
+    limits: SourceLimits,
+) -> Result<(), Fault> {
+    let mut file = File::open(archive).map_err(Error::io("open", archive))?;
+    let mut start = [0; 4];
+    let read = file.read(&mut start).map_err(Error::io("read", archive))?;
+    file.rewind().map_err(Error::io("read", archive))?;
+    let limits = limits.of_archive();
+    if zip::is_zip(&start[..read]) {
+        return zip::unpack(&file, &Tree::open(folder)?, &limits);
+    }
+    let rules = Rules {
+        devices: Devices::Refuse,
+        privileges: Privileges::Drop,
+        names: Names::Files,
+        owner: Some((0, 0)),
+    };
+    let settings = Settings { limits, overlay: Overlay::User, rules };
+    let tar = packing::unpacked(file, &settings.limits).map_err(Error::from);
+    tar.and_then(|tar| unpack(tar, folder, &settings)).map(drop).map_err(as_archive)
+}
+
+fn as_archive(error: Error) -> Fault {
+    match error {
+        Error::Malformed { .. } => Fault::Sources(
+            "what was uploaded is neither a zip nor a tar archive (tar may be packed with gzip or zstd)"
+                .to_owned(),
+        ),
+        Error::Read(source)
+            if matches!(
+                source.kind(),
+                std::io::ErrorKind::InvalidData
+                    | std::io::ErrorKind::InvalidInput
+                    | std::io::ErrorKind::UnexpectedEof
+                    | std::io::ErrorKind::Other
+            ) =>
+        {
+            Fault::Sources("the archive that was uploaded is damaged".to_owned())
+        }
+        other => other.into(),
+    }
+}
+
+/// Reads what is there for the build, and removes what is not to be copied.
+pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
+    let tree = Tree::open(folder)?;
+    let text = |name: &str| document(&tree, name);
+    let name = ["Dockerfile", "dockerfile"]
+        .into_iter()
+        .find(|name| tree.look(Path::new(name), true).is_ok_and(|stat| !is_folder(&stat)));
+    let dockerfile = name.map(text).transpose()?.flatten();
+    let ignore = match name.map(|name| format!("{name}.dockerignore")) {
+        Some(own) => text(&own)?.map_or_else(|| text(".dockerignore"), |own| Ok(Some(own)))?,
+        None => text(".dockerignore")?,
+    };
+    let project = Project {
+        dockerfile,
+        settings: text("blaxel.toml")?,
+        secrets: text(".env.build")?,
+        registries: text(".docker/config.json")?,
+        files: tree
+            .names(Path::new(""))
+            .map(|names| names.into_iter().filter_map(|name| name.into_string().ok()).collect())?,
+        package: text("package.json")?,
+    };
+    for name in HIDDEN {
+        remove(folder, Path::new(name))?;
+    }
+    if let Some(ignore) = ignore {
+        let rules = Ignore::parse(&ignore)
+            .map_err(|why| Fault::Sources(format!(".dockerignore: {why}")))?;
+        leave_out(&tree, folder, Path::new(""), &rules)?;
+    }
+    Ok(project)
+}
+
+/// A small text of the sources, if it is there.
+fn document(tree: &Tree, name: &str) -> Result<Option<String>, Fault> {
+    let Ok(stat) = tree.look(Path::new(name), true) else { return Ok(None) };
+    if is_folder(&stat) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let file = super::copy::open_file(tree, Path::new(name))?;
+    file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Error::from)?;
+    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
+        return Err(Fault::Sources(format!("{name} has more than {DOCUMENT_BYTES_MAX} bytes")));
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| Fault::Sources(format!("{name} is not text in UTF-8")))
+}
+
+/// Removes what the rules cover. The folder is ours alone, and no link is followed.
+fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<bool, Fault> {
+    let mut empty = true;
+    for name in tree.names(path)? {
+        let inside = path.join(&name);
+        let stat = tree.look(&inside, false)?;
+        let covered = rules.covers(&inside.to_string_lossy());
+        let keeps = match (covered, is_folder(&stat)) {
+            (true, true) if rules.has_exceptions() => {
+                // It stays for what is brought back in it.
+                let emptied = leave_out(tree, folder, &inside, rules)?;
+                if emptied {
+                    remove(folder, &inside)?;
+                }
+                !emptied
+            }
+            (true, _) => {
+                remove(folder, &inside)?;
+                false
+            }
+            (false, true) => {
+                leave_out(tree, folder, &inside, rules)?;
+                true
+            }
+            (false, false) => true,
+        };
+        empty &= !keeps;
+    }
+    Ok(empty)
+}
+
+/// The way to it has no links: it was listed folder by folder.
+fn remove(folder: &Path, path: &Path) -> Result<(), Fault> {
+    let tree = Tree::open(folder)?;
+    let place = tree.place(path)?;
+    Ok(place.remove()?)
+}

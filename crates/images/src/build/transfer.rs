@@ -1,0 +1,425 @@
+//! COPY and ADD: what is copied, whose it becomes, and where it goes.
+
+use super::config::absolute;
+use super::copy::{About, As, Copying, make_folders, open_file, write};
+use super::instruction::{Source, Transfer};
+use super::items::{Bounds, Item, digest, file_digest, find};
+use super::making::Build;
+use super::pattern::{Kind, Pattern};
+use super::stage::State;
+use super::{Fault, users, words};
+use crate::digest::{Digest, Hasher};
+use crate::error::Error;
+use crate::packing;
+use crate::settings::{Devices, Names, Overlay, Privileges, Rules, Settings};
+use crate::unpack::{Tree, unpack};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+const TEXT_MODE: u32 = 0o644;
+const DOWNLOAD_MODE: u32 = 0o600;
+const STAND_IN_MODE: u32 = 0o755;
+const ROOT: (u32, u32) = (0, 0);
+
+/// What stands in for the vendor's program, which the machine serves itself. It only goes on, as
+/// that one does.
+const STAND_IN: &[u8] =
+    b"#!/bin/sh\n# Stands in for the sandbox API, which the machine itself serves.\n\
+trap 'exit 0' TERM INT\nwhile :; do sleep 3600 & wait $!; done\n";
+
+/// What a step needs from outside, once somebody has brought it.
+#[derive(Default)]
+pub struct Supplies {
+    /// By their names in the Dockerfile.
+    pub images: BTreeMap<String, Supply>,
+    /// By their addresses.
+    pub downloads: BTreeMap<String, Download>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Supply {
+    Image(Digest),
+    /// The vendor's sandbox image.
+    StandIn,
+}
+
+pub struct Download {
+    pub file: PathBuf,
+    pub name: String,
+    /// Seconds since 1970.
+    pub modified: i64,
+}
+
+/// Where something is copied from.
+pub(super) struct From {
+    pub(super) tree: Tree,
+    /// Whether what is in it keeps its owners.
+    pub(super) has_owners: bool,
+    pub(super) is_stand_in: bool,
+    /// The folder of this machine that the tree is, if it is one.
+    pub(super) folder: Option<PathBuf>,
+}
+
+/// One thing to do for a step.
+enum Part {
+    Items { items: Vec<Item>, path: PathBuf },
+    Archive { path: PathBuf },
+    Text { name: String, bytes: Vec<u8>, mode: u32 },
+    Download { name: String, file: PathBuf, digest: Digest, modified: i64 },
+}
+
+impl Build {
+    /// The addresses of a step.
+    pub(super) fn addresses(
+        &self,
+        state: &State,
+        transfer: &Transfer,
+    ) -> Result<Vec<String>, Fault> {
+        let mut all = Vec::new();
+        for source in &transfer.sources {
+            if let Source::Path(text) = source {
+                let text =
+                    words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?;
+                if text.starts_with("http://") || text.starts_with("https://") {
+                    all.push(text);
+                } else if text.starts_with("git@") || text.starts_with("git://") {
+                    return Err(Fault::Sources(format!(
+                        "repositories of git are not fetched: {text}"
+                    )));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Copies, or finds that it was copied before.
+    pub(super) fn transfer(
+        &self,
+        state: &State,
+        transfer: &Transfer,
+        from: &From,
+        downloads: &BTreeMap<String, Download>,
+        unpacks: bool,
+    ) -> Result<Prepared, Fault> {
+        let value =
+            |text: &str| words::value(text, state.escape, &state.scope()).map_err(Fault::Sources);
+        let target = value(&transfer.target)?;
+        let excludes = transfer.excludes.iter().map(|text| {
+            Pattern::new(value(text)?.trim_start_matches('/'), Kind::Tree).map_err(Fault::Sources)
+        });
+        let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
+        let bounds = Bounds {
+            excludes: &excludes,
+            entries: self.limits.step_entries,
+            bytes: self.limits.step_bytes,
+        };
+        let mut parts = Vec::new();
+        for source in &transfer.sources {
+            let source = match source {
+                Source::Text(heredoc) => {
+                    let bytes = match heredoc.expands {
+                        true => words::text(&heredoc.content, state.escape, &state.scope())
+                            .map_err(Fault::Sources)?,
+                        false => heredoc.content.clone(),
+                    };
+                    let name = heredoc.name.clone();
+                    let bytes = bytes.into_bytes();
+                    parts.push(Part::Text { name, bytes, mode: TEXT_MODE });
+                    continue;
+                }
+                Source::Path(text) => value(text)?,
+            };
+            if let Some(download) = downloads.get(&source).filter(|_| unpacks) {
+                parts.push(self.downloaded(&source, download, transfer)?);
+                continue;
+            }
+            if from.is_stand_in {
+                let name =
+                    source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
+                parts.push(Part::Text {
+                    name: name.to_owned(),
+                    bytes: STAND_IN.to_vec(),
+                    mode: STAND_IN_MODE,
+                });
+                continue;
+            }
+            for path in find(&from.tree, &source, self.limits.step_entries)? {
+                if unpacks && is_archive(&from.tree, &path)? {
+                    parts.push(Part::Archive { path });
+                    continue;
+                }
+                let to = match transfer.parents {
+                    true => path.clone(),
+                    false => PathBuf::new(),
+                };
+                let mut items = Vec::new();
+                bounds.gather(&from.tree, &path, &to, &mut items)?;
+                parts.push(Part::Items { items, path });
+            }
+        }
+        if transfer.checksum.is_some() && downloads.is_empty() {
+            return Err(Fault::Sources("--checksum is for what is fetched from an address".into()));
+        }
+        let mode = transfer.chmod.as_deref().map(|text| mode(&value(text)?)).transpose()?;
+        let owner = transfer.chown.as_deref().map(value).transpose()?;
+        let prepared = Prepared { parts, target, mode, owner, parents: transfer.parents };
+        Ok(prepared)
+    }
+
+    fn downloaded(
+        &self,
+        address: &str,
+        download: &Download,
+        transfer: &Transfer,
+    ) -> Result<Part, Fault> {
+        let file = File::open(&download.file).map_err(Error::io("open", &download.file))?;
+        let found = file_digest(&file)?;
+        if let Some(wanted) = transfer.checksum.as_ref().filter(|text| **text != found.to_string())
+        {
+            return Err(Fault::Sources(format!(
+                "what {address} answers has the digest {found}, and not {wanted}"
+            )));
+        }
+        Ok(Part::Download {
+            name: download.name.clone(),
+            file: download.file.clone(),
+            digest: found,
+            modified: download.modified,
+        })
+    }
+}
+
+/// All that a step needs, before anything is written.
+pub(super) struct Prepared {
+    parts: Vec<Part>,
+    target: String,
+    mode: Option<u32>,
+    owner: Option<String>,
+    parents: bool,
+}
+
+impl Prepared {
+    /// Of everything that the result depends on, besides what it is written over.
+    pub(super) fn digest(&self, from: &From) -> Result<Digest, Fault> {
+        let mut hasher = Hasher::default();
+        for part in &self.parts {
+            match part {
+                Part::Items { items, path } => {
+                    let found = digest(&from.tree, items, from.has_owners && self.owner.is_none())?;
+                    hasher.update(format!("items {found} {}\0", path.display()).as_bytes());
+                }
+                Part::Archive { path } => {
+                    let mut items = Vec::new();
+                    let bounds = Bounds { excludes: &[], entries: 1, bytes: u64::MAX };
+                    bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
+                    let found = digest(&from.tree, &items, false)?;
+                    hasher.update(format!("archive {found}\0").as_bytes());
+                }
+                Part::Text { name, bytes, mode } => {
+                    let found = Digest::of(bytes);
+                    hasher.update(format!("text {found} {mode} {name}\0").as_bytes());
+                }
+                Part::Download { name, digest, modified, .. } => {
+                    hasher.update(format!("download {digest} {modified} {name}\0").as_bytes());
+                }
+            }
+        }
+        let rest = format!("{}\0{:?}\0{:?}\0{}", self.target, self.mode, self.owner, self.parents);
+        hasher.update(rest.as_bytes());
+        Ok(hasher.finish())
+    }
+
+    /// Writes it into the tree of the image.
+    pub(super) fn write(
+        &self,
+        state: &State,
+        from: &From,
+        tree: &Tree,
+        bytes_max: u64,
+    ) -> Result<(), Fault> {
+        let owner = self.owner.as_deref().map(|text| users::owner(tree, text)).transpose()?;
+        let owner = owner.map(|owner| (owner.uid, owner.gid));
+        let how = As {
+            owner: owner.or((!from.has_owners).then_some(ROOT)),
+            mode: self.mode,
+            folders: owner.unwrap_or(ROOT),
+        };
+        let place = absolute(state.workdir(), &self.target);
+        let is_folder = self.parts.len() > 1
+            || self.target.ends_with('/')
+            || self.target.ends_with("/.")
+            || matches!(self.target.as_str(), "." | ".." | "");
+        let place = Path::new(place.trim_start_matches('/'));
+        if self.parts.len() > 1 && !self.target.ends_with('/') && !is_there(tree, place) {
+            let alone = matches!(self.target.as_str(), "." | ".." | "");
+            if !alone && !self.target.ends_with("/.") && !self.target.ends_with("/..") {
+                return Err(Fault::Sources(format!(
+                    "several files are copied, so `{}` must be a folder: end it with a `/`",
+                    self.target
+                )));
+            }
+        }
+        let mut copying = Copying::new(&from.tree, tree, how, bytes_max);
+        for part in &self.parts {
+            let inside = |name: &str| match is_folder || is_there(tree, place) {
+                true => place.join(name),
+                false => place.to_owned(),
+            };
+            match part {
+                Part::Items { items, path } => {
+                    let top = items
+                        .first()
+                        .is_some_and(|item| item.kind() == rustix::fs::FileType::Directory);
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    match (top, self.parents) {
+                        (_, true) => {
+                            let above = path.parent().unwrap_or(Path::new(""));
+                            make_folders(tree, &place.join(above), how.folders)?;
+                            copying.all(items, place)?;
+                        }
+                        (true, false) => copying.all(items, place)?,
+                        (false, false) => copying.all(items, &inside(&name))?,
+                    }
+                }
+                Part::Archive { path } => {
+                    make_folders(tree, place, how.folders)?;
+                    extract(from, path, tree, place, owner, copying.bytes_left)?;
+                }
+                Part::Text { name, bytes, mode } => {
+                    let about = About { mode: self.mode.unwrap_or(*mode), owner, modified: 0 };
+                    put(tree, &inside(name), &about, how.folders, &mut bytes.as_slice())?;
+                }
+                Part::Download { name, file, modified, .. } => {
+                    let mode = self.mode.unwrap_or(DOWNLOAD_MODE);
+                    let about = About { mode, owner, modified: *modified };
+                    let mut from = File::open(file).map_err(Error::io("open", file))?;
+                    put(tree, &inside(name), &about, how.folders, &mut from)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn put(
+    tree: &Tree,
+    path: &Path,
+    about: &About,
+    folders: (u32, u32),
+    content: &mut impl std::io::Read,
+) -> Result<(), Fault> {
+    make_folders(tree, path.parent().unwrap_or(Path::new("")), folders)?;
+    write(tree, path, about, content)
+}
+
+fn is_there(tree: &Tree, path: &Path) -> bool {
+    tree.folder(path).is_ok()
+}
+
+/// A mode as numbers, which is what images are written with.
+fn mode(text: &str) -> Result<u32, Fault> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o7777)
+        .ok_or_else(|| Fault::Sources(format!("`--chmod={text}` is not a mode such as 755")))
+}
+
+/// Whether a file is an archive that ADD unpacks, told by its content.
+fn is_archive(tree: &Tree, path: &Path) -> Result<bool, Fault> {
+    let stat = tree.look(path, true)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
+        return Ok(false);
+    }
+    let mut start = Vec::new();
+    let file = open_file(tree, path)?;
+    file.take(6).read_to_end(&mut start).map_err(Error::from)?;
+    let packed = match start.as_slice() {
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some("bzip2"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
+        _ => None,
+    };
+    if let Some(packed) = packed {
+        return Err(Fault::Sources(format!(
+            "ADD unpacks tar archives, plain or packed with gzip or zstd; this one is packed with {packed}"
+        )));
+    }
+    // A file that is only packed, or nothing of the kind, stays as it is.
+    let settings = Settings::default();
+    let Ok(mut archive) = packing::unpacked(open_file(tree, path)?, &settings.limits) else {
+        return Ok(false);
+    };
+    let mut block = [0; 512];
+    let is_tar = archive.read_exact(&mut block).is_ok() && &block[257..262] == b"ustar";
+    Ok(is_tar)
+}
+
+fn extract(
+    from: &From,
+    path: &Path,
+    tree: &Tree,
+    place: &Path,
+    owner: Option<(u32, u32)>,
+    bytes_max: u64,
+) -> Result<(), Fault> {
+    let folder = tree.folder(place)?;
+    let rules =
+        Rules { devices: Devices::Skip, privileges: Privileges::Keep, names: Names::Files, owner };
+    let mut settings = Settings { rules, overlay: Overlay::User, ..Settings::default() };
+    settings.limits.layer_bytes_max = bytes_max;
+    let archive = packing::unpacked(open_file(&from.tree, path)?, &settings.limits);
+    let way = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    archive
+        .map_err(Error::from)
+        .and_then(|archive| unpack(archive, &way, &settings))
+        .map(drop)
+        .map_err(|error| match error {
+            Error::Malformed { .. } | Error::Read(_) => {
+                Fault::Sources(format!("/{} is not a sound tar archive", path.display()))
+            }
+            other => other.into(),
+        })
+}
+
+impl Build {
+    /// A place of this machine that shows what a mount binds, and a digest of it.
+    pub(super) fn bound(&self, from: &From, source: &str) -> Result<(PathBuf, Digest), Fault> {
+        let paths = find(&from.tree, source, 1)?;
+        let path =
+            paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
+        let bounds = Bounds {
+            excludes: &[],
+            entries: self.limits.step_entries,
+            bytes: self.limits.step_bytes,
+        };
+        let mut items = Vec::new();
+        bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
+        let digest = digest(&from.tree, &items, from.has_owners)?;
+        if let Some(folder) = &from.folder {
+            // The links on the way are followed as far as the sources go, and no further.
+            let stat = from.tree.look(path, false)?;
+            let plain =
+                rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink;
+            if plain && no_links(&from.tree, path) {
+                return Ok((folder.join(path), digest));
+            }
+        }
+        let copy = self.next_folder("bind")?;
+        let target = Tree::open(&copy)?;
+        let how = As { owner: None, mode: None, folders: ROOT };
+        let mut copying = Copying::new(&from.tree, &target, how, self.limits.step_bytes);
+        copying.all(&items, Path::new("it"))?;
+        Ok((copy.join("it"), digest))
+    }
+}
+
+fn no_links(tree: &Tree, path: &Path) -> bool {
+    let folder = |path: &Path| {
+        tree.look(path, false).is_ok_and(|stat| {
+            rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
+        })
+    };
+    path.ancestors().skip(1).all(|above| above.as_os_str().is_empty() || folder(above))
+}

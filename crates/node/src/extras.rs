@@ -1,0 +1,136 @@
+//! What only some instances have: files of the machine at places of their own, no way out, and what
+//! they wrote for whoever started them.
+
+use crate::disk::view_layer;
+use crate::network_pool::Slot;
+use crate::scratch::Scratches;
+use crate::sys;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, openat};
+use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+/// More than any build asks for.
+const MOUNTS_MAX: usize = 64;
+/// Room around a file in memory.
+const FILE_ROOM_BYTES: usize = 64 << 10;
+
+#[derive(Debug, Clone, Default)]
+pub struct Extras {
+    /// Whether what it writes can be had from [`crate::Node::written`].
+    pub hands_over: bool,
+    /// Whether it reaches nothing but itself.
+    pub is_offline: bool,
+    pub mounts: Vec<Mount>,
+}
+
+/// Something of the machine that an instance finds at a place.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    /// Absolute and plain. Made if it is missing.
+    pub path: String,
+    pub what: Mounted,
+}
+
+#[derive(Clone)]
+pub enum Mounted {
+    /// A file or folder, to be read only, with the owners that it has as the instance's.
+    Bind(PathBuf),
+    /// A file that is in memory and nowhere else.
+    File { content: Vec<u8>, mode: u32, owner: (u32, u32) },
+    /// A folder that outlives the instance: a file system in this file, made if it is missing. Only
+    /// one instance may have it at a time.
+    Kept { file: PathBuf, size_mb: u32, mode: u32, owner: (u32, u32), read_only: bool },
+}
+
+/// Content may be secret.
+impl fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(path) => f.debug_tuple("Bind").field(path).finish(),
+            Self::File { .. } => f.debug_struct("File").finish_non_exhaustive(),
+            Self::Kept { file, .. } => f.debug_tuple("Kept").field(file).finish(),
+        }
+    }
+}
+
+/// What an instance wrote over its layers. It is gone with this value, if the instance is.
+#[derive(Debug)]
+pub struct Written {
+    pub(crate) mount: OwnedFd,
+    /// The id that root of the instance has outside.
+    pub root: u32,
+}
+
+impl Written {
+    /// The upper folder of its overlay, as long as this value lives.
+    pub fn upper(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/upper", self.mount.as_raw_fd()))
+    }
+
+    pub(crate) fn copy(&self) -> io::Result<Self> {
+        Ok(Self { mount: rustix::io::fcntl_dupfd_cloexec(&self.mount, 0)?, root: self.root })
+    }
+}
+
+/// A mount that is attached nowhere yet.
+pub(crate) struct Made {
+    pub(crate) mount: OwnedFd,
+    pub(crate) is_folder: bool,
+}
+
+impl Extras {
+    pub(crate) fn is_none(&self) -> bool {
+        !self.hands_over && !self.is_offline && self.mounts.is_empty()
+    }
+
+    pub(crate) fn fits(&self, has_place: impl Fn(&str) -> bool) -> bool {
+        self.mounts.len() <= MOUNTS_MAX && self.mounts.iter().all(|mount| has_place(&mount.path))
+    }
+}
+
+impl Mount {
+    pub(crate) fn make(&self, slot: &Slot) -> io::Result<Made> {
+        match &self.what {
+            Mounted::Bind(path) => Ok(Made {
+                is_folder: std::fs::symlink_metadata(path)?.is_dir(),
+                mount: view_layer(path, slot.users.as_fd())?,
+            }),
+            Mounted::File { content, mode, owner } => {
+                let mount = file(content, *mode, (slot.root + owner.0, slot.root + owner.1))?;
+                Ok(Made { mount, is_folder: false })
+            }
+            Mounted::Kept { file, size_mb, mode, owner, read_only } => {
+                let (mount, is_new) = Scratches::open_kept(file, *size_mb)?;
+                if is_new {
+                    let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
+                    chownat(&mount, ".", Some(uid), Some(gid), AtFlags::empty())?;
+                    chmodat(&mount, ".", Mode::from_raw_mode(*mode), AtFlags::empty())?;
+                }
+                sys::share_owners(mount.as_fd(), slot.users.as_fd())?;
+                if *read_only {
+                    sys::make_read_only(mount.as_fd())?;
+                }
+                Ok(Made { mount, is_folder: true })
+            }
+        }
+    }
+}
+
+fn file(content: &[u8], mode: u32, owner: (u32, u32)) -> io::Result<OwnedFd> {
+    let size = content.len() + FILE_ROOM_BYTES;
+    let options = [("size", size.to_string()), ("mode", "0755".to_owned())];
+    let folder = crate::disk::make_tmpfs(&options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&folder, "file", flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(content)?;
+    fchown(&file, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;
+    fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let mount = open_tree(&folder, "file", flags)?;
+    sys::make_read_only(mount.as_fd())?;
+    Ok(mount)
+}
