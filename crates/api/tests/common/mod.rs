@@ -1,7 +1,12 @@
 //! A whole control plane in one process: real router, real store; time and randomness of the test's
 //! own.
 
-#![expect(clippy::expect_used, unreachable_pub, reason = "a test without its set-up can only fail")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test without its set-up can only fail"
+)]
 #![allow(dead_code, clippy::allow_attributes, reason = "each test binary uses a part of it")]
 
 pub mod builder;
