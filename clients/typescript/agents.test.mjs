@@ -13,22 +13,16 @@ const image = "holm/test-task";
 const base = process.env.BL_API_URL;
 const headers = { authorization: `Bearer ${process.env.BL_API_KEY}`, "x-blaxel-workspace": "main" };
 
-/// Answers each request with $COLOUR and the body. One program for each connection.
+/// Answers each request with $COLOUR and the body.
 const serve = String.raw`
-cat >/tmp/answer <<'END'
+mkdir -p /srv/cgi-bin
+cat >/srv/cgi-bin/index.cgi <<'END'
 #!/bin/sh
-length=0
-while read -r line; do
-  line=$(printf %s "$line" | tr -d '\r')
-  [ -n "$line" ] || break
-  case $line in [Cc]ontent-[Ll]ength:*) length=$(printf %s "$line" | tr -cd 0-9) ;; esac
-done
-body=$(head -c "$length")
-printf 'HTTP/1.1 200 OK\r\ncontent-length: %s\r\nconnection: close\r\n\r\n%s' "$(printf %s "$COLOUR $body" | wc -c)" "$COLOUR $body"
+printf 'Content-Type: text/plain\r\n\r\n%s %s' "$COLOUR" "$(head -c "${"$"}{CONTENT_LENGTH:-0}")"
 END
-chmod 755 /tmp/answer
+chmod 755 /srv/cgi-bin/index.cgi
 echo "listening on $PORT"
-exec nc -lk -p "$PORT" -e /tmp/answer
+exec busybox httpd -f -p "$PORT" -h /srv
 `;
 
 function wish(name, colour, more = {}) {
@@ -53,7 +47,11 @@ async function agent(context, colour) {
   return name;
 }
 
-const ask = (name, input = { inputs: "hi" }) => bl.blAgent(name).run(input);
+/// As `run` does, which reads the answer twice and so fails.
+async function ask(name, input = { inputs: "hi" }) {
+  const agent = bl.blAgent(name);
+  return (await agent.call(agent.url, input)).text();
+}
 
 test("an agent answers what it is asked, and its output is kept", async (t) => {
   const name = await agent(t, "blue");
