@@ -72,7 +72,7 @@ fn setting(place: &Path, stay: Duration) -> anyhow::Result<Setting> {
     let parts = Parts { guest: program::find_guest()?, images: place.join("images") };
     let stay = format!("{}ms", stay.as_millis());
     let more =
-        vec![("HOLM_DEPLOYMENTS__IDLE", stay.clone()), ("HOLM_DEPLOYMENTS__IDLE_LAST", stay)];
+        vec![("HOLM_DEPLOYMENTS__EXTRA_IDLE", stay.clone()), ("HOLM_DEPLOYMENTS__LAST_IDLE", stay)];
     Ok(Setting { program: program::build()?, parts, database: None, more })
 }
 
