@@ -194,6 +194,10 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     Ok(())
 }
 
+/// Kinds that answer at hosts of their own.
+const HAVE_EDGE_NAMES: [KindName; 4] =
+    [KindName::Application, KindName::CustomDomain, KindName::Preview, KindName::Sandbox];
+
 fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM resources WHERE id = $1 AND version = $2 RETURNING revision";
     let Some(row) = tx.find(TABLE, sql, params![&stored.id, stored.version])? else {
@@ -204,7 +208,7 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
         return Err(tx.ask_for_repetition());
     }
     tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
-    if matches!(stored.kind, KindName::Sandbox | KindName::Preview | KindName::CustomDomain) {
+    if HAVE_EDGE_NAMES.contains(&stored.kind) {
         crate::edge_names::give_back(tx, &stored.id)?;
     }
     if crate::builds::KINDS.contains(&stored.kind) {
