@@ -382,7 +382,7 @@ async fn an_application_answers_at_hosts_that_nobody_else_has() {
     let body = |name: &str| json!({"metadata": {"name": name}, "spec": {"image": IMAGE, "port": 9000, "urls": urls}});
     cloud.post("/v0/applications", body("one")).await.ok();
     let object = cloud.until("/v0/applications/one", is("DEPLOYED")).await;
-    assert_eq!(object["metadata"]["url"], "http://app-one-main.localhost:8081");
+    assert_eq!(object["metadata"]["url"], "http://localhost:8081/-/app-one-main");
     let route = cloud.routes.until("one", |route| replicas(route).len() == 1).await;
     assert_eq!(
         (route.label.as_deref(), route.public, route.port),

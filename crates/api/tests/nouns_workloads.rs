@@ -239,7 +239,7 @@ async fn an_application_keeps_its_last_five_revisions() {
         revisions.as_array().unwrap().iter().map(|kept| kept["image"].as_str().unwrap()).collect();
     assert_eq!(images, ["app/shop:7", "app/shop:6", "app/shop:5", "app/shop:4", "app/shop:3"]);
     let shown = cloud.get("/v0/applications/shop").await.ok();
-    assert_eq!(shown["metadata"]["url"], "http://app-shop-main.localhost:8081");
+    assert_eq!(shown["metadata"]["url"], "http://localhost:8081/-/app-shop-main");
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use types::parts::Lifecycle;
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
         let label = application_name(held.state.label.as_deref()?);
-        Some(types::hosts::host_url(&context.control.settings.content_url, &label))
+        Some(types::hosts::findable_url(&context.control.settings.content_url, &label))
     }
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
