@@ -185,18 +185,28 @@ fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<
     for kind in RUNNERS {
         wishes.extend(resources::wishes_with(tx, workspace, kind, &text)?);
     }
-    let references = wishes.iter().flat_map(|wish| images_in(wish));
-    Ok(references.filter(|reference| is_of(reference, repository, None)).collect())
+    let mut references = Vec::new();
+    for wish in &wishes {
+        // One that cannot be read may name the image as well as not.
+        let images = images_in(wish).map_err(|error| store::Error::Corrupt {
+            table: "resources",
+            id: repository.to_owned(),
+            why: format!("a wish that names it cannot be read at column {}", error.column()),
+        })?;
+        references.extend(images);
+    }
+    references.retain(|reference| is_of(reference, repository, None));
+    Ok(references)
 }
 
 /// The images that a wish names.
-fn images_in(wish: &str) -> Vec<String> {
-    let wish: Value = serde_json::from_str(wish).unwrap_or_default();
+fn images_in(wish: &str) -> serde_json::Result<Vec<String>> {
+    let wish: Value = serde_json::from_str(wish)?;
     let of_revisions = wish.pointer("/spec/revisions").and_then(Value::as_array);
     let of_revisions = of_revisions.into_iter().flatten().map(|revision| revision.get("image"));
     let places = [wish.pointer("/spec/runtime/image"), wish.pointer("/spec/image")];
     let all = places.into_iter().chain(of_revisions);
-    all.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    Ok(all.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
 /// Whether a reference such as `agent/name:tag` means this repository (and this tag).
