@@ -162,6 +162,7 @@ impl Cloud {
             }
         });
         try_join_all(each).await?;
+        self.client().await?.remove_agents().await?;
         // An instance ends after its sandbox is no longer listed.
         wait_for(Duration::from_secs(60), "instances are left", async || {
             Ok(self.instances()?.is_empty())
@@ -263,6 +264,17 @@ impl Client {
         self.http
             .send("GET", &inside(name, &format!("/filesystem/{path}?download=true")), JSON, b"")
             .await
+    }
+
+    /// Removes those that a measurement which was cut off has left.
+    async fn remove_agents(&mut self) -> anyhow::Result<()> {
+        let path = format!("/v0/agents?limit={PAGE_MAX}");
+        let page: Value = serde_json::from_slice(self.http.ask("GET", &path, "").await?)?;
+        for agent in page["data"].as_array().context("a page without data")? {
+            let name = agent["metadata"]["name"].as_str().context("no name")?;
+            self.http.ask("DELETE", &format!("/v0/agents/{name}"), "").await?;
+        }
+        Ok(())
     }
 
     /// All sandboxes with whether they run or sleep. Asking does not wake them.
