@@ -22,10 +22,10 @@ BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux
 BENCH_NEEDS_density := $(NODE_NEEDS) $(IMAGE_NEEDS)
-BENCH_NEEDS_serve := $(NODE_NEEDS) nginx=nginx-light nsenter=util-linux
+BENCH_NEEDS_serve := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux podman=podman runc=runc
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
-BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps
+BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps busybox=busybox-static buildah=buildah
 BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"

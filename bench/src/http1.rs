@@ -71,6 +71,13 @@ impl Http1 {
         Ok(answer)
     }
 
+    /// A header of the last answer.
+    pub(crate) fn header(&self, name: &str) -> anyhow::Result<&str> {
+        let end = find(&self.received, b"\r\n\r\n").context("no answer yet")?;
+        let head = std::str::from_utf8(&self.received[..end])?;
+        header(head, name).with_context(|| format!("an answer without {name}"))
+    }
+
     /// Reads one answer: its status, and where its body is.
     async fn receive(&mut self) -> anyhow::Result<(String, std::ops::Range<usize>)> {
         self.received.clear();
@@ -103,11 +110,14 @@ impl Http1 {
 }
 
 fn content_length(head: &str) -> anyhow::Result<usize> {
-    let line = head.lines().find_map(|line| {
+    Ok(header(head, "content-length").context("an answer without its length")?.parse()?)
+}
+
+fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim())
-    });
-    Ok(line.context("an answer without its length")?.parse()?)
+        name.eq_ignore_ascii_case(wanted).then(|| value.trim())
+    })
 }
 
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {

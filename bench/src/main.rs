@@ -46,11 +46,11 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
         Some(("serve", parts)) => serve::run(parts).await,
-        Some(("build", [])) => build::run().await,
+        Some(("build", parts)) => build::run(parts).await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
             "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
-             metrics [PART ...], serve [PART ...], build"
+             metrics [PART ...], serve [PART ...], build [PART ...]"
         ),
     }
 }

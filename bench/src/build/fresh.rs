@@ -3,9 +3,8 @@
 
 use crate::cloud::WORKSPACE;
 use crate::http1::{Http1, Origin};
-use crate::machine;
 use crate::program::ROOT;
-use crate::report::Goal;
+use crate::report::{Goal, Report};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::json;
 use std::io::{BufRead as _, BufReader};
@@ -18,12 +17,12 @@ const LISTEN: &str = "127.0.0.1:8799";
 const SANDBOX: &str = "first";
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
-pub(crate) async fn run() -> anyhow::Result<()> {
+/// The project's own build, as a new user has it.
+pub(crate) async fn measure(report: &mut Report) -> anyhow::Result<()> {
     println!(
         "`make run` in a clean clone of what is committed, with an empty home, until a sandbox"
     );
     println!("has answered a command.");
-    let mut report = machine::begin(&std::env::temp_dir()).await?;
     let begun = Instant::now();
     let mut fresh = Fresh::start()?;
     let seen = fresh.first_start(begun)?;
@@ -41,8 +40,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     report.set_goal("build_min", Goal::AtMost(GOAL_MIN));
     report.add("compile_min", minutes(seen.compiled), "min");
     http.ask("DELETE", &format!("/v0/sandboxes/{SANDBOX}"), "").await?;
-    fresh.end()?;
-    report.finish("build")
+    fresh.end()
 }
 
 /// `make run` in a clean clone.
