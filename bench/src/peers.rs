@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const EXEC_NAME: &str = "holm-bench";
+const SERVE_NAME: &str = "holm-bench-serve";
 /// What a new container does to be measured by its first byte.
 const SAYING: [&str; 2] = ["/bin/echo", "hi"];
 
@@ -175,6 +176,20 @@ impl Peers {
         command
     }
 
+    /// A container that serves in the network of this machine until [`Self::podman_stop`].
+    pub(crate) fn podman_serve(&self, options: &[&str], act: &[&str]) -> Command {
+        let mut command = self.podman();
+        command.args(["run", "--rm", "--name", SERVE_NAME, "--network=host"]).args(options);
+        command.args(self.podman_limits()).args(act);
+        command
+    }
+
+    pub(crate) fn podman_stop(&self) -> Command {
+        let mut command = self.podman();
+        command.args(["rm", "--force", "--time", "0", SERVE_NAME]);
+        command
+    }
+
     /// With folders of its own, apart from containers of the machine's users.
     fn podman(&self) -> Command {
         let mut command = Command::new("podman");
@@ -192,16 +207,18 @@ impl Peers {
         command
     }
 
-    /// No network spares it the making of one. The limits are those that a root without
-    /// CAP_SYS_RESOURCE may set.
+    /// No network spares it the making of one.
     fn podman_options(&self) -> Vec<String> {
-        let options =
-            ["--network=none", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096", "--rootfs"];
-        options
-            .into_iter()
+        [vec!["--network=none".to_owned()], self.podman_limits()].concat()
+    }
+
+    /// Those that a root without CAP_SYS_RESOURCE may set, and what it runs on.
+    fn podman_limits(&self) -> Vec<String> {
+        let root = self.root.path();
+        let root = root.to_string_lossy();
+        ["--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096", "--rootfs", &root]
             .map(str::to_owned)
-            .chain([self.root.path().to_string_lossy().into_owned()])
-            .collect()
+            .to_vec()
     }
 }
 
@@ -209,6 +226,7 @@ impl Drop for Peers {
     fn drop(&mut self) {
         // Fails only when it was never made.
         let _ = finish(self.podman().args(["rm", "--force", "--time", "0", EXEC_NAME]));
+        let _ = finish(&mut self.podman_stop());
         let _ = say(
             "umount",
             &["--lazy", &self.place.path().join("storage/overlay").to_string_lossy()],

@@ -1,8 +1,9 @@
 //! Agents that answer requests: the way to a warm one beside nginx, the first answer of one that was
 //! scaled to zero, and whether any request is lost while revisions change.
 
-mod agents;
+pub(crate) mod agents;
 mod cold;
+mod python;
 mod rollout;
 
 use crate::cloud::{Cloud, Setting, with_setting};
@@ -17,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-const PARTS: [&str; 3] = ["warm", "cold", "rollout"];
+const PARTS: [&str; 4] = ["warm", "cold", "python", "rollout"];
 /// A replica stays for the whole measurement.
 const LONG: Duration = Duration::from_secs(600);
 /// It goes as soon as it has nothing to do.
@@ -44,6 +45,11 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     if chosen("cold") {
         let setting = setting(place.path(), SHORT)?;
         with_setting(setting, async |cloud| cold::measure(&mut report, cloud).await).await?;
+    }
+    if chosen("python") {
+        let parts = Parts::find(&program::build()?, python::IMAGE)?;
+        let setting = Setting { parts, ..setting(place.path(), SHORT)? };
+        with_setting(setting, async |cloud| python::measure(&mut report, cloud).await).await?;
     }
     if chosen("rollout") {
         let setting = setting(place.path(), LONG)?;
