@@ -116,6 +116,30 @@ fn statuses(object: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn an_address_is_good_as_long_as_the_key_that_asked_for_it() {
+    let stage = stage().await;
+    let key = stage.cloud.post("/v0/api_keys", json!({"name": "laptop"})).await.ok();
+    let token = format!("Bearer {}", key["apiKey"].as_str().expect("a key"));
+    let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+    let asked = |name: &str| {
+        let mut wish = agent();
+        wish["metadata"]["name"] = name.into();
+        wish.to_string()
+    };
+    let (path, mut addresses) = ("/v0/agents?upload=true", Vec::new());
+    for name in ["b", "c"] {
+        let answer = stage.cloud.raw(Method::POST, path, &headers, asked(name).into_bytes()).await;
+        addresses.push(address(&answer));
+    }
+    assert_eq!(stage.upload(&addresses[0], "sources").await.status, 200);
+    let id = key["id"].as_str().expect("an id");
+    stage.cloud.delete(&format!("/v0/api_keys/{id}")).await.ok();
+    assert_eq!(stage.upload(&addresses[1], "sources").await.status, 404);
+    stage.until("/v0/agents/b", &DEPLOYED).await;
+    assert_eq!(stage.cloud.get("/v0/agents/c").await.ok()["status"], "UPLOADING");
+}
+
+#[tokio::test]
 async fn an_agent_goes_from_an_upload_to_its_first_revision() {
     for postgres in [false, true] {
         let stage = stage_on(quick(), postgres).await;

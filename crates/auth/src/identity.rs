@@ -3,6 +3,7 @@
 use crate::{Denied, ScopeSet, roles};
 use std::sync::Arc;
 use store::Tx;
+use store::identity::api_keys::{self, ApiKey};
 use store::identity::{Role, Subject, accounts, members, service_accounts, users, workspaces};
 use types::Scope;
 use types::ids::{AccountId, ApiKeyId, UserId, WorkspaceId};
@@ -123,6 +124,26 @@ impl Member {
             Role::Member => Err(Denied::Role { needed: Role::Admin }),
         }
     }
+}
+
+/// Whether somebody is still in a workspace, and the key that was used still good: for what was
+/// allowed earlier, and is to happen now.
+pub fn is_still_member(
+    tx: &mut Tx<'_>,
+    subject: &Subject,
+    key: Option<&ApiKeyId>,
+    workspace: &WorkspaceId,
+) -> Result<bool, store::Error> {
+    if let Some(id) = key {
+        let now = tx.world().now();
+        let good = |key: ApiKey| key.expires_at.is_none_or(|end| end > now);
+        if !api_keys::find(tx, id)?.is_some_and(good) {
+            return Ok(false);
+        }
+    }
+    let identity = load(tx, subject, Grant::Key, key.cloned())?;
+    let inside = |membership: &Membership| membership.workspace == *workspace;
+    Ok(identity.is_some_and(|identity| identity.memberships.iter().any(inside)))
 }
 
 /// Reads who a subject is; `None` when it does not exist any more.

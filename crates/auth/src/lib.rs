@@ -38,7 +38,7 @@ pub mod workspaces;
 pub use auth::{Auth, Limits, Settings};
 pub use denied::{Blame, Denied};
 pub use error::Error;
-pub use identity::{Grant, Identity, Member, Membership};
+pub use identity::{Grant, Identity, Member, Membership, is_still_member};
 pub use passwords::Crowded;
 pub use roles::allows;
 pub use scopes::ScopeSet;

@@ -15,6 +15,10 @@ CREATE TABLE builds (
     wish         TEXT,
     seal_key     TEXT,
     created_by   TEXT NOT NULL,
+    -- Who asked, and with which key, if it was one: the address is good as long as they are.
+    asker_type   TEXT NOT NULL,
+    asker_id     TEXT NOT NULL,
+    asker_key    TEXT,
     -- The digest of the secret in the address of the upload.
     secret       TEXT NOT NULL,
     -- Which machine has the sources.

@@ -9,8 +9,9 @@
 //! build them, so a build waits for its machine until it is given up. What a try has to tell counts
 //! only as long as it is the newest.
 
+use crate::identity::Subject;
 use crate::{Error, Row, Tx, params};
-use types::ids::{BuildId, ResourceId, WorkspaceId};
+use types::ids::{ApiKeyId, BuildId, ResourceId, WorkspaceId};
 use types::{KindName, Timestamp};
 
 const TABLE: &str = "builds";
@@ -67,6 +68,13 @@ impl State {
     }
 }
 
+/// Who asked for a build, and with which key, if it was one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    pub subject: Subject,
+    pub key: Option<ApiKeyId>,
+}
+
 /// What is to be built.
 #[derive(Debug, Clone)]
 pub struct NewBuild {
@@ -79,6 +87,7 @@ pub struct NewBuild {
     pub wish: Option<String>,
     pub seal_key: Option<String>,
     pub created_by: String,
+    pub asker: Asker,
     /// Digest of the secret in the address.
     pub secret: String,
     /// When the address expires.
@@ -96,6 +105,7 @@ pub struct Build {
     pub wish: Option<String>,
     pub seal_key: Option<String>,
     pub created_by: String,
+    pub asker: Asker,
     pub machine: Option<String>,
     pub bytes: i64,
     pub attempt: i64,
@@ -130,7 +140,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT id, workspace_id, resource_id, kind, repository, state, wish, created_by, machine, bytes, attempt, \
-             due_at, until, digest, size_bytes, seal_key FROM builds ",
+             due_at, until, digest, size_bytes, seal_key, asker_type, asker_id, asker_key FROM builds ",
             $rest
         )
     };
@@ -143,8 +153,8 @@ pub fn replace(tx: &mut Tx<'_>, new: &NewBuild) -> Result<(), Error> {
     tx.execute(
         TABLE,
         "INSERT INTO builds (id, workspace_id, resource_id, kind, repository, state, wish, seal_key, created_by, secret,
-             bytes, attempt, until, forgotten, created_at)
-         VALUES ($1, $2, $3, $4, $5, 'awaited', $6, $7, $8, $9, 0, 0, $10, 0, $11)",
+             bytes, attempt, until, forgotten, created_at, asker_type, asker_id, asker_key)
+         VALUES ($1, $2, $3, $4, $5, 'awaited', $6, $7, $8, $9, 0, 0, $10, 0, $11, $12, $13, $14)",
         params![
             new.id.as_str(),
             &new.workspace,
@@ -157,6 +167,9 @@ pub fn replace(tx: &mut Tx<'_>, new: &NewBuild) -> Result<(), Error> {
             new.secret.as_str(),
             new.until,
             now,
+            new.asker.subject.type_name(),
+            new.asker.subject.as_str(),
+            new.asker.key.as_ref(),
         ],
     )
     .map(drop)
@@ -383,6 +396,10 @@ fn read(row: Row) -> Result<Build, Error> {
         wish: row.opt_text(6)?,
         seal_key: row.opt_text(15)?,
         created_by: row.text(7)?,
+        asker: Asker {
+            subject: Subject::read(&row, 16, 17)?,
+            key: row.opt_text(18)?.map(ApiKeyId::known),
+        },
         machine: row.opt_text(8)?,
         bytes: row.int(9)?,
         attempt: row.int(10)?,

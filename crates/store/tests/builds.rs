@@ -4,9 +4,10 @@
 mod common;
 
 use common::{Place, agent, workspace};
-use store::builds::{self, Build, Claiming, NewBuild, State};
+use store::builds::{self, Asker, Build, Claiming, NewBuild, State};
+use store::identity::Subject;
 use store::{Store, Tx, resources, seal};
-use types::ids::{BuildId, ResourceId, WorkspaceId};
+use types::ids::{BuildId, ResourceId, UserId, WorkspaceId};
 use types::{KindName, Timestamp};
 
 on_both!(
@@ -36,6 +37,7 @@ fn new(id: &str, workspace: WorkspaceId, resource: &str) -> NewBuild {
         wish: Some("{}".into()),
         seal_key: None,
         created_by: "me".into(),
+        asker: Asker { subject: Subject::User(UserId::known("usr_me")), key: None },
         secret: format!("digest of {id}"),
         until: later(60_000),
     }

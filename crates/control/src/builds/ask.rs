@@ -12,7 +12,7 @@ use admission::Refused;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use store::Tx;
-use store::builds::{self, NewBuild};
+use store::builds::{self, Asker, NewBuild};
 use types::ids::{BuildId, ResourceId};
 use types::kinds::Image;
 use types::kinds::image::{ImageMetadata, ImageSpec};
@@ -143,6 +143,7 @@ fn await_upload<K: Managed>(
         wish,
         seal_key: seal_key.flatten(),
         created_by: context.actor().to_owned(),
+        asker: Asker { subject: member.who.subject.clone(), key: member.who.key.clone() },
         secret: digest(&secret),
         until: now.plus(context.control.settings.builds.upload_valid),
     };

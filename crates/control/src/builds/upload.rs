@@ -12,13 +12,14 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 use store::Tx;
-use store::builds::{self, Build, State};
+use store::builds::{self, Asker, Build, State};
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 use types::ids::WorkspaceId;
 
 /// Pieces of an upload on their way to the builder.
 const PIECES_MAX: usize = 4;
+const LOST_RIGHT: &str = "whoever asked for the upload has lost the right to";
 const OVER: &str = "the sources that wait to be built";
 
 /// An upload that may begin. Its address is used up with that.
@@ -56,6 +57,9 @@ pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Resu
     let (id, of, of_workspace) =
         (build.id.clone(), build.clone(), settings.sources_workspace_bytes_max);
     let taken = move |tx: &mut Tx<'_>| {
+        if !may_still_ask(tx, &of)? {
+            return Err(Absent::Upload.into());
+        }
         require_room(tx, &of, reserved.min(bytes_max), of_workspace)?;
         let reserved = i64::try_from(reserved.min(bytes_max)).unwrap_or(i64::MAX);
         Ok::<_, Error>(builds::arrive(tx, &id, &machine, reserved, until)?)
@@ -68,6 +72,12 @@ pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Resu
         return Err(upload.fail(Error::UploadTooLarge { limit: bytes_max }).await);
     }
     Ok(upload)
+}
+
+/// An address is good as long as whoever asked for it could ask again.
+fn may_still_ask(tx: &mut Tx<'_>, build: &Build) -> Result<bool, store::Error> {
+    let Asker { subject, key } = &build.asker;
+    auth::is_still_member(tx, subject, key.as_ref(), &build.workspace)
 }
 
 /// Refuses sources for which the workspace has no room left.
@@ -119,15 +129,19 @@ impl Upload {
     }
 
     async fn queue(&self, bytes: u64) -> Result<(), Error> {
-        let (id, settings) = (self.build.id.clone(), &self.control.settings.builds);
+        let (build, settings) = (self.build.clone(), &self.control.settings.builds);
         let until = self.control.world.now().plus(settings.wait_max);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        let queued = move |tx: &mut Tx<'_>| builds::queue(tx, &id, bytes, until);
+        let queued = move |tx: &mut Tx<'_>| match may_still_ask(tx, &build)? {
+            true => builds::queue(tx, &build.id, bytes, until).map(Some),
+            false => Ok(None),
+        };
         let queued = self.control.store.write(queued).await;
         self.control.builds.news.notify_one();
         match queued {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::UploadOver),
+            Ok(Some(true)) => Ok(()),
+            Ok(Some(false)) => Err(Error::UploadOver),
+            Ok(None) => Err(self.fail(failed(LOST_RIGHT)).await),
             Err(error) => Err(self.fail(error.into()).await),
         }
     }

@@ -30,7 +30,7 @@ impl Subject {
         }
     }
 
-    pub(super) fn read(row: &Row, type_column: usize, id_column: usize) -> Result<Self, Error> {
+    pub(crate) fn read(row: &Row, type_column: usize, id_column: usize) -> Result<Self, Error> {
         let id = row.text(id_column)?;
         match row.text(type_column)?.as_str() {
             "user" => Ok(Self::User(UserId::known(id))),
