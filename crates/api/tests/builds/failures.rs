@@ -1,38 +1,10 @@
 //! Restarts in the middle, machines that fail, and limits.
 
 use crate::common::Cloud;
-use crate::{DEPLOYED, Stage, address, agent, job, quick, stage, stage_on};
-use axum::body::Body;
-use bytes::Bytes;
-use http::{Method, Request};
+use crate::{DEPLOYED, address, agent, job, quick, slow_upload, stage, stage_on};
+use http::Method;
 use serde_json::{Value, json};
-use std::io;
 use std::time::Duration;
-use tower::ServiceExt;
-
-/// An upload of which half was sent, and what sends the rest.
-async fn slow_upload(
-    stage: &Stage,
-    path: &str,
-) -> (tokio::task::JoinHandle<u16>, tokio::sync::oneshot::Sender<()>) {
-    let first = futures_util::stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"an a"))]);
-    let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let rest = futures_util::stream::once(async move {
-        let _ = ended.await;
-        Ok(Bytes::from_static(b"pp"))
-    });
-    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
-    let request = Request::put(path).body(body).expect("a request");
-    let router = stage.cloud.router.clone();
-    let answer =
-        tokio::spawn(
-            async move { router.oneshot(request).await.expect("an answer").status().as_u16() },
-        );
-    while stage.builder.kept() == 0 {
-        tokio::task::yield_now().await;
-    }
-    (answer, end)
-}
 
 #[tokio::test]
 async fn a_restart_in_the_middle_loses_and_doubles_nothing() {

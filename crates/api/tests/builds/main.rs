@@ -117,6 +117,30 @@ fn statuses(object: &Value) -> Vec<&str> {
     events.iter().filter_map(|event| event["status"].as_str()).collect()
 }
 
+/// An upload of which half was sent, and what sends the rest.
+async fn slow_upload(
+    stage: &Stage,
+    path: &str,
+) -> (tokio::task::JoinHandle<u16>, tokio::sync::oneshot::Sender<()>) {
+    let first = futures_util::stream::iter([Ok::<_, io::Error>(Bytes::from_static(b"an a"))]);
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let rest = futures_util::stream::once(async move {
+        let _ = ended.await;
+        Ok(Bytes::from_static(b"pp"))
+    });
+    let body = Body::from_stream(futures_util::StreamExt::chain(first, rest));
+    let request = Request::put(path).body(body).expect("a request");
+    let router = stage.cloud.router.clone();
+    let answer =
+        tokio::spawn(
+            async move { router.oneshot(request).await.expect("an answer").status().as_u16() },
+        );
+    while stage.builder.kept() == 0 {
+        tokio::task::yield_now().await;
+    }
+    (answer, end)
+}
+
 #[tokio::test]
 async fn an_agent_goes_from_an_upload_to_its_first_revision() {
     for postgres in [false, true] {

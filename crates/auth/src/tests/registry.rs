@@ -30,8 +30,9 @@ async fn neither_kind_of_token_is_taken_for_the_other(town: Town) {
     assert!(town.auth.identify_registry(&key).await.unwrap().is_none());
     // One that was signed for another use, or changed, is none.
     let (rest, signature) = issued.token.rsplit_once('.').unwrap();
-    let turned: String = signature.chars().rev().collect();
-    let forged = town.auth.identify_registry(&format!("{rest}.{turned}")).await;
+    let other = if signature.starts_with('A') { "B" } else { "A" };
+    let forged = format!("{rest}.{other}{}", &signature[1..]);
+    let forged = town.auth.identify_registry(&forged).await;
     assert!(matches!(forged, Err(Denied::Unknown)));
 }
 
