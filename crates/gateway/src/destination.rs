@@ -61,7 +61,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    fn as_fallback(self, fallback: Fallback) -> Self {
+    fn with_fallback(self, fallback: Fallback) -> Self {
         match self {
             Self::Forward(to) => Self::Forward(Destination { fallback: Some(fallback), ..to }),
             respond @ Self::Respond(_) => respond,
@@ -161,7 +161,7 @@ async fn by_own_host(
             let (kind, name) = (workload.kind, workload.name.clone());
             let admitted = by_label(context, head, kind, host, Some(workload)).await?;
             let decision = to_workload(routes, head, rest, origin, admitted)?;
-            return Ok(decision.as_fallback(Fallback { domain, name }));
+            return Ok(decision.with_fallback(Fallback { domain, name }));
         }
         Hosted::Preview(preview) => (preview, None),
         Hosted::Fallback { preview, domain } => (preview, Some(domain)),
