@@ -1,24 +1,22 @@
 //! Everything that is served, one line each: the operations, from which the router, the checks of
-//! credentials and scopes, and the OpenAPI document are made, and below them what is no operation.
-//! It is kept out of the formatter's hands: one line is one address.
+//! credentials and scopes, and the OpenAPI document are made, and in [`listed`] what is no
+//! operation. It is kept out of the formatter's hands: one line is one address.
 
-use crate::app::App;
+mod listed;
+
+pub(crate) use listed::{TRIGGERS, documents, oauth, uploads, webhooks};
+
 use crate::http::call::{Call, Input, Query, Who};
 use crate::http::error::Error;
-use crate::http::listed::Listed;
 use crate::http::operation::{Base, Line, Needs, Operation};
 use crate::http::reply::Answer;
-use crate::oauth::{authorize, clients, devices, endpoints, join, outside, page, sign_in};
-use crate::openapi;
 use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
     executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
     previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys, secrets,
-    service_accounts, snapshots, uploads, users, volume_templates, webhooks, workspaces,
+    service_accounts, snapshots, users, volume_templates, workspaces,
 };
-use ::jobs::runners::Runners;
-use auth::Auth;
-use control::builds::{Buildable, UPLOADS_PATH};
+use control::builds::Buildable;
 use control::engine::Managed;
 use http::Method;
 use std::future::Future;
@@ -445,62 +443,4 @@ fn watching_and_billing(t: &mut Table) {
     t.add(GET, "/accounts/{accountId}/budgets/{budgetName}", "GetAccountBudget", "Reads one budget; for administrators of the account", &[], budgets::get);
     t.add(PUT, "/accounts/{accountId}/budgets/{budgetName}", "UpdateAccountBudget", "Makes or replaces one budget; for administrators of the account", &[], budgets::put);
     t.add(DELETE, "/accounts/{accountId}/budgets/{budgetName}", "DeleteAccountBudget", "Removes one budget; for administrators of the account", &[], budgets::remove);
-}
-
-/// Where triggers answer: which `trigger` a path names, only the store knows.
-pub(crate) const TRIGGERS: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
-
-/// The OpenAPI document and the page to try it.
-pub(crate) fn documents() -> Listed<()> {
-    Listed::new()
-        .get("/v0/openapi.json", openapi::served)
-        .get("/v0/docs", openapi::page)
-        .get("/v0/docs/page.js", openapi::script)
-        .get("/v0/docs/page.css", openapi::style)
-}
-
-/// Where sources are uploaded to. The secret in the address is the only credential.
-pub(crate) fn uploads() -> Listed<App> {
-    Listed::new().put(format!("{UPLOADS_PATH}/{{secret}}"), uploads::take)
-}
-
-/// Where code hosts tell of the jobs of workflows.
-pub(crate) fn webhooks() -> Listed<Runners> {
-    Listed::new().post("/v0/webhooks/github/{workspace}", webhooks::take)
-}
-
-/// Endpoints for programs, under both bases, and pages for people.
-pub(crate) fn oauth() -> Listed<Auth> {
-    oauth_endpoints("/v0")
-        .merge(oauth_endpoints(""))
-        .get("/v0/oauth/authorize", authorize::elsewhere)
-        .get("/v0/oauth/clients", clients::list)
-        .post("/v0/oauth/clients", clients::create)
-        .delete("/v0/oauth/clients/{id}", clients::remove)
-        .get("/oauth/style.css", page::style)
-        .get("/oauth/authorize", authorize::show)
-        .post("/oauth/authorize", authorize::decide)
-        .get("/oauth/sign-in", sign_in::show)
-        .post("/oauth/sign-in", sign_in::submit)
-        .post("/oauth/sign-out", sign_in::sign_out)
-        .get("/oauth/outside", outside::begin)
-        .get("/oauth/outside/callback", outside::finish)
-        .get("/oauth/device", devices::show)
-        .post("/oauth/device", devices::decide)
-        .get("/oauth/join", join::show)
-        .post("/oauth/join", join::submit)
-}
-
-fn oauth_endpoints(base: &str) -> Listed<Auth> {
-    Listed::new()
-        .post(format!("{base}/oauth/token"), endpoints::token)
-        .post(format!("{base}/oauth/device/code"), endpoints::device)
-        .post(format!("{base}/oauth/device_authorization"), endpoints::device)
-        .post(format!("{base}/login/device"), endpoints::device)
-        .post(format!("{base}/oauth/revoke"), endpoints::revoke)
-        .get(format!("{base}/oauth/userinfo"), endpoints::user_info)
-        .post(format!("{base}/oauth/userinfo"), endpoints::user_info)
-        .get(format!("{base}/oauth/jwks"), endpoints::jwks)
-        .get(format!("{base}/.well-known/openid-configuration"), endpoints::metadata)
-        .get(format!("{base}/.well-known/oauth-authorization-server"), endpoints::metadata)
 }

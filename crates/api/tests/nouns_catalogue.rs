@@ -99,6 +99,12 @@ async fn requests_are_counted_for_kinds_that_answer_them() {
         cloud.get(&one("bot", kind)).await.refused(400);
     }
     cloud.get(&one("", "agents")).await.refused(400);
+    let bot = one("bot", "agents");
+    let window = "start=2026-04-16T00:00:00Z&end=2026-04-16T01:00:00";
+    assert_eq!(cloud.get(&format!("{bot}&{window}")).await.ok()["bot"]["count"], 0);
+    for wrong in ["start=noon", "end=1970-01-01T00:00:00Z", "start=2027-01-01T00:00:00Z"] {
+        cloud.get(&format!("{bot}&{wrong}")).await.refused(400);
+    }
 }
 
 #[tokio::test]

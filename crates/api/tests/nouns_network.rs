@@ -294,6 +294,7 @@ async fn an_application_registers_a_domain_of_its_kind() {
     cloud.post("/v0/applications", json!({"metadata": {"name": "shop"}, "spec": {}})).await.ok();
     let made = cloud.post(path, domain(json!({"domainType": "previews"}))).await.ok();
     assert_eq!(made["spec"]["domainType"], "applications");
+    assert_eq!(made["spec"]["fallbackPreviewId"], "shop");
     cloud.tell(KindName::CustomDomain, "", "example.com", json!({"status": "verified"})).await;
     cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
     share(&cloud, "team", 400).await;

@@ -2,7 +2,7 @@
 
 use crate::cache::{Cache, Entry};
 use crate::identity::{self, Grant, Identity, Member};
-use crate::jwt::{self, BadToken};
+use crate::jwt::{self, Key};
 use crate::outside::{OutsideError, Provider};
 use crate::passwords::Passwords;
 use crate::signing::{self, KeySet};
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use types::{Timestamp, World};
 
 /// Longer texts are no credentials of ours.
-const CREDENTIAL_BYTES_MAX: usize = 8192;
+pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8192;
 /// Wrong passwords for one address, and wrong user codes of one person, within
 /// [`GUESSING_WINDOW_S`].
 const GUESSES_MAX: u32 = 10;
@@ -235,44 +235,35 @@ impl Auth {
         } else if secrets::is_api_key(token) {
             self.0.store.read(move |tx| by_key(tx, &digest)).await?
         } else {
-            let claims = match self.verify(token) {
-                Err(Denied::Unknown) if self.may_be_signed_elsewhere(token).await? => {
-                    self.verify(token)?
-                }
-                verified => verified?,
-            };
+            let claims = self.verify(token).await?;
             self.0.store.read(move |tx| by_claims(tx, &claims)).await?
         };
         self.0.memory.cache.remember(epoch, digest, entry.clone());
         Ok(entry)
     }
 
-    fn verify(&self, token: &str) -> Result<jwt::Claims, Denied> {
-        let now = self.0.world.now();
-        let key =
-            jwt::key_id(token).and_then(|id| self.keys().find(&id, now)).ok_or(Denied::Unknown)?;
-        jwt::verify(token, &key, self.issuer(), now).map_err(|bad| match bad {
-            BadToken::Foreign => Denied::Unknown,
-            BadToken::Expired => Denied::Expired,
-        })
+    pub(crate) async fn verify(&self, token: &str) -> Result<jwt::Claims, Denied> {
+        let id = jwt::key_id(token).ok_or(Denied::Unknown)?;
+        let key = self.verifying_key(&id).await?;
+        Ok(jwt::verify(token, &key, self.issuer(), self.0.world.now())?)
     }
 
-    /// Reads the signing keys again when a token names an unknown one: another server may have made
-    /// it just now.
-    async fn may_be_signed_elsewhere(&self, token: &str) -> Result<bool, Denied> {
+    /// The signing key of this id. Keys are read again when a token names an unknown one: another
+    /// server may have made it just now.
+    pub(crate) async fn verifying_key(&self, id: &str) -> Result<Arc<Key>, Denied> {
         let now = self.0.world.now();
-        let Some(id) = jwt::key_id(token).filter(|id| self.keys().find(id, now).is_none()) else {
-            return Ok(false);
-        };
+        if let Some(key) = self.keys().find(id, now) {
+            return Ok(key);
+        }
         {
             let mut read_at = self.0.memory.keys_read_at.lock();
             if now.since(*read_at) < KEYS_READ_EVERY_MS {
-                return Ok(false);
+                return Err(Denied::Unknown);
             }
             *read_at = now;
         }
         reload_keys(&self.0.store, &self.0.memory).await?;
-        Ok(self.keys().find(&id, now).is_some())
+        self.keys().find(id, now).ok_or(Denied::Unknown)
     }
 
     /// Makes a new key sign tokens; those signed before stay valid until they expire.

@@ -1,9 +1,10 @@
 //! JSON Web Tokens, in the one form that we issue and accept: EdDSA over Ed25519, named key, all
 //! claims required.
 
-use crate::ScopeSet;
+use crate::{Denied, ScopeSet};
 use base64::Engine;
 use jose::{BASE64, Ed25519, Token};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::identity::Subject;
 use types::Timestamp;
@@ -67,6 +68,15 @@ pub(crate) enum BadToken {
     Expired,
 }
 
+impl From<BadToken> for Denied {
+    fn from(bad: BadToken) -> Self {
+        match bad {
+            BadToken::Foreign => Self::Unknown,
+            BadToken::Expired => Self::Expired,
+        }
+    }
+}
+
 /// A key with which tokens are signed or verified.
 pub(crate) struct Key {
     pub(crate) id: String,
@@ -87,10 +97,15 @@ impl Key {
     }
 }
 
-/// The `kid` of what looks like a token of ours.
+/// The `kid` of what looks like an access token of ours.
 pub(crate) fn key_id(token: &str) -> Option<String> {
+    key_id_of(token, TYPE)
+}
+
+/// The `kid` of what looks like a token of ours of one type.
+pub(crate) fn key_id_of(token: &str, typ: &str) -> Option<String> {
     let header = Token::parse(token)?.header;
-    header.kid.filter(|_| header.typ.as_deref() == Some(TYPE))
+    header.kid.filter(|_| header.typ.as_deref() == Some(typ))
 }
 
 /// Checks everything about a token that needs no store. `key` must be the one that its header
@@ -101,22 +116,30 @@ pub(crate) fn verify(
     issuer: &str,
     now: Timestamp,
 ) -> Result<Claims, BadToken> {
-    let claims = signed_claims(token, key).ok_or(BadToken::Foreign)?;
-    if claims.iss != issuer || claims.aud != issuer || claims.iat > now.seconds() + SKEW_S {
+    let claims: Claims = signed_claims(token, TYPE, key).ok_or(BadToken::Foreign)?;
+    if claims.iss != issuer || claims.aud != issuer {
         return Err(BadToken::Foreign);
     }
-    if claims.expires_at() <= now {
-        return Err(BadToken::Expired);
-    }
+    in_time((claims.iat, claims.exp), now)?;
     Ok(claims)
 }
 
-fn signed_claims(token: &str, key: &Key) -> Option<Claims> {
-    if key_id(token)? != key.id {
+/// What a token of this type says, if `key` signed it.
+pub(crate) fn signed_claims<C: DeserializeOwned>(token: &str, typ: &str, key: &Key) -> Option<C> {
+    if key_id_of(token, typ)? != key.id {
         return None;
     }
     let token = Token::parse(token)?;
     key.pair.verifies(&token).then(|| token.claims())?
+}
+
+/// Refuses a token from the future, and one whose time is over.
+pub(crate) fn in_time((issued, expires): (i64, i64), now: Timestamp) -> Result<(), BadToken> {
+    if issued > now.seconds() + SKEW_S {
+        return Err(BadToken::Foreign);
+    }
+    let over = Timestamp::from_ms(expires.saturating_mul(1000)) <= now;
+    if over { Err(BadToken::Expired) } else { Ok(()) }
 }
 
 #[cfg(test)]

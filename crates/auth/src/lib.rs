@@ -21,6 +21,7 @@ pub mod oauth;
 pub mod outside;
 mod passwords;
 pub mod people;
+pub mod registry_tokens;
 mod roles;
 mod scopes;
 mod secrets;

@@ -1,5 +1,6 @@
 //! Connections that last: with what they were opened, and when that is no longer good.
 
+use crate::registry_tokens::Bond;
 use crate::{Auth, Denied, Member};
 use admission::{Due, Verdict};
 use std::fmt;
@@ -8,10 +9,18 @@ use types::ids::WorkspaceId;
 
 /// What somebody showed to open a connection that may last.
 pub struct Ticket {
-    token: String,
+    shown: Shown,
     workspace: WorkspaceId,
     workspace_name: String,
     scopes: &'static [Scope],
+}
+
+enum Shown {
+    /// A key or an access token.
+    Credential(String),
+    /// A token of the registry. What it opened goes on for as long as the credential behind it is
+    /// good: such tokens live for minutes, and large layers take longer.
+    Bond(Bond),
 }
 
 impl fmt::Debug for Ticket {
@@ -23,8 +32,17 @@ impl fmt::Debug for Ticket {
 impl Ticket {
     /// For `member`, who showed `token` and used `scopes`.
     pub fn new(token: &str, member: &Member, scopes: &'static [Scope]) -> Self {
+        Self::of(Shown::Credential(token.to_owned()), member, scopes)
+    }
+
+    /// For `member`, who showed a token of the registry with this credential behind it.
+    pub fn of_registry(bond: &Bond, member: &Member, scopes: &'static [Scope]) -> Self {
+        Self::of(Shown::Bond(bond.clone()), member, scopes)
+    }
+
+    fn of(shown: Shown, member: &Member, scopes: &'static [Scope]) -> Self {
         Self {
-            token: token.to_owned(),
+            shown,
             workspace: member.workspace.clone(),
             workspace_name: member.workspace_name.clone(),
             scopes,
@@ -35,7 +53,10 @@ impl Ticket {
 impl Auth {
     /// Whether a ticket would be given now.
     pub async fn still_admits(&self, ticket: &Ticket) -> Result<(), Denied> {
-        let identity = self.identify(&ticket.token).await?;
+        let identity = match &ticket.shown {
+            Shown::Credential(token) => self.identify(token).await?,
+            Shown::Bond(bond) => self.identify_bond(bond).await?,
+        };
         let member = self.enter(&identity, Some(&ticket.workspace_name))?;
         // Another workspace may have got the name.
         if member.workspace != ticket.workspace {

@@ -13,7 +13,7 @@ use jobs::Queue;
 use std::sync::Arc;
 use store::Store;
 use types::World;
-use types::edge::{RequestStats, RouteChange};
+use types::edge::{RequestStats, RouteChange, Window};
 use types::ids::ResourceId;
 
 /// Cheap to clone.
@@ -54,8 +54,12 @@ impl Inner {
     }
 
     /// What the edge of this server knows of the requests to a workload.
-    pub fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
-        self.edge.as_ref()?.requests_of(workload)
+    pub fn requests_of(
+        &self,
+        workload: &ResourceId,
+        window: Option<Window>,
+    ) -> Option<RequestStats> {
+        self.edge.as_ref()?.requests_of(workload, window)
     }
 
     /// Tells the edge of a route, if this server has one.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fmt, io};
 use tokio::sync::mpsc;
 use types::KindName;
-use types::edge::{Demand, Load, RequestStats, RouteChange};
+use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
 
@@ -219,7 +219,7 @@ pub trait Edge: Send + Sync + 'static {
     }
 
     /// What is known here of the requests to a workload. `None`: it has no route, or nothing to count.
-    fn requests_of(&self, _workload: &ResourceId) -> Option<RequestStats> {
+    fn requests_of(&self, _workload: &ResourceId, _window: Option<Window>) -> Option<RequestStats> {
         None
     }
 
@@ -240,10 +240,21 @@ pub enum ImageAt {
 
 /// No such image here, and no registry that could have it. Lists those that the caller may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no image `{wanted}`; there are: {}", .there_are.join(", "))]
+#[error("{}", unknown_image(.wanted, .there_are, *.elsewhere))]
 pub struct UnknownImage {
     pub wanted: String,
     pub there_are: Vec<String>,
+    /// The workspace has it, and another machine its content.
+    pub elsewhere: bool,
+}
+
+fn unknown_image(wanted: &str, there_are: &[String], elsewhere: bool) -> String {
+    match elsewhere {
+        true => format!(
+            "the content of the image `{wanted}` is on another machine of this installation; push it to the server that is to run it, or deploy there"
+        ),
+        false => format!("there is no image `{wanted}`; there are: {}", there_are.join(", ")),
+    }
 }
 
 /// What to start.

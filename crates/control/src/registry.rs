@@ -186,6 +186,9 @@ pub enum RegistryFault {
     NoBlob,
     #[error("the repository has no such manifest")]
     NoManifest,
+    /// A tag of the repository means it, and another machine took its content.
+    #[error("its content is on another machine of this installation; ask the server that took it")]
+    Elsewhere,
     #[error("there is no such upload, or it was given up")]
     NoUpload,
     #[error("the upload has {0} bytes; the next one has to follow")]

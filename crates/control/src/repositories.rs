@@ -182,7 +182,11 @@ pub async fn manifest(
         Err(RegistryFault::NoManifest)
             if image.is_some_and(|image| !image.tags_of(&digest).is_empty()) =>
         {
-            registry.adopt(located.place.clone(), digest.clone()).await?;
+            let adopted = registry.adopt(located.place.clone(), digest.clone()).await;
+            adopted.map_err(|fault| match fault {
+                RegistryFault::NoPart(_) => RegistryFault::Elsewhere,
+                other => other,
+            })?;
             let found = registry.manifest(located.place.clone(), digest.clone()).await?;
             Ok((digest, found))
         }

@@ -49,6 +49,11 @@ pub struct Deployments {
     pub concurrency: u32,
     /// Replicas of one deployment that start at the same time.
     pub starting_max: u32,
+    /// Replicas of all deployments together that start at the same time.
+    pub launches_max: usize,
+    /// Deployments that are compared with their rows at the same time. Each waits for nothing but
+    /// the database.
+    pub looks_max: usize,
     /// A replica without requests for so long is one too many, and the last one for so long.
     pub extra_idle: Duration,
     pub last_idle: Duration,
@@ -68,6 +73,8 @@ impl Default for Deployments {
             replicas_max: 100,
             concurrency: 80,
             starting_max: 4,
+            launches_max: 16,
+            looks_max: 64,
             extra_idle: Duration::from_secs(60),
             last_idle: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(900),

@@ -61,9 +61,9 @@ impl Control {
             machine,
             edge,
             builds: builds::Shared::new(&settings.builds),
+            workloads: Shared::new(&settings),
             settings,
             builder,
-            workloads: Shared::default(),
         }));
         control.seed().await?;
         Ok(control)

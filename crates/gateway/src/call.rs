@@ -51,7 +51,7 @@ impl Inner {
         let mut deployed = deployed.ok_or_else(|| refused(Problem::NoWorkload))?;
         let workspace = &to.workload.workspace_name;
         let _open = self.open.take(workspace, 1).map_err(|full| refused(Problem::Crowded(full)))?;
-        let limits = self.context.settings.exchange_limits(to.workload.kind);
+        let limits = self.context.settings.exchange_limits(&to.workload);
         let ask = Ask {
             port: to.port,
             request: asked(head, &to, body),
@@ -61,7 +61,7 @@ impl Inner {
         let mut timing = Timing::default();
         let answer = self.ask_deployment(&mut deployed, &to, ask, began, &mut timing).await;
         let status = answer.as_ref().map_or_else(Problem::status, |(answer, _)| answer.status());
-        deployed.record(began.elapsed(), status);
+        deployed.record(&self.context, began.elapsed(), status);
         // The turn keeps the replica until all of its answer is there.
         let (answer, _turn) = answer.map_err(refused)?;
         match answer {

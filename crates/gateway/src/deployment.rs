@@ -10,6 +10,7 @@ use crate::destination::Destination;
 use crate::exchange::{Answer, Ask, Failed, exchange};
 use crate::problem::Problem;
 use crate::standby::{EnterError, Standby, Visit};
+use crate::stats::Answered;
 use crate::stay::{self, Stay};
 use crate::timing::Timing;
 use crate::traffic::{Traffic, Turn};
@@ -21,6 +22,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::edge::{Replica, Serving, Target, WorkloadRoute};
 use types::ids::ResourceId;
+
+/// Said of what became so after the request was let in.
+pub(crate) const STANDS_FOR: &str = "stands for a sandbox from now on";
 
 /// A request to a deployment.
 pub(crate) struct Deployed {
@@ -57,8 +61,11 @@ impl Deployed {
     }
 
     /// Counts the request, which was answered after `took`.
-    pub(crate) fn record(&self, took: Duration, status: StatusCode) {
-        self.traffic.stats.record(self.revision.as_deref(), took, status.is_server_error());
+    pub(crate) fn record(&self, context: &Context, took: Duration, status: StatusCode) {
+        let at = context.world.now();
+        let answered = Answered { at, took, is_error: status.is_server_error() };
+        let kept = context.settings.request_history;
+        self.traffic.stats.record(self.revision.as_deref(), answered, kept);
     }
 
     fn target<'t>(&mut self, targets: &'t [Target]) -> Option<&'t Target> {
@@ -147,7 +154,7 @@ impl Chooser<'_> {
                 let mut replicas = targets.iter().flat_map(|target| &target.replicas);
                 replicas.any(|replica| replica.instance == instance)
             }
-            Serving::Starting | Serving::Off { .. } => false,
+            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => false,
         })
     }
 
@@ -192,6 +199,7 @@ impl Chooser<'_> {
                 return None;
             }
             Serving::Off { why } => return unavailable(why),
+            Serving::Sandbox(_) => return unavailable(STANDS_FOR),
             Serving::To(targets) => targets,
         };
         let can_be_tried = |deployed: &Deployed, replica: &Replica| {

@@ -10,13 +10,13 @@ use crate::origin::{self, Origin};
 use crate::peer::{Peer, Site};
 use crate::preview::{self, Key};
 use crate::problem::Problem;
-use crate::routes::{Hosted, Preview};
+use crate::routes::{Hosted, Preview, Routes};
 use crate::{headers, query};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response};
 use std::sync::Arc;
-use types::edge::{DomainRoute, WorkloadRoute};
+use types::edge::{DomainRoute, Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
 use types::{KindName, hosts};
 
@@ -33,8 +33,14 @@ pub(crate) struct Destination {
     pub(crate) preview: Option<Arc<Preview>>,
     /// The path below which it answers, where it shares an origin with others.
     pub(crate) root: Option<String>,
-    /// The domain whose fallback this is.
-    pub(crate) fallback: Option<Arc<DomainRoute>>,
+    pub(crate) fallback: Option<Fallback>,
+}
+
+/// That a domain leads here because nothing else has the host.
+pub(crate) struct Fallback {
+    pub(crate) domain: Arc<DomainRoute>,
+    /// What the domain's user knows the preview or the application by.
+    pub(crate) name: String,
 }
 
 /// How the request came in.
@@ -52,6 +58,15 @@ pub(crate) struct Pass {
 pub(crate) enum Decision {
     Forward(Destination),
     Respond(Response<Body>),
+}
+
+impl Decision {
+    fn with_fallback(self, fallback: Fallback) -> Self {
+        match self {
+            Self::Forward(to) => Self::Forward(Destination { fallback: Some(fallback), ..to }),
+            respond @ Self::Respond(_) => respond,
+        }
+    }
 }
 
 /// `address` was parsed from `head`.
@@ -77,7 +92,7 @@ pub(crate) async fn decide(
                 _ => admit(context, head, workspace, *kind).await?,
             };
             let workload = workload.ok_or(Problem::NoWorkload)?;
-            to_workload(head, rest, origin, (workload, pass))
+            to_workload(routes, head, rest, origin, (workload, pass))
         }
         Endpoint::Label { kind, label, by_path } => {
             if *by_path && let Some(answer) = elsewhere(context, head, (*kind, label), peer, rest)?
@@ -86,7 +101,7 @@ pub(crate) async fn decide(
             }
             let found = routes.workload_by_label(*kind, label);
             let admitted = by_label(context, head, *kind, label, found).await?;
-            to_workload(head, rest, origin, admitted)
+            to_workload(routes, head, rest, origin, admitted)
         }
         Endpoint::Trigger(path) => {
             let (workload, trigger) = routes.trigger(path).ok_or(Problem::NoRoute)?;
@@ -94,39 +109,67 @@ pub(crate) async fn decide(
                 true => Pass::default(),
                 false => admit(context, head, &workload.workspace_name, workload.kind).await?,
             };
-            to_workload(head, rest, origin, (workload, pass))
-        }
-        Endpoint::Preview { label, .. } if origin == Origin::Elsewhere => {
-            let url = hosts::preview_url(&context.settings.content_url, label);
-            let answer = preview::to_content(head, &url, rest);
-            answer.map(Decision::Respond).ok_or(Problem::NoRoute)
+            to_workload(routes, head, rest, origin, (workload, pass))
         }
         Endpoint::Preview { label, by_path } => {
-            let preview = routes.preview(label).ok_or(Problem::NoRoute)?;
-            // Over TLS there would have to be a certificate for that host.
-            let may_redirect = origin == Origin::Shared && !peer.secure;
-            let to_own_host = || preview::to_own_host(head, &format!("{label}.preview"), rest);
-            if let Some(answer) = may_redirect.then(to_own_host).flatten() {
-                return Ok(Decision::Respond(answer));
-            }
             let root = if *by_path { prefix } else { "/" };
-            let opened = Opened { preview, root, origin, fallback: None, peer };
-            to_preview(context, head, rest, opened).await
+            by_preview_label(context, head, (label, rest), (root, origin), peer).await
         }
-        Endpoint::Host(host) => {
-            let (preview, fallback) = match routes.hosted(host).ok_or(Problem::NoRoute)? {
-                Hosted::Workload(workload) => {
-                    let kind = workload.kind;
-                    let admitted = by_label(context, head, kind, host, Some(workload)).await?;
-                    return to_workload(head, rest, origin, admitted);
-                }
-                Hosted::Preview(preview) => (preview, None),
-                Hosted::Fallback { preview, domain } => (preview, Some(domain)),
-            };
-            let opened = Opened { preview, root: "/", origin, fallback, peer };
-            to_preview(context, head, rest, opened).await
-        }
+        Endpoint::Host(host) => by_own_host(context, head, (host, rest), origin, peer).await,
     }
+}
+
+async fn by_preview_label(
+    context: &Context,
+    head: &Parts,
+    (label, rest): (&str, &str),
+    (root, origin): (&str, Origin),
+    peer: Peer,
+) -> Result<Decision, Problem> {
+    if origin == Origin::Elsewhere {
+        let url = hosts::preview_url(&context.settings.content_url, label);
+        let answer = preview::to_content(head, &url, rest);
+        return answer.map(Decision::Respond).ok_or(Problem::NoRoute);
+    }
+    let preview = context.routes.preview(label).ok_or(Problem::NoRoute)?;
+    // Over TLS there would have to be a certificate for that host.
+    let may_redirect = origin == Origin::Shared && !peer.secure;
+    let to_own_host = || preview::to_own_host(head, &format!("{label}.preview"), rest);
+    if let Some(answer) = may_redirect.then(to_own_host).flatten() {
+        return Ok(Decision::Respond(answer));
+    }
+    let opened = Opened { preview, root, origin, fallback: None, peer };
+    to_preview(context, head, rest, opened).await
+}
+
+/// A host below somebody's own domain.
+async fn by_own_host(
+    context: &Context,
+    head: &Parts,
+    (host, rest): (&str, &str),
+    origin: Origin,
+    peer: Peer,
+) -> Result<Decision, Problem> {
+    let routes = &context.routes;
+    let (preview, domain) = match routes.hosted(host).ok_or(Problem::NoRoute)? {
+        Hosted::Workload(workload) => {
+            let kind = workload.kind;
+            let admitted = by_label(context, head, kind, host, Some(workload)).await?;
+            return to_workload(routes, head, rest, origin, admitted);
+        }
+        Hosted::WorkloadFallback { workload, domain } => {
+            let (kind, name) = (workload.kind, workload.name.clone());
+            let admitted = by_label(context, head, kind, host, Some(workload)).await?;
+            let decision = to_workload(routes, head, rest, origin, admitted)?;
+            return Ok(decision.with_fallback(Fallback { domain, name }));
+        }
+        Hosted::Preview(preview) => (preview, None),
+        Hosted::Fallback { preview, domain } => (preview, Some(domain)),
+    };
+    let named = |domain| Fallback { domain, name: preview.route.name.clone() };
+    let fallback = domain.map(named);
+    let opened = Opened { preview, root: "/", origin, fallback, peer };
+    to_preview(context, head, rest, opened).await
 }
 
 /// Whether a request may call the trigger at a path.
@@ -141,6 +184,7 @@ pub(crate) async fn may_trigger<B>(context: &Context, request: &Request<B>, path
 }
 
 fn to_workload(
+    routes: &Routes,
     head: &Parts,
     rest: &str,
     origin: Origin,
@@ -153,7 +197,21 @@ fn to_workload(
     };
     let (target, root) = (target(head, rest, &pass)?, root(head, rest, origin));
     let (preview, fallback) = (None, None);
+    let workload = standing_for(routes, workload)?;
     Ok(Decision::Forward(Destination { workload, port, target, pass, preview, root, fallback }))
+}
+
+/// The sandbox that a workload stands for, else the workload itself.
+fn standing_for(
+    routes: &Routes,
+    workload: Arc<WorkloadRoute>,
+) -> Result<Arc<WorkloadRoute>, Problem> {
+    let Serving::Sandbox(name) = &workload.serving else { return Ok(workload) };
+    let sandbox = routes.workload(KindName::Sandbox, &workload.workspace_name, name);
+    sandbox.ok_or_else(|| Problem::Unavailable {
+        kind: workload.kind,
+        why: format!("stands for the sandbox `{name}`, which is not there"),
+    })
 }
 
 /// What stands in front of `rest`, which is an end of the path.
@@ -233,7 +291,7 @@ struct Opened<'r> {
     preview: Arc<Preview>,
     root: &'r str,
     origin: Origin,
-    fallback: Option<Arc<DomainRoute>>,
+    fallback: Option<Fallback>,
     peer: Peer,
 }
 

@@ -6,18 +6,17 @@ use crate::call::CallError;
 use crate::context::Context;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
-use crate::exchange::{Answer, Ask, Failed, exchange};
+use crate::exchange::{Answer, Ask};
 use crate::guard::{Guard, Refused};
 use crate::hold::{End, Hold};
 use crate::machine::Machine;
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::routes::Routes;
-use crate::settings::Settings;
-use crate::standby::{EnterError, Standby, Visit};
+use crate::settings::{ExchangeLimits, Settings};
+use crate::standby::{Standby, Visit};
 use crate::timing::Timing;
 use crate::traffic::Turn;
-use crate::wait_queue::Limit;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{destination, headers, revocation, rewrite, socket};
 use admission::{Connection, Pool, Recheck, tell_when_due};
@@ -33,10 +32,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
-use types::edge::{Demand, Load, RequestStats, Serving, WorkloadRoute};
+use types::World;
+use types::edge::{Demand, Load, RequestStats, Serving, Window};
 use types::ids::ResourceId;
-use types::instance::{GUEST_PORT, InstanceName, RunsFor};
-use types::{KindName, World};
+use types::instance::{InstanceName, RunsFor};
 
 /// The data plane. Cheap to clone.
 #[derive(Clone)]
@@ -53,8 +52,8 @@ pub struct Parts {
 pub(crate) struct Inner {
     pub(crate) context: Arc<Context>,
     pub(crate) open: Pool<String>,
-    standby: Standby,
-    machine_name: String,
+    pub(crate) standby: Standby,
+    pub(crate) machine_name: String,
     /// Tells exchanges that go on when they are due for a recheck.
     _telling: AbortOnDropHandle<()>,
 }
@@ -114,9 +113,21 @@ impl Gateway {
         Some(Load { requests: requests.max(given), idle: idle.filter(|_| given == 0) })
     }
 
-    /// What is known of the requests to a deployment. `None`: it has no route.
-    pub fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
-        self.routes().traffic(workload).map(|traffic| traffic.stats.read())
+    /// What is known of the requests to a deployment, in a window or since its route was told
+    /// first. `None`: it has no route.
+    pub fn requests_of(
+        &self,
+        workload: &ResourceId,
+        window: Option<Window>,
+    ) -> Option<RequestStats> {
+        let stats = self.routes().traffic(workload)?.stats.read(window);
+        let route = self.routes().workload_by_id(workload)?;
+        let targets = match &route.serving {
+            Serving::To(targets) => targets.as_slice(),
+            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => &[],
+        };
+        let replicas = targets.iter().map(|target| target.replicas.len()).sum::<usize>();
+        Some(RequestStats { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), ..stats })
     }
 
     /// Where the request wants to go, by its host or its path. `None`: it is not for the data
@@ -191,7 +202,7 @@ impl Inner {
         let answer = self.pass(admitted, body, deployed.as_deref_mut()).await;
         if let Some(deployed) = deployed {
             let status = answer.as_ref().map_or_else(Problem::status, Response::status);
-            deployed.record(began.elapsed(), status);
+            deployed.record(&self.context, began.elapsed(), status);
         }
         answer
     }
@@ -210,7 +221,7 @@ impl Inner {
         let Admitted { mut head, address, peer, to, began } = admitted;
         let from = peer.unwrap_or(Peer::UNKNOWN);
         let kind = to.workload.kind;
-        let limits = self.context.settings.exchange_limits(kind);
+        let limits = self.context.settings.exchange_limits(&to.workload);
         let mut hold = self.hold(&mut head, address, from, &to)?;
         hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
         let (client, protocol) = upgrade(&mut head).unzip();
@@ -239,7 +250,7 @@ impl Inner {
             }),
         };
         hold.turn = turn;
-        let mut response = self.response(answer, client, hold, kind)?;
+        let mut response = self.response(answer, client, hold, limits)?;
         let cookie = deployed.and_then(|deployed| deployed.cookie(&to, from.secure));
         rewrite::response_headers(response.headers_mut(), to, timing);
         if let Some(cookie) = cookie {
@@ -302,27 +313,6 @@ impl Inner {
         Ok((RequestBody::streamed(body, last_sent.clone(), limit), Some(last_sent)))
     }
 
-    /// Asks the one instance of a workload, when it is awake.
-    async fn ask_sandbox(
-        &self,
-        to: &Destination,
-        ask: Ask,
-        began: Instant,
-        timing: &mut Timing,
-    ) -> Result<(Answer, Option<Turn>), Problem> {
-        let visit = self.visit(&to.workload, began, timing).await?;
-        let upgrades = is_guest_upgrade(&ask);
-        let instance = upgrades.then(|| Arc::clone(visit.instance()));
-        let answer = exchange(visit, ask, timing).await;
-        let kind = to.workload.kind;
-        let mut answer = answer.map_err(|Failed { why, .. }| Problem::Unanswered { kind, why })?;
-        if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
-            let given = self.standby.give_wanted_program(&instance, response.headers_mut());
-            Box::pin(given).await;
-        }
-        Ok((answer, None))
-    }
-
     /// Asks the replica that is chosen for the request.
     pub(crate) async fn ask_deployment(
         &self,
@@ -339,81 +329,12 @@ impl Inner {
         asked.map(|(answer, turn)| (answer, Some(turn)))
     }
 
-    /// Waits until the workload has an instance, and until that is awake.
-    async fn visit(
-        &self,
-        workload: &WorkloadRoute,
-        began: Instant,
-        timing: &mut Timing,
-    ) -> Result<Visit, Problem> {
-        let until = began + self.context.settings.wait_timeout;
-        let mut gone = None;
-        loop {
-            let instance = self.instance(workload, until, gone.as_deref()).await?;
-            let found = Instant::now();
-            timing.queue = found - began;
-            match self.standby.enter_until(&instance, until).await {
-                Ok(visit) => {
-                    timing.wake = found.elapsed();
-                    return Ok(visit);
-                }
-                // Another instance may have taken its place.
-                Err(EnterError::Gone) if gone.as_ref() != Some(&instance) => gone = Some(instance),
-                Err(error) => return Err(Problem::NotReady(error)),
-            }
-        }
-    }
-
-    /// The instance of a workload, once there is one other than `gone`.
-    async fn instance(
-        &self,
-        workload: &WorkloadRoute,
-        until: Instant,
-        gone: Option<&str>,
-    ) -> Result<String, Problem> {
-        let Context { routes, settings, .. } = &*self.context;
-        let look = || match routes.workload_by_id(&workload.id) {
-            None => Some(Err(Problem::NoWorkload)),
-            Some(route) => self.instance_of(&route, gone),
-        };
-        if let Some(answer) = look() {
-            return answer;
-        }
-        let limit = Limit { waiting: settings.waiting_max, until };
-        // Boxed, so that requests that need not wait carry no queue with them.
-        let answer = Box::pin(routes.waiting.wait(workload.id.as_str(), limit, look)).await;
-        answer.unwrap_or_else(|error| Err(Problem::NotReady(error.into())))
-    }
-
-    /// `None`: there will be one.
-    fn instance_of(
-        &self,
-        route: &WorkloadRoute,
-        gone: Option<&str>,
-    ) -> Option<Result<String, Problem>> {
-        let unavailable = |why: &str| Problem::Unavailable { kind: route.kind, why: why.into() };
-        match &route.serving {
-            Serving::Starting => None,
-            Serving::Off { why } => Some(Err(unavailable(why))),
-            Serving::To(targets) => {
-                let replica = targets.first()?.replicas.first()?;
-                Some(if replica.machine != self.machine_name {
-                    Err(unavailable("runs on a machine that this server does not reach"))
-                } else if gone == Some(&replica.instance) {
-                    Err(Problem::NotReady(EnterError::Gone))
-                } else {
-                    Ok(replica.instance.clone())
-                })
-            }
-        }
-    }
-
     fn response(
         &self,
         answer: Answer,
         client: Option<OnUpgrade>,
         hold: Hold,
-        kind: KindName,
+        limits: ExchangeLimits,
     ) -> Result<Response<Body>, Problem> {
         match (answer, client) {
             (Answer::Whole(mut response), _) => {
@@ -424,7 +345,7 @@ impl Inner {
                 Ok(response)
             }
             (Answer::Switched { response, wire, visit }, Some(client)) => {
-                self.switch(client, (wire, visit), hold, kind);
+                self.switch(client, (wire, visit), hold, limits);
                 Ok(rewrite::switched(response))
             }
             (Answer::Switched { .. }, None) => Err(Problem::Unasked),
@@ -437,10 +358,9 @@ impl Inner {
         client: OnUpgrade,
         (wire, visit): (Box<Wire>, Visit),
         mut hold: Hold,
-        kind: KindName,
+        limits: ExchangeLimits,
     ) {
         let (standby, settings) = (self.standby.clone(), Arc::clone(&self.context.settings));
-        let limits = settings.exchange_limits(kind);
         // Whatever else may be as long as it likes: it only lets its workload sleep meanwhile.
         let idle_max = limits.time.map(|_| limits.idle);
         tokio::spawn(async move {
@@ -458,14 +378,6 @@ impl Inner {
             }
         });
     }
-}
-
-/// Whether the guest is asked to put a newer program in its place.
-fn is_guest_upgrade(Ask { port, request, .. }: &Ask) -> bool {
-    let path = request.uri().path();
-    *port == GUEST_PORT
-        && request.method() == Method::POST
-        && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
 }
 
 /// Refuses what this edge and a workload could read in two ways.

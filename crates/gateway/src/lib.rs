@@ -49,6 +49,7 @@ mod query;
 mod revocation;
 mod rewrite;
 mod routes;
+mod sandbox;
 mod sessions;
 mod settings;
 mod socket;

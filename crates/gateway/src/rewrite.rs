@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::context::Context;
-use crate::destination::Destination;
+use crate::destination::{Destination, Fallback};
 use crate::headers::{self, FALLBACK, FALLBACK_DOMAIN, FALLBACK_PREVIEW};
 use crate::peer::Peer;
 use crate::timing::Timing;
@@ -70,13 +70,13 @@ fn introduce(all: &mut HeaderMap, to: &Destination) {
     if let Some(method) = to.pass.auth_method {
         all.insert(headers::AUTH_METHOD, HeaderValue::from_static(method));
     }
-    let Some(preview) = &to.preview else { return };
-    headers::set_all(all, &preview.request_headers);
-    if let Some(domain) = &to.fallback {
+    if let Some(preview) = &to.preview {
+        headers::set_all(all, &preview.request_headers);
+    }
+    if let Some(Fallback { domain, name }) = &to.fallback {
         all.insert(FALLBACK, HeaderValue::from_static("true"));
-        // Previews are known to their users by name: it is what `fallbackPreviewId` was given.
-        let names = (preview.route.name.as_str(), domain.name.as_str());
-        for (header, text) in [(FALLBACK_PREVIEW, names.0), (FALLBACK_DOMAIN, names.1)] {
+        // The name is what `fallbackPreviewId` was given.
+        for (header, text) in [(FALLBACK_PREVIEW, name), (FALLBACK_DOMAIN, &domain.name)] {
             if let Ok(value) = HeaderValue::try_from(text) {
                 all.insert(header, value);
             }

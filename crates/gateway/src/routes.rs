@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use types::KindName;
 use types::edge::{
-    DomainRoute, PreviewAddress, PreviewRoute, RouteChange, TriggerRoute, WorkloadRoute,
+    DomainRoute, Fallback, PreviewAddress, PreviewRoute, RouteChange, TriggerRoute, WorkloadRoute,
 };
 use types::ids::ResourceId;
 
@@ -72,6 +72,7 @@ pub(crate) enum Hosted {
     Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
     Fallback { preview: Arc<Preview>, domain: Arc<DomainRoute> },
+    WorkloadFallback { workload: Arc<WorkloadRoute>, domain: Arc<DomainRoute> },
 }
 
 impl Routes {
@@ -158,12 +159,12 @@ impl Routes {
             None => {}
         }
         let domain = table.domain(host)?;
-        match table.resources.get(domain.fallback.as_ref()?)? {
-            Resource::Preview(preview) => {
-                Some(Hosted::Fallback { preview: Arc::clone(preview), domain: Arc::clone(domain) })
-            }
-            Resource::Workload(_) | Resource::Domain(_) => None,
-        }
+        let found = table.fallback(domain.fallback.as_ref()?)?;
+        let domain = Arc::clone(domain);
+        Some(match found {
+            AtHost::Preview(preview) => Hosted::Fallback { preview, domain },
+            AtHost::Workload(workload) => Hosted::WorkloadFallback { workload, domain },
+        })
     }
 }
 
@@ -258,13 +259,33 @@ impl Table {
         });
     }
 
-    /// The closest domain that the host is below.
+    /// The closest domain that the host is below, or that it is, if an application answers for
+    /// that.
     fn domain(&self, host: &str) -> Option<&Arc<DomainRoute>> {
         if self.domains.is_empty() {
             return None;
         }
-        let ends = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
-        ends.map(|end| self.domains.get(end)).find(Option::is_some).flatten()
+        let whole = |domain: &&Arc<DomainRoute>| {
+            matches!(domain.fallback, Some(Fallback::Application { .. }))
+        };
+        let mut ends = host.match_indices('.').map(|(at, _)| &host[at + 1..]);
+        let below = || ends.find_map(|end| self.domains.get(end));
+        self.domains.get(host).filter(whole).or_else(below)
+    }
+
+    fn fallback(&self, fallback: &Fallback) -> Option<AtHost> {
+        match fallback {
+            Fallback::Preview(id) => match self.resources.get(id)? {
+                Resource::Preview(preview) => Some(AtHost::Preview(Arc::clone(preview))),
+                Resource::Workload(_) | Resource::Domain(_) => None,
+            },
+            // By its name: one that is made anew takes the place of the one before.
+            Fallback::Application { workspace_name, name } => {
+                let applications = self.workloads.get(&KindName::Application)?;
+                let found = applications.names.get(workspace_name)?.get(name)?;
+                Some(AtHost::Workload(Arc::clone(found)))
+            }
+        }
     }
 }
 

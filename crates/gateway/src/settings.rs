@@ -3,6 +3,7 @@
 use admission::Limits;
 use std::time::Duration;
 use types::KindName;
+use types::edge::WorkloadRoute;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -26,6 +27,9 @@ pub struct Settings {
 
     /// While requests wait for a replica, it is asked for again after this long.
     pub demand_repeat: Duration,
+    /// For so long it is kept minute by minute what requests there were. What counts from the
+    /// start on stays for as long as the workload has a route.
+    pub request_history: Duration,
     /// Sessions of MCP servers for which it is remembered which replica has them, in all and of one
     /// workspace.
     pub sessions: Limits,
@@ -81,12 +85,15 @@ pub(crate) struct ExchangeLimits {
 }
 
 impl Settings {
-    pub(crate) fn exchange_limits(&self, kind: KindName) -> ExchangeLimits {
-        match kind {
+    /// The limits of the kind. What a workload asks for makes them narrower, never wider.
+    pub(crate) fn exchange_limits(&self, workload: &WorkloadRoute) -> ExchangeLimits {
+        let asked = workload.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
+        match workload.kind {
             KindName::Agent | KindName::Function => {
-                ExchangeLimits { idle: self.agent_idle, time: Some(self.agent_time) }
+                let time = asked.map_or(self.agent_time, |asked| asked.min(self.agent_time));
+                ExchangeLimits { idle: self.agent_idle, time: Some(time) }
             }
-            _ => ExchangeLimits { idle: self.answer_idle, time: None },
+            _ => ExchangeLimits { idle: self.answer_idle, time: asked },
         }
     }
 }
@@ -102,6 +109,7 @@ impl Default for Settings {
             waiting_max: 1024,
             wait_timeout: Duration::from_secs(60),
             demand_repeat: Duration::from_millis(250),
+            request_history: Duration::from_secs(3600),
             sessions: Limits { total: 100_000, share: 10_000 },
             standby_delay: Some(Duration::from_secs(15)),
             reclaim_delay: None,

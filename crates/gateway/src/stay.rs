@@ -93,6 +93,7 @@ mod tests {
             public: false,
             port: Some(80),
             scale: Scale { max: 1, concurrency: 1 },
+            timeout_s: None,
             sticky_s,
             serving: Serving::Starting,
         }

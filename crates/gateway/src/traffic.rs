@@ -45,7 +45,7 @@ impl Traffic {
         let Some(route) = route() else { return };
         let targets = match &route.serving {
             Serving::To(targets) => targets.as_slice(),
-            Serving::Starting | Serving::Off { .. } => &[],
+            Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => &[],
         };
         self.stats.keep(targets.iter().map(|target| target.revision.as_str()));
         let replicas = targets.iter().flat_map(|target| &target.replicas);
@@ -124,6 +124,7 @@ mod tests {
             public: false,
             port: Some(80),
             scale: Scale { max: 1, concurrency: 1 },
+            timeout_s: None,
             sticky_s: 0,
             serving: Serving::Starting,
         }))

@@ -2,9 +2,9 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, cancel, chat, completion, config, connect, cp, delete, deploy, doctor, exec,
-    get, image, keys, login, logout, logs, new, port_forward, preview, push, restore, revisions,
-    rollback, run, serve, token, up, usage, user, version, workspaces,
+    apply, backup, cancel, chat, completion, config, connect, cp, delete, deploy, describe, doctor,
+    exec, get, image, keys, login, logout, logs, new, port_forward, preview, push, requests,
+    restore, revisions, rollback, run, serve, token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -29,11 +29,13 @@ enum Command {
     Workspaces(workspaces::Args),
     Token(token::Args),
     Get(get::Args),
+    Describe(describe::Args),
     Apply(apply::Args),
     Delete(delete::Args),
     Run(run::Args),
     Cancel(cancel::Args),
     Logs(logs::Args),
+    Requests(requests::Args),
     New(new::Args),
     Serve(serve::Args),
     Deploy(Box<deploy::Args>),
@@ -68,11 +70,13 @@ impl Cli {
             Command::Workspaces(args) => workspaces::run(args, Client::choose(&choice)?).await,
             Command::Token(args) => token::run(args, Client::choose(&choice)?).await,
             Command::Get(args) => get::run(args, Client::choose(&choice)?).await,
+            Command::Describe(args) => describe::run(args, Client::choose(&choice)?).await,
             Command::Apply(args) => apply::run(args, Client::choose(&choice)?).await,
             Command::Delete(args) => delete::run(args, Client::choose(&choice)?).await,
             Command::Run(args) => run::run(args, Client::choose(&choice)?).await,
             Command::Cancel(args) => cancel::run(args, Client::choose(&choice)?).await,
             Command::Logs(args) => logs::run(args, Client::choose(&choice)?).await,
+            Command::Requests(args) => requests::run(args, Client::choose(&choice)?).await,
             Command::New(args) => new::run(args),
             Command::Serve(args) => serve::run(args, &choice).await,
             Command::Push(args) => push::run(*args, Client::choose(&choice)?).await,

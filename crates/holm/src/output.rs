@@ -49,12 +49,12 @@ fn documents(items: &[Value]) -> String {
 
 fn table(kind: &Kind, items: &[Value], now: Timestamp) -> String {
     let heading: Vec<_> = kind.columns.iter().map(|column| column.heading.to_owned()).collect();
-    lines(
-        &heading,
-        items
-            .iter()
-            .map(|item| kind.columns.iter().map(|column| cell(column, item, now)).collect()),
-    )
+    lines(&heading, items.iter().map(|item| row(kind, item, now)))
+}
+
+/// The cells of an object, as its kind has columns.
+pub(crate) fn row(kind: &Kind, item: &Value, now: Timestamp) -> Vec<String> {
+    kind.columns.iter().map(|column| cell(column, item, now)).collect()
 }
 
 /// Rows below a heading, each column as wide as it needs to be.

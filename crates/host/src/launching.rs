@@ -182,7 +182,8 @@ impl Inner {
             Default::default()
         });
         let there_are = listed.into_iter().take(NAMES_MAX).map(|name| name.to_string()).collect();
-        UnknownImage { wanted: image.chars().take(NAMES_MAX).collect(), there_are }
+        let wanted = image.chars().take(NAMES_MAX).collect();
+        UnknownImage { wanted, there_are, elsewhere: false }
     }
 
     pub(crate) fn has(&self, digest: &str) -> bool {

@@ -41,6 +41,9 @@ pub struct WorkloadRoute {
     /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
     pub port: Option<u16>,
     pub scale: Scale,
+    /// Seconds that one request may take, where that is less than the data plane gives all of its
+    /// kind.
+    pub timeout_s: Option<u32>,
     /// For how many seconds a caller stays with one revision; 0: not at all.
     pub sticky_s: u32,
     pub serving: Serving,
@@ -82,6 +85,8 @@ pub enum Serving {
     Starting,
     /// One target or more.
     To(Vec<Target>),
+    /// Whatever answers at its port in the sandbox of this name, of the same workspace.
+    Sandbox(String),
     /// There is none and none is coming. The text completes "the sandbox …", or whatever the kind is.
     Off { why: String },
 }
@@ -122,10 +127,22 @@ pub struct Load {
     pub idle: Option<Duration>,
 }
 
-/// What the data plane knows of the requests to a workload, since its route was first told to it.
+/// From when on and until when requests count. The data plane counts in whole minutes, and keeps so
+/// many of them as it is set to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub start: Timestamp,
+    /// Not included.
+    pub end: Timestamp,
+}
+
+/// What the data plane knows of the requests to a workload, since its route was first told to it or
+/// in a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestStats {
     pub all: Requests,
+    /// Replicas that take requests now.
+    pub replicas: u32,
     /// Of the revisions that serve now.
     pub revisions: BTreeMap<String, Requests>,
 }
@@ -253,11 +270,22 @@ pub struct TokenRoute {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A verified custom domain: hosts below it are the previews that name it.
+/// A verified custom domain: hosts below it are the previews and applications that name it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRoute {
     pub id: ResourceId,
     pub name: String,
-    /// Answers for hosts of the domain that no preview has.
-    pub fallback: Option<ResourceId>,
+    pub fallback: Option<Fallback>,
+}
+
+/// What answers for hosts of a domain that nothing else has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    Preview(ResourceId),
+    /// The application of this name, which also answers for the domain itself.
+    Application {
+        workspace_name: String,
+        name: String,
+    },
 }

@@ -1,6 +1,6 @@
 //! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`].
 
-use crate::parts::{Head, Labels, RevisionConfiguration};
+use crate::parts::{Head, Labels, RevisionConfiguration, Trigger};
 use crate::{Problems, Timestamp, World};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -167,6 +167,20 @@ pub trait Kind:
 
     /// Where it is to be. Kinds that are not in one place have no such member.
     fn region_mut(&mut self) -> Option<&mut Option<String>> {
+        None
+    }
+
+    fn region(&self) -> Option<&str> {
+        None
+    }
+
+    /// What starts or calls it beside its own address.
+    fn triggers(&self) -> &[Trigger] {
+        &[]
+    }
+
+    /// Seconds that one request to it may take, where the wish says.
+    fn request_timeout_s(&self) -> Option<i64> {
         None
     }
 

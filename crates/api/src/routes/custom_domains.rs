@@ -5,23 +5,17 @@ use crate::http::error::Error;
 use crate::http::query::NoQuery;
 use crate::http::reply::Reply;
 use auth::Member;
-use control::engine::{self, Held};
 use control::kinds::custom_domain as domains;
-use types::kinds::custom_domain::DomainType;
-use types::kinds::{Application, CustomDomain};
+use types::kinds::CustomDomain;
 use types::wire::{CustomDomainShareRequest, CustomDomainShareTarget};
 
 pub(crate) async fn create_for_application(
     call: Call<Member, NoQuery, Wish<CustomDomain>>,
 ) -> Result<Reply<CustomDomain>, Error> {
-    let (context, application, mut wish) =
+    let (context, application, wish) =
         (call.context(), call.path.name().to_owned(), call.body.0.clone());
-    wish.spec.domain_type = Some(DomainType::Applications);
-    call.once(move |tx| {
-        Held::<Application>::get(&context, tx, &[], &application)?;
-        engine::create(&context, tx, &[], wish.clone())
-    })
-    .await
+    call.once(move |tx| domains::create_for_application(&context, tx, &application, wish.clone()))
+        .await
 }
 
 pub(crate) async fn verify(call: Call<Member>) -> Result<Reply<CustomDomain>, Error> {

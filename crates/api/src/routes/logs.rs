@@ -61,7 +61,7 @@ const PRINTING: [KindName; 5] =
     [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
 
 /// A time of the query; the published command line writes it without a zone and means UTC.
-fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
+pub(super) fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
     parsed.map(Some).map_err(|_| LogsRule::Time { name }.into())

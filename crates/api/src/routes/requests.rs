@@ -1,6 +1,6 @@
 //! Requests to deployments: how many, how many failed, how long they took.
 
-use super::logs::names;
+use super::logs::{names, time};
 use crate::http::call::Call;
 use crate::http::error::Error;
 use crate::http::malformed::Malformed;
@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use store::{Tx, resources};
-use types::KindName;
+use types::edge::Window;
 use types::wire::{RequestAnswer, WorkloadRequests};
+use types::{KindName, Timestamp};
 
 /// The kinds whose requests are counted.
 const COUNTED: [KindName; 3] = [KindName::Agent, KindName::Application, KindName::Function];
@@ -23,6 +24,28 @@ pub(crate) struct RequestQuery {
     pub resource_type: Option<String>,
     /// Names of workloads, separated by commas. Required.
     pub workload_ids: Option<String>,
+    /// First moment that counts. Minutes count as a whole, as far back as the server keeps them;
+    /// without `start` and `end`, all that there was since it started.
+    pub start: Option<String>,
+    /// Moment before which they count. Now otherwise.
+    pub end: Option<String>,
+}
+
+impl RequestQuery {
+    fn window(&self, now: Timestamp) -> Result<Option<Window>, Error> {
+        let start = time("start", self.start.as_deref())?;
+        let end = time("end", self.end.as_deref())?;
+        if start.is_none() && end.is_none() {
+            return Ok(None);
+        }
+        // Now counts as well.
+        let (start, end) = (start.unwrap_or_default(), end.unwrap_or_else(|| now.plus_ms(1)));
+        if start < end {
+            return Ok(Some(Window { start, end }));
+        }
+        let why = "must be after `start`".to_owned();
+        Err(Malformed::Query { name: "end".to_owned(), why }.into())
+    }
 }
 
 pub(crate) async fn get(call: Call<Member, RequestQuery>) -> Result<Reply<RequestAnswer>, Error> {
@@ -32,6 +55,7 @@ pub(crate) async fn get(call: Call<Member, RequestQuery>) -> Result<Reply<Reques
         name: "resourceType".to_owned(),
         why: format!("must be one of {}", COUNTED.map(KindName::plural).join(", ")),
     })?;
+    let window = call.query.window(call.app.world.now())?;
     let names = names(call.query.workload_ids.as_deref())?;
     let (workspace, asked) = (call.who.workspace.clone(), names.clone());
     let find = move |tx: &mut Tx<'_>| {
@@ -40,7 +64,7 @@ pub(crate) async fn get(call: Call<Member, RequestQuery>) -> Result<Reply<Reques
     };
     let rows = call.app.store.read(find).await?;
     let counted = names.into_iter().zip(rows).map(|(name, row)| {
-        let stats = row.and_then(|row| call.app.requests_of(&row.id));
+        let stats = row.and_then(|row| call.app.requests_of(&row.id, window));
         (name, stats.as_ref().map_or_else(WorkloadRequests::default, WorkloadRequests::from))
     });
     Ok(Reply::of(&RequestAnswer(counted.collect::<BTreeMap<_, _>>())))

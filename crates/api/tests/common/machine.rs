@@ -27,6 +27,7 @@ type Script = dyn Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync;
 
 pub struct Pretended {
     script: Box<Script>,
+    name: &'static str,
     instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
     /// How replicas have ended. Those that are not there run.
     ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
@@ -47,6 +48,7 @@ impl Pretended {
     ) -> Self {
         Self {
             script: Box::new(script),
+            name: "pretended",
             instances: Mutex::default(),
             ended: watch::Sender::default(),
             fetched: AtomicBool::new(false),
@@ -56,6 +58,11 @@ impl Pretended {
             launched: watch::Sender::default(),
             retired: watch::Sender::default(),
         }
+    }
+
+    /// Under another name than all others.
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 
     /// With the workspaces' own registry.
@@ -153,14 +160,17 @@ fn missing(instance: &InstanceName) -> MachineFault {
 
 impl Machine for Pretended {
     fn name(&self) -> &str {
-        "pretended"
+        self.name
     }
 
     fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage> {
         match image {
             IMAGE => Ok(ImageAt::Hand),
             PRIVATE => Ok(ImageAt::Registry { name: image.into() }),
-            _ => Err(UnknownImage { wanted: image.into(), there_are: vec![IMAGE.into()] }),
+            _ => {
+                let there_are = vec![IMAGE.into()];
+                Err(UnknownImage { wanted: image.into(), there_are, elsewhere: false })
+            }
         }
     }
 

@@ -23,8 +23,14 @@ fn case(method: Method, path: &'static str, kind: &'static str, body: &'static s
 
 /// `{client}`, `{secret}`, `{token}`, `{email}`, `{name}` and `{workspace}` are filled in.
 fn cases() -> Vec<Case> {
+    let mut all = oauth();
+    all.extend(registry());
+    all.extend(others());
+    all
+}
+
+fn oauth() -> Vec<Case> {
     let (get, post, delete) = (|| Method::GET, || Method::POST, || Method::DELETE);
-    let (put, patch) = (|| Method::PUT, || Method::PATCH);
     let grant = "grant_type=client_credentials&client_id={client}&client_secret=wrong";
     let code = "grant_type=authorization_code&code={token}&client_id={client}&redirect_uri=https://app.example/cb";
     vec![
@@ -71,11 +77,15 @@ fn cases() -> Vec<Case> {
         case(get(), "/v0/oauth/clients", JSON, ""),
         case(post(), "/v0/oauth/clients", JSON, r#"{"name": "{name}"}"#),
         case(delete(), "/v0/oauth/clients/{client}", JSON, ""),
-        case(post(), "/v0/webhooks/github/{workspace}", JSON, r#"{"action": "queued"}"#),
-        case(Method::PUT, "/v0/uploads/{token}", "application/zip", "PK"),
-        case(post(), "/{workspace}/{name}", JSON, "{}"),
-        case(post(), "/run/{workspace}/{name}", JSON, "{}"),
+    ]
+}
+
+fn registry() -> Vec<Case> {
+    let (get, post, delete) = (|| Method::GET, || Method::POST, || Method::DELETE);
+    let (put, patch) = (|| Method::PUT, || Method::PATCH);
+    vec![
         case(get(), "/v2/", JSON, ""),
+        case(get(), "/v2/token?scope=repository:{workspace}/job/{name}:pull", JSON, ""),
         case(get(), "/v2/_catalog", JSON, ""),
         case(get(), "/v2/{workspace}/job/{name}/tags/list", JSON, ""),
         case(get(), "/v2/{workspace}/job/{name}/manifests/{token}", JSON, ""),
@@ -91,6 +101,17 @@ fn cases() -> Vec<Case> {
         case(get(), "/v2/{workspace}/job/{name}/referrers/{token}", JSON, ""),
         case(get(), "/v2/{workspace}/{name}/tags/list", JSON, ""),
         case(get(), "/v2/{workspace}/{name}/manifests/{token}", JSON, ""),
+    ]
+}
+
+/// Uploads, webhooks, triggers and pages.
+fn others() -> Vec<Case> {
+    let (get, post) = (|| Method::GET, || Method::POST);
+    vec![
+        case(post(), "/v0/webhooks/github/{workspace}", JSON, r#"{"action": "queued"}"#),
+        case(Method::PUT, "/v0/uploads/{token}", "application/zip", "PK"),
+        case(post(), "/{workspace}/{name}", JSON, "{}"),
+        case(post(), "/run/{workspace}/{name}", JSON, "{}"),
         case(get(), "/v0/openapi.json", JSON, ""),
         case(get(), "/v0/docs", JSON, ""),
         case(get(), "/v0/docs/page.js", JSON, ""),

@@ -22,6 +22,7 @@ mod identify;
 mod manage;
 mod oauth;
 mod outside;
+mod registry;
 mod sign_in;
 
 use crate::fixture::{self, Clock};

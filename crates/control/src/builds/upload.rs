@@ -6,6 +6,7 @@ use super::shared::Arriving;
 use crate::control::Control;
 use crate::error::{Absent, Error};
 use crate::machine::{BuildFault, Builder};
+use crate::missing::Missing;
 use admission::{Permit, Refused};
 use bytes::Bytes;
 use std::future::Future;
@@ -38,12 +39,14 @@ pub trait Source: Send {
 
 /// Finds whose address has a secret, and takes it. `length` is what the caller means to send.
 pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Result<Upload, Error> {
-    let (Some(_), Some(machine)) = (&control.builder, control.machine()) else {
-        return Err(Absent::Upload.into());
-    };
-    let (secret, machine) = (digest(secret), machine.name().to_owned());
+    let secret = digest(secret);
     let found = control.store.read(move |tx| builds::find_by_secret(tx, &secret)).await?;
     let build = found.ok_or(Absent::Upload)?;
+    // The address may have been given by another server of the same database.
+    let (Some(_), Some(machine)) = (&control.builder, control.machine()) else {
+        return Err(Error::Missing(Missing::Build));
+    };
+    let machine = machine.name().to_owned();
     let now = control.world.now();
     if build.state != State::Awaited || build.until.is_none_or(|until| until <= now) {
         return Err(Error::UploadOver);

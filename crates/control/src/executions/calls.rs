@@ -51,7 +51,7 @@ pub fn begin<K: Triggered>(
         memory_mb: MEMORY_MB,
         retries_max: set.retry.unwrap_or(0),
         parallelism: None,
-        plan: plan(&set, call),
+        plan: plan(&set, workload.wish.request_timeout_s(), call),
         tasks: vec![NO_ARGUMENTS.to_owned()],
         may_wait: true,
         id: id.clone(),
@@ -99,13 +99,15 @@ async fn accept_of<K: Triggered>(
     control.store.write(work).await
 }
 
-fn plan(set: &TriggerConfiguration, call: Call) -> Plan {
-    let asked = set.timeout.and_then(|seconds| u32::try_from(seconds).ok());
-    Plan {
-        timeout_s: Some(asked.unwrap_or(TIME_MAX_S).min(TIME_MAX_S)),
-        call: Some(Sensitive(call)),
-        ..Plan::default()
-    }
+/// What a trigger says of its calls goes before what their workload says of all requests.
+fn plan(set: &TriggerConfiguration, of_all: Option<i64>, call: Call) -> Plan {
+    let asked = set.timeout.or(of_all).map_or(TIME_MAX_S, seconds);
+    Plan { timeout_s: Some(asked.min(TIME_MAX_S)), call: Some(Sensitive(call)), ..Plan::default() }
+}
+
+/// Longer times than can be counted are beyond every limit.
+pub(crate) fn seconds(asked: i64) -> u32 {
+    u32::try_from(asked).unwrap_or(u32::MAX)
 }
 
 fn tell_at_end(
@@ -127,4 +129,29 @@ fn tell_at_end(
     deliveries::enqueue_at_end(tx, &new, &call.id)?
         .map(drop)
         .ok_or(Error::TooMany { retry_after_s: BUSY_S })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(of_trigger: Option<i64>, of_all: Option<i64>, expected: u32) {
+        let set = TriggerConfiguration { timeout: of_trigger, ..Default::default() };
+        let call = Call {
+            method: "POST".into(),
+            target: "/".into(),
+            headers: Vec::new(),
+            body: String::new(),
+        };
+        assert_eq!(plan(&set, of_all, call).timeout_s, Some(expected));
+    }
+
+    #[test]
+    fn a_call_may_take_what_its_trigger_says_else_its_workload() {
+        check(None, None, TIME_MAX_S);
+        check(None, Some(30), 30);
+        check(Some(60), Some(30), 60);
+        check(None, Some(i64::MAX), TIME_MAX_S);
+    }
 }

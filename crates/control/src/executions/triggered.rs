@@ -21,8 +21,6 @@ const ROOT: &str = "/";
 
 /// A kind with triggers.
 pub trait Triggered: Managed {
-    fn triggers(&self) -> &[Trigger];
-
     /// Starts what a cron trigger asks for, whose time has come. `name` is the same for a due time
     /// whoever starts it.
     fn start_due(
@@ -30,15 +28,17 @@ pub trait Triggered: Managed {
         tx: &mut Tx<'_>,
         held: &Held<Self>,
         trigger: Option<&Trigger>,
-        name: String,
-    ) -> Result<(), Error>;
+        _name: String,
+    ) -> Result<(), Error> {
+        call_each(context, tx, held, trigger)
+    }
 }
 
-impl Triggered for Job {
-    fn triggers(&self) -> &[Trigger] {
-        self.spec.triggers.as_deref().unwrap_or_default()
-    }
+impl Triggered for Agent {}
 
+impl Triggered for Function {}
+
+impl Triggered for Job {
     fn start_due(
         context: &Context,
         tx: &mut Tx<'_>,
@@ -48,38 +48,6 @@ impl Triggered for Job {
     ) -> Result<(), Error> {
         let asked = Asked { name: Some(name), tasks: tasks(trigger), ..Asked::default() };
         super::start(context, tx, held, &asked).map(drop)
-    }
-}
-
-impl Triggered for Agent {
-    fn triggers(&self) -> &[Trigger] {
-        self.spec.triggers.as_deref().unwrap_or_default()
-    }
-
-    fn start_due(
-        context: &Context,
-        tx: &mut Tx<'_>,
-        held: &Held<Self>,
-        trigger: Option<&Trigger>,
-        _: String,
-    ) -> Result<(), Error> {
-        call_each(context, tx, held, trigger)
-    }
-}
-
-impl Triggered for Function {
-    fn triggers(&self) -> &[Trigger] {
-        self.spec.triggers.as_deref().unwrap_or_default()
-    }
-
-    fn start_due(
-        context: &Context,
-        tx: &mut Tx<'_>,
-        held: &Held<Self>,
-        trigger: Option<&Trigger>,
-        _: String,
-    ) -> Result<(), Error> {
-        call_each(context, tx, held, trigger)
     }
 }
 

@@ -6,12 +6,12 @@ use crate::engine::{self, Draft, Held, Managed};
 use crate::error::Error;
 use store::Tx;
 use store::revisions::Revision;
-use types::Kind;
 use types::edge::application_name;
 use types::ids::ResourceId;
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
 use types::parts::Lifecycle;
+use types::{Kind, KindName, Problems, Scope};
 
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
@@ -29,6 +29,7 @@ impl Managed for Application {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        require_sandbox(context, tx, draft.wish)?;
         let label = match draft.state.label.take() {
             Some(label) => label,
             None => addresses::take_application_label(context, tx, draft.id, draft.wish.name())?,
@@ -50,6 +51,18 @@ impl Managed for Application {
         }
         Ok(())
     }
+}
+
+/// Whoever lets everybody reach a port of a sandbox may do so by a preview too.
+fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Result<(), Error> {
+    let Some(sandbox) = wish.bound_sandbox().filter(|_| wish.enabled()) else { return Ok(()) };
+    context.member.may(&[Scope::SandboxesCreate])?;
+    if context.find(tx, KindName::Sandbox, &[], sandbox)?.is_some() {
+        return Ok(());
+    }
+    let mut problems = Problems::default();
+    problems.add("spec.extensions", format!("there is no sandbox `{sandbox}` in this workspace"));
+    Err(problems.into())
 }
 
 /// What each kept revision runs, newest first.

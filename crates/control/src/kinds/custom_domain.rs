@@ -13,7 +13,7 @@ use store::edge_names::{self, Taken};
 use store::identity::workspaces::{self, Workspace};
 use types::edge::domain_name;
 use types::kinds::custom_domain::{DomainStatus, DomainType, State};
-use types::kinds::{CustomDomain, Preview};
+use types::kinds::{Application, CustomDomain, Preview};
 use types::usage::Dimension;
 use types::wire::{CustomDomainShareTarget, ShareStatus};
 use types::{Kind, KindName, Timestamp};
@@ -30,9 +30,7 @@ impl Managed for CustomDomain {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
-        if let Some(preview) = draft.wish.spec.fallback_preview_id.as_deref() {
-            require_preview(context, tx, preview)?;
-        }
+        require_fallback(context, tx, draft.wish)?;
         if draft.old.is_some() {
             return refuse_copy(draft.state);
         }
@@ -75,14 +73,38 @@ fn refuse_copy(state: &State) -> Result<(), Error> {
     }
 }
 
-fn require_preview(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
-    let previews = engine::everywhere::<Preview>(context, tx)?;
-    if previews.iter().any(|preview| preview.metadata.name == id) {
+/// Each type of domain falls back to what its hosts are for.
+fn require_fallback(context: &Context, tx: &mut Tx<'_>, wish: &CustomDomain) -> Result<(), Error> {
+    let Some(name) = wish.spec.fallback_preview_id.as_deref() else { return Ok(()) };
+    let (what, found) = match wish.spec.domain_type.unwrap_or_default() {
+        DomainType::Applications => {
+            let application = context.find(tx, KindName::Application, &[], name)?;
+            ("application", application.is_some())
+        }
+        DomainType::Previews => {
+            let previews = engine::everywhere::<Preview>(context, tx)?;
+            ("preview", previews.iter().any(|preview| preview.metadata.name == name))
+        }
+    };
+    if found {
         return Ok(());
     }
     let mut problems = types::Problems::default();
-    problems.add("spec.fallbackPreviewId", "names no preview of this workspace");
+    problems.add("spec.fallbackPreviewId", format!("names no {what} of this workspace"));
     Err(problems.into())
+}
+
+/// Registers a domain for one application, which answers for all hosts that nothing else has.
+pub fn create_for_application(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    application: &str,
+    mut wish: CustomDomain,
+) -> Result<CustomDomain, Error> {
+    Held::<Application>::get(context, tx, &[], application)?;
+    wish.spec.domain_type = Some(DomainType::Applications);
+    wish.spec.fallback_preview_id.get_or_insert_with(|| application.to_owned());
+    engine::create(context, tx, &[], wish)
 }
 
 /// Asks the DNS whether a domain is the workspace's, and notes what it said.
@@ -143,13 +165,13 @@ fn in_use(name: &str) -> Error {
     Conflict::DomainInUse { name: name.to_owned() }.into()
 }
 
-/// Whether its time is paid for.
 /// Whether a domain is the workspace's own, or was shared with it.
 pub(crate) fn is_verified(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
     let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
     Ok(held.is_some_and(|held| held.state.status == DomainStatus::Verified))
 }
 
+/// Whether its time is paid for.
 fn is_served(state: &State) -> bool {
     state.status == DomainStatus::Verified
 }

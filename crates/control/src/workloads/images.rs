@@ -50,9 +50,9 @@ pub(crate) fn usable(
                 .filter(|digest| machine.has_image(digest));
             Ok(granted.map_or(Usable::Fetched, |digest| Usable::Now(Some(digest))))
         }
-        Err(UnknownImage { wanted, mut there_are }) => {
-            there_are.extend(image_rights::names(tx, workspace, NAMES_MAX)?);
-            Err(Error::InvalidImage(UnknownImage { wanted, there_are }))
+        Err(mut unknown) => {
+            unknown.there_are.extend(image_rights::names(tx, workspace, NAMES_MAX)?);
+            Err(Error::InvalidImage(unknown))
         }
     }
 }
@@ -70,7 +70,9 @@ fn own(
     let mut there_are = image_rights::names(tx, workspace, NAMES_MAX)?;
     there_are.retain(|name| is_own_image(name));
     let wanted = image.chars().take(WANTED_MAX).collect();
-    Ok((digest, UnknownImage { wanted, there_are }))
+    // Whoever has the digest finds out whether its content is here.
+    let elsewhere = digest.is_some();
+    Ok((digest, UnknownImage { wanted, there_are, elsewhere }))
 }
 
 fn here(

@@ -39,7 +39,8 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
 impl Followed for CustomDomain {
     const ROUTED: bool = true;
 
-    fn look(_: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
-        Ok(Look { route: Some(routes::of_domain(tx, &held)?), ..Look::default() })
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let route = routes::of_domain(reader.control, tx, &held)?;
+        Ok(Look { route: Some(route), ..Look::default() })
     }
 }

@@ -18,12 +18,12 @@ use store::resources::{self, Query};
 use store::{edge_names, references};
 use types::KindName;
 use types::edge::{
-    DomainRoute, Opens, PreviewRoute, RouteChange, Scale, Serving, TokenRoute, WorkloadRoute,
-    label_of,
+    DomainRoute, Fallback, Opens, PreviewRoute, RouteChange, Scale, Serving, TokenRoute,
+    WorkloadRoute, label_of,
 };
 use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
-use types::kinds::custom_domain::DomainStatus;
+use types::kinds::custom_domain::{DomainStatus, DomainType};
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
 
@@ -69,6 +69,7 @@ pub(super) fn of_sandbox(
         public: false,
         port: None,
         scale: Scale::ONE,
+        timeout_s: None,
         sticky_s: 0,
         serving: serving(reader.control, held),
     })))
@@ -136,6 +137,7 @@ pub(super) fn of_new(
         public: false,
         port: None,
         scale: Scale::ONE,
+        timeout_s: None,
         sticky_s: 0,
         serving: Serving::by(machine.name(), instance.to_string()),
     })
@@ -237,13 +239,25 @@ fn tokens(
 }
 
 /// An unverified domain routes nothing, and neither does the read-only copy of a shared one.
-pub(super) fn of_domain(tx: &mut Tx<'_>, held: &Held<CustomDomain>) -> Result<RouteChange, Error> {
+pub(super) fn of_domain(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    held: &Held<CustomDomain>,
+) -> Result<RouteChange, Error> {
     if held.state.status != DomainStatus::Verified || held.state.shared_from_workspace.is_some() {
         return Ok(RouteChange::Gone(held.row.id.clone()));
     }
-    let fallback = match held.wish.spec.fallback_preview_id.as_deref() {
-        Some(name) => preview_named(tx, held, name)?,
-        None => None,
+    let spec = &held.wish.spec;
+    let fallback = match (spec.fallback_preview_id.as_deref(), spec.domain_type) {
+        (None, _) => None,
+        (Some(name), Some(DomainType::Applications)) => {
+            let workspace = rows::context(control, tx, &held.row.workspace)?;
+            workspace.map(|(_, workspace)| Fallback::Application {
+                workspace_name: workspace.name,
+                name: name.to_owned(),
+            })
+        }
+        (Some(name), _) => preview_named(tx, held, name)?.map(Fallback::Preview),
     };
     Ok(RouteChange::Domain(DomainRoute {
         id: held.row.id.clone(),

@@ -3,6 +3,7 @@
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
 use super::locks::{Locks, Starting};
+use crate::settings::Settings;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 
@@ -20,8 +21,8 @@ pub(crate) struct Shared {
     pub(super) deployments: Deployments,
 }
 
-impl Default for Shared {
-    fn default() -> Self {
+impl Shared {
+    pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             locks: Locks::default(),
             starting: Starting::default(),
@@ -29,7 +30,7 @@ impl Default for Shared {
             slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
-            deployments: Deployments::default(),
+            deployments: Deployments::new(&settings.deployments),
         }
     }
 }

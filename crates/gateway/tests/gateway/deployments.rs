@@ -6,7 +6,9 @@ use gateway::Settings;
 use http_body_util::BodyExt;
 use std::time::Duration;
 use types::KindName;
-use types::edge::{Opens, PreviewRoute, RouteChange, Serving, WorkloadRoute};
+use types::edge::{
+    DomainRoute, Fallback, Opens, PreviewRoute, RouteChange, Serving, WorkloadRoute,
+};
 use types::ids::ResourceId;
 
 const KEY: (&str, &str) = ("authorization", "Bearer key-of-acme");
@@ -209,8 +211,31 @@ async fn an_exchange_with_an_agent_is_limited_without_bytes_and_in_all() {
     // One that has begun is cut off so that the caller sees it.
     let mut body = timed.begin(get("/acme/functions/tools/endless")).await.into_body();
     while body.frame().await.expect("it is cut, not ended").is_ok() {}
-    let requests = timed.gateway.requests_of(&ResourceId::known("res_tools")).unwrap().all;
+    let requests = timed.gateway.requests_of(&ResourceId::known("res_tools"), None).unwrap().all;
     assert_eq!((requests.count, requests.errors), (2, 1));
+}
+
+#[tokio::test]
+async fn a_workload_narrows_the_time_of_its_requests_and_never_widens_it() {
+    let timed = |seconds| WorkloadRoute {
+        timeout_s: Some(seconds),
+        serving: Serving::To(vec![to("r1", 100, &["replica-bot-r1-1"])]),
+        ..deployment(KindName::Agent, "bot")
+    };
+    let stage = Stage::start(settings()).await;
+    stage.replica("replica-bot-r1-1").await;
+    stage.deploy(&timed(1));
+    let error = stage.get("/acme/agents/bot/gate").await.problem(504, "WORKLOAD_TIMEOUT");
+    assert_eq!(error["message"], "the agent took longer than the 1 seconds that it may");
+    // A wait for a replica counts.
+    stage.deploy(&WorkloadRoute { serving: Serving::Starting, ..timed(1) });
+    stage.get("/acme/agents/bot/").await.problem(504, "WORKLOAD_TIMEOUT");
+
+    let short = Duration::from_millis(60);
+    let stage = Stage::start(Settings { agent_time: short, ..settings() }).await;
+    stage.replica("replica-bot-r1-1").await;
+    stage.deploy(&timed(600));
+    stage.get("/acme/agents/bot/gate").await.problem(504, "WORKLOAD_TIMEOUT");
 }
 
 #[tokio::test]
@@ -227,4 +252,65 @@ async fn a_socket_of_an_agent_ends_without_traffic_and_that_of_an_application_do
     let end = futures_util::StreamExt::next(&mut socket).await;
     assert!(end.is_none_or(|message| message.is_err()));
     exchange(&mut lasting, "still here").await;
+}
+
+#[tokio::test]
+async fn a_domain_leads_to_an_application_where_nothing_else_has_the_host() {
+    let stage = Stage::start(settings()).await;
+    let shop = served(&stage, KindName::Application, "shop").await;
+    let hosts = vec!["own.corp.example".to_owned()];
+    stage.deploy(&WorkloadRoute { hosts, ..shop.clone() });
+    let application = Fallback::Application { workspace_name: "acme".into(), name: "shop".into() };
+    stage.gateway.routes().apply(RouteChange::Domain(DomainRoute {
+        id: ResourceId::known("domain"),
+        name: "corp.example".into(),
+        fallback: Some(application),
+    }));
+    let faked = [("x-blaxel-fallback-domain", "evil")];
+    let own = stage.send(request("GET", "own.corp.example", "/a", &faked)).await.ok();
+    assert!(own["headers"].get("x-blaxel-fallback").is_none());
+    assert!(own["headers"].get("x-blaxel-fallback-domain").is_none());
+    // The domain itself is one of its hosts.
+    for host in ["corp.example", "any.corp.example", "a.b.Corp.example:443"] {
+        let told = stage.send(request("GET", host, "/a?b", &faked)).await.ok();
+        assert_eq!((&told["port"], &told["uri"]), (&APP_PORT.into(), &"/a?b".into()), "{host}");
+        assert_eq!(told["headers"]["x-blaxel-fallback-preview"], "shop");
+        assert_eq!(told["headers"]["x-blaxel-fallback-domain"], "corp.example");
+    }
+    assert_eq!(stage.send(request("GET", "corp.example.evil", "/", &[])).await.status, 418);
+    // One that is made anew under the name takes its place.
+    stage.gateway.routes().apply(RouteChange::Gone(shop.id.clone()));
+    let gone = stage.send(request("GET", "any.corp.example", "/", &[])).await;
+    gone.problem(404, "ROUTE_NOT_FOUND");
+    stage.deploy(&WorkloadRoute { id: ResourceId::known("res_again"), ..shop });
+    stage.send(request("GET", "any.corp.example", "/", &[])).await.ok();
+}
+
+#[tokio::test]
+async fn an_application_that_stands_for_a_sandbox_leads_to_one_port_of_it() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080, 3000]).await;
+    let stands = WorkloadRoute {
+        port: Some(3000),
+        serving: Serving::Sandbox("box".into()),
+        ..deployment(KindName::Application, "shop")
+    };
+    stage.deploy(&stands);
+    // No spelling of a path leads to another port, least of all to the guest.
+    for path in ["/", "/port/8080/process", "/process", "//port/8080/", "/%2e%2e/port/8080"] {
+        let told = stage.send(request("GET", "app-shop-acme.holm.test", path, &[])).await.ok();
+        assert_eq!((&told["port"], &told["uri"]), (&3000.into(), &path.into()));
+    }
+    // Whoever is still on the way out makes it busy for a moment.
+    while stage.gateway.standby().pause("box").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    stage.send(request("GET", "app-shop-acme.holm.test", "/", &[])).await.ok();
+    // The sandbox of another workspace is another one.
+    let theirs = WorkloadRoute { workspace_name: "other".into(), ..stands };
+    stage.deploy(&theirs);
+    let error = stage.send(request("GET", "app-shop-acme.holm.test", "/", &[])).await;
+    let error = error.problem(404, "WORKLOAD_UNAVAILABLE");
+    let wanted = "the application stands for the sandbox `box`, which is not there";
+    assert_eq!(error["message"], wanted);
 }

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, private, request, settings, token};
 use std::sync::atomic::Ordering;
 use types::Timestamp;
-use types::edge::{DomainRoute, Opens, PreviewAddress, PreviewRoute, RouteChange};
+use types::edge::{DomainRoute, Fallback, Opens, PreviewAddress, PreviewRoute, RouteChange};
 use types::ids::{ResourceId, WorkspaceId};
 
 const HOST: &str = "p.preview.holm.test";
@@ -222,7 +222,7 @@ async fn a_custom_domain_has_its_previews_and_a_fallback() {
         .send(request("GET", "other.corp.example", "/", &[]))
         .await
         .problem(404, "ROUTE_NOT_FOUND");
-    domain(Some(ResourceId::known("preview-3000")));
+    domain(Some(Fallback::Preview(ResourceId::known("preview-3000"))));
     let told = stage.send(request("GET", "other.corp.example", "/", &faked)).await.ok();
     assert_eq!(told["headers"]["x-blaxel-fallback"], "true");
     assert_eq!(told["headers"]["x-blaxel-fallback-preview"], "p", "the name that its user gave it");

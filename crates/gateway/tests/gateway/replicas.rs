@@ -53,13 +53,13 @@ async fn a_canary_gets_its_share_of_the_requests() {
         *counts.entry(told["instance"].as_str().unwrap().to_owned()).or_default() += 1;
     }
     assert_eq!(counts, BTreeMap::from([(ONE.to_owned(), 450), (NEW.to_owned(), 50)]));
-    let stats = stage.gateway.requests_of(&ResourceId::known("res_bot")).unwrap();
+    let stats = stage.gateway.requests_of(&ResourceId::known("res_bot"), None).unwrap();
     assert_eq!((stats.all.count, stats.all.errors), (500, 0));
     let of = |revision: &str| stats.revisions[revision].count;
     assert_eq!((of("r1"), of("r2")), (450, 50));
     assert!(stats.all.p50 > Duration::ZERO && stats.all.p50 <= stats.all.p99);
     stage.gateway.routes().apply(RouteChange::Gone(ResourceId::known("res_bot")));
-    assert_eq!(stage.gateway.requests_of(&ResourceId::known("res_bot")), None);
+    assert_eq!(stage.gateway.requests_of(&ResourceId::known("res_bot"), None), None);
 }
 
 #[tokio::test]

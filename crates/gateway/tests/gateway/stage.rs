@@ -137,6 +137,7 @@ impl Stage {
             public: false,
             port: None,
             scale: Scale::ONE,
+            timeout_s: None,
             sticky_s: 0,
             serving,
         }));
@@ -255,6 +256,7 @@ pub fn deployment(kind: KindName, name: &str) -> WorkloadRoute {
         public: false,
         port: Some(APP_PORT),
         scale: Scale { max: 4, concurrency: 10 },
+        timeout_s: None,
         sticky_s: 0,
         serving: Serving::To(vec![to("r1", 100, &[])]),
     }

@@ -108,7 +108,16 @@ fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
 }
 
 fn counts(config: &Config) -> Result<(), Wrong> {
-    let counts = [
+    let all = counts_of_the_edge(config).into_iter().chain(counts_of_work(config));
+    match all.chain(config.builder.counts()).find(|(_, count)| *count == 0) {
+        Some((key, _)) => wrong(key, "must be at least 1"),
+        None => Ok(()),
+    }
+}
+
+/// What callers and the database meet.
+fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
+    vec![
         ("server.body_bytes_max", config.server.body_bytes_max as u64),
         ("server.connections_max", config.server.connections_max as u64),
         ("store.connections", config.store.connections as u64),
@@ -131,6 +140,12 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("gateway.sessions_max", config.gateway.sessions_max as u64),
         ("gateway.sessions_workspace_max", config.gateway.sessions_workspace_max as u64),
+    ]
+}
+
+/// What runs, is built and is kept.
+fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
+    vec![
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
         ("node.memory_promises", config.node.memory_promises.into()),
@@ -157,6 +172,8 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("deployments.replicas_max", config.deployments.replicas_max.into()),
         ("deployments.concurrency", config.deployments.concurrency.into()),
         ("deployments.starting_max", config.deployments.starting_max.into()),
+        ("deployments.launches_max", config.deployments.launches_max as u64),
+        ("deployments.looks_max", config.deployments.looks_max as u64),
         ("logs.replica_day_bytes_max", config.logs.replica_day_bytes_max),
         ("runners.attempts_max", config.runners.attempts_max.into()),
         ("runners.runners_max", config.runners.runners_max.into()),
@@ -173,11 +190,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("callbacks.attempts_max", config.callbacks.attempts_max.into()),
         ("callbacks.concurrency", config.callbacks.concurrency as u64),
         ("callbacks.workspace_concurrency", config.callbacks.workspace_concurrency as u64),
-    ];
-    match counts.into_iter().chain(config.builder.counts()).find(|(_, count)| *count == 0) {
-        Some((key, _)) => wrong(key, "must be at least 1"),
-        None => Ok(()),
-    }
+    ]
 }
 
 fn store(config: &Config) -> Result<(), Wrong> {

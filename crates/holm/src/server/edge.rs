@@ -11,7 +11,7 @@ use jobs::{Call, CallAnswer};
 use std::collections::HashMap;
 use tokio::sync::watch;
 use types::chain;
-use types::edge::{Demand, Load, PreviewAddress, RequestStats, RouteChange};
+use types::edge::{Demand, Fallback, Load, PreviewAddress, RequestStats, RouteChange, Window};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 
@@ -60,8 +60,8 @@ impl Edge for Local {
         })
     }
 
-    fn requests_of(&self, workload: &ResourceId) -> Option<RequestStats> {
-        self.gateway.requests_of(workload)
+    fn requests_of(&self, workload: &ResourceId, window: Option<Window>) -> Option<RequestStats> {
+        self.gateway.requests_of(workload, window)
     }
 
     fn load(&self, instance: &InstanceName) -> Option<Load> {
@@ -89,7 +89,10 @@ fn note(all: &mut HashMap<ResourceId, Vec<String>>, change: &RouteChange) -> boo
         },
         RouteChange::Workload(route) => (&route.id, route.hosts.as_slice()),
         RouteChange::Gone(id) => (id, [].as_slice()),
-        RouteChange::Domain(_) => return false,
+        RouteChange::Domain(route) => match &route.fallback {
+            Some(Fallback::Application { .. }) => (&route.id, std::slice::from_ref(&route.name)),
+            Some(Fallback::Preview(_)) | None => (&route.id, [].as_slice()),
+        },
     };
     if hosts.is_empty() {
         return all.remove(id).is_some();
@@ -118,6 +121,7 @@ mod tests {
             public: true,
             port: Some(8080),
             scale: Scale { max: 1, concurrency: 1 },
+            timeout_s: None,
             sticky_s: 0,
             serving: Serving::Starting,
         })

@@ -247,6 +247,7 @@ fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
         agent_idle: wishes.agent_idle.0,
         agent_time: wishes.agent_time.0,
         demand_repeat: wishes.demand_repeat.0,
+        request_history: wishes.request_history.0,
         sessions: admission::Limits {
             total: wishes.sessions_max as u64,
             share: wishes.sessions_workspace_max as u64,

@@ -224,3 +224,65 @@ fn a_hostile_sandbox_writes_nothing_outside_the_destination() {
     );
     assert!(names("outside").is_empty());
 }
+
+#[test]
+fn requests_are_a_table_of_all_that_answers() {
+    let counts = |count: u64| json!({"count": count, "errors": 1, "p50Ms": 1.5, "p90Ms": 20.0, "p99Ms": 12_000.0});
+    let pretend = Pretend::start(move |url, asked| {
+        let path = asked.path.as_str();
+        if path.starts_with("/v0/agents?") {
+            return Answer::json(&json!({"data": [agent(url, "a", "DEPLOYED")], "meta": {}}));
+        }
+        if path.starts_with("/v0/observability/requests?resourceType=agents") {
+            let mut helper = counts(7);
+            helper["replicas"] = json!(2);
+            helper["revisions"] = json!({"new": counts(5), "old": counts(2)});
+            return Answer::json(&json!({"helper": helper}));
+        }
+        Answer::json(&json!([]))
+    });
+    let place = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], exit| {
+        text(&pretend.cli(place.path(), arguments).output().unwrap(), exit)
+    };
+    let table = run(&["requests"], 0);
+    let line = |start: &str| {
+        let line = table.lines().find(|line| line.contains(start));
+        line.unwrap_or_else(|| panic!("{start}: {table}")).split_whitespace().collect::<Vec<_>>()
+    };
+    let whole = ["agents", "helper", "-", "2", "7", "1", "1.5", "ms", "20", "ms", "12.0", "s"];
+    assert_eq!(line("helper  -"), whole);
+    assert_eq!(line("old")[2..5], ["old", "-", "2"]);
+    let shown = run(&["requests", "agent", "helper", "--since", "10m", "-o", "json"], 0);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown[0]["name"], &shown[0]["count"]), (&json!("helper"), &json!(7)));
+    let asked = pretend.asked();
+    assert!(asked.last().unwrap().path.contains("&start=20"), "{:?}", asked.last());
+    assert!(run(&["requests", "job"], 2).contains("agents, applications, functions"));
+    assert!(run(&["requests", "agent", "helper", "--until", "soon"], 2).contains("how long ago"));
+}
+
+#[test]
+fn an_object_is_described_with_its_events_and_revisions() {
+    let pretend = Pretend::start(|url, asked| match asked.path.as_str() {
+        "/v0/agents/helper" => {
+            let mut agent = agent(url, "new", "FAILED");
+            agent["events"] = json!([{"type": "deployment", "status": "FAILED", "revision": "new",
+                "message": "it exited \u{1b}[2J with 1", "time": "2026-04-16T09:30:00Z"}]);
+            Answer::json(&agent)
+        }
+        path if path.starts_with("/v0/agents/helper/revisions") => {
+            Answer::json(&json!([{"id": "new", "status": "FAILED"}, {"id": "old", "active": true}]))
+        }
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let told =
+        text(&pretend.cli(place.path(), &["describe", "agent", "helper"]).output().unwrap(), 0);
+    for part in ["main/agents/helper", "Spec", "Revisions", "Events", "it exited", "old"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+    let unnamed = pretend.cli(place.path(), &["describe", "agents"]).output().unwrap();
+    assert!(text(&unnamed, 2).contains("holm get agents"));
+}

@@ -10,6 +10,8 @@
 
 mod bad_input;
 mod cases;
+#[path = "../common/mod.rs"]
+mod common;
 mod corpus;
 mod place;
 mod tree;

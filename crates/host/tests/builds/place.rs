@@ -1,22 +1,21 @@
 //! A machine that builds, with the images that the Dockerfiles of the tests begin with.
 
+use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{BuildFault, BuildOrder, Builder, Built};
 use host::{BuildSettings, ImageBuilder, LocalMachine};
 use images::{Config, Store};
-use node::{Backend, Egress, Limits};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+use types::KindName;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::Printed;
-use types::{KindName, Timestamp, World};
 
 pub(crate) const BASE: &str = "localhost/test/base";
 pub(crate) const OTHER: &str = "localhost/test/other";
-const BUSYBOX: &str = "/usr/bin/busybox";
 /// Nothing takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -32,29 +31,13 @@ pub(crate) struct Seen {
     pub(crate) log: String,
 }
 
-pub(crate) fn world() -> World {
-    World::new(
-        || {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the one place where this test reads the clock"
-            )]
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
-        },
-        |bytes| getrandom::fill(bytes).unwrap(),
-    )
-}
-
 impl Place {
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut BuildSettings)) -> Self {
-        assert!(rustix::process::geteuid().is_root(), "these tests start containers: run as root");
-        // Fails only when it was done before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        prepare();
         let data = tempfile::tempdir().unwrap();
         let store = store(data.path());
         make_images(data.path(), &store);
@@ -138,39 +121,7 @@ fn open(
     store: Store,
     change: impl FnOnce(&mut BuildSettings),
 ) -> (LocalMachine, ImageBuilder) {
-    // Two tests at the same time must not share addresses, user ids or names.
-    let own = std::process::id() % 4096;
-    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
-    let node = node::Settings {
-        folder: data.join("node"),
-        name: format!("build-test-{own}"),
-        subnet,
-        egress: Egress::internet_only(),
-        nameservers: vec![],
-        first_uid: 1_000_000_000 + own * 700_000,
-        limits: Limits { networks_ready: 2, ..Limits::default() },
-        backend: Backend::Direct,
-    };
-    let settings = host::Settings {
-        name: "here".into(),
-        node,
-        guest: std::fs::read(guest()).unwrap(),
-        registries_inside: vec![],
-        registry: host::RegistrySettings {
-            disk_mb: 1_000,
-            share_percent: 80,
-            blob_bytes_max: 1 << 30,
-            manifest_bytes_max: 1 << 20,
-            uploads_max: 10,
-            uploads_workspace_max: 10,
-            upload_keep: Duration::from_secs(3600),
-            untagged_keep: Duration::from_secs(3600),
-            stall: Duration::from_secs(30),
-        },
-        pulled_mb: 10_000,
-        image_mb_max: 1_000,
-        pids_max: 64,
-    };
+    let settings = settings(data, "build", 2);
     let host = LocalMachine::open(settings, store, world()).unwrap();
     let mut settings = BuildSettings::new(data.join("builds"));
     (settings.memory_mb, settings.disk_mb, settings.cache_mount_mb) = (256, 128, 16);
@@ -179,21 +130,9 @@ fn open(
     (host, builder)
 }
 
-/// The program inside of instances, made by `tools/guest`.
-fn guest() -> PathBuf {
-    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
-    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
-    guest
-}
-
-fn store(data: &Path) -> Store {
-    let settings = images::Settings { overlay: images::Overlay::User, ..Default::default() };
-    Store::open(&data.join("images"), settings).unwrap()
-}
-
 /// The files of the base image. `buildah` gets the same.
 pub(crate) fn base(root: &Path) {
-    for folder in ["bin", "etc", "tmp", "root", "proc", "sys", "dev", "run", "home/ada"] {
+    for folder in ["etc", "tmp", "root", "proc", "sys", "dev", "run", "home/ada"] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
     let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/home/ada:/bin/sh\n";
@@ -205,13 +144,7 @@ pub(crate) fn base(root: &Path) {
     {
         std::fs::write(root.join("etc").join(name), text).unwrap();
     }
-    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
-    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in
-        String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox")
-    {
-        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
+    add_tools(root);
     run(Command::new("chmod").arg("1777").arg(root.join("tmp")));
 }
 

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod ends;
 mod output;
 mod place;

@@ -1,18 +1,18 @@
 //! A machine for one test, with an image of busybox, and what is asked of it.
 
+use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
-use images::{Config, Store};
-use node::{Backend, Egress, Limits};
-use std::path::{Path, PathBuf};
+use images::Config;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use types::instance::{InstanceName, Printed, Stream, WorkEnd};
-use types::{KindName, Timestamp, World};
+use types::{KindName, World};
 
 /// Its entry point is a shell that takes a script as its argument.
 pub(crate) const SHELL: &str = "holm/shell";
@@ -20,7 +20,6 @@ pub(crate) const SHELL: &str = "holm/shell";
 pub(crate) const PLAIN: &str = "holm/plain";
 /// Its user is not root.
 pub(crate) const HUMBLE: &str = "holm/humble";
-const BUSYBOX: &str = "/usr/bin/busybox";
 /// Nothing takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Of output, on its way to the test.
@@ -62,69 +61,17 @@ impl Guard for Nobody {
     }
 }
 
-fn world() -> World {
-    World::new(
-        || {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the one place where this test reads the clock"
-            )]
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
-        },
-        |bytes| getrandom::fill(bytes).unwrap(),
-    )
-}
-
 impl Place {
     /// With these images.
     pub(crate) fn new(images: &[&str]) -> Self {
-        assert!(
-            rustix::process::geteuid().is_root(),
-            "these tests start containers: run them as root"
-        );
-        // Fails only when it was done before.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        prepare();
         let data = tempfile::tempdir().unwrap();
         make_images(data.path(), images);
         Self { data, world: world() }
     }
 
     pub(crate) fn start(&self) -> Running {
-        // Two tests at the same time must not share addresses, user ids or names.
-        let own = std::process::id() % 4096;
-        let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
-        let node = node::Settings {
-            folder: self.data.path().join("node"),
-            name: format!("host-test-{own}"),
-            subnet,
-            egress: Egress::internet_only(),
-            nameservers: vec![],
-            first_uid: 1_000_000_000 + own * 700_000,
-            limits: Limits { networks_ready: 8, ..Limits::default() },
-            backend: Backend::Direct,
-        };
-        let guest = std::fs::read(guest()).unwrap();
-        let settings = host::Settings {
-            name: "here".into(),
-            node,
-            guest,
-            registries_inside: vec![],
-            pulled_mb: 1_000,
-            image_mb_max: 1_000,
-            registry: host::RegistrySettings {
-                disk_mb: 1_000,
-                share_percent: 80,
-                blob_bytes_max: 1 << 30,
-                manifest_bytes_max: 1 << 20,
-                uploads_max: 10,
-                uploads_workspace_max: 10,
-                upload_keep: Duration::from_secs(3600),
-                untagged_keep: Duration::from_secs(3600),
-                stall: Duration::from_secs(30),
-            },
-            pids_max: 64,
-        };
+        let settings = settings(self.data.path(), "host", 8);
         let host =
             LocalMachine::open(settings, store(self.data.path()), self.world.clone()).unwrap();
         let gateway = Gateway::new(Parts {
@@ -221,21 +168,9 @@ pub(crate) fn shell(instance: &str, script: &str) -> Launch {
     launch(instance, SHELL, &[script])
 }
 
-/// The program inside of instances, made by `tools/guest`.
-fn guest() -> PathBuf {
-    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
-    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
-    guest
-}
-
-fn store(data: &Path) -> Store {
-    let settings = images::Settings { overlay: images::Overlay::User, ..Default::default() };
-    Store::open(&data.join("images"), settings).unwrap()
-}
-
 fn make_images(data: &Path, wanted: &[&str]) {
     let root = data.join("root");
-    for folder in ["bin", "etc", "tmp", "root"] {
+    for folder in ["etc", "tmp", "root"] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
     }
     std::fs::write(
@@ -243,13 +178,7 @@ fn make_images(data: &Path, wanted: &[&str]) {
         "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/:/bin/sh\n",
     )
     .unwrap();
-    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
-    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
-    for applet in
-        String::from_utf8(applets.stdout).unwrap().lines().filter(|applet| *applet != "busybox")
-    {
-        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
-    }
+    add_tools(&root);
     let archive =
         Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
     let shell =

@@ -1,20 +1,18 @@
 //! One build: where its work is, and what each step does.
 
-use super::cache::{Cache, Cached, CachedLayer};
 use super::config::{Change, Document, absolute};
 use super::copy::make_folders;
 use super::dockerfile::{Base, Dockerfile, Plan, Stage};
 use super::instruction::{Instruction, Step, Transfer};
-use super::layers::{Written, store, tidy};
+use super::layers::{Written, tidy};
 use super::project::{Given, Project};
-use super::rootfs::{Changes, view};
 use super::run::RunOrder;
 use super::scope::{PLATFORM_ARGUMENTS, platform_argument};
 use super::sources::{SourceLimits, read_project, unpack_archive};
 use super::stage::{Layer, State};
 use super::transfer::{From, Supplies, Supply};
 use super::{Fault, words};
-use crate::digest::{Digest, Hasher};
+use crate::digest::Hasher;
 use crate::disk;
 use crate::error::Error;
 use crate::leases::Lease;
@@ -50,10 +48,10 @@ pub struct Order {
 
 /// The state of one build. Its files are gone when it is dropped, or the store is opened anew.
 pub struct Build {
-    store: Store,
-    lease: Lease,
+    pub(super) store: Store,
+    pub(super) lease: Lease,
     folder: PathBuf,
-    order: Order,
+    pub(super) order: Order,
     pub(super) limits: Limits,
     pub(super) given: Given,
     count: AtomicU64,
@@ -130,7 +128,7 @@ impl Build {
         self.folder.join("context")
     }
 
-    fn empty(&self) -> PathBuf {
+    pub(super) fn empty(&self) -> PathBuf {
         self.folder.join("empty")
     }
 
@@ -257,103 +255,6 @@ impl Build {
             state.arguments.insert(name.to_owned(), value);
         }
         Ok(())
-    }
-
-    /// Of everything that a step is done on top of.
-    pub(super) fn chain(&self, state: &State, by: &str) -> Digest {
-        let mut hasher = Hasher::default();
-        for layer in &state.layers {
-            hasher.update(layer.unpacked.to_string().as_bytes());
-        }
-        let config = &state.document.config;
-        let rest = format!("\0{}\0{}\0{:?}\0{by}", config.user, state.workdir(), config.shell);
-        hasher.update(rest.as_bytes());
-        hasher.finish()
-    }
-
-    fn cache(&self) -> Cache<'_> {
-        Cache {
-            parts: &self.store.0,
-            workspace: &self.order.workspace,
-            bytes_max: self.limits.cache_bytes,
-        }
-    }
-
-    pub(super) fn paths(&self, state: &State) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = Vec::new();
-        for layer in &state.layers {
-            let root = self.store.0.layers.root(&layer.unpacked);
-            // Overlayfs refuses a layer twice; the higher one covers all of the lower one.
-            paths.retain(|lower| *lower != root);
-            paths.push(root);
-        }
-        if paths.is_empty() {
-            paths.push(self.empty());
-        }
-        paths
-    }
-
-    /// The files of a stage, to be read.
-    pub(super) fn view(&self, state: &State) -> Result<Tree, Error> {
-        let layers: Vec<PathBuf> =
-            self.paths(state).into_iter().filter(|path| *path != self.empty()).collect();
-        view(&layers, &self.empty(), self.store.0.settings.overlay, None)
-    }
-
-    /// Writes something over the files of a stage, or finds that it was written before.
-    fn write(
-        &self,
-        state: &mut State,
-        key: &Digest,
-        by: &str,
-        fill: impl FnOnce(&Tree) -> Result<(), Fault>,
-    ) -> Result<Outcome, Fault> {
-        if let Some(outcome) = self.reuse(state, key, by)? {
-            return Ok(outcome);
-        }
-        let folder = self.next_folder("step")?;
-        let (upper, work) = (folder.join("upper"), folder.join("work"));
-        disk::make_folder(&upper)?;
-        disk::make_folder(&work)?;
-        let layers: Vec<PathBuf> =
-            self.paths(state).into_iter().filter(|path| *path != self.empty()).collect();
-        let form = self.store.0.settings.overlay;
-        let changes = Changes { upper: &upper, work: &work };
-        let tree = view(&layers, &self.empty(), form, Some(&changes))?;
-        let filled = fill(&tree);
-        drop(tree);
-        let outcome =
-            filled.and_then(|()| self.keep(state, key, by, &Written { upper: &upper, root: 0 }));
-        disk::remove_tree(&folder)?;
-        outcome
-    }
-
-    fn reuse(&self, state: &mut State, key: &Digest, by: &str) -> Result<Option<Outcome>, Fault> {
-        let Some(cached) = self.cache().find(key, &self.lease)? else { return Ok(None) };
-        let bytes = cached.layer.as_ref().map_or(0, |layer| layer.bytes);
-        state.push(cached.layer, &cached.created, by);
-        Ok(Some(Outcome::Layer { was_cached: true, bytes }))
-    }
-
-    fn keep(
-        &self,
-        state: &mut State,
-        key: &Digest,
-        by: &str,
-        written: &Written<'_>,
-    ) -> Result<Outcome, Fault> {
-        let layer = store(&self.store, written, &self.lease)?;
-        if state.layers.len() + usize::from(layer.is_some()) > self.limits.layers {
-            return Err(Fault::Sources(format!(
-                "the image has more than {} layers",
-                self.limits.layers
-            )));
-        }
-        let bytes = layer.as_ref().map_or(0, |layer: &CachedLayer| layer.bytes);
-        let cached = Cached { layer, created: self.order.now.clone() };
-        self.cache().keep(key, &cached)?;
-        state.push(cached.layer, &cached.created, by);
-        Ok(Outcome::Layer { was_cached: false, bytes })
     }
 
     fn workdir(&self, state: &mut State, path: &str, by: &str) -> Result<Outcome, Fault> {

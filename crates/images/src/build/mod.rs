@@ -32,6 +32,7 @@ mod stage;
 mod transfer;
 mod users;
 mod words;
+mod writing;
 mod zip;
 
 pub use config::{Document, Happened, Process};

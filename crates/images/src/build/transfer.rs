@@ -4,6 +4,7 @@ use super::config::absolute;
 use super::copy::{About, As, Copying, make_folders, open_file, write};
 use super::instruction::{Source, Transfer};
 use super::items::{Bounds, Item, digest, file_digest, find};
+use super::lines::Heredoc;
 use super::making::Build;
 use super::pattern::{Kind, Pattern};
 use super::stage::State;
@@ -95,7 +96,7 @@ impl Build {
         Ok(all)
     }
 
-    /// Copies, or finds that it was copied before.
+    /// Finds all that a step copies.
     pub(super) fn transfer(
         &self,
         state: &State,
@@ -111,53 +112,23 @@ impl Build {
             Pattern::new(value(text)?.trim_start_matches('/'), Kind::Tree).map_err(Fault::Sources)
         });
         let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
-        let bounds = Bounds {
-            excludes: &excludes,
-            entries: self.limits.step_entries,
-            bytes: self.limits.step_bytes,
-        };
         let mut parts = Vec::new();
         for source in &transfer.sources {
-            let source = match source {
-                Source::Text(heredoc) => {
-                    let bytes = match heredoc.expands {
-                        true => words::text(&heredoc.content, state.escape, &state.scope())
-                            .map_err(Fault::Sources)?,
-                        false => heredoc.content.clone(),
-                    };
-                    let name = heredoc.name.clone();
-                    let bytes = bytes.into_bytes();
-                    parts.push(Part::Text { name, bytes, mode: TEXT_MODE });
-                    continue;
+            match source {
+                Source::Text(heredoc) => parts.push(text_of(heredoc, state)?),
+                Source::Path(text) => {
+                    let address = value(text)?;
+                    match downloads.get(&address).filter(|_| unpacks) {
+                        Some(download) => {
+                            parts.push(self.downloaded(&address, download, transfer)?);
+                        }
+                        None if from.is_stand_in => parts.push(stand_in(&address)),
+                        None => {
+                            let found = Found { from, excludes: &excludes, unpacks };
+                            self.gather(&address, &found, transfer.parents, &mut parts)?;
+                        }
+                    }
                 }
-                Source::Path(text) => value(text)?,
-            };
-            if let Some(download) = downloads.get(&source).filter(|_| unpacks) {
-                parts.push(self.downloaded(&source, download, transfer)?);
-                continue;
-            }
-            if from.is_stand_in {
-                let name =
-                    source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
-                parts.push(Part::Text {
-                    name: name.to_owned(),
-                    bytes: STAND_IN.to_vec(),
-                    mode: STAND_IN_MODE,
-                });
-                continue;
-            }
-            for path in find(&from.tree, &source, self.limits.step_entries)? {
-                if unpacks && is_archive(&from.tree, &path)? {
-                    parts.push(Part::Archive { path });
-                    continue;
-                }
-                let to = match transfer.parents {
-                    true => path.clone(),
-                    false => PathBuf::new(),
-                };
-                let mut items = Vec::new();
-                bounds.gather(&from.tree, &path, &to, &mut items)?;
-                parts.push(Part::Items { items, path });
             }
         }
         if transfer.checksum.is_some() && downloads.is_empty() {
@@ -165,8 +136,30 @@ impl Build {
         }
         let mode = transfer.chmod.as_deref().map(|text| mode(&value(text)?)).transpose()?;
         let owner = transfer.chown.as_deref().map(value).transpose()?;
-        let prepared = Prepared { parts, target, mode, owner, parents: transfer.parents };
-        Ok(prepared)
+        Ok(Prepared { parts, target, mode, owner, parents: transfer.parents })
+    }
+
+    /// The files that one source names, each with all below it.
+    fn gather(
+        &self,
+        source: &str,
+        Found { from, excludes, unpacks }: &Found<'_>,
+        keeps_parents: bool,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Fault> {
+        let limits = &self.limits;
+        let bounds = Bounds { excludes, entries: limits.step_entries, bytes: limits.step_bytes };
+        for path in find(&from.tree, source, limits.step_entries)? {
+            if *unpacks && is_archive(&from.tree, &path)? {
+                parts.push(Part::Archive { path });
+                continue;
+            }
+            let to = if keeps_parents { path.clone() } else { PathBuf::new() };
+            let mut items = Vec::new();
+            bounds.gather(&from.tree, &path, &to, &mut items)?;
+            parts.push(Part::Items { items, path });
+        }
+        Ok(())
     }
 
     fn downloaded(
@@ -190,6 +183,29 @@ impl Build {
             modified: download.modified,
         })
     }
+}
+
+/// Where sources are looked for, and how.
+struct Found<'f> {
+    from: &'f From,
+    excludes: &'f [Pattern],
+    unpacks: bool,
+}
+
+fn text_of(heredoc: &Heredoc, state: &State) -> Result<Part, Fault> {
+    let text = match heredoc.expands {
+        true => {
+            words::text(&heredoc.content, state.escape, &state.scope()).map_err(Fault::Sources)?
+        }
+        false => heredoc.content.clone(),
+    };
+    Ok(Part::Text { name: heredoc.name.clone(), bytes: text.into_bytes(), mode: TEXT_MODE })
+}
+
+/// What stands for the program of the vendor's sandbox image.
+fn stand_in(source: &str) -> Part {
+    let name = source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
+    Part::Text { name: name.to_owned(), bytes: STAND_IN.to_vec(), mode: STAND_IN_MODE }
 }
 
 /// All that a step needs, before anything is written.
@@ -248,41 +264,13 @@ impl Prepared {
             folders: owner.unwrap_or(ROOT),
         };
         let place = absolute(state.workdir(), &self.target);
-        let is_folder = self.parts.len() > 1
-            || self.target.ends_with('/')
-            || self.target.ends_with("/.")
-            || matches!(self.target.as_str(), "." | ".." | "");
         let place = Path::new(place.trim_start_matches('/'));
-        if self.parts.len() > 1 && !self.target.ends_with('/') && !is_there(tree, place) {
-            let alone = matches!(self.target.as_str(), "." | ".." | "");
-            if !alone && !self.target.ends_with("/.") && !self.target.ends_with("/..") {
-                return Err(Fault::Sources(format!(
-                    "several files are copied, so `{}` must be a folder: end it with a `/`",
-                    self.target
-                )));
-            }
-        }
+        self.require_folder(tree, place)?;
         let mut copying = Copying::new(&from.tree, tree, how, bytes_max);
         for part in &self.parts {
-            let inside = |name: &str| match is_folder || is_there(tree, place) {
-                true => place.join(name),
-                false => place.to_owned(),
-            };
             match part {
                 Part::Items { items, path } => {
-                    let top = items
-                        .first()
-                        .is_some_and(|item| item.kind() == rustix::fs::FileType::Directory);
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    match (top, self.parents) {
-                        (_, true) => {
-                            let above = path.parent().unwrap_or(Path::new(""));
-                            make_folders(tree, &place.join(above), how.folders)?;
-                            copying.all(items, place)?;
-                        }
-                        (true, false) => copying.all(items, place)?,
-                        (false, false) => copying.all(items, &inside(&name))?,
-                    }
+                    self.write_items((items, path), place, tree, &mut copying)?;
                 }
                 Part::Archive { path } => {
                     make_folders(tree, place, how.folders)?;
@@ -290,17 +278,66 @@ impl Prepared {
                 }
                 Part::Text { name, bytes, mode } => {
                     let about = About { mode: self.mode.unwrap_or(*mode), owner, modified: 0 };
-                    put(tree, &inside(name), &about, how.folders, &mut bytes.as_slice())?;
+                    let at = self.inside(tree, place, name);
+                    put(tree, &at, &about, how.folders, &mut bytes.as_slice())?;
                 }
                 Part::Download { name, file, modified, .. } => {
                     let mode = self.mode.unwrap_or(DOWNLOAD_MODE);
                     let about = About { mode, owner, modified: *modified };
                     let mut from = File::open(file).map_err(Error::io("open", file))?;
-                    put(tree, &inside(name), &about, how.folders, &mut from)?;
+                    let at = self.inside(tree, place, name);
+                    put(tree, &at, &about, how.folders, &mut from)?;
                 }
             }
         }
         Ok(())
+    }
+
+    fn write_items(
+        &self,
+        (items, path): (&[Item], &Path),
+        place: &Path,
+        tree: &Tree,
+        copying: &mut Copying<'_>,
+    ) -> Result<(), Fault> {
+        if self.parents {
+            let above = path.parent().unwrap_or(Path::new(""));
+            make_folders(tree, &place.join(above), copying.how.folders)?;
+            return copying.all(items, place);
+        }
+        let is_folder =
+            items.first().is_some_and(|item| item.kind() == rustix::fs::FileType::Directory);
+        if is_folder {
+            return copying.all(items, place);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        copying.all(items, &self.inside(tree, place, &name))
+    }
+
+    /// Where a file of this name goes.
+    fn inside(&self, tree: &Tree, place: &Path, name: &str) -> PathBuf {
+        match self.parts.len() > 1 || self.names_folder() || is_there(tree, place) {
+            true => place.join(name),
+            false => place.to_owned(),
+        }
+    }
+
+    /// Whether the target says that it is a folder.
+    fn names_folder(&self) -> bool {
+        let target = self.target.as_str();
+        target.ends_with('/') || target.ends_with("/.") || matches!(target, "." | ".." | "")
+    }
+
+    /// Refuses to put several things where one file may be meant.
+    fn require_folder(&self, tree: &Tree, place: &Path) -> Result<(), Fault> {
+        let is_folder = self.names_folder() || self.target.ends_with("/..");
+        if self.parts.len() <= 1 || is_folder || is_there(tree, place) {
+            return Ok(());
+        }
+        Err(Fault::Sources(format!(
+            "several files are copied, so `{}` must be a folder: end it with a `/`",
+            self.target
+        )))
     }
 }
 

@@ -168,6 +168,9 @@ impl Repository {
         let lease = parts.leases.take();
         lease.hold(Held::Image(*image));
         let bytes_max = parts.settings.limits.document_bytes_max;
+        if parts.blobs.size(image).is_none() {
+            return Err(PushFault::Unknown(*image));
+        }
         let bytes = parts.blobs.document("manifest", image, bytes_max)?;
         let document: Document = manifest::read("manifest", &bytes)?;
         let media_type = document.media_type.clone().unwrap_or_else(|| OCI_MANIFEST.into());

@@ -61,6 +61,7 @@ pub fn find_by_digest(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<ApiKey>
     tx.find("api_keys", &sql, params![digest])?.as_ref().map(read).transpose()
 }
 
+/// A key, whoever's it is.
 pub fn find(tx: &mut Tx<'_>, id: &ApiKeyId) -> Result<Option<ApiKey>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = $1");
     tx.find("api_keys", &sql, params![id])?.as_ref().map(read).transpose()

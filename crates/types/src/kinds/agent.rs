@@ -64,7 +64,7 @@ pub struct AgentRuntime {
     pub min_scale: Option<i64>,
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
     pub max_scale: Option<i64>,
-    /// Seconds that one request may take.
+    /// Seconds that one request may take, with its wait for an instance.
     #[schemars(range(min = 1, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
     /// Megabytes of disk below the root, for those that want it off the memory.
@@ -84,6 +84,8 @@ impl Kind for Agent {
     placed!();
     enabled!();
     deployment!();
+    triggered!();
+    timed!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;

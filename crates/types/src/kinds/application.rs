@@ -1,6 +1,6 @@
 //! Applications: long-running programs that everybody may reach.
 
-use crate::instance::REPLICA_GUEST_PORT;
+use crate::instance::{GUEST_PORT, REPLICA_GUEST_PORT};
 use crate::parts::{
     CoreEvent, Deployment, Env, Head, Metadata, RevisionConfiguration, Status, fixed, keep, limits,
     names,
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 const MEMORY_MB_DEFAULT: i64 = 2048;
 const PORT_DEFAULT: i64 = 8080;
+/// The one extension that there is: the application stands for a sandbox.
+const BIND_TO_SANDBOX: &str = "ai.blaxel.experimental/bind-to-sandbox";
 /// Revisions kept, and so as many as a body may list.
 const REVISIONS_MAX: usize = 5;
 
@@ -119,6 +121,7 @@ impl Kind for Application {
         Env::check_all(spec.envs.as_deref(), "spec.envs", problems);
         let free = spec.port != Some(i64::from(REPLICA_GUEST_PORT));
         problems.require(free, "spec.port", "is the one port that the server has in instances");
+        self.check_binding(problems);
         for (index, revision) in spec.revisions.iter().flatten().enumerate() {
             Env::check_all(
                 revision.envs.as_deref(),
@@ -156,7 +159,11 @@ impl Kind for Application {
         spec.image = spec.image.take().or(Some(given.image).filter(|image| !image.is_empty()));
         spec.envs = spec.envs.take().or(given.envs);
         spec.memory = spec.memory.or(given.memory).or(Some(MEMORY_MB_DEFAULT));
-        spec.port = spec.port.or(given.port).or(Some(PORT_DEFAULT));
+        spec.port = spec.port.or(given.port);
+        // In a sandbox that is the port of the guest, which must be asked for by nobody's mistake.
+        if self.bound_sandbox().is_none() {
+            self.spec.port.get_or_insert(PORT_DEFAULT);
+        }
     }
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
@@ -176,5 +183,47 @@ impl Kind for Application {
 
     fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
         Some(self.spec.revision.get_or_insert_default())
+    }
+}
+
+impl Application {
+    /// The sandbox whose port answers in place of replicas, with any revision.
+    pub fn bound_sandbox(&self) -> Option<&str> {
+        let extension = self.spec.extensions.as_ref()?.get(BIND_TO_SANDBOX)?;
+        extension.sandbox.as_deref().filter(|sandbox| !sandbox.is_empty())
+    }
+
+    fn check_binding(&self, problems: &mut Problems) {
+        let spec = &self.spec;
+        for (name, extension) in spec.extensions.iter().flatten() {
+            let at = format!("spec.extensions[{name}]");
+            let known = name == BIND_TO_SANDBOX;
+            problems.require(
+                known,
+                at.clone(),
+                format!("is unknown; there is `{BIND_TO_SANDBOX}`"),
+            );
+            let named = extension.sandbox.as_ref().is_some_and(|sandbox| !sandbox.is_empty());
+            problems.require(named || !known, format!("{at}.sandbox"), "must name a sandbox");
+        }
+        if self.bound_sandbox().is_none() {
+            let proxy = spec.proxy == Some(true);
+            let why = format!("does not say where to; name a sandbox in `{BIND_TO_SANDBOX}`");
+            problems.require(!proxy, "spec.proxy", why);
+            return;
+        }
+        let guest = i64::from(GUEST_PORT);
+        let of_program = spec.port.is_some_and(|port| port != guest);
+        let why = format!(
+            "must be that of a program in the sandbox; {guest} is the interface of the sandbox itself, which is not for everybody"
+        );
+        problems.require(of_program, "spec.port", why);
+        let canary = spec.revision.as_ref().and_then(|revision| revision.canary.as_deref());
+        let no_canary = canary.is_none_or(str::is_empty);
+        problems.require(
+            no_canary,
+            "spec.revision.canary",
+            "goes with replicas, not with a sandbox",
+        );
     }
 }

@@ -80,7 +80,7 @@ pub struct FunctionRuntime {
     #[schemars(length(max = limits::LIST_MAX))]
     pub ports: Option<Vec<Port>>,
     pub transport: Option<Transport>,
-    /// Seconds that one request may take.
+    /// Seconds that one request may take, with its wait for an instance.
     #[schemars(range(min = 1, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
     /// Megabytes of disk below the root, for those that want it off the memory.
@@ -100,6 +100,8 @@ impl Kind for Function {
     placed!();
     enabled!();
     deployment!();
+    triggered!();
+    timed!();
 
     fn check(&self, problems: &mut Problems) {
         let none = FunctionRuntime::default();

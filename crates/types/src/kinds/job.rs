@@ -123,6 +123,7 @@ impl Kind for Job {
     placed!();
     enabled!();
     deployed!(Needs::Machine);
+    triggered!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;

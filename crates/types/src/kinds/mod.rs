@@ -28,6 +28,28 @@ macro_rules! placed {
         fn region_mut(&mut self) -> Option<&mut Option<String>> {
             Some(&mut self.spec.region)
         }
+
+        fn region(&self) -> Option<&str> {
+            self.spec.region.as_deref()
+        }
+    };
+}
+
+/// Triggers of the kinds that have them in their spec.
+macro_rules! triggered {
+    () => {
+        fn triggers(&self) -> &[Trigger] {
+            self.spec.triggers.as_deref().unwrap_or_default()
+        }
+    };
+}
+
+/// The time limit of the kinds whose runtime has one for each request.
+macro_rules! timed {
+    () => {
+        fn request_timeout_s(&self) -> Option<i64> {
+            self.spec.runtime.as_ref()?.timeout
+        }
     };
 }
 

@@ -11,12 +11,14 @@ use std::time::Duration;
 #[serde(transparent)]
 pub struct RequestAnswer(pub BTreeMap<String, WorkloadRequests>);
 
-/// What the server that is asked has seen since its start.
+/// What the server that is asked has seen since its start, or in the window that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRequests {
     #[serde(flatten)]
     pub all: RequestCounts,
+    /// Replicas that take requests now.
+    pub replicas: u32,
     /// Of the revisions that serve now, by their ids.
     pub revisions: BTreeMap<String, RequestCounts>,
 }
@@ -36,7 +38,7 @@ pub struct RequestCounts {
 impl From<&RequestStats> for WorkloadRequests {
     fn from(stats: &RequestStats) -> Self {
         let revisions = stats.revisions.iter().map(|(id, of)| (id.clone(), of.into())).collect();
-        Self { all: (&stats.all).into(), revisions }
+        Self { all: (&stats.all).into(), replicas: stats.replicas, revisions }
     }
 }
 

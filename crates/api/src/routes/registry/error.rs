@@ -16,11 +16,30 @@ pub(super) struct Refusal {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// For the log: what the caller may not have.
     noted: Option<Box<types::error::Refusal>>,
+    /// What is wrong with the token that was shown, in the word of its protocol.
+    pub(super) token_fault: Option<&'static str>,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), headers: Vec::new(), noted: None }
+        let message = message.into();
+        Self { status, code, message, headers: Vec::new(), noted: None, token_fault: None }
+    }
+
+    /// The token was given for something else. A program asks for another one then.
+    pub(super) fn beyond_token() -> Self {
+        let why = "the token was not given for this";
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", why);
+        Self { token_fault: Some("insufficient_scope"), ..refusal }
+    }
+
+    /// A token of the registry that is no longer good.
+    pub(super) fn bad_token(denied: auth::Denied) -> Self {
+        Self { token_fault: Some("invalid_token"), ..Self::from(denied) }
+    }
+
+    pub(super) fn wants_credentials(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
     }
 
     pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -63,7 +82,7 @@ impl From<RegistryFault> for Refusal {
         let (status, code) = match &fault {
             Fault::BadDigest | Fault::WrongDigest => (StatusCode::BAD_REQUEST, "DIGEST_INVALID"),
             Fault::NoBlob => (StatusCode::NOT_FOUND, "BLOB_UNKNOWN"),
-            Fault::NoManifest => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
+            Fault::NoManifest | Fault::Elsewhere => (StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN"),
             Fault::NoUpload => (StatusCode::NOT_FOUND, "BLOB_UPLOAD_UNKNOWN"),
             Fault::OutOfOrder(_) => (StatusCode::RANGE_NOT_SATISFIABLE, "BLOB_UPLOAD_INVALID"),
             Fault::Busy => (StatusCode::CONFLICT, "BLOB_UPLOAD_INVALID"),
@@ -145,10 +164,6 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(self.headers);
-        if self.status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static(r#"Basic realm="holm", charset="UTF-8""#);
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
-        }
         response
     }
 }

@@ -1,9 +1,8 @@
 //! Lists: tags, repositories, and what speaks of a manifest. Long ones come in pages.
 
 use super::error::Refusal;
-use super::{Caller, Session, header_of, parameter};
-use crate::app::App;
-use auth::Identity;
+use super::{Caller, Session, Shown, header_of, parameter};
+use auth::registry_tokens::Access;
 use axum::body::Body;
 use axum::response::Response;
 use control::Context;
@@ -11,7 +10,6 @@ use control::engine;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use store::Tx;
 use types::kinds::Image;
 use types::{Kind, Scope};
@@ -60,14 +58,15 @@ pub(super) fn tags(session: &Session, parts: &Parts) -> Result<Response, Refusal
 }
 
 /// Repositories of all workspaces in which the caller may list them.
-pub(super) async fn catalog(
-    app: &App,
-    identity: &Arc<Identity>,
-    parts: &Parts,
-) -> Result<Response, Refusal> {
-    let caller = Caller { app: app.clone(), identity: Arc::clone(identity), token: String::new() };
+pub(super) async fn catalog(caller: &Caller, parts: &Parts) -> Result<Response, Refusal> {
+    if let Shown::Token { access, .. } = &caller.shown
+        && !access.contains(&Access::Catalog)
+    {
+        return Err(Refusal::beyond_token());
+    }
+    let app = &caller.app;
     let mut contexts = Vec::new();
-    for membership in &identity.memberships {
+    for membership in &caller.identity.memberships {
         if let Ok(member) = caller.member(&membership.workspace_name, &[Scope::ImagesList]) {
             contexts.push(Context { control: app.control().clone(), member });
         }

@@ -3,14 +3,15 @@
 //! credentials are those of that protocol.
 //!
 //! Whoever asks shows an API key or an access token as the password of any user name, or as a bearer
-//! token. Content is read and written through repositories only: a digest that another workspace has
-//! opens nothing.
+//! token, or a token that was given for the one repository ([`token`]). Content is read and
+//! written through repositories only: a digest that another workspace has opens nothing.
 
 mod blobs;
 mod error;
 mod lists;
 mod manifests;
 mod path;
+mod token;
 mod uploads;
 
 use crate::app::App;
@@ -18,6 +19,7 @@ use crate::http::call::note_sign_in;
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::long_request::LongRequest;
+use auth::registry_tokens::{Access, Action, Bond};
 use auth::{Denied, Identity, Member, Ticket};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -34,6 +36,7 @@ use path::{Act, Name, Wanted};
 use std::sync::Arc;
 use store::Tx;
 use types::Scope;
+use types::ids::WorkspaceId;
 use types::own_image::OwnRepository;
 
 const BASE: &str = "/v2/";
@@ -42,8 +45,9 @@ const DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// What is answered here. `type` may be left out.
 #[rustfmt::skip]
-pub(crate) const ADDRESSES: [(Method, &str); 16] = [
+pub(crate) const ADDRESSES: [(Method, &str); 17] = [
     (Method::GET, "/v2/"),
+    (Method::GET, "/v2/token"),
     (Method::GET, "/v2/_catalog"),
     (Method::GET, "/v2/{workspace}/{type}/{name}/tags/list"),
     (Method::GET, "/v2/{workspace}/{type}/{name}/manifests/{reference}"),
@@ -63,8 +67,15 @@ pub(crate) const ADDRESSES: [(Method, &str); 16] = [
 
 /// Answers everything below `/v2`.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let public_url = app.control().settings.public_url.clone();
     let mut response = match Box::pin(serve(app, request)).await {
         Ok(response) => response,
+        Err(refusal) if refusal.wants_credentials() => {
+            let fault = refusal.token_fault;
+            let challenge = token::challenge(&public_url, (&method, &uri), fault);
+            refusal.with(header::WWW_AUTHENTICATE, challenge).into_response()
+        }
         Err(refusal) => refusal.into_response(),
     };
     response.headers_mut().insert(VERSION, HeaderValue::from_static("registry/2.0"));
@@ -73,21 +84,21 @@ pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response
 
 async fn serve(app: App, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let token = token(&parts.headers).ok_or(Denied::Missing)?;
-    let identity = app.auth.identify(&token).await?;
-    app.limits.take_key(identity.holder()).map_err(Error::from)?;
-    note_sign_in(&parts.extensions, Some(&identity));
+    let caller = Caller::of(app, &parts).await?;
     // Whoever is let in learns whether the address is one; a stranger nothing.
     let path = parts.uri.path().strip_prefix(BASE).unwrap_or_default();
     match path::parse(path).ok_or_else(Refusal::no_route)? {
         Wanted::Base => reads(&parts.method).map(|()| empty(StatusCode::OK)),
+        Wanted::Token => {
+            reads(&parts.method)?;
+            token::give(&caller, &parts).await
+        }
         Wanted::Catalog => {
             reads(&parts.method)?;
-            lists::catalog(&app, &identity, &parts).await
+            lists::catalog(&caller, &parts).await
         }
         Wanted::In(name, act) => {
             let scopes = scopes(&parts.method, &act)?;
-            let caller = Caller { app, identity, token };
             let session = caller.enter(name, scopes, &parts).await?;
             session.act(act, &parts, body).await
         }
@@ -113,11 +124,8 @@ fn reads(method: &Method) -> Result<(), Refusal> {
     if matches!(*method, Method::GET | Method::HEAD) { Ok(()) } else { Err(Refusal::no_method()) }
 }
 
-/// A bearer token, or the password beside any user name.
-fn token(headers: &HeaderMap) -> Option<String> {
-    if let Some(token) = headers::bearer(headers) {
-        return Some(token.to_owned());
-    }
+/// The password beside any user name.
+fn password(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -131,15 +139,68 @@ fn token(headers: &HeaderMap) -> Option<String> {
 struct Caller {
     app: App,
     identity: Arc<Identity>,
-    token: String,
+    shown: Shown,
+}
+
+/// With what a caller came.
+enum Shown {
+    /// A key or an access token: all that its holder may do.
+    Credential(String),
+    /// A token of the registry: what it was given for.
+    Token { access: Vec<Access>, bond: Bond },
 }
 
 impl Caller {
+    async fn of(app: App, parts: &Parts) -> Result<Self, Refusal> {
+        let bearer = headers::bearer(&parts.headers);
+        let ours = match bearer {
+            Some(token) => app.auth.identify_registry(token).await.map_err(Refusal::bad_token)?,
+            None => None,
+        };
+        let (identity, shown) = match ours {
+            Some(ours) => (ours.identity, Shown::Token { access: ours.access, bond: ours.bond }),
+            None => {
+                let credential = bearer.map(str::to_owned);
+                let credential = credential.or_else(|| password(&parts.headers));
+                let credential = credential.ok_or(Denied::Missing)?;
+                (app.auth.identify(&credential).await?, Shown::Credential(credential))
+            }
+        };
+        app.limits.take_key(identity.holder()).map_err(Error::from)?;
+        note_sign_in(&parts.extensions, Some(&identity));
+        Ok(Self { app, identity, shown })
+    }
+
     fn member(&self, workspace: &str, scopes: &'static [Scope]) -> Result<Member, Refusal> {
         let member = self.app.auth.enter(&self.identity, Some(workspace))?;
         self.app.limits.take_workspace(member.workspace.as_str()).map_err(Error::from)?;
         member.may(scopes)?;
         Ok(member)
+    }
+
+    /// As [`member`](Self::member), of whoever may do this with a repository: a token of the
+    /// registry must have been given for it.
+    fn member_at(&self, name: &Name, scopes: &'static [Scope]) -> Result<Member, Refusal> {
+        let given = match &self.shown {
+            Shown::Credential(_) => None,
+            Shown::Token { access, .. } => {
+                let place = given_for(access, name, token::action(scopes));
+                Some(place.ok_or_else(Refusal::beyond_token)?)
+            }
+        };
+        let member = self.member(&name.workspace, scopes)?;
+        // Another workspace may have got the name.
+        if given.is_some_and(|given| *given != member.workspace) {
+            return Err(Refusal::beyond_token());
+        }
+        Ok(member)
+    }
+
+    fn ticket(&self, member: &Member, scopes: &'static [Scope]) -> Ticket {
+        match &self.shown {
+            Shown::Credential(credential) => Ticket::new(credential, member, scopes),
+            Shown::Token { bond, .. } => Ticket::of_registry(bond, member, scopes),
+        }
     }
 
     async fn enter(
@@ -148,17 +209,28 @@ impl Caller {
         scopes: &'static [Scope],
         parts: &Parts,
     ) -> Result<Session, Refusal> {
-        let member = self.member(&name.workspace, scopes)?;
+        let member = self.member_at(&name, scopes)?;
         let app = &self.app;
         let none =
             || Refusal::new(StatusCode::NOT_FOUND, "UNSUPPORTED", "this server keeps no images");
         let registry = app.machine().and_then(|machine| machine.registry()).ok_or_else(none)?;
         let context = Context { control: app.control().clone(), member };
         let (repository, located) = locate(&context, &name).await?;
-        let ticket = Arc::new(Ticket::new(&self.token, &context.member, scopes));
+        let ticket = Arc::new(self.ticket(&context.member, scopes));
         let long = parts.extensions.get::<LongRequest>().cloned().unwrap_or_default();
         Ok(Session { caller: self, context, registry, name, repository, located, ticket, long })
     }
+}
+
+/// The workspace of the repository for which a token was given, if it was for this action there.
+fn given_for<'a>(access: &'a [Access], name: &Name, action: Action) -> Option<&'a WorkspaceId> {
+    let name = name.to_string();
+    access.iter().find_map(|access| match access {
+        Access::Repository { name: known, workspace, actions } => {
+            (*known == name && actions.contains(&action)).then_some(workspace)
+        }
+        Access::Catalog => None,
+    })
 }
 
 /// The repository that a name means in the workspace, and where its content is.
@@ -234,7 +306,10 @@ fn empty(status: StatusCode) -> Response {
 
 /// Texts of this kind have only been put together of what was in a path, or of digits.
 fn header_of(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+    HeaderValue::from_str(text).unwrap_or_else(|error| {
+        tracing::error!(%error, text, "a header of the registry cannot be written");
+        HeaderValue::from_static("")
+    })
 }
 
 /// One parameter of the query.

@@ -8,6 +8,8 @@ use types::own_image::{BadImageName, OwnRepository};
 pub(super) enum Wanted {
     /// Whether there is a registry, and whether it lets the caller in.
     Base,
+    /// A token for what comes next.
+    Token,
     Catalog,
     In(Name, Act),
 }
@@ -65,6 +67,7 @@ impl Name {
 pub(super) fn parse(path: &str) -> Option<Wanted> {
     match path {
         "" => return Some(Wanted::Base),
+        "token" => return Some(Wanted::Token),
         "_catalog" => return Some(Wanted::Catalog),
         _ => {}
     }
@@ -98,6 +101,7 @@ mod tests {
     #[test]
     fn every_address_is_understood() {
         assert_eq!(parse(""), Some(Wanted::Base));
+        assert_eq!(parse("token"), Some(Wanted::Token));
         assert_eq!(parse("_catalog"), Some(Wanted::Catalog));
         assert_eq!(wanted("main/job/a/tags/list"), ("main/job/a".into(), Act::Tags));
         assert_eq!(wanted("main/a/manifests/v1"), ("main/a".into(), Act::Manifest("v1".into())));

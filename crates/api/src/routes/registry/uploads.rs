@@ -57,7 +57,7 @@ async fn mount(session: &Session, parts: &Parts, digest: &str) -> Result<bool, R
     let Some(from) = parameter(parts, "from").and_then(|from| Name::parse(&from)) else {
         return Ok(false);
     };
-    let Ok(member) = session.caller.member(&from.workspace, &[Scope::ImagesGet]) else {
+    let Ok(member) = session.caller.member_at(&from, &[Scope::ImagesGet]) else {
         return Ok(false);
     };
     let context = Context { control: session.context.control.clone(), member };

@@ -10,8 +10,7 @@ use types::instance::{Medium, Scratch};
 use types::kinds::application::AppUrl;
 use types::kinds::{Agent, Application, Function};
 use types::parts::{
-    Deployment, Env, Generation, RevisionConfiguration, Sensitive, Trigger, VolumeAttachment,
-    VolumeType,
+    Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment, VolumeType,
 };
 
 /// On which the programs of agents and MCP servers listen; their wishes do not say.
@@ -32,15 +31,14 @@ pub(super) trait Deployable:
     /// Whether it answers without credentials.
     fn is_public(&self) -> bool;
 
-    fn region(&self) -> Option<&str>;
-
     /// Hosts below domains of the user's.
     fn urls(&self) -> &[AppUrl] {
         &[]
     }
 
-    fn triggers(&self) -> &[Trigger] {
-        &[]
+    /// What answers in place of replicas.
+    fn bound<'w>(&'w self, _id: &ResourceId) -> Result<Option<Bound<'w>>, Error> {
+        Ok(None)
     }
 
     /// Which revisions are to serve.
@@ -61,13 +59,33 @@ pub(super) struct Program<'w> {
     pub(super) volumes: Volumes,
 }
 
+/// A port of a sandbox, for which a deployment stands.
+pub(super) struct Bound<'w> {
+    pub(super) sandbox: &'w str,
+    pub(super) port: u16,
+}
+
 pub(super) enum Volumes {
     Fine(Vec<Scratch>),
     /// It mounts what keeps its content.
     Persistent,
 }
 
-/// The members that the runtimes of agents and MCP servers have under the same names.
+/// What the specs of agents and MCP servers have under the same names.
+macro_rules! requested {
+    () => {
+        fn scale(&self) -> (Option<i64>, Option<i64>) {
+            let runtime = self.spec.runtime.as_ref();
+            runtime.map_or((None, None), |runtime| (runtime.min_scale, runtime.max_scale))
+        }
+
+        fn is_public(&self) -> bool {
+            self.spec.public == Some(true)
+        }
+    };
+}
+
+/// As [`requested`], of what runs.
 macro_rules! program {
     ($self:ident, $id:ident, $volumes:expr) => {{
         let Some(runtime) = &$self.spec.runtime else { return Ok(None) };
@@ -91,48 +109,18 @@ fn given(text: Option<&str>) -> Option<&str> {
 }
 
 impl Deployable for Agent {
+    requested!();
+
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
         program!(self, id, volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?)
-    }
-
-    fn scale(&self) -> (Option<i64>, Option<i64>) {
-        let runtime = self.spec.runtime.as_ref();
-        runtime.map_or((None, None), |runtime| (runtime.min_scale, runtime.max_scale))
-    }
-
-    fn is_public(&self) -> bool {
-        self.spec.public == Some(true)
-    }
-
-    fn triggers(&self) -> &[Trigger] {
-        self.spec.triggers.as_deref().unwrap_or_default()
-    }
-
-    fn region(&self) -> Option<&str> {
-        self.spec.region.as_deref()
     }
 }
 
 impl Deployable for Function {
+    requested!();
+
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
         program!(self, id, Volumes::Fine(Vec::new()))
-    }
-
-    fn scale(&self) -> (Option<i64>, Option<i64>) {
-        let runtime = self.spec.runtime.as_ref();
-        runtime.map_or((None, None), |runtime| (runtime.min_scale, runtime.max_scale))
-    }
-
-    fn is_public(&self) -> bool {
-        self.spec.public == Some(true)
-    }
-
-    fn triggers(&self) -> &[Trigger] {
-        self.spec.triggers.as_deref().unwrap_or_default()
-    }
-
-    fn region(&self) -> Option<&str> {
-        self.spec.region.as_deref()
     }
 }
 
@@ -140,15 +128,13 @@ impl Deployable for Application {
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
         let spec = &self.spec;
         let Some(image) = given(spec.image.as_deref()) else { return Ok(None) };
-        let port = spec.port.map(u16::try_from).transpose();
-        let port = port.map_err(|_| engine::corrupt(id, "its port is no port"))?;
         Ok(Some(Program {
             image,
             registries: None,
             memory_mb: engine::whole(id, spec.memory.unwrap_or(MEMORY_MB))?,
             storage_mb: None,
             envs: spec.envs.as_deref().unwrap_or_default(),
-            port: port.unwrap_or(PORT),
+            port: port(id, spec.port)?.unwrap_or(PORT),
             generation: None,
             volumes: Volumes::Fine(Vec::new()),
         }))
@@ -163,13 +149,21 @@ impl Deployable for Application {
         true
     }
 
-    fn region(&self) -> Option<&str> {
-        self.spec.region.as_deref()
+    fn bound<'w>(&'w self, id: &ResourceId) -> Result<Option<Bound<'w>>, Error> {
+        let Some(sandbox) = self.bound_sandbox() else { return Ok(None) };
+        let port = port(id, self.spec.port)?;
+        let port = port.ok_or_else(|| engine::corrupt(id, "it names no port of its sandbox"))?;
+        Ok(Some(Bound { sandbox, port }))
     }
 
     fn urls(&self) -> &[AppUrl] {
         self.spec.urls.as_deref().unwrap_or_default()
     }
+}
+
+fn port(id: &ResourceId, wished: Option<i64>) -> Result<Option<u16>, Error> {
+    let port = wished.map(u16::try_from).transpose();
+    port.map_err(|_| engine::corrupt(id, "its port is no port"))
 }
 
 /// Each replica has its own of those that keep nothing.

@@ -2,6 +2,7 @@
 //! outlives it, so the next run begins with what the machine lists ([`Deployments::adopt`]).
 
 use super::plan::{self, Phase};
+use crate::settings;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -17,11 +18,6 @@ use types::instance::{InstanceName, ReplicaId};
 
 /// For so long requests that wanted replicas count, unless they ask again.
 pub(super) const DEMAND_LIFE: Duration = Duration::from_secs(3);
-/// Looks at once. They wait for nothing but the database.
-const LOOKS_AT_ONCE: usize = 64;
-/// Launches at once, of all deployments together.
-const LAUNCHES_AT_ONCE: usize = 16;
-
 pub(crate) struct Deployments {
     lives: Mutex<HashMap<ResourceId, Live>>,
     /// Those that somebody is about to look at.
@@ -73,19 +69,17 @@ pub(super) struct Pause {
     until: Instant,
 }
 
-impl Default for Deployments {
-    fn default() -> Self {
+impl Deployments {
+    pub(crate) fn new(settings: &settings::Deployments) -> Self {
         Self {
             lives: Mutex::default(),
             queued: Mutex::default(),
-            looks: Arc::new(Semaphore::new(LOOKS_AT_ONCE)),
-            launches: Arc::new(Semaphore::new(LAUNCHES_AT_ONCE)),
+            looks: Arc::new(Semaphore::new(settings.looks_max)),
+            launches: Arc::new(Semaphore::new(settings.launches_max)),
             ending: CancellationToken::new(),
         }
     }
-}
 
-impl Deployments {
     /// Takes charge of replicas of an earlier run.
     pub(crate) fn adopt<'r>(&self, found: impl Iterator<Item = &'r (InstanceName, ReplicaId)>) {
         let mut lives = self.lives.lock();
@@ -305,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_until_a_replica_lasts() {
-        let all = Deployments::default();
+        let all = Deployments::new(&settings::Deployments::default());
         let pause = |lasting| all.pause(&id(), "r", lasting, PAUSES).1.as_secs();
         let pauses = [false, false, false, false, true, false].map(pause);
         assert_eq!(pauses, [1, 2, 4, 5, 1, 2]);
@@ -317,7 +311,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn demands_end_unless_they_are_made_again() {
-        let all = Deployments::default();
+        let all = Deployments::new(&settings::Deployments::default());
         assert_eq!(all.demand(&id(), "r".into(), 1, Instant::now()), None, "unknown here");
         all.begin(&id(), KindName::Agent);
         let known = all.demand(&id(), "r".into(), 7, Instant::now());
@@ -329,7 +323,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_replica_is_taken_over_once_and_does_not_come_back_from_its_end() {
-        let all = Deployments::default();
+        let all = Deployments::new(&settings::Deployments::default());
         let replica = ReplicaId { workload: id(), revision: "r".into(), number: 1 };
         let found = [(InstanceName::of_replica(&replica), replica)];
         all.adopt(found.iter());

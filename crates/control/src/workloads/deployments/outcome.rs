@@ -54,6 +54,7 @@ pub(super) async fn apply<K: Deployable>(
         Change::Switch(to) => switch(context, tx, held, to),
         Change::Prove(canary) => prove(context, tx, held, canary),
         Change::SayOff => Ok(say_off(held, context.world().now())),
+        Change::SayBound => say_bound(held, context.world().now()),
     });
     Ok(done.await?.is_some())
 }
@@ -136,6 +137,18 @@ fn say_off<K: Deployable>(held: &Held<K>, now: Timestamp) -> Option<Deployment> 
         state.lifecycle.record(DEPLOYMENT, Status::Deactivated, message, now);
         state
     })
+}
+
+/// No revision serves meanwhile. The next one to do so is probed first, as a new one is.
+fn say_bound<K: Deployable>(held: &Held<K>, now: Timestamp) -> Result<Option<Deployment>, Error> {
+    let bound = held.wish.bound(&held.row.id)?;
+    let Some(bound) = bound.filter(|_| held.row.status == Some(Status::Deploying)) else {
+        return Ok(None);
+    };
+    let mut state = Deployment { serving: None, canary: None, ..held.state.clone() };
+    let message = format!("port {} of the sandbox `{}` answers", bound.port, bound.sandbox);
+    state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
+    Ok(Some(state))
 }
 
 /// Takes a deployment for this machine, unless another one was faster: gives it an identity, and

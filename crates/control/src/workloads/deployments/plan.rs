@@ -15,6 +15,8 @@ use types::instance::InstanceName;
 pub(super) enum Wish {
     /// No replica.
     Off,
+    /// None either: it stands for a sandbox.
+    Bound,
     On {
         /// The revision that is to serve from now on, if it does not do so yet.
         next: Option<String>,
@@ -87,6 +89,8 @@ pub(super) enum Change {
     Prove(String),
     /// Nothing runs any more.
     SayOff,
+    /// A sandbox answers in its place.
+    SayBound,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,7 +108,7 @@ pub(super) struct Plan {
 pub(super) fn plan(situation: &Situation) -> Plan {
     let mut plan = Plan::default();
     let kept = match &situation.wish {
-        Wish::Off => BTreeSet::new(),
+        Wish::Off | Wish::Bound => BTreeSet::new(),
         Wish::On { next, canary } => {
             let next = next.as_deref();
             let serving = situation.switch(next, &mut plan);
@@ -121,6 +125,9 @@ pub(super) fn plan(situation: &Situation) -> Plan {
     situation.put_away(&kept, &mut plan);
     if situation.wish == Wish::Off && situation.replicas.is_empty() {
         plan.changes.push(Change::SayOff);
+    }
+    if situation.wish == Wish::Bound {
+        plan.changes.push(Change::SayBound);
     }
     plan
 }

@@ -142,6 +142,15 @@ fn what_drains_ends_without_requests_or_after_its_time() {
 }
 
 #[test]
+fn what_stands_for_a_sandbox_says_so_at_once_and_drains() {
+    let bound = |replicas| plan(&Situation { wish: Wish::Bound, ..calm(replicas) });
+    let begun = bound(vec![replica(1, "a", Phase::Ready), replica(2, "a", Phase::Starting)]);
+    assert_eq!(names(&begun.drain), ["replica-a-a-1"]);
+    assert_eq!(names(&begun.end), ["replica-a-a-2"]);
+    assert_eq!((begun.launch, begun.changes), (vec![], vec![Change::SayBound]));
+}
+
+#[test]
 fn what_is_disabled_drains_and_then_says_so() {
     let off = |replicas| plan(&Situation { wish: Wish::Off, ..calm(replicas) });
     let begun = off(vec![replica(1, "a", Phase::Ready), replica(2, "a", Phase::Starting)]);
@@ -168,6 +177,7 @@ fn any_replica() -> impl Strategy<Value = (String, Phase, u32, Option<u64>)> {
 fn any_situation() -> impl Strategy<Value = Situation> {
     let wish = prop_oneof![
         1 => Just(Wish::Off),
+        1 => Just(Wish::Bound),
         5 => (proptest::option::of(revision()), proptest::option::of(revision()))
             .prop_map(|(next, canary)| Wish::On { next, canary }),
     ];
@@ -204,7 +214,7 @@ fn carry_out(situation: &mut Situation, plan: &Plan) {
         match change {
             Change::Switch(revision) => situation.serving = Some(revision.clone()),
             Change::Prove(revision) => situation.proven = Some(revision.clone()),
-            Change::SayOff => {}
+            Change::SayOff | Change::SayBound => {}
         }
     }
     let mut number = 1000;
@@ -233,6 +243,7 @@ proptest! {
                 }
                 Change::Prove(canary) => prop_assert!(situation.is_ready(&canary)),
                 Change::SayOff => prop_assert!(situation.replicas.is_empty()),
+                Change::SayBound => prop_assert!(situation.wish == Wish::Bound),
             }
         }
     }

@@ -71,9 +71,14 @@ pub(super) async fn reconcile<K: Deployable>(
     launch_all(control, &machine, case, plan).await
 }
 
-/// That nothing runs is only worth saying while that is waited for.
+/// What has been said is not said again.
 fn matters<K: Deployable>(change: &Change, case: &Case<K>) -> bool {
-    *change != Change::SayOff || case.held.row.status == Some(Status::Deactivating)
+    let status = case.held.row.status;
+    match change {
+        Change::SayOff => status == Some(Status::Deactivating),
+        Change::SayBound => status == Some(Status::Deploying),
+        Change::Switch(_) | Change::Prove(_) => true,
+    }
 }
 
 async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Option<Case<K>>, Error> {
@@ -201,14 +206,16 @@ fn limits(control: &Control) -> Limits {
 
 fn wish<K: Deployable>(held: &Held<K>) -> Wish {
     let canary = wished_canary(&held.wish).map(|(canary, _)| canary);
+    let bound = held.wish.bound(&held.row.id).is_ok_and(|bound| bound.is_some());
     match held.row.status {
-        Some(Status::Deploying) => {
+        Some(Status::Deploying) if !bound => {
             let has_image = held.wish.program(&held.row.id).is_ok_and(|program| program.is_some());
             Wish::On { next: held.wish.revisions().active.filter(|_| has_image), canary }
         }
         Some(
             Status::Deactivating | Status::Deactivated | Status::Deleting | Status::Terminated,
         ) => Wish::Off,
+        _ if bound => Wish::Bound,
         // Whatever is being built, or has failed: what serves goes on serving.
         _ => Wish::On { next: None, canary },
     }

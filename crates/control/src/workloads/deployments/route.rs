@@ -6,6 +6,7 @@ use crate::addresses;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
+use crate::executions::calls::seconds;
 use crate::workloads::followed::Reader;
 use crate::workloads::rows;
 use store::Tx;
@@ -36,6 +37,7 @@ pub(super) fn route<K: Deployable>(
         public: held.wish.is_public(),
         port: Some(port(held)?),
         scale: Scale { max: scale.max, concurrency: scale.concurrency },
+        timeout_s: held.wish.request_timeout_s().map(seconds),
         sticky_s: crate::engine::whole(id, sticky)?,
         serving: serving(reader.control, held)?,
     })))
@@ -43,6 +45,9 @@ pub(super) fn route<K: Deployable>(
 
 /// Where its programs listen, or will.
 fn port<K: Deployable>(held: &Held<K>) -> Result<u16, Error> {
+    if let Some(bound) = held.wish.bound(&held.row.id)? {
+        return Ok(bound.port);
+    }
     if let Some(served) = &held.state.serving {
         return Ok(served.port);
     }
@@ -78,10 +83,17 @@ pub(super) fn scale<K: Deployable>(control: &Control, wish: &K) -> super::plan::
 fn serving<K: Deployable>(control: &Control, held: &Held<K>) -> Result<Serving, Error> {
     let state = &held.state;
     let off = |why: &str| Ok(Serving::Off { why: why.to_owned() });
-    match (held.row.status, &state.machine, control.machine()) {
-        (Some(Status::Deactivated | Status::Deactivating), ..) => return off("is disabled"),
-        (Some(Status::Deleting | Status::Terminated), ..) => return off("has ended"),
-        (_, Some(machine), Some(here)) if machine != here.name() => {
+    match held.row.status {
+        Some(Status::Deactivated | Status::Deactivating) => return off("is disabled"),
+        Some(Status::Deleting | Status::Terminated) => return off("has ended"),
+        _ => {}
+    }
+    // Where the sandbox runs, its own route says.
+    if let Some(bound) = held.wish.bound(&held.row.id)? {
+        return Ok(Serving::Sandbox(bound.sandbox.to_owned()));
+    }
+    match (&state.machine, control.machine()) {
+        (Some(machine), Some(here)) if machine != here.name() => {
             return off("runs on another machine of this installation");
         }
         _ => {}

@@ -10,7 +10,8 @@ const WORKSPACE: Column = column("WORKSPACE", &["/metadata/workspace"]);
 const NAME: Column = column("NAME", &["/metadata/name", "/name"]);
 const STATUS: Column = column("STATUS", &["/status", "/metadata/status"]);
 const REGION: Column = column("REGION", &["/spec/region", "/region"]);
-const IMAGE: Column = column("IMAGE", &["/spec/runtime/image", "/spec/revisions/0/image"]);
+const IMAGE: Column =
+    column("IMAGE", &["/spec/runtime/image", "/spec/image", "/spec/revisions/0/image"]);
 const CREATED: Column = Column {
     heading: "CREATED",
     at: &["/metadata/createdAt", "/createdAt", "/created_at"],
@@ -20,6 +21,11 @@ const ID: Column = column("ID", &["/metadata/id", "/id", "/metadata/name"]);
 const DESCRIPTION: Column = column("DESCRIPTION", &["/description"]);
 const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/displayName"]);
 
+const URL: Column = column("URL", &["/metadata/url"]);
+const REVISION: Column = column("REVISION", &["/spec/revision/active"]);
+
+/// What answers requests at an address of its own.
+const DEPLOYMENT: &[Column] = &[WORKSPACE, NAME, STATUS, REVISION, IMAGE, URL, CREATED];
 const WORKLOAD: &[Column] = &[WORKSPACE, NAME, IMAGE, REGION, STATUS, CREATED];
 const CATALOGUE: &[Column] = &[NAME, DISPLAY, DESCRIPTION];
 
@@ -62,9 +68,14 @@ const fn below(
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    root(&["agents", "agent", "ag"], "Agent", "agents", WORKLOAD),
-    root(&["applications", "application", "app", "apps"], "Application", "applications", WORKLOAD),
-    root(&["functions", "function", "fn", "mcp"], "Function", "functions", WORKLOAD),
+    root(&["agents", "agent", "ag"], "Agent", "agents", DEPLOYMENT),
+    root(
+        &["applications", "application", "app", "apps"],
+        "Application",
+        "applications",
+        DEPLOYMENT,
+    ),
+    root(&["functions", "function", "fn", "mcp"], "Function", "functions", DEPLOYMENT),
     root(&["jobs", "job", "j"], "Job", "jobs", WORKLOAD),
     root(
         &["models", "model", "ml"],

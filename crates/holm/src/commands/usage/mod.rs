@@ -6,7 +6,7 @@ mod export;
 mod parquet;
 mod show;
 mod verify;
-mod window;
+pub(crate) mod window;
 
 use crate::client::{Choice, Client};
 use crate::error::Error;

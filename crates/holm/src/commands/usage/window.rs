@@ -32,7 +32,8 @@ impl Window {
     }
 }
 
-fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
+/// A time as people write it.
+pub(crate) fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
     let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(TimeZone::UTC).ok();
     let day = || day().map(|day| Timestamp::from_ms(day.timestamp().as_millisecond()));
     let ago =

@@ -1,0 +1,118 @@
+//! Requests to sandboxes: to the one instance of each, once there is one and it is awake.
+
+use crate::context::Context;
+use crate::deployment::STANDS_FOR;
+use crate::destination::Destination;
+use crate::exchange::{Answer, Ask, Failed, exchange};
+use crate::gateway::Inner;
+use crate::problem::Problem;
+use crate::standby::{EnterError, Visit};
+use crate::timing::Timing;
+use crate::traffic::Turn;
+use crate::wait_queue::Limit;
+use http::Method;
+use std::sync::Arc;
+use tokio::time::Instant;
+use types::edge::{Serving, WorkloadRoute};
+use types::instance::GUEST_PORT;
+
+impl Inner {
+    /// Asks the one instance of a workload, when it is awake.
+    pub(crate) async fn ask_sandbox(
+        &self,
+        to: &Destination,
+        ask: Ask,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<(Answer, Option<Turn>), Problem> {
+        let visit = self.visit(&to.workload, began, timing).await?;
+        let upgrades = is_guest_upgrade(&ask);
+        let instance = upgrades.then(|| Arc::clone(visit.instance()));
+        let answer = exchange(visit, ask, timing).await;
+        let kind = to.workload.kind;
+        let mut answer = answer.map_err(|Failed { why, .. }| Problem::Unanswered { kind, why })?;
+        if let (Some(instance), Answer::Whole(response)) = (instance, &mut answer) {
+            let given = self.standby.give_wanted_program(&instance, response.headers_mut());
+            Box::pin(given).await;
+        }
+        Ok((answer, None))
+    }
+
+    /// Waits until the workload has an instance, and until that is awake.
+    async fn visit(
+        &self,
+        workload: &WorkloadRoute,
+        began: Instant,
+        timing: &mut Timing,
+    ) -> Result<Visit, Problem> {
+        let until = began + self.context.settings.wait_timeout;
+        let mut gone = None;
+        loop {
+            let instance = self.instance(workload, until, gone.as_deref()).await?;
+            let found = Instant::now();
+            timing.queue = found - began;
+            match self.standby.enter_until(&instance, until).await {
+                Ok(visit) => {
+                    timing.wake = found.elapsed();
+                    return Ok(visit);
+                }
+                // Another instance may have taken its place.
+                Err(EnterError::Gone) if gone.as_ref() != Some(&instance) => gone = Some(instance),
+                Err(error) => return Err(Problem::NotReady(error)),
+            }
+        }
+    }
+
+    /// The instance of a workload, once there is one other than `gone`.
+    async fn instance(
+        &self,
+        workload: &WorkloadRoute,
+        until: Instant,
+        gone: Option<&str>,
+    ) -> Result<String, Problem> {
+        let Context { routes, settings, .. } = &*self.context;
+        let look = || match routes.workload_by_id(&workload.id) {
+            None => Some(Err(Problem::NoWorkload)),
+            Some(route) => self.instance_of(&route, gone),
+        };
+        if let Some(answer) = look() {
+            return answer;
+        }
+        let limit = Limit { waiting: settings.waiting_max, until };
+        // Boxed, so that requests that need not wait carry no queue with them.
+        let answer = Box::pin(routes.waiting.wait(workload.id.as_str(), limit, look)).await;
+        answer.unwrap_or_else(|error| Err(Problem::NotReady(error.into())))
+    }
+
+    /// `None`: there will be one.
+    fn instance_of(
+        &self,
+        route: &WorkloadRoute,
+        gone: Option<&str>,
+    ) -> Option<Result<String, Problem>> {
+        let unavailable = |why: &str| Problem::Unavailable { kind: route.kind, why: why.into() };
+        match &route.serving {
+            Serving::Starting => None,
+            Serving::Off { why } => Some(Err(unavailable(why))),
+            Serving::Sandbox(_) => Some(Err(unavailable(STANDS_FOR))),
+            Serving::To(targets) => {
+                let replica = targets.first()?.replicas.first()?;
+                Some(if replica.machine != self.machine_name {
+                    Err(unavailable("runs on a machine that this server does not reach"))
+                } else if gone == Some(&replica.instance) {
+                    Err(Problem::NotReady(EnterError::Gone))
+                } else {
+                    Ok(replica.instance.clone())
+                })
+            }
+        }
+    }
+}
+
+/// Whether the guest is asked to put a newer program in its place.
+fn is_guest_upgrade(Ask { port, request, .. }: &Ask) -> bool {
+    let path = request.uri().path();
+    *port == GUEST_PORT
+        && request.method() == Method::POST
+        && path.strip_suffix('/').unwrap_or(path) == "/upgrade"
+}

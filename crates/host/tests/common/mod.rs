@@ -1,0 +1,93 @@
+//! What a machine of a test is made of: real time, the guest, a store of images, settings that get in
+//! nobody's way, and the tools of busybox.
+
+use images::Store;
+use node::{Backend, Egress, Limits};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use types::{Timestamp, World};
+
+const BUSYBOX: &str = "/usr/bin/busybox";
+
+pub(crate) fn world() -> World {
+    World::new(
+        || {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one place where these tests read the clock"
+            )]
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+            Timestamp::from_ms(i64::try_from(now.as_millis()).unwrap())
+        },
+        |bytes| getrandom::fill(bytes).unwrap(),
+    )
+}
+
+/// To be called before anything else.
+pub(crate) fn prepare() {
+    assert!(rustix::process::geteuid().is_root(), "these tests start containers: run them as root");
+    // Fails only when it was done before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A machine of this test, whose instances have this in front of their names.
+pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::Settings {
+    // Two tests at the same time must not share addresses, user ids or names.
+    let own = std::process::id() % 4096;
+    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
+    let node = node::Settings {
+        folder: data.join("node"),
+        name: format!("{front}-test-{own}"),
+        subnet,
+        egress: Egress::internet_only(),
+        nameservers: vec![],
+        first_uid: 1_000_000_000 + own * 700_000,
+        limits: Limits { networks_ready, ..Limits::default() },
+        backend: Backend::Direct,
+    };
+    let registry = host::RegistrySettings {
+        disk_mb: 1_000,
+        share_percent: 80,
+        blob_bytes_max: 1 << 30,
+        manifest_bytes_max: 1 << 20,
+        uploads_max: 10,
+        uploads_workspace_max: 10,
+        upload_keep: Duration::from_secs(3600),
+        untagged_keep: Duration::from_secs(3600),
+        stall: Duration::from_secs(30),
+    };
+    host::Settings {
+        name: "here".into(),
+        node,
+        guest: std::fs::read(guest()).unwrap(),
+        registries_inside: vec![],
+        pulled_mb: 10_000,
+        image_mb_max: 1_000,
+        registry,
+        pids_max: 64,
+    }
+}
+
+/// The program inside of instances, made by `tools/guest`.
+fn guest() -> PathBuf {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
+    assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
+    guest
+}
+
+pub(crate) fn store(data: &Path) -> Store {
+    let settings = images::Settings { overlay: images::Overlay::User, ..Default::default() };
+    Store::open(&data.join("images"), settings).unwrap()
+}
+
+/// Puts a shell and its tools below a root.
+pub(crate) fn add_tools(root: &Path) {
+    std::fs::create_dir_all(root.join("bin")).unwrap();
+    std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");
+    let applets = Command::new(BUSYBOX).arg("--list").output().unwrap();
+    let applets = String::from_utf8(applets.stdout).unwrap();
+    for applet in applets.lines().filter(|applet| *applet != "busybox") {
+        std::os::unix::fs::symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+}
