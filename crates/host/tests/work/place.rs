@@ -92,16 +92,15 @@ impl Place {
 
     pub(crate) fn start(&self) -> Running {
         // Two tests at the same time must not share addresses, user ids or names.
-        let own = std::process::id() % 4096;
-        let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
+        let own = testing::machine::own();
         let node = node::Settings {
             folder: self.data.path().join("node"),
-            name: format!("host-test-{own}"),
-            subnet,
+            name: format!("host-test-{}", std::process::id()),
+            subnet: own.subnet().parse().unwrap(),
             egress: Egress::internet_only(),
             nameservers: vec![],
-            first_uid: 1_000_000_000 + own * 700_000,
-            limits: Limits { networks_ready: 8, ..Limits::default() },
+            first_uid: own.first_uid(),
+            limits: Limits { instances: 400, networks_ready: 8, ..Limits::default() },
             backend: Backend::Direct,
         };
         let guest = std::fs::read(guest()).unwrap();
