@@ -175,7 +175,7 @@ pub enum BuildFault {
     /// A step failed, as the log shows.
     #[error("{0}")]
     Failed(String),
-    #[error("the build took longer than {} minutes", .0.as_secs() / 60)]
+    #[error("the build took longer than {}", span(*.0))]
     TooSlow(Duration),
     /// The workspace has no room left on this machine.
     #[error("{0}")]
@@ -240,10 +240,27 @@ pub enum ImageAt {
 
 /// No such image here, and no registry that could have it. Lists those that the caller may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no image `{wanted}`; there are: {}", .there_are.join(", "))]
+#[error("there is no image `{wanted}`; {}", listed(.there_are))]
 pub struct UnknownImage {
     pub wanted: String,
     pub there_are: Vec<String>,
+}
+
+/// In minutes where they are whole.
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 60 && seconds.is_multiple_of(60) => {
+            format!("{} minutes", seconds / 60)
+        }
+        seconds => format!("{seconds} s"),
+    }
+}
+
+fn listed(there_are: &[String]) -> String {
+    match there_are {
+        [] => "there is none yet: whoever runs the server makes some with `holm image make`".into(),
+        some => format!("there are: {}", some.join(", ")),
+    }
 }
 
 /// What to start.
