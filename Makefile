@@ -9,6 +9,8 @@ SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 export PATH := $(HOME)/.cargo/bin:$(PATH)
+# Where the recipes below look, whatever the person who builds has set for other projects.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 
 DATA ?= data
 LISTEN ?= 127.0.0.1:8700

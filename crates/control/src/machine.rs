@@ -175,7 +175,7 @@ pub enum BuildFault {
     /// A step failed, as the log shows.
     #[error("{0}")]
     Failed(String),
-    #[error("the build took longer than {} minutes", .0.as_secs() / 60)]
+    #[error("the build took longer than {}", span(*.0))]
     TooSlow(Duration),
     /// The workspace has no room left on this machine.
     #[error("{0}")]
@@ -253,7 +253,24 @@ fn unknown_image(wanted: &str, there_are: &[String], elsewhere: bool) -> String 
         true => format!(
             "the content of the image `{wanted}` is on another machine of this installation; push it to the server that is to run it, or deploy there"
         ),
-        false => format!("there is no image `{wanted}`; there are: {}", there_are.join(", ")),
+        false => format!("there is no image `{wanted}`; {}", listed(there_are)),
+    }
+}
+
+/// In minutes where they are whole.
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 60 && seconds.is_multiple_of(60) => {
+            format!("{} minutes", seconds / 60)
+        }
+        seconds => format!("{seconds} s"),
+    }
+}
+
+fn listed(there_are: &[String]) -> String {
+    match there_are {
+        [] => "there is none yet: whoever runs the server makes some with `holm image make`".into(),
+        some => format!("there are: {}", some.join(", ")),
     }
 }
 

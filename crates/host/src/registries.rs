@@ -43,7 +43,9 @@ impl Registries {
     }
 
     fn is_inside(&self, host: &str) -> bool {
-        self.0.iter().any(|inside| inside.eq_ignore_ascii_case(host))
+        // Addresses of IPv6 have brackets in URLs, and need none in the settings.
+        let bare = |host: &str| host.trim_matches(['[', ']']).to_ascii_lowercase();
+        self.0.iter().any(|inside| bare(inside) == bare(host))
     }
 }
 
@@ -57,7 +59,8 @@ impl Resolve for Registries {
                 found.filter(|address| inside || is_public(address.ip())).collect();
             if open.is_empty() {
                 return Err(
-                    "the registry is not on the internet; images.inside lists those that may be"
+                    "the host is not on the internet; images.inside lists registries that may be asked all the same, \
+                     builder.inside hosts that ADD may"
                         .into(),
                 );
             }
@@ -72,10 +75,18 @@ mod tests {
 
     #[test]
     fn only_the_internet_and_what_is_named_may_be_asked() {
-        let rule = Registries::new(vec!["registry.lan".into(), "10.0.0.7".into()]);
-        for host in
-            ["ghcr.io", "8.8.8.8", "registry.lan", "REGISTRY.lan", "10.0.0.7", "[2606:4700::1]"]
-        {
+        let inside = ["registry.lan", "10.0.0.7", "fd00::7", "[fd00::8]"].map(str::to_owned);
+        let rule = Registries::new(inside.to_vec());
+        for host in [
+            "ghcr.io",
+            "8.8.8.8",
+            "registry.lan",
+            "REGISTRY.lan",
+            "10.0.0.7",
+            "[2606:4700::1]",
+            "[fd00::7]",
+            "[fd00::8]",
+        ] {
             assert!(rule.permits(host), "{host}");
         }
         for host in [

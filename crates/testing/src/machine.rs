@@ -1,10 +1,12 @@
 //! What a server with instances needs of the machine, and what it has on it: looked at from
 //! outside, without asking it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,16 +17,69 @@ const CONTROLLERS: &str = "/sys/fs/cgroup";
 const SWEEP_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// So many processes of tests may have machines at the same time.
+const PLACES: u32 = 100;
+/// User ids for 400 instances and those that are ready.
+const IDS_EACH: u32 = 28_000_000;
+/// Below those that the kernel gives out by itself.
+const FIRST_PORT: u16 = 20_000;
+const PORTS_EACH: u16 = 20;
+const PLACE_EVERY: Duration = Duration::from_millis(100);
+
+/// What this process alone has of the machine's addresses, user ids and ports, until it ends.
+pub struct Own {
+    number: u32,
+    /// Locked.
+    _taken: File,
+}
+
+impl Own {
+    /// Addresses for instances.
+    pub fn subnet(&self) -> String {
+        format!("10.{}.{}.0/20", 40 + self.number / 16, self.number % 16 * 16)
+    }
+
+    pub fn first_uid(&self) -> u32 {
+        1_000_000_000 + self.number * IDS_EACH
+    }
+
+    /// Ports that the kernel gives to nobody else. There are twenty.
+    pub fn port(&self, index: u16) -> u16 {
+        assert!(index < PORTS_EACH, "a process has {PORTS_EACH} ports");
+        FIRST_PORT + self.number as u16 * PORTS_EACH + index
+    }
+}
+
+/// Takes a place that no other process of tests has: numbers that are only unlikely to be the same
+/// are the same now and then.
+pub fn own() -> &'static Own {
+    static OWN: OnceLock<Own> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let user = fs::metadata("/proc/self").map(|about| about.uid()).expect("a user");
+        let folder = std::env::temp_dir().join(format!("holm-testing-places-{user}"));
+        fs::create_dir_all(&folder).expect("a folder for places");
+        loop {
+            for number in 0..PLACES {
+                let file =
+                    File::options().create(true).append(true).open(folder.join(number.to_string()));
+                let file = file.expect("a file for a place");
+                if file.try_lock().is_ok() {
+                    return Own { number, _taken: file };
+                }
+            }
+            thread::sleep(PLACE_EVERY);
+        }
+    })
+}
+
 /// What a server with instances needs to be told, so that it runs beside those of other tests.
 pub fn settings() -> Vec<(&'static str, String)> {
-    // Two tests at the same time must not share addresses or user ids.
-    let own = std::process::id() % 4096;
-    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16);
+    let own = own();
     vec![
         ("HOLM_SERVER__ROLES", r#"["api", "gateway", "node"]"#.to_owned()),
         ("HOLM_NODE__GUEST", guest().display().to_string()),
-        ("HOLM_NODE__SUBNET", subnet),
-        ("HOLM_NODE__FIRST_UID", (1_000_000_000 + own * 700_000).to_string()),
+        ("HOLM_NODE__SUBNET", own.subnet()),
+        ("HOLM_NODE__FIRST_UID", own.first_uid().to_string()),
         ("HOLM_NODE__INSTANCES_MAX", "400".to_owned()),
         ("HOLM_NODE__READY", "4".to_owned()),
     ]

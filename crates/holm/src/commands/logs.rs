@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
 use crate::world;
+use serde_json::json;
 use std::time::Duration;
 use types::Timestamp;
 
@@ -48,6 +49,27 @@ pub(crate) struct Args {
     /// Only the messages, without times
     #[arg(long)]
     raw: bool,
+    /// For programs: each line as a JSON object with `timestamp`, `severity` and `message`
+    #[arg(long, conflicts_with = "raw")]
+    json: bool,
+}
+
+impl Args {
+    fn form(&self) -> Form {
+        match (self.raw, self.json) {
+            (true, _) => Form::Raw,
+            (_, true) => Form::Json,
+            _ => Form::Text,
+        }
+    }
+}
+
+/// How a line is shown.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    Text,
+    Raw,
+    Json,
 }
 
 const LOOK_BACK: Span = Span(Duration::from_secs(3600));
@@ -83,9 +105,9 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         execution: text(&args.execution),
         task: text(&args.task),
     };
-    let mut tail = Tail::new(asked, start);
+    let (mut tail, form) = (Tail::new(asked, start), args.form());
     loop {
-        tail.read(end, &mut client).await?.iter().for_each(|line| show(line, args.raw));
+        tail.read(end, &mut client).await?.iter().for_each(|line| show(line, form));
         if !args.follow {
             return Ok(Exit::Success);
         }
@@ -94,11 +116,15 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     }
 }
 
-fn show(line: &Line, raw: bool) {
+fn show(line: &Line, form: Form) {
     let message = term::harmless(&line.message);
-    if raw {
-        term::say(message);
-        return;
+    match form {
+        Form::Raw => return term::say(message),
+        Form::Json => {
+            let (at, severity, message) = (&line.at, line.severity, &line.message);
+            return term::say(json!({"timestamp": at, "severity": severity, "message": message}));
+        }
+        Form::Text => {}
     }
     // OpenTelemetry's numbers: 13 to 16 are warnings, 17 and more are errors.
     let style = match line.severity {

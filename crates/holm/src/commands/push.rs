@@ -2,7 +2,7 @@
 
 use super::deploy::follow::{Followed, status_of, to_the_end};
 use super::deploy::poller::{Before, Guard};
-use super::deploy::submit::{Order, Submission};
+use super::deploy::submit::{Order, Phase, Submission};
 use super::deploy::tell;
 use crate::client::Client;
 use crate::client::log_lines::Ask;
@@ -15,9 +15,11 @@ use crate::project::credentials;
 use crate::project::manifest::Manifest;
 use crate::project::pack::{DOCKER_CONFIG, Sources};
 use crate::project::resource::Deployed;
+use crate::signals::Ends;
 use crate::{term, world};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::path::PathBuf;
 
 /// Builds the project of a folder as an image of the workspace, or takes one from a registry
@@ -71,13 +73,18 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
             let query = [("skip-build", "true")];
             client.call(Method::POST, "images", &query, Some(&body)).await?
         }
-        None => tokio::select! {
-            built = build(&args, kind, &name, config, &mut client) => built?,
-            Ok(()) = tokio::signal::ctrl_c() => {
-                term::note(format!("what was begun goes on; see `holm get image {}/{name}`", kind.name()));
-                return Ok(Exit::Interrupted);
+        None => {
+            let (phase, mut ends) = (Cell::new(Phase::Prepared), Ends::new()?);
+            tokio::select! {
+                built = build(&args, kind, &name, config, &phase, &mut client) => built?,
+                () = ends.next() => {
+                    let image = format!("{}/{name}", kind.name());
+                    let look = format!("holm get image {image}");
+                    term::note(phase.get().left(&format!("image {image}"), &look));
+                    return Ok(Exit::Interrupted);
+                }
             }
-        },
+        }
     };
     match args.output {
         Format::Table => term::say(term::harmless(&reference(kind, &name, &image))),
@@ -91,6 +98,7 @@ async fn build(
     kind: Deployed,
     name: &str,
     config: Option<String>,
+    phase: &Cell<Phase>,
     client: &mut Client,
 ) -> Result<Value, Error> {
     let mut sources = Sources::read(&args.folder)?;
@@ -106,7 +114,7 @@ async fn build(
     let body = json!({"name": name, "resourceType": kind.name()});
     let submission =
         Submission { target: &target, name, body: &body, upload: true, order: Order::CreateOnly };
-    submission.send_with(&sources.pack()?, client).await?;
+    submission.send_with(&sources.pack().await?, phase, client).await?;
     let log_kind = crate::client::kinds::find(kind.name())?.name();
     let log = Some(Ask { kind: log_kind, name: name.to_owned(), ..Ask::default() });
     let is_there = before.is_some();

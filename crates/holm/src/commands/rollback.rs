@@ -7,6 +7,8 @@ use crate::client::target::{Target, resolve};
 use crate::duration::Span;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::signals::Ends;
 use crate::term::{self, Style};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -29,6 +31,9 @@ pub(crate) struct Args {
     /// How long to wait
     #[arg(long, default_value = "15m", value_name = "LENGTH")]
     timeout: Span,
+    /// How to show what serves then; not at all otherwise
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 const POLL: Duration = Duration::from_secs(1);
@@ -45,16 +50,20 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let spec = configuration.ok_or_else(lacking)?;
     let revision = spec.entry("revision").or_insert_with(|| json!({}));
     revision["active"] = id.as_str().into();
+    let mut ends = Ends::new()?;
     client.call(Method::PUT, &object, &[], Some(&wish)).await?;
-    tokio::select! {
+    let now = tokio::select! {
         served = wait(&object, &revisions, &id, args.timeout.0, &mut client) => served?,
-        Ok(()) = tokio::signal::ctrl_c() => {
+        () = ends.next() => {
             term::note("what was begun goes on");
             return Ok(Exit::Interrupted);
         }
-    }
+    };
     let done = term::styled_note(Style::Good, "serves");
     term::note(format!("revision {} {done}", term::harmless(&id)));
+    if args.output != Format::Table {
+        term::say(output::plain(&[now], args.output));
+    }
     Ok(Exit::Success)
 }
 
@@ -93,7 +102,7 @@ async fn wait(
     id: &str,
     longest: Duration,
     client: &mut Client,
-) -> Result<(), Error> {
+) -> Result<Value, Error> {
     let begun = Instant::now();
     let spinner = progress::spinner("waiting until it serves");
     loop {
@@ -104,7 +113,7 @@ async fn wait(
         match status_of(&now) {
             "DEPLOYED" if active => {
                 spinner.finish_and_clear();
-                return Ok(());
+                return Ok(now);
             }
             "FAILED" => {
                 spinner.finish_and_clear();

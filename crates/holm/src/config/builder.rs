@@ -29,11 +29,12 @@ pub(crate) struct Builder {
 
 impl Builder {
     /// Numbers that must not be zero.
-    pub(super) fn counts(&self) -> [(&'static str, u64); 10] {
+    pub(super) fn counts(&self) -> [(&'static str, u64); 11] {
         [
             ("builder.sources_mb_max", self.sources_mb_max),
             ("builder.sources_files_max", self.sources_files_max),
             ("builder.sources_ratio_max", self.sources_ratio_max),
+            ("builder.memory_mb", self.memory_mb.into()),
             ("builder.disk_mb", self.disk_mb.into()),
             ("builder.layers_max", self.layers_max.into()),
             ("builder.add_mb_max", self.add_mb_max),
@@ -45,11 +46,24 @@ impl Builder {
     }
 }
 
+impl Builder {
+    /// Names of images, with the key that has each.
+    pub(super) fn images(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let languages = [
+            ("builder.python_image", &self.python_image),
+            ("builder.node_image", &self.node_image),
+        ];
+        let vendors = self.sandbox_images.iter().map(|image| ("builder.sandbox_images", image));
+        languages.into_iter().chain(vendors)
+    }
+}
+
 impl Config {
     /// Of the builder of this machine.
     pub(crate) fn builder_settings(&self) -> host::BuildSettings {
         let builder = &self.builder;
         let mut settings = host::BuildSettings::new(self.data.folder.join("builds"));
+        settings.sources_bytes_max = u64::from(self.builds.upload_mb_max).saturating_mul(MIB);
         settings.unpacked_bytes_max = builder.sources_mb_max.saturating_mul(MIB);
         settings.sources_entries_max = builder.sources_files_max;
         settings.sources_ratio_max = builder.sources_ratio_max;

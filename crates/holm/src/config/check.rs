@@ -24,7 +24,10 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     domains(config)?;
     node(config)?;
     config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
+    deployments(config)?;
     builds(config)?;
+    builder(config)?;
+    registry(config)?;
     runners(config)?;
     regions(config)?;
     observability(config)
@@ -69,6 +72,8 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("builds.wait_max", config.builds.wait_max),
         ("builds.timeout", config.builds.timeout),
         ("builds.backoff", config.builds.backoff),
+        ("deployments.start_timeout", config.deployments.start_timeout),
+        ("deployments.restart_pause", config.deployments.restart_pause),
         ("callbacks.timeout", config.callbacks.timeout),
         ("registry.upload_keep", config.registry.upload_keep),
         ("registry.untagged_keep", config.registry.untagged_keep),
@@ -292,6 +297,60 @@ fn user_ids(node: &Node) -> Result<(), Wrong> {
         );
     }
     Ok(())
+}
+
+fn deployments(config: &Config) -> Result<(), Wrong> {
+    let deployments = &config.deployments;
+    if deployments.replicas > deployments.replicas_max {
+        return wrong("deployments.replicas", "must be at most deployments.replicas_max");
+    }
+    if deployments.restart_pause_max.0 < deployments.restart_pause.0 {
+        return wrong(
+            "deployments.restart_pause_max",
+            "must be at least deployments.restart_pause, which is the first of the pauses",
+        );
+    }
+    Ok(())
+}
+
+fn builder(config: &Config) -> Result<(), Wrong> {
+    for (key, image) in config.builder.images() {
+        if image.parse::<images::Reference>().is_err() {
+            let message = format!("has `{image}`, which is no name of an image such as holm/base");
+            return wrong(key, message);
+        }
+    }
+    let hosts = [
+        ("builder.inside", &config.builder.inside),
+        ("images.inside", &config.images.inside),
+        ("callbacks.inside", &config.callbacks.inside),
+    ];
+    for (key, list) in hosts {
+        if let Some(text) = list.iter().find(|text| !is_host(text)) {
+            let message =
+                format!("has `{text}`: name hosts alone, such as packages.lan or 10.0.0.7");
+            return wrong(key, message);
+        }
+    }
+    Ok(())
+}
+
+fn registry(config: &Config) -> Result<(), Wrong> {
+    // Room is taken in steps, of which each workspace needs a few.
+    const LEAST_MB: u64 = 16;
+    match config.registry.disk_mb {
+        1..LEAST_MB => {
+            wrong("registry.disk_mb", "must be at least 16, or 0 for a quarter of what is free")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A name or an address, as callers compare it: without scheme, port and path.
+fn is_host(text: &str) -> bool {
+    let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
+    let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    is_address || (!text.is_empty() && !text.contains(has_more) && !text.contains(':'))
 }
 
 fn builds(config: &Config) -> Result<(), Wrong> {

@@ -119,6 +119,61 @@ fn a_wrong_value_says_what_is_right() {
 }
 
 #[test]
+fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
+    // A list or a text may be empty, and these numbers and times may be nothing.
+    let free = [
+        "deployments.extra_idle",
+        "deployments.last_idle",
+        "deployments.drain_timeout",
+        "builds.shown_for",
+        "builder.network",
+        "builder.inside",
+        "builder.sandbox_images",
+        "registry.disk_mb",
+        "registry.keep_tags",
+    ];
+    let gateway = ["agent_idle", "agent_time", "demand_repeat", "sessions_max"]
+        .map(|key| format!("gateway.{key}"));
+    let sections = ["deployments.", "builds.", "builder.", "registry."];
+    let limits = known_keys()
+        .into_iter()
+        .filter(|key| sections.iter().any(|section| key.starts_with(section)))
+        .chain(gateway)
+        .filter(|key| !free.contains(&key.as_str()));
+    let defaults: toml::Table = EXAMPLE.parse().unwrap();
+    for key in limits {
+        let (section, name) = key.split_once('.').unwrap();
+        let nothing = match &defaults[section][name] {
+            toml::Value::Integer(_) => "0",
+            toml::Value::String(text) if text.parse::<Span>().is_ok() => "\"0s\"",
+            _ => "\"\"",
+        };
+        refused(&format!("{key} = {nothing}"), &[&format!("holm.toml:1: `{key}`")]);
+        let variable = format!("HOLM_{}", key.to_uppercase().replace('.', "__"));
+        let error = load_with("", &[(&variable, nothing.trim_matches('"'))]).unwrap_err();
+        assert!(error.to_string().contains(&variable), "{error}");
+    }
+    refused("[deployments]\nreplicas = 200", &["`deployments.replicas`", "replicas_max"]);
+    refused(
+        "[deployments]\nrestart_pause = \"1h\"",
+        &["`deployments.restart_pause_max`", "at least deployments.restart_pause"],
+    );
+    refused("[registry]\ndisk_mb = 2", &["`registry.disk_mb`", "at least 16"]);
+    refused("[builds]\nlease = \"1s\"", &["`builds.lease`", "at least 30s"]);
+    refused(
+        "[builds]\nupload_mb_max = 9000",
+        &["`builds.sources_workspace_mb_max`", "at least builds.upload_mb_max"],
+    );
+    refused("[builder]\nnode_image = \"No Name\"", &["`builder.node_image`", "holm/base"]);
+    refused("[builder]\nsandbox_images = [\"A b\"]", &["`builder.sandbox_images`", "`A b`"]);
+    for wrong in ["http://packages.lan", "packages.lan:80", "a b", "", "packages.lan/x"] {
+        let text = format!("[builder]\ninside = [\"ok.lan\", \"{wrong}\"]");
+        refused(&text, &["`builder.inside`", "name hosts alone"]);
+    }
+    assert!(load_text("[builder]\ninside = [\"a.lan\", \"10.0.0.7\", \"fd00::7\"]").is_ok());
+}
+
+#[test]
 fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
     let node = |first_uid: u64, instances_max: u32| {
         load_text(&format!(

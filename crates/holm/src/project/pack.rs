@@ -59,8 +59,9 @@ impl Sources {
         self.entries.iter().filter(|entry| entry.kind == Kind::File).count() + self.added.len()
     }
 
-    /// Writes the archive into a file that nobody else can open and that goes with its handle.
-    pub(crate) fn pack(&self) -> Result<File, Error> {
+    /// Writes the archive into a file that nobody else can open and that goes with its handle. Whoever
+    /// waits can stop waiting after each file.
+    pub(crate) async fn pack(&self) -> Result<File, Error> {
         let out = tempfile::tempfile().map_err(Error::io("make a temporary file"))?;
         let mut zip = Zip::new(io::BufWriter::new(out));
         for entry in &self.entries {
@@ -73,6 +74,7 @@ impl Sources {
                     .and_then(|content| zip.add_file(&entry.path, entry.mode, content)),
             };
             done.map_err(Error::io(format!("pack {}", entry.full.display())))?;
+            tokio::task::yield_now().await;
         }
         for (name, content) in &self.added {
             let is_secret = matches!(*name, DOCKER_CONFIG | BUILD_ENVIRONMENT);
@@ -91,6 +93,11 @@ mod tests {
     use proptest::prelude::*;
     use std::io::{Read, Seek};
     use std::os::unix::fs::PermissionsExt;
+
+    fn packed(sources: &Sources) -> File {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(sources.pack()).unwrap()
+    }
 
     /// Name, mode and content of what an archive holds, by its central directory.
     fn unpack(mut file: File) -> Vec<(String, u32, Vec<u8>)> {
@@ -147,7 +154,7 @@ mod tests {
         let mut sources = Sources::read(place.path()).unwrap();
         sources.added.push(("blaxel.toml", b"new".to_vec()));
         sources.added.push((BUILD_ENVIRONMENT, b"A=b".to_vec()));
-        let found = unpack(sources.pack().unwrap());
+        let found = unpack(packed(&sources));
         let names: Vec<_> = found.iter().map(|(name, ..)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -170,7 +177,7 @@ mod tests {
                     written.push((name, content));
                 }
             }
-            let found = unpack(Sources::read(place.path()).unwrap().pack().unwrap());
+            let found = unpack(packed(&Sources::read(place.path()).unwrap()));
             for (name, ..) in &found {
                 prop_assert!(!name.starts_with('/') && name.split('/').all(|part| part != ".."));
             }

@@ -168,9 +168,11 @@ fn application(manifest: &Manifest, envs: Vec<Value>, image: &Image) -> Value {
     let memory = manifest.runtime.get("memory").cloned();
     let mut revision =
         json!({"envs": envs, "memory": memory.unwrap_or_else(|| APPLICATION_MEMORY_MB.into())});
-    if let Image::Named { image, .. } = image {
-        revision["image"] = image.as_str().into();
-    }
+    // A revision must name one; that of a build is not known yet.
+    revision["image"] = match image {
+        Image::Named { image, .. } => image.as_str().into(),
+        Image::Built => "".into(),
+    };
     let mut spec = json!({"enabled": true, "revisions": [revision]});
     if let Some(region) = &manifest.region {
         spec["region"] = region.as_str().into();
@@ -244,6 +246,9 @@ mod tests {
         assert_eq!(made["spec"], json!({"enabled": true, "revisions": [revision], "port": 8080}));
         assert_eq!(made["metadata"]["labels"], json!({}));
         assert_eq!(image_of(&made), Some("app/a:1"));
+        let built = object(Deployed::Application, &manifest(""), &wishes(), vec![], &Image::Built);
+        assert_eq!(built["spec"]["revisions"][0]["image"], "");
+        assert_eq!(image_of(&built), None);
     }
 
     #[test]

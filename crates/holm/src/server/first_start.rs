@@ -8,7 +8,7 @@
 
 use super::addresses::Addresses;
 use crate::commands::up::Greeting;
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::error::Error;
 use crate::term::{self, Style};
 use auth::setup::{self, FirstStart, Wishes};
@@ -42,7 +42,10 @@ pub(crate) async fn greet(
     let (file, urls) = (Kept::of(&config.data.folder), &addresses.urls);
     let made = make(config, store, world, &file).await?;
     match (greeting, made) {
-        (Greeting::Text, Some(made)) => introduce(&made, &urls.public, &file.path),
+        (Greeting::Text, Some(made)) => {
+            let runs = config.server.roles.contains(&Role::Node);
+            introduce(&made, &urls.public, &file.path, runs);
+        }
         (Greeting::Text, None) => {
             let url = &urls.public;
             term::say(format!("Holm serves {url} (sign in: `holm login --server {url}`)"));
@@ -148,7 +151,8 @@ impl Kept {
     }
 }
 
-fn introduce(made: &Made, public_url: &str, file: &Path) {
+/// `runs`: whether this server runs workloads.
+fn introduce(made: &Made, public_url: &str, file: &Path, runs: bool) {
     let bold = |text: &str| term::styled(Style::Bold, text);
     term::say(format!("{} {public_url}\n", bold("Holm serves")));
     term::say("This is shown once. Keep it in a safe place.\n");
@@ -160,17 +164,31 @@ fn introduce(made: &Made, public_url: &str, file: &Path) {
         "{} has the same, for your eyes only. Remove it when you have kept it.\n",
         file.display()
     ));
-    term::say(bold("With the published TypeScript client"));
+    term::say(bold("In another shell, in the same folder"));
     term::say(format!(
         "  export BL_API_URL={public_url}/v0 BL_RUN_URL={public_url} BL_DISABLE_H2=1"
     ));
-    term::say(format!("  export BL_WORKSPACE={} BL_API_KEY={}", made.workspace, made.api_key));
+    term::say(format!("  export BL_WORKSPACE={} BL_API_KEY={}\n", made.workspace, made.api_key));
+    let holm = program();
+    term::say(bold("The command line"));
+    term::say(format!("  {holm} get sandboxes"));
+    if runs {
+        term::say(format!("  {holm} new agent helper && {holm} deploy helper --yes"));
+        term::say(format!("  {holm} chat helper --message 'Good day'"));
+    }
+    term::say("");
+    term::say(bold("The published TypeScript client"));
     term::say(format!("  {TRY_IT}\n"));
-    term::say(bold("With the command line"));
-    term::say("  holm get sandboxes            (it reads the same variables)\n");
     term::say(
         "The Python client reads no address from the environment: docs/command-line.md shows what it needs.",
     );
+}
+
+/// This program as whoever started it called it, where a shell takes that as it is.
+fn program() -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_');
+    let called = std::env::args().next().filter(|name| name.chars().all(is_plain));
+    called.filter(|name| !name.is_empty()).unwrap_or_else(|| "holm".to_owned())
 }
 
 /// One line that lists the sandboxes: it works as soon as the server answers.

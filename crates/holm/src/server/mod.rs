@@ -65,6 +65,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let world = world::system();
     first_start::greet(&config, &store, &world, &addresses, greeting).await?;
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
+    let ending = Ending::default();
+    // Before the machine gives anything: a server that is asked to end while it starts gives it back.
+    ending.follow_signals()?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
     let local = sandboxes.local.clone();
@@ -72,7 +75,6 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &control)?;
-    let ending = Ending::default();
     let probes = Probes {
         store: store.clone(),
         draining: ending.draining.clone(),
@@ -93,12 +95,12 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let background = control::start(&control, &ending.draining);
     let sending = ending.draining.clone();
     let sender = tokio::spawn(async move { callbacks.run(sending).await });
-    control::workloads::ready(&control).await;
+    // It never comes where the server was asked to end by now.
+    ending.draining.run_until_cancelled(control::workloads::ready(&control)).await;
     let upkeep = Upkeep { store, auth, control, logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
-    tokio::spawn(follow_signals(ending.clone()));
     addresses.tell(&config)?;
     let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
     tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
@@ -136,14 +138,6 @@ fn keep_certificates(
         tokio::spawn(acme.run(hosts, ending.draining.clone()));
     }
     Ok(())
-}
-
-/// A server that nobody can ask to stop would have to be killed, so it rather ends.
-async fn follow_signals(ending: Ending) {
-    if let Err(error) = ending.clone().follow_signals().await {
-        tracing::error!(%error, "signals cannot be received; the server ends");
-        ending.draining.cancel();
-    }
 }
 
 /// What needs tidying.

@@ -12,7 +12,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,19 +206,24 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Follows SIGTERM and SIGINT.
-    pub(crate) async fn follow_signals(self) -> io::Result<()> {
+    /// Follows SIGTERM and SIGINT. From here on both are heard, so that whoever is told that the
+    /// server is ready can ask it to end in order, however busy the machine is.
+    pub(crate) fn follow_signals(&self) -> Result<(), Error> {
         use tokio::signal::unix::{SignalKind, signal};
+        let listen = |kind| signal(kind).map_err(Error::io("listen for signals"));
         let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        for step in [self.draining, self.hurried] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let Self { draining, hurried } = self.clone();
+        tokio::spawn(async move {
+            for step in [draining, hurried] {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                tracing::info!("asked to stop: requests in flight may finish, unless asked again");
+                step.cancel();
             }
-            tracing::info!("asked to stop: requests in flight may finish, unless asked again");
-            step.cancel();
-        }
+        });
         Ok(())
     }
 }

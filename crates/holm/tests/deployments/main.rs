@@ -4,9 +4,14 @@
 
 #![cfg(test)]
 
+mod command_line;
 #[expect(dead_code, reason = "the place is that of the tests of sandboxes, which use more of it")]
 #[path = "../sandboxes/setup.rs"]
 mod place;
+mod settings;
+mod settings_registry;
+mod settings_served;
+mod tools;
 
 use place::{Client, Place, TASK, eventually};
 use serde_json::{Value, json};
@@ -64,7 +69,7 @@ fn a_replica_outlives_the_server_and_ends_with_its_agent() {
     eventually("only what serves is left", || place.groups() == first);
 
     // A deployment that is cut off by a kill comes to its end, and what it was for serves.
-    deploy(&client, &format!("sleep 2; {LISTENS}"));
+    deploy(&client, &format!("sleep 5; {LISTENS}"));
     eventually("its replica starts", || place.groups().len() == 2);
     server.kill();
     (server, client) = place.start();

@@ -75,7 +75,7 @@ fn an_execution_is_started_watched_and_read() {
 fn an_execution_is_cancelled_and_whoever_waits_is_told() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.job("slow", "sleep 3", &json!({"maxConcurrentTasks": 1}));
+    client.job("slow", "sleep 6", &json!({"maxConcurrentTasks": 1}));
     let tasks = r#"[{}, {}, {}]"#;
     // Where there is no terminal nobody waits unless asked to.
     assert_eq!(

@@ -33,7 +33,7 @@ fn a_task_that_succeeds_at_last_is_a_success() {
     client.job("later", r#"echo try; [ "$(date +%s)" -ge "$2" ]"#, &json!({"maxRetries": 20}));
     let job = client.done("GET", "/v0/jobs/later", None);
     let made: types::Timestamp = job["metadata"]["createdAt"].as_str().unwrap().parse().unwrap();
-    let id = client.execute("later", &[json!({"from": made.seconds() + 3})]);
+    let id = client.execute("later", &[json!({"from": made.seconds() + 6})]);
     let execution = client.ended("later", &id);
     assert_eq!(status(&execution), "succeeded", "{execution}");
     let retried = execution["stats"]["retried"].as_u64().unwrap();
@@ -75,7 +75,7 @@ fn what_cannot_be_started_says_why() {
 fn a_cancelled_execution_lets_end_what_runs_and_starts_nothing_more() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.job("queue", "echo begun; sleep 3; echo ended", &json!({"maxConcurrentTasks": 1}));
+    client.job("queue", "echo begun; sleep 10; echo ended", &json!({"maxConcurrentTasks": 1}));
     let id = client.execute("queue", &numbered(4));
     eventually("the first task runs", || client.lines("queue", "search=begun").len() == 1);
     let answer = client.done("DELETE", &format!("/v0/jobs/queue/executions/{id}"), None);

@@ -58,7 +58,7 @@ fn the_data_of_a_task_is_fetched_inside() {
 fn a_task_that_runs_is_seen_while_it_does() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.job("slow", "echo begun; sleep 4; echo ended", &json!({}));
+    client.job("slow", "echo begun; sleep 10; echo ended", &json!({}));
     let id = client.execute("slow", &numbered(1));
     eventually("the first line is there while the task runs", || {
         client.lines("slow", "search=begun").len() == 1

@@ -4,6 +4,7 @@ use crate::common::{text, write};
 use crate::pretend::{Answer, Asked, Pretend};
 use serde_json::{Value, json};
 use std::fs;
+use std::process::{Command, Stdio};
 
 fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -102,6 +103,40 @@ fn a_failed_build_says_why() {
     let place = project(&[("blaxel.toml", "name = \"helper\"\ntype = \"agent\""), ("a", "")]);
     let told = text(&pretend.cli(place.path(), &["deploy", "-y"]).output().unwrap(), 1);
     assert!(told.contains("STEP 1") && told.contains("failed: RUN make: exit code 2"), "{told}");
+}
+
+/// The command is interrupted when the server has this question, which it never answers.
+#[test]
+fn an_interruption_says_what_is_left() {
+    for (method, path, left) in [
+        ("GET", "/v0/agents/helper", "nothing of agent helper was sent"),
+        ("PUT", "/v0/agents/helper", "agent helper is not built"),
+        ("PUT", "/up/1", "agent helper is not built; what served before serves on"),
+        ("GET", "/v0/observability/logs", "what was begun goes on; `holm get agent helper`"),
+    ] {
+        let (reached, at_question) = std::sync::mpsc::channel();
+        let mut uploaded = false;
+        let pretend = Pretend::start(move |url, asked| {
+            let asked_path = asked.path.split('?').next().unwrap();
+            let is_late = path != "/v0/observability/logs" || uploaded;
+            if (asked.method.as_str(), asked_path) == (method, path) && is_late {
+                reached.send(()).unwrap();
+                loop {
+                    std::thread::park();
+                }
+            }
+            uploaded |= asked_path == "/up/1";
+            Answer::json(&agent("BUILDING")).with("X-Blaxel-Upload-Url", format!("{url}/up/1"))
+        });
+        let place = project(&[("blaxel.toml", "name = \"helper\"\ntype = \"agent\""), ("a", "")]);
+        let mut command = pretend.cli(place.path(), &["deploy"]);
+        let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        at_question.recv().unwrap();
+        let killed = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        let told = text(&running.wait_with_output().unwrap(), 130);
+        assert!(told.contains(left), "{method} {path}: {told}");
+    }
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use crate::common::{holm, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,8 +19,8 @@ struct Serving {
 
 impl Serving {
     fn start(folder: &Path, flags: &[&str]) -> Self {
-        // Free a moment ago; nobody else takes ports one after the other.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        static PORTS: AtomicU16 = AtomicU16::new(0);
+        let port = testing::machine::own().port(PORTS.fetch_add(1, Ordering::Relaxed));
         let mut command = holm(folder);
         // Found by a shim of the person who runs the tests, which needs their home.
         let home = std::env::var_os("HOME").unwrap_or_default();

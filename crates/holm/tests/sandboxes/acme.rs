@@ -5,10 +5,11 @@ use crate::dns::NameServer;
 use crate::domains::{echoing, preview, prove, register};
 use crate::setup::{Client, Identity, Place, eventually};
 use serde_json::json;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use testing::machine::own;
 
 struct Pebble {
     process: Child,
@@ -70,12 +71,6 @@ impl Drop for Pebble {
     }
 }
 
-/// Ports that nobody has at the moment.
-fn free_ports() -> [u16; 2] {
-    let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|socket| socket.local_addr().unwrap().port())
-}
-
 /// Asks a host over TLS, trusting the authority alone.
 fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
     let address: SocketAddr = client.base.split("://").nth(1).unwrap().parse().unwrap();
@@ -89,7 +84,8 @@ fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
 
 #[test]
 fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
-    let (dns, ports, folder) = (NameServer::start(), free_ports(), tempfile::tempdir().unwrap());
+    let (dns, ports, folder) =
+        (NameServer::start(), [0, 1].map(|index| own().port(index)), tempfile::tempdir().unwrap());
     let identity = Identity::new();
     let mut place = Place::new("15s");
     place.settings = vec![

@@ -27,10 +27,12 @@ fn a_process_that_keeps_alive_holds_it_awake() {
     for name in ["held", "left"] {
         client.create(name, &json!({}));
     }
-    let asked = json!({"command": "sleep 4", "keepAlive": true, "name": "work", "timeout": 0});
+    let work = "until [ -e /tmp/enough ]; do sleep 0.1; done";
+    let asked = json!({"command": work, "keepAlive": true, "name": "work", "timeout": 0});
     client.done("POST", "/main/sandboxes/held/process", Some(&asked));
     eventually("the other one sleeps", || client.get("left")["state"] == "STANDBY");
     assert_eq!(client.get("held")["state"], "RUNNING");
+    client.run("held", "touch /tmp/enough");
     eventually("it sleeps when the process has ended", || client.get("held")["state"] == "STANDBY");
     assert_eq!(
         client.done("GET", "/main/sandboxes/held/process/work", None)["status"],
@@ -43,7 +45,7 @@ fn a_process_that_keeps_alive_holds_it_awake() {
 fn time_ends_a_sandbox_and_then_its_record() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    let short = json!({"runtime": {"ttl": "2s"}, "lifecycle": {"terminatedRetention": "2s"}});
+    let short = json!({"runtime": {"ttl": "2s"}, "lifecycle": {"terminatedRetention": "10s"}});
     let made = client.create("short", &short);
     assert!(made["expiresIn"].as_i64().is_some_and(|left| left <= 2), "{made}");
     let preview = json!({"metadata": {"name": "web"}, "spec": {"port": 3000, "public": true}});

@@ -38,7 +38,7 @@ impl Fetcher {
         // Addresses in numbers are never resolved, so they are judged here.
         if !url.host_str().is_some_and(|host| self.rule.permits(host)) {
             return Err(failed(
-                "its host is not on the internet; builds.inside lists those that may be",
+                "its host is not on the internet; builder.inside lists those that may be",
             ));
         }
         let name = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
@@ -141,6 +141,9 @@ impl Job {
                 return Ok(Supply::Image(digest));
             }
         }
+        if let Some(why) = made_here(name, &reference) {
+            return Err(BuildFault::Failed(why));
+        }
         if reference.host().is_some() {
             machine.0.require_open(&reference).map_err(of_launch)?;
         }
@@ -165,6 +168,28 @@ impl Job {
     }
 }
 
+/// Says of an image that only this machine makes how it comes here. A registry is never asked for one:
+/// anybody could have taken its name there.
+fn made_here(name: &str, reference: &Reference) -> Option<String> {
+    const OURS: [&str; 2] = ["holm/", "blaxel/"];
+    let is_ours = OURS.iter().any(|start| reference.path().starts_with(start));
+    if reference.host().is_some() || !is_ours {
+        return None;
+    }
+    // What the program brings along can be read.
+    let recipe = images::Recipe::of(reference).ok().flatten();
+    Some(match recipe {
+        Some(recipe) => format!(
+            "the image `{name}` is not on the machine of this server yet: whoever runs it makes it with \
+             `holm image make {}`",
+            recipe.name.repository()
+        ),
+        None => format!(
+            "there is no image `{name}`; `holm image list` on the server's machine shows all"
+        ),
+    })
+}
+
 fn of_launch(fault: LaunchFault) -> BuildFault {
     match fault {
         LaunchFault::OverShare(why) => BuildFault::OverShare(why),
@@ -186,6 +211,19 @@ mod tests {
         assert_eq!(seconds("Thu, 29 Feb 2024 12:34:56 GMT"), Some(1_709_210_096));
         for bad in ["", "now", "Thu, 29 Xxx 2024 12:34:56 GMT", "Thu, 29 Feb 2024 12:34 GMT"] {
             assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn images_of_the_project_are_made_and_not_pulled() {
+        let made = |name: &str| made_here(name, &name.parse().ok()?);
+        for name in ["holm/base", "blaxel/base-image:latest", "docker.io/holm/base"] {
+            let why = made(name).unwrap_or_default();
+            assert!(why.contains("`holm image make holm/base`"), "{name}: {why}");
+        }
+        assert!(made("holm/base:3").is_some_and(|why| why.contains("there is no image")));
+        for name in ["python:3.12", "ghcr.io/holm/base", "holmes/base"] {
+            assert_eq!(made(name), None, "{name}");
         }
     }
 

@@ -37,7 +37,7 @@ use sources::Folder;
 use std::io;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
-use turns::Turns;
+use turns::{Alone, Turns};
 use types::World;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{InstanceName, Printed, RunsFor};
@@ -46,6 +46,7 @@ use types::instance::{InstanceName, Printed, RunsFor};
 pub struct ImageBuilder {
     inner: Arc<Inner>,
     turns: Turns,
+    alone: Alone,
 }
 
 struct Inner {
@@ -70,7 +71,7 @@ impl ImageBuilder {
             settings,
         };
         let turns = Turns::new(inner.settings.parallel_max, inner.settings.workspace_parallel_max);
-        Ok(Self { inner: Arc::new(inner), turns })
+        Ok(Self { inner: Arc::new(inner), turns, alone: Alone::default() })
     }
 }
 
@@ -103,7 +104,8 @@ impl Builder for ImageBuilder {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>> {
         Box::pin(async move {
-            let _turn = self.turns.take(order.workspace.as_str()).await;
+            let turn = self.turns.take(order.workspace.as_str()).await;
+            let alone = self.alone.wait(&order.build).await;
             // Whoever stops waiting stops the build.
             let (waits, stopped) = watch::channel(());
             let (inner, order) = (Arc::clone(&self.inner), order.clone());
@@ -111,6 +113,8 @@ impl Builder for ImageBuilder {
                 Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
             let built = tokio::task::spawn_blocking(move || {
+                // Until it has really ended, also where nobody waits for it any more.
+                let _until_its_end = (turn, alone);
                 drive::Job::new(inner, order, log, runtime, stopped).build()
             });
             let built = built.await;
@@ -138,9 +142,16 @@ impl Builder for ImageBuilder {
 
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            let inner = Arc::clone(&self.inner);
-            let build = build.clone();
+            let (inner, id) = (Arc::clone(&self.inner), build.clone());
+            let ended = tokio::task::spawn_blocking(move || inner.end_steps(&id)).await;
+            ended.unwrap_or_else(|error| Err(MachineFault(error.to_string())))?;
+            // Whoever stopped waiting for it does not know that it goes on until its next step.
+            let Some(alone) = self.alone.now(build) else {
+                return Err(MachineFault("it has not ended yet".into()));
+            };
+            let (inner, build) = (Arc::clone(&self.inner), build.clone());
             let forgotten = tokio::task::spawn_blocking(move || {
+                let _until_it_is_gone = alone;
                 inner.end_steps(&build)?;
                 inner.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
             });

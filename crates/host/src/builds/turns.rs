@@ -4,7 +4,8 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+use types::ids::BuildId;
 
 pub(super) struct Turns {
     all: Arc<Semaphore>,
@@ -38,6 +39,29 @@ impl Turns {
     }
 }
 
+/// One at a time of each build: what a try that was given up still removes must not be what the next
+/// one has made.
+#[derive(Default)]
+pub(super) struct Alone(Mutex<HashMap<BuildId, Arc<AsyncMutex<()>>>>);
+
+impl Alone {
+    /// Waits until nobody works on the build. It is the caller's until what is answered is dropped.
+    pub(super) async fn wait(&self, build: &BuildId) -> OwnedMutexGuard<()> {
+        self.turn(build).lock_owned().await
+    }
+
+    /// The same for whoever does not want to wait: nothing where somebody works on it.
+    pub(super) fn now(&self, build: &BuildId) -> Option<OwnedMutexGuard<()>> {
+        self.turn(build).try_lock_owned().ok()
+    }
+
+    fn turn(&self, build: &BuildId) -> Arc<AsyncMutex<()>> {
+        let mut all = self.0.lock();
+        all.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(all.entry(build.clone()).or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +80,16 @@ mod tests {
         third.await;
         drop(first);
         second.await;
+    }
+
+    #[tokio::test]
+    async fn a_build_is_worked_on_by_one_at_a_time() {
+        let (alone, one) = (Alone::default(), BuildId::known("bld_one"));
+        let first = alone.wait(&one).await;
+        let mut second = Box::pin(alone.wait(&one));
+        assert!(poll!(&mut second).is_pending() && alone.now(&one).is_none());
+        assert!(alone.now(&BuildId::known("bld_other")).is_some());
+        drop(first);
+        drop(second.await);
     }
 }

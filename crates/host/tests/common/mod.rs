@@ -34,16 +34,15 @@ pub(crate) fn prepare() {
 /// A machine of this test, whose instances have this in front of their names.
 pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::Settings {
     // Two tests at the same time must not share addresses, user ids or names.
-    let own = std::process::id() % 4096;
-    let subnet = format!("10.{}.{}.0/20", 100 + own / 16 % 100, own % 16 * 16).parse().unwrap();
+    let own = testing::machine::own();
     let node = node::Settings {
         folder: data.join("node"),
-        name: format!("{front}-test-{own}"),
-        subnet,
+        name: format!("{front}-test-{}", std::process::id()),
+        subnet: own.subnet().parse().unwrap(),
         egress: Egress::internet_only(),
         nameservers: vec![],
-        first_uid: 1_000_000_000 + own * 700_000,
-        limits: Limits { networks_ready, ..Limits::default() },
+        first_uid: own.first_uid(),
+        limits: Limits { instances: 400, networks_ready, ..Limits::default() },
         backend: Backend::Direct,
     };
     let registry = host::RegistrySettings {

@@ -22,8 +22,9 @@ use follow::{Followed, status_of, to_the_end};
 use plan::Plan;
 use poller::{Before, Guard};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::io::{BufRead, IsTerminal};
-use submit::{Order, Submission};
+use submit::{Order, Phase, Submission};
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let plans = plan::plans(&args)?;
@@ -38,11 +39,12 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     }
     let mut ends = Ends::new()?;
     for plan in &plans {
+        let phase = Cell::new(Phase::Prepared);
         tokio::select! {
-            done = deploy(plan, &args, &mut client) => done?,
+            done = deploy(plan, &args, &phase, &mut client) => done?,
             () = ends.next() => {
-                let (kind, name) = (plan.kind.name(), &plan.name);
-                term::note(format!("what was begun goes on; `holm get {kind} {name}` shows how far it is"));
+                let look = format!("holm get {} {}", plan.kind.name(), plan.name);
+                term::note(phase.get().left(&plan.what(), &look));
                 return Ok(Exit::Interrupted);
             }
         }
@@ -92,7 +94,12 @@ fn agreed(plans: &[Plan], client: &Client) -> Result<bool, Error> {
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes"))
 }
 
-async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Error> {
+async fn deploy(
+    plan: &Plan,
+    args: &Args,
+    phase: &Cell<Phase>,
+    client: &mut Client,
+) -> Result<(), Error> {
     let path = plan.target.object(&plan.name)?;
     apply::apply_all(&plan.documents, client, term::note).await?;
     let before = client.find(&path).await?;
@@ -108,10 +115,11 @@ async fn deploy(plan: &Plan, args: &Args, client: &mut Client) -> Result<(), Err
     let asked = match &plan.sources {
         Some(sources) => {
             tell(sources, &plan.what());
-            submission.send_with(&sources.pack()?, client).await?
+            submission.send_with(&sources.pack().await?, phase, client).await?
         }
         None => submission.send(client).await?.0,
     };
+    phase.set(Phase::Begun);
     let what = plan.what();
     let log = plan.sources.is_some().then(|| Ask {
         kind: plan.target.kind.name(),

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::term;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
+use std::cell::Cell;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,30 @@ const WAITS: [Duration; 4] = [
     Duration::from_secs(4),
     Duration::from_secs(8),
 ];
+
+/// How far a deployment has come, for whoever stops waiting for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The server was not asked for anything.
+    Prepared,
+    /// It waits for sources that it does not have as a whole.
+    Uploading,
+    /// All is said, and it goes on by itself.
+    Begun,
+}
+
+impl Phase {
+    /// What an interruption leaves behind. `look` is the command that shows it.
+    pub(crate) fn left(self, what: &str, look: &str) -> String {
+        match self {
+            Self::Prepared => format!("nothing of {what} was sent"),
+            Self::Uploading => format!(
+                "the upload was broken off, so {what} is not built; what served before serves on"
+            ),
+            Self::Begun => format!("what was begun goes on; `{look}` shows how far it is"),
+        }
+    }
+}
 
 /// One request that may come with an address for sources.
 pub(crate) struct Submission<'a> {
@@ -68,11 +93,13 @@ impl Submission<'_> {
     pub(crate) async fn send_with(
         &self,
         archive: &File,
+        phase: &Cell<Phase>,
         client: &mut Client,
     ) -> Result<Value, Error> {
         let length = archive.metadata().map_err(Error::io("read the archive"))?.len();
         let mut waits = WAITS.into_iter();
         loop {
+            phase.set(Phase::Uploading);
             let (answer, address) = self.send(client).await?;
             let address = address.ok_or_else(|| Error::NotHolm {
                 server: client.server(),
@@ -83,7 +110,10 @@ impl Submission<'_> {
             let sent = client.upload(&address, archive, move |bytes| shown.add(bytes)).await;
             bar.finish();
             match (sent, waits.next()) {
-                (Ok(()), _) => return Ok(answer),
+                (Ok(()), _) => {
+                    phase.set(Phase::Begun);
+                    return Ok(answer);
+                }
                 (Err(error), Some(wait)) if may_pass(&error) => {
                     term::note(format!("the upload failed, trying again: {error}"));
                     sleep(wait).await;

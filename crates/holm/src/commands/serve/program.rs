@@ -83,11 +83,17 @@ impl Group {
         let _ = kill_process_group(id, Signal::TERM);
         let until = Instant::now() + GRACE;
         let _ = timeout(GRACE, self.child.wait()).await;
-        while test_kill_process_group(id).is_ok() && Instant::now() < until {
-            sleep(LOOK).await;
-        }
+        gone(id, until).await;
         let _ = kill_process_group(id, Signal::KILL);
         let _ = self.child.wait().await;
+        gone(id, Instant::now() + GRACE).await;
+    }
+}
+
+/// Waits until nothing of the group is left, or for so long.
+async fn gone(id: Pid, until: Instant) {
+    while test_kill_process_group(id).is_ok() && Instant::now() < until {
+        sleep(LOOK).await;
     }
 }
 
