@@ -131,6 +131,13 @@ fn counts(config: &Config) -> Result<(), Wrong> {
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("gateway.sessions_max", config.gateway.sessions_max as u64),
         ("gateway.sessions_workspace_max", config.gateway.sessions_workspace_max as u64),
+        ("gateway.tool_lists_bytes_max", config.gateway.tool_lists_bytes_max as u64),
+        (
+            "gateway.tool_lists_workspace_bytes_max",
+            config.gateway.tool_lists_workspace_bytes_max as u64,
+        ),
+        ("gateway.tool_list_bytes_max", config.gateway.tool_list_bytes_max as u64),
+        ("gateway.tool_list_request_bytes_max", config.gateway.tool_list_request_bytes_max),
         ("node.instances_max", config.node.instances_max.into()),
         ("node.pids_max", config.node.pids_max.into()),
         ("node.memory_promises", config.node.memory_promises.into()),
