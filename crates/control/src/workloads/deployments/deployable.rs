@@ -51,7 +51,7 @@ pub(super) trait Deployable:
 
 /// What one replica runs. Secrets are open if those of the wish are.
 pub(super) struct Program<'w> {
-    pub(super) image: &'w str,
+    pub(super) image: Image<'w>,
     pub(super) registries: Option<&'w Sensitive<String>>,
     pub(super) memory_mb: u32,
     pub(super) storage_mb: Option<u32>,
@@ -59,6 +59,13 @@ pub(super) struct Program<'w> {
     pub(super) port: u16,
     pub(super) generation: Option<Generation>,
     pub(super) volumes: Volumes,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Image<'w> {
+    Named(&'w str),
+    /// A server of the hub, for the first of these connections.
+    OfHub(&'w [String]),
 }
 
 pub(super) enum Volumes {
@@ -69,18 +76,18 @@ pub(super) enum Volumes {
 
 /// The members that the runtimes of agents and MCP servers have under the same names.
 macro_rules! program {
-    ($self:ident, $id:ident, $volumes:expr) => {{
-        let Some(runtime) = &$self.spec.runtime else { return Ok(None) };
-        let Some(image) = given(runtime.image.as_deref()) else { return Ok(None) };
+    ($runtime:expr, $id:ident, $image:expr, $volumes:expr) => {{
+        let runtime = $runtime;
         let whole = |number: i64| engine::whole($id, number);
+        let member = |number: Option<i64>| number.map(whole).transpose();
         Ok(Some(Program {
-            image,
-            registries: runtime.docker_config.as_ref(),
-            memory_mb: whole(runtime.memory.unwrap_or(MEMORY_MB))?,
-            storage_mb: runtime.storage_mb.map(whole).transpose()?,
-            envs: runtime.envs.as_deref().unwrap_or_default(),
+            image: $image,
+            registries: runtime.and_then(|runtime| runtime.docker_config.as_ref()),
+            memory_mb: whole(runtime.and_then(|runtime| runtime.memory).unwrap_or(MEMORY_MB))?,
+            storage_mb: member(runtime.and_then(|runtime| runtime.storage_mb))?,
+            envs: runtime.and_then(|runtime| runtime.envs.as_deref()).unwrap_or_default(),
             port: PORT,
-            generation: runtime.generation,
+            generation: runtime.and_then(|runtime| runtime.generation),
             volumes: $volumes,
         }))
     }};
@@ -92,7 +99,11 @@ fn given(text: Option<&str>) -> Option<&str> {
 
 impl Deployable for Agent {
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
-        program!(self, id, volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?)
+        let runtime = self.spec.runtime.as_ref();
+        let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
+        let Some(image) = image.map(Image::Named) else { return Ok(None) };
+        let volumes = volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?;
+        program!(runtime, id, image, volumes)
     }
 
     fn scale(&self) -> (Option<i64>, Option<i64>) {
@@ -115,7 +126,11 @@ impl Deployable for Agent {
 
 impl Deployable for Function {
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
-        program!(self, id, Volumes::Fine(Vec::new()))
+        let runtime = self.spec.runtime.as_ref();
+        let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
+        let image = image.map(Image::Named).or_else(|| self.hub_connections().map(Image::OfHub));
+        let Some(image) = image else { return Ok(None) };
+        program!(runtime, id, image, Volumes::Fine(Vec::new()))
     }
 
     fn scale(&self) -> (Option<i64>, Option<i64>) {
@@ -139,7 +154,8 @@ impl Deployable for Function {
 impl Deployable for Application {
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
         let spec = &self.spec;
-        let Some(image) = given(spec.image.as_deref()) else { return Ok(None) };
+        let image = given(spec.image.as_deref()).map(Image::Named);
+        let Some(image) = image else { return Ok(None) };
         let port = spec.port.map(u16::try_from).transpose();
         let port = port.map_err(|_| engine::corrupt(id, "its port is no port"))?;
         Ok(Some(Program {
