@@ -12,12 +12,15 @@ globalThis.WebSocket ??= WebSocket;
 test("sessions stay with their replicas, and are lost with them alone", async (t) => {
   const url = await deploy(t, "sessions", reference({ minScale: 3, maxScale: 3 }));
   const opened = [];
-  for (let number = 0; number < 9; number += 1) {
+  await until("the streams of the sessions are spread over all replicas", async () => {
     const session = await connect(t, url);
     opened.push({ ...session, at: await call(session.client, "whoami") });
-  }
-  assert.equal(new Set(opened.map(({ at }) => at)).size, 3, "the streams of the sessions are spread");
+    return opened.length >= 9 && new Set(opened.map(({ at }) => at)).size === 3;
+  });
   for (const { client, at } of [...opened, ...opened]) assert.equal(await call(client, "whoami"), at);
+  // A stream that its server ends is taken up where it was.
+  const resumed = await Promise.all(opened.map(({ client }) => call(client, "test_reconnection")));
+  assert.deepEqual([...new Set(resumed)], ["The client came back for this."]);
 
   // Streams of the others go on while one replica ends.
   const doomed = opened[0].at;
@@ -84,7 +87,7 @@ test("a server of the older transport is called over a WebSocket", async (t) => 
 /// Makes a connection for a test, and a function that runs what the hub has for it.
 async function hub(context, name, spec) {
   await api("POST", "/integrations/connections", { metadata: { name }, spec });
-  const wish = { metadata: { name }, spec: { type: "mcp", integrationConnections: [name], runtime: { type: "mcp", memory: 512 } } };
+  const wish = { metadata: { name }, spec: { type: "mcp", integrationConnections: [name], runtime: { type: "mcp" } } };
   await api("POST", "/functions", wish);
   context.after(async () => {
     await api("DELETE", `/functions/${name}`);

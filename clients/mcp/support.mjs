@@ -19,7 +19,7 @@ export async function api(method, path, body, status = 200) {
 }
 
 /// Asks again until `probe` answers something true, and answers that.
-export async function until(what, probe, seconds = 60) {
+export async function until(what, probe, seconds = 120) {
   const deadline = Date.now() + seconds * 1000;
   for (;;) {
     const found = await probe();
@@ -53,7 +53,8 @@ export function address(name) {
 /// The reference server as a function.
 export function reference(more = {}) {
   const { envs = [], ...runtime } = more;
-  return { runtime: { type: "mcp", image, memory: 256, envs, ...runtime } };
+  // Half of a core; with less it takes long to start.
+  return { runtime: { type: "mcp", image, memory: 1024, envs, ...runtime } };
 }
 
 /// A client of the published kind. Its session is in `transport.sessionId`.

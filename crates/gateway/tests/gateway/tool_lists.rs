@@ -58,6 +58,12 @@ async fn listed(stage: &Stage, id: u32, sent: &[(&str, &str)]) -> String {
     answer["result"]["tools"][0]["name"].as_str().unwrap().to_owned()
 }
 
+/// Waits until the replica sleeps. How often it was woken up to then.
+async fn asleep(stage: &Stage, instance: &str) -> usize {
+    stage.machine.until_paused(instance).await;
+    woken(stage)
+}
+
 fn woken(stage: &Stage) -> usize {
     stage.machine.resumes.load(Ordering::SeqCst)
 }
@@ -69,8 +75,7 @@ async fn a_server_that_sleeps_is_not_woken_for_its_list() {
     assert_eq!(listed(&stage, 1, &[]).await, ONE);
     let events = send(&stage, &list("a"), &[KEY, ("accept", "text/event-stream")]).await;
     assert_eq!(events.headers["content-type"], "text/event-stream");
-    let served = server.served.load(Ordering::SeqCst);
-    stage.machine.until_paused(ONE).await;
+    let (served, before) = (server.served.load(Ordering::SeqCst), asleep(&stage, ONE).await);
     for id in 2..5 {
         assert_eq!(listed(&stage, id, &[]).await, ONE);
     }
@@ -81,7 +86,7 @@ async fn a_server_that_sleeps_is_not_woken_for_its_list() {
         String::from_utf8_lossy(&events.body),
         format!("event: message\ndata: {message}\n\n")
     );
-    assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (0, served));
+    assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (before, served));
     let stats = stage.gateway.requests_of(&ResourceId::known("res_tools")).unwrap();
     assert_eq!(stats.revisions["r1"].count, 6);
     // A server without any replica has said it too; nothing is started for it.
@@ -111,14 +116,14 @@ async fn nobody_gets_what_was_said_to_another() {
     let stage = stage(settings()).await;
     let server = replica(&stage, ONE).await;
     assert_eq!(listed(&stage, 1, &[]).await, ONE);
-    stage.machine.until_paused(ONE).await;
+    let before = asleep(&stage, ONE).await;
     send(&stage, &list(2), &[]).await.problem(401, "AUTHENTICATION_REQUIRED");
     let other = [("authorization", "Bearer key-of-agents")];
     send(&stage, &list(2), &other).await.problem(403, "FORBIDDEN");
-    assert_eq!(woken(&stage), 0);
+    assert_eq!(woken(&stage), before);
     // With a header of its own it may get tools of its own.
     assert_eq!(listed(&stage, 2, &[("x-team", "blue")]).await, ONE);
-    assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (1, 2));
+    assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (before + 1, 2));
 }
 
 #[tokio::test]
@@ -140,7 +145,7 @@ async fn another_revision_answers_for_itself() {
     assert_eq!(asking.await.unwrap(), NEXT);
     // Back to what served before, which was forgotten with its route.
     stage.deploy(&serving("r1", &[ONE]));
-    let before = woken(&stage);
+    let before = asleep(&stage, ONE).await;
     assert_eq!(listed(&stage, 3, &[]).await, ONE);
     assert_eq!(woken(&stage), before + 1);
 }
@@ -153,16 +158,17 @@ async fn a_session_gets_its_own_list_until_it_asks_something_else() {
     let json = ("accept", "application/json");
     assert_eq!(send(&stage, &begin, &[KEY, json]).await.headers["mcp-session-id"], "s-1");
     assert_eq!(listed(&stage, 1, &[IN_SESSION]).await, ONE);
-    stage.machine.until_paused(ONE).await;
+    let before = asleep(&stage, ONE).await;
     let reply = send(&stage, &list(2), &[KEY, json, IN_SESSION]).await;
     assert_eq!(reply.headers["mcp-session-id"], "s-1");
-    assert_eq!((reply.ok()["result"]["tools"][0]["name"].as_str(), woken(&stage)), (Some(ONE), 0));
+    assert_eq!(reply.ok()["result"]["tools"][0]["name"], ONE);
+    assert_eq!(woken(&stage), before);
     // A call may change what there is.
     let call = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call"});
     send(&stage, &call, &[KEY, json, IN_SESSION]).await.ok();
-    stage.machine.until_paused(ONE).await;
+    let before = asleep(&stage, ONE).await;
     assert_eq!(listed(&stage, 4, &[IN_SESSION]).await, ONE);
-    assert_eq!(woken(&stage), 2);
+    assert_eq!(woken(&stage), before + 1);
     // A session that is lost has no list.
     stage.deploy(&serving("r1", &[]));
     assert_eq!(send(&stage, &list(5), &[KEY, json, IN_SESSION]).await.status, 404);
