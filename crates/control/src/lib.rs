@@ -16,6 +16,7 @@ mod drive_key;
 pub mod engine;
 pub mod error;
 pub mod executions;
+mod hub;
 pub mod idempotency;
 pub mod json;
 pub mod kinds;

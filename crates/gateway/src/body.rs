@@ -2,6 +2,7 @@
 
 use crate::hold::{End, Hold};
 use crate::standby::Visit;
+use crate::tool_lists::Listen;
 use crate::wire::{ReadError, Wire};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -62,6 +63,13 @@ impl Body {
         }
     }
 
+    /// Has an answer that comes from a workload copied as it passes.
+    pub(crate) fn copy_to(&mut self, listen: Listen) {
+        if let Source::Relayed(relay) = &mut self.0 {
+            relay.listen = Some(Box::new(listen));
+        }
+    }
+
     pub(crate) fn relayed(mut relay: Relay) -> Self {
         // An answer without a body gives back its connection and its visit now.
         if relay.incoming.is_end_stream() {
@@ -117,6 +125,8 @@ pub(crate) struct Relay {
     pub(crate) visit: Option<Visit>,
     /// Last of all: the exchange is over when it is dropped. Calls of the server itself have none.
     pub(crate) hold: Option<Hold>,
+    /// Copies the answer.
+    pub(crate) listen: Option<Box<Listen>>,
 }
 
 impl Relay {
@@ -131,6 +141,11 @@ impl Relay {
         }
         match ready!(wire.poll_frame(&mut self.incoming, cx)) {
             Some(Ok(frame)) => {
+                if let (Some(listen), Some(piece)) = (&mut self.listen, frame.data_ref())
+                    && !listen.copy(piece)
+                {
+                    self.listen = None;
+                }
                 if self.incoming.is_end_stream() {
                     self.give_back();
                 }
@@ -151,11 +166,15 @@ impl Relay {
         self.wire = None;
         self.visit = None;
         self.hold = None;
+        self.listen = None;
     }
 
     /// Keeps the connection for the next request before the visit ends: a pause that follows must
     /// find it among the spare ones.
     fn give_back(&mut self) {
+        if let Some(listen) = self.listen.take() {
+            listen.finish();
+        }
         if let (Some(mut wire), Some(visit)) = (self.wire.take(), &self.visit)
             && wire.is_free()
         {

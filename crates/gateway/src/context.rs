@@ -15,6 +15,8 @@ pub(crate) struct Context {
     pub(crate) routes: Routes,
     /// Sessions of MCP servers that are bound to a replica, by workspace.
     pub(crate) sessions: Pool<String>,
+    /// Bytes of lists of tools, by workspace.
+    pub(crate) tool_lists: Pool<String>,
     pub(crate) recheck: Recheck,
     /// Notified when all exchanges that go on have to be decided on again.
     pub(crate) recheck_due: watch::Sender<()>,

@@ -3,20 +3,24 @@
 //! A replica may be gone by the time a request gets there, because its revision was replaced or had
 //! too many. Then another is chosen: as long as nothing was sent, nothing is lost.
 
+use crate::body::Body;
 use crate::choice;
 use crate::context::Context;
 use crate::demands::Waiting;
 use crate::destination::Destination;
 use crate::exchange::{Answer, Ask, Failed, exchange};
 use crate::problem::Problem;
-use crate::standby::{EnterError, Standby, Visit};
+use crate::sessions::{Found, SessionId};
+use crate::standby::{EnterError, Phase, Standby, Visit};
 use crate::stats::Answered;
 use crate::stay::{self, Stay};
 use crate::timing::Timing;
+use crate::tool_lists::{Asked, Listen, Place};
 use crate::traffic::{Traffic, Turn};
 use crate::wait_queue::Limit;
+use crate::wire::Unanswered;
 use http::request::Parts as Head;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -36,6 +40,18 @@ pub(crate) struct Deployed {
     tried: Vec<Arc<str>>,
     /// The revision that was chosen last.
     revision: Option<String>,
+    /// It is for the list of tools.
+    asks_list: Option<Asked>,
+    /// The session in which it may change what tools there are.
+    changes: Option<SessionId>,
+}
+
+/// Where the session of a request is.
+enum Session<'t> {
+    /// It has none, or one that is not known here.
+    Any,
+    At(&'t Target, &'t Replica),
+    Lost,
 }
 
 impl Deployed {
@@ -51,7 +67,16 @@ impl Deployed {
         let traffic = context.routes.traffic(&workload.id).ok_or(Problem::NoWorkload)?;
         let stay = Stay::of(head, workload);
         let point = stay.thread;
-        Ok(Some(Box::new(Self { traffic, stay, point, tried: Vec::new(), revision: None })))
+        let changes = stay.session.filter(|_| head.method != Method::GET);
+        Ok(Some(Box::new(Self {
+            traffic,
+            stay,
+            point,
+            tried: Vec::new(),
+            revision: None,
+            asks_list: None,
+            changes,
+        })))
     }
 
     /// What keeps the caller with the revision that was chosen.
@@ -74,12 +99,23 @@ impl Deployed {
     }
 
     /// The replica that has the session of the request.
-    fn bound<'t>(&self, targets: &'t [Target]) -> Option<(&'t Target, &'t Replica)> {
-        let instance = self.traffic.sessions.find(self.stay.session?)?;
+    fn session<'t>(&self, targets: &'t [Target]) -> Session<'t> {
+        let found = self.stay.session.and_then(|session| self.traffic.sessions.find(session));
+        let instance = match found {
+            None => return Session::Any,
+            Some(Found::Lost) => return Session::Lost,
+            Some(Found::At(instance)) => instance,
+        };
         let mut all = targets
             .iter()
             .flat_map(|target| target.replicas.iter().map(move |replica| (target, replica)));
-        all.find(|(_, replica)| *replica.instance == *instance)
+        let bound = all.find(|(_, replica)| *replica.instance == *instance);
+        bound.map_or(Session::Lost, |(target, replica)| Session::At(target, replica))
+    }
+
+    /// Whether it is known which replica has its session, or had it.
+    fn is_in_session(&self) -> bool {
+        self.stay.session.is_some_and(|session| self.traffic.sessions.find(session).is_some())
     }
 
     fn has_tried(&self, replica: &Replica) -> bool {
@@ -113,17 +149,24 @@ impl Chooser<'_> {
             let Some(visit) = entered else { continue };
             timing.wake = found.elapsed();
             let Failed { why, unsent } = match exchange(visit, ask, timing).await {
-                Ok(answer) => {
+                Ok(mut answer) => {
                     self.note_session(deployed, to, &turn, &answer);
+                    self.note_list(deployed, to, &turn, &mut answer);
                     return Ok((answer, turn));
                 }
                 Err(failed) => failed,
             };
             deployed.tried.push(Arc::clone(&turn.instance));
-            let again = Instant::now() < until && self.may_try_another(deployed, to, &turn);
-            match unsent.filter(|_| again) {
-                Some(unsent) => ask = *unsent,
-                None => return Err(Problem::Unanswered { kind: to.workload.kind, why }),
+            let in_session = deployed.is_in_session();
+            let again =
+                !in_session && Instant::now() < until && self.may_try_another(deployed, to, &turn);
+            match unsent {
+                Some(unsent) if again => ask = *unsent,
+                // Nothing of it was done, and nobody else could.
+                Some(_) if in_session && self.has_ended(&turn, &why) => {
+                    return Err(Problem::SessionLost);
+                }
+                _ => return Err(Problem::Unanswered { kind: to.workload.kind, why }),
             }
         }
     }
@@ -171,7 +214,7 @@ impl Chooser<'_> {
             None => Some(Err(Problem::NoWorkload)),
             Some(route) => self.choose(deployed, &route, &mut waiting),
         };
-        let turn = match look() {
+        let mut turn = match look() {
             Some(turn) => turn,
             None => {
                 let limit = Limit { waiting: settings.waiting_max, until };
@@ -181,6 +224,7 @@ impl Chooser<'_> {
             }
         }?;
         deployed.revision = Some(turn.revision.clone());
+        turn.changes = deployed.changes;
         Ok(turn)
     }
 
@@ -205,11 +249,14 @@ impl Chooser<'_> {
         let can_be_tried = |deployed: &Deployed, replica: &Replica| {
             replica.machine == self.machine && !deployed.has_tried(replica)
         };
-        if let Some((target, replica)) = deployed.bound(targets)
-            && can_be_tried(deployed, replica)
-        {
-            let taken = deployed.traffic.take(&target.revision, std::iter::once(replica));
-            return taken.map(|(turn, _)| Ok(turn));
+        match deployed.session(targets) {
+            Session::Any => {}
+            Session::At(target, replica) if can_be_tried(deployed, replica) => {
+                let taken = deployed.traffic.take(&target.revision, std::iter::once(replica));
+                return taken.map(|(turn, _)| Ok(turn));
+            }
+            // Nobody else knows the session, and its replica takes no requests.
+            Session::At(..) | Session::Lost => return Some(Err(Problem::SessionLost)),
         }
         let target = deployed.target(targets)?;
         let here = target.replicas.iter().filter(|replica| can_be_tried(deployed, replica));
@@ -242,6 +289,77 @@ impl Chooser<'_> {
             let mut here = target.replicas.iter().filter(|replica| replica.machine == self.machine);
             here.any(|replica| !deployed.has_tried(replica))
         })
+    }
+
+    /// The answer to a request with this body, if it is for the list of tools and a server that sleeps
+    /// has answered it before. It sleeps on.
+    pub(crate) fn listed<B>(
+        &self,
+        deployed: &mut Deployed,
+        to: &Destination,
+        request: &Request<B>,
+        body: &[u8],
+    ) -> Option<Response<Body>> {
+        let asked = Asked::of(request, deployed.stay.session, body)?;
+        deployed.changes = None;
+        let found = self.find_list(deployed, to, &asked);
+        deployed.asks_list = Some(asked).filter(|_| found.is_none());
+        found
+    }
+
+    fn find_list(
+        &self,
+        deployed: &mut Deployed,
+        to: &Destination,
+        asked: &Asked,
+    ) -> Option<Response<Body>> {
+        let route = self.context.routes.workload_by_id(&to.workload.id)?;
+        let Serving::To(targets) = &route.serving else { return None };
+        let sleeps = |replica: &Replica| {
+            let phase = self.standby.look(&replica.instance).map(|look| look.phase);
+            let here = replica.machine == self.machine;
+            here && matches!(phase, Some(Phase::Pausing | Phase::Paused))
+        };
+        let target = match deployed.session(targets) {
+            Session::At(target, replica) => Some(target).filter(|_| sleeps(replica)),
+            Session::Any if asked.is_in_session() => None,
+            Session::Any => {
+                let target = deployed.target(targets);
+                target.filter(|target| target.replicas.iter().all(sleeps))
+            }
+            Session::Lost => None,
+        };
+        let revision = target?.revision.clone();
+        let found = deployed.traffic.tool_lists.find(&revision, asked)?;
+        deployed.revision = Some(revision);
+        Some(found)
+    }
+
+    /// Has the answer copied, if it is for the list of tools.
+    fn note_list(
+        &self,
+        deployed: &mut Deployed,
+        to: &Destination,
+        turn: &Turn,
+        answer: &mut Answer,
+    ) {
+        let (Some(asked), Answer::Whole(response)) = (deployed.asks_list.take(), answer) else {
+            return;
+        };
+        let place = Place {
+            traffic: Arc::clone(&deployed.traffic),
+            pool: self.context.tool_lists.clone(),
+            owner: to.workload.workspace_name.clone(),
+            bytes_max: self.context.settings.tool_list_bytes_max,
+        };
+        if let Some(listen) = Listen::to(response, place, &turn.revision, asked) {
+            response.body_mut().copy_to(listen);
+        }
+    }
+
+    /// Whether a replica that took no connection has ended, or its program has.
+    fn has_ended(&self, turn: &Turn, why: &Unanswered) -> bool {
+        matches!(why, Unanswered::NotListening(_)) || self.standby.look(&turn.instance).is_none()
     }
 
     /// Remembers which replica has the session that an answer opens, and forgets one that has ended.

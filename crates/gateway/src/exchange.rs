@@ -107,8 +107,14 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
             visit,
         };
     }
-    let body =
-        Body::relayed(Relay { incoming, wire: Some(wire), port, visit: Some(visit), hold: None });
+    let body = Body::relayed(Relay {
+        incoming,
+        wire: Some(wire),
+        port,
+        visit: Some(visit),
+        hold: None,
+        listen: None,
+    });
     Answer::Whole(Response::from_parts(head, body))
 }
 

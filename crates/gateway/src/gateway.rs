@@ -7,8 +7,8 @@ use crate::context::Context;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
 use crate::exchange::{Answer, Ask};
-use crate::guard::{Guard, Refused};
-use crate::hold::{End, Hold};
+use crate::guard::Guard;
+use crate::hold::Hold;
 use crate::machine::Machine;
 use crate::peer::Peer;
 use crate::problem::Problem;
@@ -18,7 +18,7 @@ use crate::standby::{Standby, Visit};
 use crate::timing::Timing;
 use crate::traffic::Turn;
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
-use crate::{destination, headers, revocation, rewrite, socket};
+use crate::{destination, headers, revocation, rewrite, socket, tool_lists};
 use admission::{Connection, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
@@ -81,8 +81,17 @@ impl Gateway {
         let telling = tell_when_due(changes, recheck_due.clone());
         let telling = AbortOnDropHandle::new(tokio::spawn(telling));
         let sessions = Pool::new("sessions of MCP servers", settings.sessions);
-        let context = Context { settings, guard, world, routes, sessions, recheck, recheck_due };
-        let context = Arc::new(context);
+        let tool_lists = Pool::new("bytes of lists of tools", settings.tool_lists);
+        let context = Arc::new(Context {
+            settings,
+            guard,
+            world,
+            routes,
+            sessions,
+            tool_lists,
+            recheck,
+            recheck_due,
+        });
         Self(Arc::new(Inner { context, open, standby, machine_name, _telling: telling }))
     }
 
@@ -227,10 +236,18 @@ impl Inner {
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
         let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
+        let settings = &self.context.settings;
+        let (body, read) = tool_lists::read(settings, (&head, &to), &mut hold, body).await?;
         let request = rewrite::request(&self.context, head, &to, peer, protocol, body);
         let ask = Ask { port: to.port, request, last_sent, idle: limits.idle };
 
         let mut timing = Timing::default();
+        if let (Some(deployed), Some(read)) = (deployed.as_deref_mut(), read)
+            && let Some(mut response) = self.chooser().listed(deployed, &to, &ask.request, &read)
+        {
+            rewrite::response_headers(response.headers_mut(), to, timing);
+            return Ok(response);
+        }
         let answered = async {
             let forwarded = match deployed.as_deref_mut() {
                 None => self.ask_sandbox(&to, ask, began, &mut timing).await,
@@ -244,10 +261,7 @@ impl Inner {
         let (answer, turn) = tokio::select! {
             biased;
             answer = answered => answer?,
-            end = hold.end() => return Err(match (end, limits.time) {
-                (End::OutOfTime, Some(limit)) => Problem::OutOfTime { kind, limit },
-                _ => Refused::Unknown.into(),
-            }),
+            end = hold.end() => return Err(Problem::ended(end, kind, limits.time)),
         };
         hold.turn = turn;
         let mut response = self.response(answer, client, hold, limits)?;
@@ -322,11 +336,14 @@ impl Inner {
         began: Instant,
         timing: &mut Timing,
     ) -> Result<(Answer, Option<Turn>), Problem> {
-        let (context, standby, machine) = (&*self.context, &self.standby, &*self.machine_name);
-        let chooser = Chooser { context, standby, machine };
         // Boxed, so that requests to sandboxes carry nothing of it.
-        let asked = Box::pin(chooser.ask(deployed, to, ask, began, timing)).await;
+        let asked = Box::pin(self.chooser().ask(deployed, to, ask, began, timing)).await;
         asked.map(|(answer, turn)| (answer, Some(turn)))
+    }
+
+    fn chooser(&self) -> Chooser<'_> {
+        let (context, standby, machine) = (&*self.context, &self.standby, &*self.machine_name);
+        Chooser { context, standby, machine }
     }
 
     fn response(

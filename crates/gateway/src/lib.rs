@@ -13,6 +13,7 @@
 //!                ├─ deployment    which replica gets the request, and waiting for one
 //!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
 //!                │  demands       tells that replicas are wanted
+//!                │  tool_lists    what sleeping MCP servers have answered before
 //!                ├─ standby       waits until the instance is awake; a visit keeps it awake
 //!                ├─ exchange      one request and its answer over a wire
 //!                │  wire          connections to workloads; spare ones wait for the next request
@@ -57,6 +58,7 @@ mod standby;
 mod stats;
 mod stay;
 mod timing;
+mod tool_lists;
 mod traffic;
 mod wait_queue;
 mod wire;

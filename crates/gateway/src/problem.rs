@@ -4,6 +4,7 @@ use crate::address::BadAddress;
 use crate::body::Body;
 use crate::guard::Refused;
 use crate::headers;
+use crate::hold::End;
 use crate::standby::EnterError;
 use crate::wire::Unanswered;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -15,6 +16,8 @@ use types::{KindName, Timestamp};
 
 /// Seconds after which a caller may try again, where nothing better is known.
 const RETRY_AFTER_S: u64 = 1;
+/// What MCP servers call a session that they do not have.
+const SESSION_NOT_FOUND: i64 = -32001;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
@@ -43,6 +46,8 @@ pub(crate) enum Problem {
     OutOfTime { kind: KindName, limit: Duration },
     #[error("{0}: end some requests or sockets first")]
     Crowded(admission::Refused),
+    #[error("the session has ended: its replica is gone; open another one")]
+    SessionLost,
     #[error("{}", .why.message(.kind.name()))]
     Unanswered { kind: KindName, why: Unanswered },
 }
@@ -157,6 +162,13 @@ const TIMED_OUT: Page = page(
     "Look at `status` and `events` of the workload, then try again.",
     "Do not wait longer on this connection: it has ended.",
 );
+const SESSION_LOST: Page = page(
+    "SESSION_LOST",
+    StatusCode::NOT_FOUND,
+    false,
+    "Open another session, by `initialize` without `Mcp-Session-Id`.",
+    "Do not repeat the request in the same session.",
+);
 const BROKEN: Page = page(
     "INTERNAL_ERROR",
     StatusCode::INTERNAL_SERVER_ERROR,
@@ -166,6 +178,14 @@ const BROKEN: Page = page(
 );
 
 impl Problem {
+    /// Why an exchange ended before there was an answer.
+    pub(crate) fn ended(end: End, kind: KindName, limit: Option<Duration>) -> Self {
+        match (end, limit) {
+            (End::OutOfTime, Some(limit)) => Self::OutOfTime { kind, limit },
+            _ => Refused::Unknown.into(),
+        }
+    }
+
     fn page(&self) -> &'static Page {
         match self {
             Self::NoRoute => &NO_ROUTE,
@@ -191,6 +211,7 @@ impl Problem {
                 Unanswered::Unreachable { .. } | Unanswered::Broken { .. } => &NO_ANSWER,
             },
             Self::Unasked => &NO_ANSWER,
+            Self::SessionLost => &SESSION_LOST,
         }
     }
 
@@ -208,7 +229,7 @@ impl Problem {
     pub(crate) fn response(&self, now: Timestamp, docs_url: &str) -> Response<Body> {
         let Page { code, status, retryable, action, do_not } = *self.page();
         metrics::counter!("holm_gateway_errors_total", "code" => code).increment(1);
-        let body = json!({"error": {
+        let mut body = json!({"error": {
             "action": action,
             "code": code,
             "do_not": do_not,
@@ -219,6 +240,13 @@ impl Problem {
             "status": status.as_u16(),
             "timestamp": now,
         }});
+        if let Self::SessionLost = self {
+            // Clients of MCP servers read messages of the protocol.
+            body["error"]["code"] = SESSION_NOT_FOUND.into();
+            body["error"]["data"] = json!({"code": code});
+            body["jsonrpc"] = "2.0".into();
+            body["id"] = serde_json::Value::Null;
+        }
         let mut response = Response::new(Body::own(body.to_string()));
         *response.status_mut() = status;
         if refuses_or_fails(status) {

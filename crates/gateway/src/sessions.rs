@@ -1,5 +1,6 @@
 //! Sessions of MCP servers: which replica has one. A session lives in the memory of the replica that
-//! opened it, so that its later requests have to go there.
+//! opened it, so that its later requests have to go there. One whose replica is gone is lost, and its
+//! client has to open another.
 //!
 //! What a workspace may bind is its share of what the server can remember. When the share is used
 //! up, a workload forgets the session that it has not seen for longest: nobody else's.
@@ -33,16 +34,28 @@ struct Inner {
 }
 
 struct Bound {
-    instance: Arc<str>,
+    /// `None`: the replica is gone.
+    instance: Option<Arc<str>>,
     used: u64,
     _permit: Permit<String>,
 }
 
+/// Where a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    At(Arc<str>),
+    Lost,
+}
+
 impl Sessions {
-    pub(crate) fn find(&self, id: SessionId) -> Option<Arc<str>> {
+    /// `None`: it is not known, though a replica may have it.
+    pub(crate) fn find(&self, id: SessionId) -> Option<Found> {
         let mut inner = self.0.lock();
         inner.touch(id)?;
-        inner.bound.get(&id).map(|bound| Arc::clone(&bound.instance))
+        inner.bound.get(&id).map(|bound| match &bound.instance {
+            Some(instance) => Found::At(Arc::clone(instance)),
+            None => Found::Lost,
+        })
     }
 
     /// Remembers it, if there is room or something older to forget.
@@ -50,7 +63,7 @@ impl Sessions {
         let mut inner = self.0.lock();
         if inner.touch(id).is_some() {
             if let Some(bound) = inner.bound.get_mut(&id) {
-                bound.instance = Arc::clone(to);
+                bound.instance = Some(Arc::clone(to));
             }
             return;
         }
@@ -65,24 +78,21 @@ impl Sessions {
         let used = inner.next;
         inner.next += 1;
         inner.used.insert(used, id);
-        inner.bound.insert(id, Bound { instance: Arc::clone(to), used, _permit: permit });
+        let instance = Some(Arc::clone(to));
+        inner.bound.insert(id, Bound { instance, used, _permit: permit });
     }
 
     pub(crate) fn unbind(&self, id: SessionId) {
         self.0.lock().remove(id);
     }
 
-    /// Forgets those of replicas that are not among `instances` any more.
+    /// Those of other replicas are lost.
     pub(crate) fn keep(&self, is_there: impl Fn(&str) -> bool) {
-        let mut inner = self.0.lock();
-        let Inner { bound, used, .. } = &mut *inner;
-        bound.retain(|_, bound| {
-            let stays = is_there(&bound.instance);
-            if !stays {
-                used.remove(&bound.used);
+        for bound in self.0.lock().bound.values_mut() {
+            if bound.instance.as_ref().is_some_and(|instance| !is_there(instance)) {
+                bound.instance = None;
             }
-            stays
-        });
+        }
     }
 
     #[cfg(test)]
@@ -153,18 +163,22 @@ mod tests {
     }
 
     #[test]
-    fn sessions_go_with_their_replica_or_when_they_end() {
+    fn sessions_are_lost_with_their_replica_and_go_when_they_end() {
         let (pool, sessions, me) = (pool(9, 9), Sessions::default(), "me".to_owned());
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         sessions.bind(&pool, &me, id(1), &a);
         sessions.bind(&pool, &me, id(2), &b);
         sessions.bind(&pool, &me, id(3), &b);
         sessions.bind(&pool, &me, id(3), &a);
-        assert_eq!(sessions.find(id(3)).as_deref(), Some("a"));
+        let at_a = Some(Found::At(Arc::clone(&a)));
+        assert_eq!(sessions.find(id(3)), at_a);
         sessions.keep(|instance| instance == "a");
-        assert_eq!((sessions.find(id(2)), sessions.len()), (None, 2));
+        assert_eq!((sessions.find(id(2)), sessions.find(id(3))), (Some(Found::Lost), at_a.clone()));
+        // A replica that answers with its name has it.
+        sessions.bind(&pool, &me, id(2), &a);
+        assert_eq!(sessions.find(id(2)), at_a);
         sessions.unbind(id(1));
-        assert_eq!((sessions.find(id(1)), sessions.len(), pool.held()), (None, 1, 1));
+        assert_eq!((sessions.find(id(1)), sessions.len(), pool.held()), (None, 2, 2));
     }
 
     proptest! {

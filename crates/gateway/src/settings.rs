@@ -33,6 +33,12 @@ pub struct Settings {
     /// Sessions of MCP servers for which it is remembered which replica has them, in all and of one
     /// workspace.
     pub sessions: Limits,
+    /// Bytes of lists of tools that are kept for when their servers sleep, in all and of one workspace.
+    pub tool_lists: Limits,
+    /// Bytes of one such list; a longer one is not kept.
+    pub tool_list_bytes_max: usize,
+    /// Bytes of a request that may be for one; a longer one is passed on unread.
+    pub tool_list_request_max: u64,
 
     /// An instance without a visit for this long is paused. `None`: never.
     pub standby_delay: Option<Duration>,
@@ -111,6 +117,9 @@ impl Default for Settings {
             demand_repeat: Duration::from_millis(250),
             request_history: Duration::from_secs(3600),
             sessions: Limits { total: 100_000, share: 10_000 },
+            tool_lists: Limits { total: 64 << 20, share: 4 << 20 },
+            tool_list_bytes_max: 256 << 10,
+            tool_list_request_max: 4 << 10,
             standby_delay: Some(Duration::from_secs(15)),
             reclaim_delay: None,
             standby_parallel: 32,

@@ -2,8 +2,9 @@
 //! there was.
 
 use crate::choice;
-use crate::sessions::Sessions;
+use crate::sessions::{SessionId, Sessions};
 use crate::stats::Stats;
+use crate::tool_lists::Lists;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub(crate) struct Traffic {
     /// Requests by the instance that has them. Those that have none are not in it.
     requests: Mutex<HashMap<Arc<str>, u32>>,
     pub(crate) sessions: Sessions,
+    pub(crate) tool_lists: Lists,
     pub(crate) stats: Stats,
     following: Mutex<()>,
 }
@@ -25,6 +27,8 @@ pub(crate) struct Turn {
     traffic: Arc<Traffic>,
     pub(crate) instance: Arc<str>,
     pub(crate) revision: String,
+    /// The session in which it may change what tools there are.
+    pub(crate) changes: Option<SessionId>,
 }
 
 impl Traffic {
@@ -33,6 +37,7 @@ impl Traffic {
             turns: AtomicU32::new(0),
             requests: Mutex::default(),
             sessions: Sessions::default(),
+            tool_lists: Lists::default(),
             stats: Stats::new(route.kind),
             following: Mutex::default(),
         }
@@ -48,6 +53,7 @@ impl Traffic {
             Serving::Starting | Serving::Sandbox(_) | Serving::Off { .. } => &[],
         };
         self.stats.keep(targets.iter().map(|target| target.revision.as_str()));
+        self.tool_lists.keep(targets.iter().map(|target| target.revision.as_str()));
         let replicas = targets.iter().flat_map(|target| &target.replicas);
         let instances: HashSet<&str> = replicas.map(|replica| &*replica.instance).collect();
         self.sessions.keep(|instance| instances.contains(instance));
@@ -72,7 +78,8 @@ impl Traffic {
             None => Arc::from(&*replica.instance),
         };
         *requests.entry(Arc::clone(&instance)).or_default() += 1;
-        let turn = Turn { traffic: Arc::clone(self), instance, revision: revision.to_owned() };
+        let (traffic, revision) = (Arc::clone(self), revision.to_owned());
+        let turn = Turn { traffic, instance, revision, changes: None };
         Some((turn, before))
     }
 
@@ -89,6 +96,9 @@ impl Traffic {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        if let Some(session) = self.changes {
+            self.traffic.tool_lists.forget_session(session);
+        }
         let mut requests = self.traffic.requests.lock();
         match requests.get_mut(&self.instance) {
             Some(held) if *held > 1 => *held -= 1,

@@ -196,7 +196,13 @@ impl Machine for MachineControl {
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
         Box::pin(async move {
             let connected = self.machine.connect(instance.as_str(), port);
-            matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_)))
+            if matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_))) {
+                return true;
+            }
+            // A program that takes long to start is not idle: asleep it would never come to listen.
+            let visit = self.standby.enter(instance.as_str());
+            drop(tokio::time::timeout(PROBE_TIMEOUT, visit).await);
+            false
         })
     }
 

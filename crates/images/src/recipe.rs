@@ -21,7 +21,7 @@ struct Source {
 }
 
 /// In an order in which each comes after what it begins with.
-const SOURCES: [Source; 8] = [
+const SOURCES: [Source; 9] = [
     Source { recipe: include_str!("../recipes/debian.toml"), files: &[] },
     Source {
         recipe: include_str!("../recipes/base/recipe.toml"),
@@ -50,6 +50,10 @@ const SOURCES: [Source; 8] = [
             ("interpreter.py", include_bytes!("../recipes/jupyter-server/interpreter.py")),
             ("kernels.py", include_bytes!("../recipes/jupyter-server/kernels.py")),
         ],
+    },
+    Source {
+        recipe: include_str!("../recipes/mcp-servers/recipe.toml"),
+        files: &[("postgres.py", include_bytes!("../recipes/mcp-servers/postgres.py"))],
     },
 ];
 

@@ -93,7 +93,13 @@ pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Erro
 }
 
 pub(crate) async fn mcp_hub(call: Call<Member>) -> Result<Reply<Vec<McpDefinition>>, Error> {
-    Ok(Reply::of(&call.app.settings.catalogue.servers))
+    let mut offered = call.app.settings.catalogue.servers.clone();
+    if let Some(machine) = call.app.machine() {
+        // What was not made on this machine cannot be run on it. Those without an image run elsewhere.
+        let is_here = |image: &str| machine.find_image(image).is_ok();
+        offered.retain(|offer| offer.image.as_deref().is_none_or(is_here));
+    }
+    Ok(Reply::of(&offered))
 }
 
 pub(crate) async fn sandbox_hub(

@@ -15,7 +15,9 @@ use types::kinds::IntegrationConnection;
 use types::wire::{Integration, IntegrationEndpoint};
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Integration>, Error> {
-    let found = providers::find(call.path.name());
+    let name = call.path.name();
+    let of_hub = || call.app.settings.catalogue.integration(name);
+    let found = providers::find(name).or_else(of_hub);
     found.map(|provider| Reply::of(&provider)).ok_or_else(|| Absent::Integration.into())
 }
 

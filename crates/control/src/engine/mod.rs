@@ -4,6 +4,7 @@
 //! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction, so
 //! an object is never half made.
 
+mod anew;
 mod corrupt;
 mod held;
 mod list;
@@ -13,6 +14,7 @@ mod revisions;
 mod secrets;
 mod verbs;
 
+pub(crate) use anew::deploy_anew;
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};

@@ -1,38 +1,70 @@
 //! Connections to providers.
 
 use crate::context::Context;
-use crate::engine::{Draft, Held, Managed, Paging};
+use crate::engine::{self, Draft, Held, Managed, Paging};
 use crate::error::{Conflict, Error};
 use crate::providers;
 use store::{Tx, references};
-use types::kinds::IntegrationConnection;
-use types::{KindName, Problems};
+use types::kinds::{Function, IntegrationConnection};
+use types::{Kind, KindName, Problems};
 
 impl Managed for IntegrationConnection {
     const PAGING: Paging = Paging::Bare;
 
-    fn prepare(_: &Context, _: &mut Tx<'_>, draft: &mut Draft<'_, Self>) -> Result<(), Error> {
-        if providers::is_known(draft.wish.spec.integration.as_deref().unwrap_or_default()) {
-            return Ok(());
+    fn prepare(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        require_known(context, draft.wish.spec.integration.as_deref().unwrap_or_default())?;
+        let (new, old) = (&draft.wish.spec, draft.old.map(|old| &old.spec));
+        match old.is_some_and(|old| (&old.config, &old.secret) != (&new.config, &new.secret)) {
+            true => deploy_users(context, tx, draft.wish.name()),
+            false => Ok(()),
         }
-        let mut problems = Problems::default();
-        problems
-            .add("spec.integration", format!("must be one of {}", providers::names().join(", ")));
-        Err(problems.into())
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users = references::users(
-            tx,
-            &context.member.workspace,
-            KindName::IntegrationConnection,
-            &held.row.name,
-        )?;
-        match users.first() {
+        match users(context, tx, &held.row.name)?.first() {
             Some((kind, name)) => {
                 Err(Conflict::ConnectionUsed { kind: *kind, name: name.clone() }.into())
             }
             None => Ok(()),
         }
     }
+}
+
+fn users(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Vec<(KindName, String)>, Error> {
+    let kind = KindName::IntegrationConnection;
+    Ok(references::users(tx, &context.member.workspace, kind, name)?)
+}
+
+/// A connection is to a provider, or for a server of the hub.
+fn require_known(context: &Context, integration: &str) -> Result<(), Error> {
+    let of_hub = || context.control.settings.catalogue.integrations();
+    if providers::is_known(integration) || of_hub().any(|known| known == integration) {
+        return Ok(());
+    }
+    let mut names = providers::names();
+    names.extend(of_hub());
+    names.sort_unstable();
+    names.dedup();
+    let mut problems = Problems::default();
+    problems.add("spec.integration", format!("must be one of {}", names.join(", ")));
+    Err(problems.into())
+}
+
+/// What servers of the hub were given is another thing now: new replicas take the place of those that
+/// run.
+fn deploy_users(context: &Context, tx: &mut Tx<'_>, connection: &str) -> Result<(), Error> {
+    for (kind, name) in users(context, tx, connection)? {
+        if kind == KindName::Function {
+            let concerns = |function: &Function| {
+                let named = function.hub_connections().and_then(<[String]>::first);
+                named.is_some_and(|named| named == connection)
+            };
+            engine::deploy_anew(context, tx, &name, concerns)?;
+        }
+    }
+    Ok(())
 }

@@ -21,5 +21,6 @@ mod sandboxes;
 mod sessions;
 mod sockets;
 mod stage;
+mod tool_lists;
 mod triggers;
 mod workload;

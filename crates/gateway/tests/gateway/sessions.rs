@@ -30,7 +30,7 @@ async fn ask(stage: &Stage, method: &str, more: &[(&str, &str)]) -> Value {
     stage.send(request(method, "h", "/acme/functions/tools/mcp", &sent)).await.ok()
 }
 
-/// Has a replica open a session. The others lose theirs.
+/// Has a replica open a session. Those of the others are lost.
 async fn open(stage: &Stage, replica: &str, session: &str) {
     stage.deploy(&serving(&[replica]));
     let wanted = format!("mcp-session-id: {session}");
@@ -57,17 +57,52 @@ async fn a_session_stays_with_its_replica_by_every_method() {
     assert_eq!(told["instance"], REPLICAS[0]);
 }
 
+/// What a client of the protocol understands: it opens another session.
+async fn is_lost(stage: &Stage, session: &str) {
+    for method in ["POST", "GET", "DELETE"] {
+        let sent = [KEY, ("mcp-session-id", session)];
+        let reply = stage.send(request(method, "h", "/acme/functions/tools/mcp", &sent)).await;
+        assert_eq!(reply.status, 404, "{method}");
+        assert_eq!(reply.headers["content-type"], "application/json");
+        let message: Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!((&message["jsonrpc"], &message["id"]), (&"2.0".into(), &Value::Null));
+        assert_eq!(message["error"]["code"], -32001);
+    }
+}
+
 #[tokio::test]
-async fn a_session_whose_replica_is_gone_goes_to_any() {
+async fn a_session_whose_replica_is_gone_is_lost_and_no_other() {
     let stage = stage(settings()).await;
-    open(&stage, REPLICAS[2], "s-1").await;
-    // Before the route says so, and after.
+    stage.deploy(&serving(&REPLICAS[2..]));
+    for session in ["s-1", "s-2"] {
+        ask(&stage, "POST", &[("x-answer", &format!("mcp-session-id: {session}"))]).await;
+    }
+    stage.deploy(&serving(&REPLICAS[1..]));
+    ask(&stage, "POST", &[("x-answer", "mcp-session-id: s-3")]).await;
+    let at = async |session: &str| {
+        ask(&stage, "POST", &[("mcp-session-id", session)]).await["instance"].clone()
+    };
+    assert_eq!((at("s-2").await, at("s-3").await), (REPLICAS[2].into(), REPLICAS[1].into()));
+    // Before the route says that it is gone, and after.
     stage.gateway.standby().forget(REPLICAS[2]);
-    let told = ask(&stage, "POST", &[("mcp-session-id", "s-1")]).await;
-    assert_eq!(told["instance"], REPLICAS[0]);
+    is_lost(&stage, "s-1").await;
     stage.deploy(&serving(&REPLICAS[..2]));
-    let told = ask(&stage, "POST", &[("mcp-session-id", "s-1")]).await;
-    assert_eq!(told["instance"], REPLICAS[0]);
+    is_lost(&stage, "s-1").await;
+    is_lost(&stage, "s-2").await;
+    assert_eq!(at("s-3").await, REPLICAS[1]);
+    // Without a session, and in one that nobody knows, there are others.
+    assert_eq!(ask(&stage, "POST", &[]).await["instance"], REPLICAS[0]);
+    assert_eq!(at("s-9").await, REPLICAS[0]);
+}
+
+#[tokio::test]
+async fn a_session_is_lost_when_the_program_of_its_replica_has_ended() {
+    let stage = stage(Settings { spare_max: 0, ..settings() }).await;
+    open(&stage, REPLICAS[2], "s-1").await;
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    stage.machine.listen(REPLICAS[2], APP_PORT, closed);
+    is_lost(&stage, "s-1").await;
+    assert_eq!(ask(&stage, "POST", &[]).await["instance"], REPLICAS[0]);
 }
 
 #[tokio::test]

@@ -114,8 +114,37 @@ impl Workload {
                 *response.status_mut() = StatusCode::NO_CONTENT;
                 response
             }
+            "/mcp" if request.headers().contains_key("content-type") => self.mcp(request).await,
             _ => self.tell(&request, port),
         }
+    }
+
+    /// As an MCP server, whose one tool is named after its instance.
+    async fn mcp(&self, request: Request<Incoming>) -> Response<Body> {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let message: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let tools = json!([{"name": self.instance}]);
+        let result = match message["method"].as_str() {
+            Some("tools/list") => json!({"tools": tools}),
+            _ => json!({}),
+        };
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string();
+        let streams = head.headers.get("accept").is_some_and(|accept| accept != "application/json");
+        let (kind, answer) = match streams {
+            true => ("text/event-stream", format!("id: 1\ndata:\n\nid: 2\ndata: {answer}\n\n")),
+            false => ("application/json", answer),
+        };
+        let mut response = text(answer);
+        response.headers_mut().insert("content-type", HeaderValue::from_static(kind));
+        if let Some(session) = head.headers.get("mcp-session-id") {
+            response.headers_mut().insert("mcp-session-id", session.clone());
+        }
+        if message["method"] == "initialize" {
+            response.headers_mut().insert("mcp-session-id", HeaderValue::from_static("s-1"));
+        }
+        response
     }
 
     fn tell(&self, request: &Request<Incoming>, port: u16) -> Response<Body> {

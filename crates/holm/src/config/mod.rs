@@ -232,6 +232,10 @@ pub(crate) struct Gateway {
     pub(crate) request_history: Span,
     pub(crate) sessions_max: usize,
     pub(crate) sessions_workspace_max: usize,
+    pub(crate) tool_lists_bytes_max: usize,
+    pub(crate) tool_lists_workspace_bytes_max: usize,
+    pub(crate) tool_list_bytes_max: usize,
+    pub(crate) tool_list_request_bytes_max: u64,
     pub(crate) socket_idle: Span,
     pub(crate) body_bytes_max: u64,
 }

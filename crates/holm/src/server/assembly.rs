@@ -145,9 +145,15 @@ fn bill(meter: &Meter) -> control::Bill {
     }
 }
 
-/// What the operator offers, and where that says nothing of sandboxes, the images of the project.
+/// What the operator offers, and where that says nothing of sandboxes or MCP servers, those of the
+/// project.
 fn catalogue(config: &Config) -> Result<control::Catalogue, Error> {
     let mut catalogue = catalogue_file(config)?;
+    let refused = |message: String| Error::Start { act: "read the hub".into(), message };
+    if catalogue.servers.is_empty() {
+        catalogue.servers = super::hub::servers().map_err(|error| refused(error.to_string()))?;
+    }
+    catalogue.check().map_err(refused)?;
     if catalogue.sandboxes.is_empty() {
         let hub = super::hub::definitions();
         catalogue.sandboxes = hub.map_err(|error| Error::Start {

@@ -1,9 +1,21 @@
-//! The images that a sandbox can start from, as catalogue entries: those that the project has
-//! recipes for.
+//! What the project offers where the operator says nothing: the images that a sandbox can start from,
+//! which are those that it has recipes for, and the MCP servers of the hub.
 
 use images::{Recipe, Reference};
 use types::parts::{Port, Protocol};
-use types::wire::SandboxDefinition;
+use types::wire::{McpDefinition, SandboxDefinition};
+
+/// One file for each MCP server, as the operator's catalogue would have it.
+const SERVERS: [&str; 4] = [
+    include_str!("../../hub/fetch.yaml"),
+    include_str!("../../hub/postgres.yaml"),
+    include_str!("../../hub/sequentialthinking.yaml"),
+    include_str!("../../hub/time.yaml"),
+];
+
+pub(super) fn servers() -> Result<Vec<McpDefinition>, serde_norway::Error> {
+    SERVERS.iter().map(|text| serde_norway::from_str(text)).collect()
+}
 
 /// Megabytes that a sandbox on one of them does well with.
 const MEMORY_MB: i64 = 4096;
@@ -30,5 +42,28 @@ fn definition(recipe: &Recipe, image: &Reference) -> SandboxDefinition {
         memory: Some(MEMORY_MB),
         ports: Some(ports.map(port).collect()),
         ..SandboxDefinition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_of_the_hub_can_be_run() {
+        let servers = servers().unwrap();
+        for server in &servers {
+            let image = server.image.as_deref().unwrap();
+            assert!(
+                Recipe::of(&image.parse().unwrap()).unwrap().is_some(),
+                "{image} has no recipe"
+            );
+            assert!(server.name.is_some() && server.integration == server.name);
+            for told in [&server.display_name, &server.description, &server.icon] {
+                assert!(told.as_ref().is_some_and(|text| !text.is_empty()), "{:?}", server.name);
+            }
+        }
+        let catalogue = control::Catalogue { servers, ..Default::default() };
+        assert_eq!(catalogue.check(), Ok(()));
     }
 }

@@ -252,6 +252,12 @@ fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
             total: wishes.sessions_max as u64,
             share: wishes.sessions_workspace_max as u64,
         },
+        tool_lists: admission::Limits {
+            total: wishes.tool_lists_bytes_max as u64,
+            share: wishes.tool_lists_workspace_bytes_max as u64,
+        },
+        tool_list_bytes_max: wishes.tool_list_bytes_max,
+        tool_list_request_max: wishes.tool_list_request_bytes_max,
         body_max: wishes.body_bytes_max,
         socket_idle: wishes.socket_idle.0,
         ..gateway::Settings::default()

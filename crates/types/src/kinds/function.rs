@@ -164,6 +164,15 @@ impl Kind for Function {
     }
 }
 
+impl Function {
+    /// The connections that say which server of the hub runs, if it has no image of its own.
+    pub fn hub_connections(&self) -> Option<&[String]> {
+        let image = self.spec.runtime.as_ref().and_then(|runtime| runtime.image.as_deref());
+        let connections = self.spec.integration_connections.as_deref();
+        connections.filter(|all| !all.is_empty() && image.unwrap_or_default().is_empty())
+    }
+}
+
 impl FunctionSpec {
     fn generation(&self) -> Option<Generation> {
         self.runtime.as_ref()?.generation

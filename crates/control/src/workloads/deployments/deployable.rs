@@ -49,7 +49,7 @@ pub(super) trait Deployable:
 
 /// What one replica runs. Secrets are open if those of the wish are.
 pub(super) struct Program<'w> {
-    pub(super) image: &'w str,
+    pub(super) image: Image<'w>,
     pub(super) registries: Option<&'w Sensitive<String>>,
     pub(super) memory_mb: u32,
     pub(super) storage_mb: Option<u32>,
@@ -63,6 +63,13 @@ pub(super) struct Program<'w> {
 pub(super) struct Bound<'w> {
     pub(super) sandbox: &'w str,
     pub(super) port: u16,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Image<'w> {
+    Named(&'w str),
+    /// A server of the hub, for the first of these connections.
+    OfHub(&'w [String]),
 }
 
 pub(super) enum Volumes {
@@ -87,18 +94,18 @@ macro_rules! requested {
 
 /// As [`requested`], of what runs.
 macro_rules! program {
-    ($self:ident, $id:ident, $volumes:expr) => {{
-        let Some(runtime) = &$self.spec.runtime else { return Ok(None) };
-        let Some(image) = given(runtime.image.as_deref()) else { return Ok(None) };
+    ($runtime:expr, $id:ident, $image:expr, $volumes:expr) => {{
+        let runtime = $runtime;
         let whole = |number: i64| engine::whole($id, number);
+        let member = |number: Option<i64>| number.map(whole).transpose();
         Ok(Some(Program {
-            image,
-            registries: runtime.docker_config.as_ref(),
-            memory_mb: whole(runtime.memory.unwrap_or(MEMORY_MB))?,
-            storage_mb: runtime.storage_mb.map(whole).transpose()?,
-            envs: runtime.envs.as_deref().unwrap_or_default(),
+            image: $image,
+            registries: runtime.and_then(|runtime| runtime.docker_config.as_ref()),
+            memory_mb: whole(runtime.and_then(|runtime| runtime.memory).unwrap_or(MEMORY_MB))?,
+            storage_mb: member(runtime.and_then(|runtime| runtime.storage_mb))?,
+            envs: runtime.and_then(|runtime| runtime.envs.as_deref()).unwrap_or_default(),
             port: PORT,
-            generation: runtime.generation,
+            generation: runtime.and_then(|runtime| runtime.generation),
             volumes: $volumes,
         }))
     }};
@@ -112,7 +119,11 @@ impl Deployable for Agent {
     requested!();
 
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
-        program!(self, id, volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?)
+        let runtime = self.spec.runtime.as_ref();
+        let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
+        let Some(image) = image.map(Image::Named) else { return Ok(None) };
+        let volumes = volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?;
+        program!(runtime, id, image, volumes)
     }
 }
 
@@ -120,14 +131,18 @@ impl Deployable for Function {
     requested!();
 
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
-        program!(self, id, Volumes::Fine(Vec::new()))
+        let runtime = self.spec.runtime.as_ref();
+        let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
+        let image = image.map(Image::Named).or_else(|| self.hub_connections().map(Image::OfHub));
+        let Some(image) = image else { return Ok(None) };
+        program!(runtime, id, image, Volumes::Fine(Vec::new()))
     }
 }
 
 impl Deployable for Application {
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error> {
         let spec = &self.spec;
-        let Some(image) = given(spec.image.as_deref()) else { return Ok(None) };
+        let Some(image) = given(spec.image.as_deref()).map(Image::Named) else { return Ok(None) };
         Ok(Some(Program {
             image,
             registries: None,

@@ -1,10 +1,11 @@
 //! From a revision to the instances that run it.
 
-use super::deployable::{Deployable, Program, Volumes};
+use super::deployable::{Deployable, Image, Program, Volumes};
 use crate::billing;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
+use crate::hub::{self, Server};
 use crate::machine::{Launch, Work};
 use bytes::Bytes;
 use std::time::Duration;
@@ -54,6 +55,10 @@ pub(super) fn revision<K: Deployable>(
     let Some(identity) = &held.state.identity else {
         return Ok(Err("it has no identity yet".to_owned()));
     };
+    let Server { image, arguments, environment: of_hub } = match server(context, tx, &program)? {
+        Ok(server) => server,
+        Err(why) => return Ok(Err(why)),
+    };
     let credentials = context.control.identities.credentials(identity);
     let launch = Launch {
         // Each replica has its own.
@@ -61,19 +66,40 @@ pub(super) fn revision<K: Deployable>(
         workspace: workspace.id.to_string(),
         again: false,
         hostname: wish.name().to_owned(),
-        image: program.image.to_owned(),
+        image,
         granted: None,
         registries: program.registries.map(|registries| registries.0.clone()),
         memory_mb: program.memory_mb,
         storage_mb: program.storage_mb,
-        environment: environment(context, &wish, &program, credentials),
+        environment: environment(context, &wish, &program, (of_hub, credentials)),
         keeps_logs: true,
         grace: GRACE,
-        work: Some(Work { arguments: Vec::new(), data: Bytes::new(), timeout: None }),
+        work: Some(Work { arguments, data: Bytes::new(), timeout: None }),
         serves: Some(program.port),
         scratch: scratch.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))
+}
+
+/// What the image of a program runs.
+fn server(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    program: &Program<'_>,
+) -> Result<Result<Server, String>, Error> {
+    match program.image {
+        Image::Named(image) => {
+            let (image, arguments, environment) = (image.to_owned(), Vec::new(), Vec::new());
+            Ok(Ok(Server { image, arguments, environment }))
+        }
+        // Whoever may use a connection must not learn its secrets, and a variable can send them
+        // anywhere: a proxy, a module that is loaded first.
+        Image::OfHub(_) if !program.envs.is_empty() => {
+            let why = "a server of the hub takes no `spec.runtime.envs`: its connection says all";
+            Ok(Err(why.to_owned()))
+        }
+        Image::OfHub(connections) => hub::server(context, tx, connections),
+    }
 }
 
 /// Whether a workspace may have one more replica, or why not.
@@ -95,7 +121,7 @@ fn environment<K: Deployable>(
     context: &Context,
     wish: &K,
     program: &Program<'_>,
-    credentials: String,
+    (of_hub, credentials): (Vec<(String, String)>, String),
 ) -> Vec<(String, String)> {
     let url = &context.control.settings.public_url;
     let here = [("BL_API_URL", format!("{url}/v0")), ("BL_RUN_URL", url.clone())];
@@ -112,5 +138,6 @@ fn environment<K: Deployable>(
     let theirs = program.envs.iter().filter_map(|Env { name, value, .. }| {
         Some((name.clone()?, value.clone().unwrap_or_default()))
     });
+    let theirs = theirs.chain(of_hub);
     here.into_iter().map(named).chain(theirs).chain(ours.into_iter().map(named)).collect()
 }

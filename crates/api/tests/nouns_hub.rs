@@ -1,0 +1,159 @@
+//! MCP servers of the hub: what runs for a connection, and who sees what of it.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod common;
+
+use common::machine::{IMAGE, Pretended, variable};
+use common::{Cloud, settings};
+use control::machine::Launch;
+use control::{Catalogue, Settings};
+use http::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use types::instance::Outcome;
+
+const CONNECTIONS: &str = "/v0/integrations/connections";
+
+fn catalogue() -> Settings {
+    let form = json!({"config": {"SCHEMA": {}}, "secrets": {"URL": {}}});
+    let env = json!({"DATABASE_URL": "${secrets.URL}", "SCHEMA": "${config.SCHEMA}"});
+    let server = |integration: &str, image: &str| {
+        json!({"name": integration, "integration": integration, "image": image,
+        "entrypoint": {"command": "serve db", "env": env}, "form": form})
+    };
+    let servers = json!({"servers": [server("db", IMAGE), server("other", "holm/none:latest")]});
+    let catalogue: Catalogue = serde_json::from_value(servers).unwrap();
+    catalogue.check().unwrap();
+    Settings { catalogue, ..settings() }
+}
+
+async fn cloud() -> (Cloud, Arc<Pretended>) {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    (Cloud::start_on_machine(machine.clone(), catalogue()).await, machine)
+}
+
+fn connection(secret: &Value) -> Value {
+    json!({"metadata": {"name": "k"}, "spec": {"integration": "db", "secret": secret}})
+}
+
+fn function(runtime: &Value) -> Value {
+    let spec = json!({"integrationConnections": ["k"], "runtime": runtime});
+    json!({"metadata": {"name": "f"}, "spec": spec})
+}
+
+fn is(status: &'static str) -> impl Fn(&Value) -> bool {
+    move |object| object["status"] == status
+}
+
+fn last_message(object: &Value) -> &str {
+    object["events"].as_array().unwrap().last().unwrap()["message"].as_str().unwrap()
+}
+
+fn active(object: &Value) -> &str {
+    object["spec"]["revision"]["active"].as_str().unwrap()
+}
+
+fn arguments(launch: &Launch) -> Vec<String> {
+    launch.work.as_ref().unwrap().arguments.clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_the_hub_runs_with_the_secrets_of_its_connection() {
+    let (cloud, machine) = cloud().await;
+    let offered = cloud.get("/v0/mcp/hub").await.ok();
+    assert_eq!(offered.as_array().unwrap().len(), 1, "the other image is not here");
+    assert_eq!(offered[0]["integration"], "db");
+    assert_eq!(cloud.get("/v0/integrations/db").await.ok()["name"], "db");
+    cloud.post(CONNECTIONS, connection(&json!({}))).await.ok();
+    cloud.post("/v0/functions", function(&json!({"memory": 512}))).await.ok();
+    let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
+    assert_eq!(last_message(&failed), "its connection `k` lacks `spec.secret.URL`");
+
+    // With its secret it is tried again, without another word.
+    let path = &format!("{CONNECTIONS}/k");
+    let shown = cloud.put(path, connection(&json!({"URL": "first", "MORE": "unasked"}))).await.ok();
+    let first = cloud.until("/v0/functions/f", is("DEPLOYED")).await;
+    let [launch] = &machine.until_launched(1).await[..] else { panic!("one is enough") };
+    assert_eq!((launch.image.as_str(), launch.memory_mb), (IMAGE, 512));
+    assert_eq!(arguments(launch), ["serve", "db"]);
+    assert_eq!(variable(launch, "DATABASE_URL").as_deref(), Some("first"));
+    assert_eq!((variable(launch, "SCHEMA"), variable(launch, "MORE")), (None, None));
+    let revisions = cloud.get("/v0/functions/f/revisions").await.ok();
+    for seen in
+        [&format!("{launch:?}"), &shown.to_string(), &first.to_string(), &revisions.to_string()]
+    {
+        assert!(!seen.contains("first") && !seen.contains("unasked"), "{seen}");
+    }
+
+    // What says nothing new starts nothing; another secret starts a revision of its own.
+    let masked = connection(&json!({"URL": "***", "MORE": "***"}));
+    cloud.put(path, masked.clone()).await.ok();
+    let mut titled = masked;
+    titled["metadata"]["displayName"] = json!("The database");
+    cloud.put(path, titled).await.ok();
+    assert_eq!(active(&cloud.get("/v0/functions/f").await.ok()), active(&first));
+    cloud.put(path, connection(&json!({"URL": "second"}))).await.ok();
+    let [old, new] = &machine.until_launched(2).await[..] else { panic!("two are enough") };
+    assert_eq!(variable(new, "DATABASE_URL").as_deref(), Some("second"));
+    machine.until_retired(old.instance.as_str()).await;
+    let now = cloud.until("/v0/functions/f", is("DEPLOYED")).await;
+    assert_ne!(active(&now), active(&first));
+
+    let message = cloud.delete(path).await.refused(409);
+    assert!(message.contains("`f`"), "{message}");
+    cloud.delete("/v0/functions/f").await.ok();
+    cloud.delete(path).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_server_of_the_hub_is_given_a_secret() {
+    let (cloud, machine) = cloud().await;
+    cloud.post(CONNECTIONS, connection(&json!({"URL": "hidden"}))).await.ok();
+    // An image of the user's own, who may use the connection and not read it.
+    cloud.post("/v0/functions", function(&json!({"image": IMAGE}))).await.ok();
+    cloud.until("/v0/functions/f", is("DEPLOYED")).await;
+    let launched = machine.until_launched(1).await;
+    let told = format!("{:?}", launched[0].environment);
+    assert!(!told.contains("hidden") && arguments(&launched[0]).is_empty());
+    let path = &format!("{CONNECTIONS}/k");
+    cloud.put(path, connection(&json!({"URL": "hidden too"}))).await.ok();
+
+    // A variable could have it sent elsewhere.
+    let envs = json!({"envs": [{"name": "HTTPS_PROXY", "value": "http://elsewhere"}]});
+    cloud.put("/v0/functions/f", function(&envs)).await.ok();
+    let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
+    let why = "a server of the hub takes no `spec.runtime.envs`: its connection says all";
+    assert_eq!(last_message(&failed), why);
+    assert_eq!(machine.until_launched(1).await.len(), 1, "only what has an image has run");
+    cloud.delete("/v0/functions/f").await.ok();
+
+    // A connection that the hub has nothing for.
+    let model = json!({"metadata": {"name": "m"}, "spec": {"integration": "openai"}});
+    cloud.post(CONNECTIONS, model).await.ok();
+    let wish = json!({"metadata": {"name": "f"}, "spec": {"integrationConnections": ["m", "k"]}});
+    cloud.post("/v0/functions", wish).await.ok();
+    let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
+    let why = "the hub has no MCP server for connections to `openai`; it has: db, other";
+    assert_eq!(last_message(&failed), why);
+    let unknown = json!({"metadata": {"name": "n"}, "spec": {"integration": "nothing"}});
+    assert!(cloud.post(CONNECTIONS, unknown).await.refused(400).contains("db"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_of_another_workspace_is_nobody_elses() {
+    let (cloud, machine) = cloud().await;
+    cloud.post(CONNECTIONS, connection(&json!({"URL": "hidden"}))).await.ok();
+    cloud.post("/v0/workspaces", json!({"name": "second"})).await.ok();
+    let there = [("x-blaxel-workspace", "second")];
+    let post = async |path: &str, body: Value| {
+        cloud.call_with(Method::POST, path, &there, Some(body)).await
+    };
+    let message = post("/v0/functions", function(&json!({}))).await.refused(400);
+    assert!(message.contains("does not exist"), "{message}");
+    // One of the same name is another one.
+    post(CONNECTIONS, connection(&json!({"URL": "theirs"}))).await.ok();
+    post("/v0/functions", function(&json!({}))).await.ok();
+    let launched = machine.until_launched(1).await;
+    assert_eq!(variable(&launched[0], "DATABASE_URL").as_deref(), Some("theirs"));
+}

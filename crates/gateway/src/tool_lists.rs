@@ -1,0 +1,475 @@
+//! What MCP servers answered to `tools/list`, for those who ask while the server sleeps.
+//!
+//! ```text
+//! Asked    a request that is nothing but this question, and all that the answer may depend on
+//! Listen   copies the answer of a server that is awake, on its way to the caller
+//! Lists    what was answered last; the same question gets it while no replica is awake
+//! ```
+//!
+//! A list is kept for its revision and for exactly what was asked: the same caller, the same headers, the
+//! same session. So nobody gets what another one was told, and a new revision answers for itself. In
+//! a session the list is forgotten with the next request that is anything else, because a call may change
+//! what there is. What is kept counts against the workspace; when its share is used up, a workload
+//! forgets its own oldest lists.
+
+use crate::body::Body;
+use crate::destination::Destination;
+use crate::headers;
+use crate::hold::Hold;
+use crate::problem::Problem;
+use crate::sessions::SessionId;
+use crate::settings::Settings;
+use crate::traffic::Traffic;
+use crate::wire::RequestBody;
+use admission::{Permit, Pool};
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TRANSFER_ENCODING,
+};
+use http::request::Parts as Head;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use types::KindName;
+
+/// Where MCP servers answer.
+const PATH: &str = "/mcp";
+/// Room for a copy is taken in steps of this.
+const STEP: usize = 16 << 10;
+
+/// Headers that differ between requests for the same thing.
+static PASSING: [HeaderName; 7] = [
+    headers::REQUEST_ID,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("baggage"),
+    HeaderName::from_static("x-request-start"),
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    jsonrpc: String,
+    id: Id,
+    method: String,
+    #[serde(default)]
+    params: Map<String, Value>,
+}
+
+/// The number of a message: what the answer repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Number(i64),
+    Text(String),
+}
+
+impl Id {
+    fn json(&self) -> Value {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => text.as_str().into(),
+        }
+    }
+}
+
+/// A request for the list of tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    id: Id,
+    session: Option<SessionId>,
+    session_name: Option<HeaderValue>,
+    /// Of all that the answer may depend on.
+    digest: [u8; 32],
+}
+
+/// Whether a request may be for the list of tools, as far as its head says.
+fn may_ask(head: &Head, to: &Destination, body_max: u64) -> bool {
+    let length = || {
+        let length = head.headers.get(CONTENT_LENGTH)?.to_str().ok()?;
+        length.parse::<u64>().ok()
+    };
+    to.workload.kind == KindName::Function
+        && head.method == Method::POST
+        && to.target.path() == PATH
+        && is_of_type(&head.headers, "application/json")
+        && !head.headers.contains_key(CONTENT_ENCODING)
+        && length().is_some_and(|length| length > 0 && length <= body_max)
+}
+
+/// Reads the body of a request that may be for the list of tools; others pass as they come.
+pub(crate) async fn read(
+    settings: &Settings,
+    (head, to): (&Head, &Destination),
+    hold: &mut Hold,
+    body: RequestBody,
+) -> Result<(RequestBody, Option<Bytes>), Problem> {
+    if !may_ask(head, to, settings.tool_list_request_max) {
+        return Ok((body, None));
+    }
+    let kind = to.workload.kind;
+    let limits = settings.exchange_limits(kind);
+    // Boxed: all other requests need not carry it.
+    let read = Box::pin(tokio::time::timeout(limits.idle, body.collect()));
+    let read = tokio::select! {
+        read = read => read,
+        end = hold.end() => return Err(Problem::ended(end, kind, limits.time)),
+    };
+    let Ok(Ok(whole)) = read else {
+        return Err(Problem::BadRequest("the body of the request was cut off"));
+    };
+    let bytes = whole.to_bytes();
+    Ok((RequestBody::Whole(Full::new(bytes.clone())), Some(bytes)))
+}
+
+impl Asked {
+    /// `None`: the request asks for something else. `request` is as the server gets it.
+    pub(crate) fn of<B>(
+        request: &Request<B>,
+        session: Option<SessionId>,
+        body: &[u8],
+    ) -> Option<Self> {
+        let Question { jsonrpc, id, method, params } = serde_json::from_slice(body).ok()?;
+        if jsonrpc != "2.0" || method != "tools/list" || params.contains_key("cursor") {
+            return None;
+        }
+        let progress = params.get("_meta").and_then(|meta| meta.get("progressToken"));
+        if progress.is_some() {
+            return None;
+        }
+        let mut digest = Sha256::new();
+        let mut add = |part: &[u8]| {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        };
+        add(request.uri().to_string().as_bytes());
+        add(Value::Object(params).to_string().as_bytes());
+        let mut sent: Vec<(&str, &[u8])> = request
+            .headers()
+            .iter()
+            .filter(|(name, _)| !PASSING.contains(name))
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        // The order of different headers means nothing; that of the same one does, and is kept.
+        sent.sort_by_key(|(name, _)| *name);
+        for (name, value) in sent {
+            add(name.as_bytes());
+            add(value);
+        }
+        let session_name = request.headers().get(headers::MCP_SESSION).cloned();
+        Some(Self { id, session, session_name, digest: digest.finalize().into() })
+    }
+
+    pub(crate) fn is_in_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    fn key(&self, revision: &str) -> Key {
+        match self.session {
+            Some(session) => Key::InSession(session),
+            None => Key::Anyone(revision.to_owned(), self.digest),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Anyone(String, [u8; 32]),
+    /// One for each session: the last.
+    InSession(SessionId),
+}
+
+/// How an answer was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Events,
+}
+
+impl Form {
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let is = |wanted: &str| is_of_type(headers, wanted);
+        is("application/json")
+            .then_some(Self::Json)
+            .or_else(|| is("text/event-stream").then_some(Self::Events))
+    }
+
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Json => "application/json",
+            Self::Events => "text/event-stream",
+        })
+    }
+}
+
+fn is_of_type(headers: &HeaderMap, wanted: &str) -> bool {
+    let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = named.and_then(|named| named.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// The lists of one workload.
+#[derive(Default)]
+pub(crate) struct Lists(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    kept: HashMap<Key, Kept>,
+    /// By when they were used, as a number that only rises.
+    used: BTreeMap<u64, Key>,
+    next: u64,
+}
+
+struct Kept {
+    revision: String,
+    digest: [u8; 32],
+    form: Form,
+    /// The `result` of the answer.
+    result: String,
+    names_session: bool,
+    used: u64,
+    _permit: Permit<String>,
+}
+
+impl Lists {
+    /// The answer to a question that a server of this revision has answered before.
+    pub(crate) fn find(&self, revision: &str, asked: &Asked) -> Option<Response<Body>> {
+        let key = asked.key(revision);
+        let mut inner = self.0.lock();
+        let kept = inner.kept.get(&key)?;
+        if kept.revision != revision || kept.digest != asked.digest {
+            return None;
+        }
+        let (form, names_session) = (kept.form, kept.names_session);
+        let id = asked.id.json();
+        let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, kept.result);
+        inner.touch(&key);
+        drop(inner);
+        let mut response = Response::new(Body::own(match form {
+            Form::Json => message,
+            Form::Events => format!("event: message\ndata: {message}\n\n"),
+        }));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, form.content_type());
+        if form == Form::Events {
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        if let Some(name) = asked.session_name.clone().filter(|_| names_session) {
+            headers.insert(headers::MCP_SESSION, name);
+        }
+        Some(response)
+    }
+
+    /// Something else was asked in a session: what tools there are may be another matter now.
+    pub(crate) fn forget_session(&self, session: SessionId) {
+        self.0.lock().remove(&Key::InSession(session));
+    }
+
+    /// Forgets those of revisions that do not serve any more.
+    pub(crate) fn keep<'r>(&self, revisions: impl Iterator<Item = &'r str>) {
+        let serving: Vec<&str> = revisions.collect();
+        let mut inner = self.0.lock();
+        let Inner { kept, used, .. } = &mut *inner;
+        kept.retain(|_, kept| {
+            let stays = serving.contains(&kept.revision.as_str());
+            if !stays {
+                used.remove(&kept.used);
+            }
+            stays
+        });
+    }
+
+    /// Takes room, if need be that of what was used least lately.
+    fn room(&self, pool: &Pool<String>, owner: &String, bytes: usize) -> Option<Permit<String>> {
+        loop {
+            match pool.take(owner, bytes as u64) {
+                Ok(permit) => return Some(permit),
+                Err(_) if self.0.lock().forget_oldest() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn put(&self, key: Key, mut kept: Kept) {
+        let mut inner = self.0.lock();
+        inner.remove(&key);
+        kept.used = inner.next;
+        inner.next += 1;
+        inner.used.insert(kept.used, key.clone());
+        inner.kept.insert(key, kept);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let inner = self.0.lock();
+        assert_eq!(inner.kept.len(), inner.used.len());
+        inner.kept.len()
+    }
+}
+
+impl Inner {
+    fn touch(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.get_mut(key) {
+            self.used.remove(&kept.used);
+            kept.used = self.next;
+            self.used.insert(self.next, key.clone());
+            self.next += 1;
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.remove(key) {
+            self.used.remove(&kept.used);
+        }
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some((_, key)) = self.used.pop_first() else { return false };
+        self.kept.remove(&key).is_some()
+    }
+}
+
+/// Whose lists an answer goes to, and how much of it may be copied.
+pub(crate) struct Place {
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) pool: Pool<String>,
+    pub(crate) owner: String,
+    pub(crate) bytes_max: usize,
+}
+
+/// Copies an answer as it passes.
+pub(crate) struct Listen {
+    place: Place,
+    revision: String,
+    asked: Asked,
+    form: Form,
+    names_session: bool,
+    copy: Vec<u8>,
+    room: Vec<Permit<String>>,
+}
+
+impl Listen {
+    /// `None`: the answer is none that may be given again.
+    pub(crate) fn to<B>(
+        response: &Response<B>,
+        place: Place,
+        revision: &str,
+        asked: Asked,
+    ) -> Option<Self> {
+        let headers = response.headers();
+        let form = Form::of(headers)?;
+        let session = headers.get(headers::MCP_SESSION);
+        let is_same_session = session.is_none() || session == asked.session_name.as_ref();
+        let may_be_kept = headers
+            .get_all(CACHE_CONTROL)
+            .iter()
+            .all(|value| value.to_str().is_ok_and(|value| !value.contains("no-store")));
+        let plain = response.status() == StatusCode::OK
+            && !headers.contains_key(CONTENT_ENCODING)
+            && !headers.contains_key(SET_COOKIE);
+        (plain && is_same_session && may_be_kept).then(|| Self {
+            place,
+            revision: revision.to_owned(),
+            form,
+            names_session: session.is_some(),
+            asked,
+            copy: Vec::new(),
+            room: Vec::new(),
+        })
+    }
+
+    /// Copies a piece. `false`: there is no room for the rest, and the copy is of no use.
+    pub(crate) fn copy(&mut self, piece: &Bytes) -> bool {
+        let length = self.copy.len() + piece.len();
+        let Place { traffic, pool, owner, bytes_max } = &self.place;
+        if length > *bytes_max {
+            return false;
+        }
+        let missing = length.saturating_sub(self.room.len() * STEP).div_ceil(STEP);
+        for _ in 0..missing {
+            match traffic.tool_lists.room(pool, owner, STEP) {
+                Some(permit) => self.room.push(permit),
+                None => return false,
+            }
+        }
+        self.copy.extend_from_slice(piece);
+        true
+    }
+
+    /// Keeps the answer, which is whole.
+    pub(crate) fn finish(self) {
+        let Self { place, revision, asked, form, names_session, copy, room } = self;
+        let result = match form {
+            Form::Json => result_of(&copy, &asked.id),
+            Form::Events => {
+                only_message(&copy).and_then(|text| result_of(text.as_bytes(), &asked.id))
+            }
+        };
+        drop((copy, room));
+        let Some(result) = result else { return };
+        let lists = &place.traffic.tool_lists;
+        let Some(permit) = lists.room(&place.pool, &place.owner, result.len()) else { return };
+        let key = asked.key(&revision);
+        let digest = asked.digest;
+        let kept = Kept { revision, digest, form, result, names_session, used: 0, _permit: permit };
+        lists.put(key, kept);
+    }
+}
+
+/// The whole list that an answer to the question with this number has.
+fn result_of(message: &[u8], id: &Id) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Answer {
+        jsonrpc: String,
+        id: Id,
+        result: Map<String, Value>,
+    }
+    let answer: Answer = serde_json::from_slice(message).ok()?;
+    let is_whole = answer.result.get("nextCursor").is_none_or(Value::is_null);
+    let is_list = answer.result.get("tools").is_some_and(Value::is_array);
+    (answer.jsonrpc == "2.0" && answer.id == *id && is_whole && is_list)
+        .then(|| Value::Object(answer.result).to_string())
+}
+
+/// The one message of a stream of events. `None`: there are others.
+fn only_message(stream: &[u8]) -> Option<String> {
+    let mut only = None;
+    let (mut data, mut is_message) = (String::new(), true);
+    for line in std::str::from_utf8(stream).ok()?.lines() {
+        if line.is_empty() {
+            // One without data only tells where the stream could be taken up again.
+            if !data.is_empty()
+                && (!is_message || only.replace(std::mem::take(&mut data)).is_some())
+            {
+                return None;
+            }
+            (data, is_message) = (String::new(), true);
+            continue;
+        }
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "data" => {
+                if !data.is_empty() {
+                    data.push('\n');
+                }
+                data.push_str(value);
+            }
+            "event" => is_message = value == "message",
+            _ => {}
+        }
+    }
+    only
+}
+
+#[cfg(test)]
+#[path = "tool_lists_tests.rs"]
+mod tests;
