@@ -4,7 +4,9 @@ use super::alarm::Alarm;
 use super::deployments::live::Deployments;
 use super::locks::{Locks, Starting};
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::task::TaskTracker;
+use types::ids::ResourceId;
 
 /// Workloads that are started, stopped or removed at once beside the requests of callers.
 const AT_ONCE: usize = 16;
@@ -18,6 +20,13 @@ pub(crate) struct Shared {
     pub(super) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
+}
+
+impl Shared {
+    /// Waits until nobody else works on a resource.
+    pub(crate) async fn lock(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
+        self.locks.take(id).await
+    }
 }
 
 impl Default for Shared {
