@@ -14,7 +14,7 @@ use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
     executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
     previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys, secrets,
-    service_accounts, snapshots, users, volume_templates, workspaces,
+    service_accounts, snapshots, users, volume_templates, volumes, workspaces,
 };
 use control::builds::Buildable;
 use control::engine::Managed;
@@ -285,10 +285,14 @@ fn sandboxes_and_below(t: &mut Table) {
 
 #[rustfmt::skip]
 fn storage(t: &mut Table) {
-    t.kind::<Volume>(&Words {
+    let volumes_words = Words {
         path: "/volumes", item: "/volumes/{volumeName}", noun: "Volume", plural: "Volumes", what: "volume",
         list: &[S::VolumesList], get: &[S::VolumesGet], create: &[S::VolumesCreate], update: &[S::VolumesUpdate], delete: &[S::VolumesDelete],
-    });
+    };
+    t.reads::<Volume>(&volumes_words);
+    t.add(POST, volumes_words.path, "CreateVolume", "Makes one volume", volumes_words.create, volumes::create);
+    t.add(PUT, volumes_words.item, "UpdateVolume", "Replaces one volume", volumes_words.update, volumes::replace);
+    t.add(DELETE, volumes_words.item, "DeleteVolume", "Removes one volume", volumes_words.delete, resources::remove::<Volume>);
     t.add(GET, "/volumes/by-external-id/{externalId}", "GetVolumeByExternalId", "Finds a volume by the caller's id", &[S::VolumesGet], resources::by_external_id::<Volume>);
     let drives_words = Words {
         path: "/drives", item: "/drives/{driveName}", noun: "Drive", plural: "Drives", what: "drive",

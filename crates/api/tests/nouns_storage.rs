@@ -6,11 +6,17 @@ mod common;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::Cloud;
+use common::machine::{IMAGE, Pretended};
+use common::volumes::PretendedVolumes;
+use common::{Cloud, settings};
+use control::machine::Machine;
 use http::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 use store::resources;
 use types::ids::ResourceId;
+use types::instance::{KeptFor, Outcome, VolumeName};
 use types::{KindName, Timestamp};
 
 fn named(name: &str) -> Value {
@@ -111,6 +117,143 @@ async fn a_volume_takes_the_size_of_its_template() {
     cloud.delete("/v0/volume_templates/base").await.ok();
     cloud.get("/v0/volumes/disk").await.ok();
     assert_eq!(cloud.post("/v0/volumes", named("plain")).await.ok()["spec"]["size"], 1024);
+}
+
+fn sized(name: &str, size: i64) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"size": size}})
+}
+
+fn mounting(name: &str, volume: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {
+        "runtime": {"image": IMAGE, "storageMb": 500},
+        "volumes": [{"name": volume, "mountPath": "/data//in/", "readOnly": true},
+                    {"name": "scratch", "mountPath": "/scratch", "type": "ephemeral", "sizeMb": 8}],
+    }})
+}
+
+/// Waits until the store keeps file systems of these sizes.
+async fn until_kept(volumes: &PretendedVolumes, sizes: &[u32]) {
+    let kept = async {
+        while volumes.sizes() != sizes {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let kept = tokio::time::timeout(Duration::from_secs(60), kept).await;
+    assert!(kept.is_ok(), "{:?} are kept, not {sizes:?}", volumes.sizes());
+}
+
+#[tokio::test]
+async fn a_sandbox_is_launched_with_its_volumes_once_its_row_has_them() {
+    let volumes = PretendedVolumes::new(2_000);
+    let machine = || {
+        Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes))
+            as Arc<dyn Machine>
+    };
+    for cloud in Cloud::start_on_machines(machine).await {
+        cloud.post("/v0/volumes", sized("disk", 700)).await.ok();
+        assert_eq!(volumes.sizes(), [700], "it is there when it is answered");
+        cloud.post("/v0/sandboxes", mounting("one", "disk")).await.ok();
+        let seen = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+        assert!(seen["errors"].is_null(), "{seen}");
+        let message = cloud.post("/v0/sandboxes", mounting("two", "disk")).await.refused(409);
+        assert!(message.contains("sandbox:one"), "{message}");
+        cloud.delete("/v0/volumes/disk").await.refused(409);
+        cloud.delete("/v0/sandboxes/one").await.ok();
+        assert!(cloud.get("/v0/volumes/disk").await.ok()["state"]["attachedTo"].is_null());
+        cloud.delete("/v0/volumes/disk").await.ok();
+        until_kept(&volumes, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn the_machine_is_told_what_to_mount() {
+    let volumes = PretendedVolumes::new(2_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    cloud.post("/v0/volumes", sized("disk", 700)).await.ok();
+    cloud.post("/v0/sandboxes", mounting("one", "disk")).await.ok();
+    let launch = machine.until_launched(1).await.remove(0);
+    let [mount] = &launch.volumes[..] else { panic!("{:?}", launch.volumes) };
+    assert_eq!((mount.path.as_str(), mount.size_mb, mount.read_only), ("/data/in", 700, true));
+    assert!(matches!(mount.volume.kept_for(), Some(KeptFor::Volume(_))));
+    assert_eq!((launch.scratch.len(), launch.scratch[0].path.as_str()), (1, "/scratch"));
+    assert!(matches!(launch.root.unwrap().kept_for(), Some(KeptFor::Root(_))));
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    for bad in ["/", "/etc", "/proc/x", "/usr/bin/"] {
+        let mut sandbox = mounting("bad", "disk");
+        sandbox["spec"]["volumes"][0]["mountPath"] = json!(bad);
+        cloud.post("/v0/sandboxes", sandbox).await.refused(400);
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_room_is_refused_and_leaves_nothing() {
+    let volumes = PretendedVolumes::new(1_000);
+    let machine = || {
+        Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes))
+            as Arc<dyn Machine>
+    };
+    for cloud in Cloud::start_on_machines(machine).await {
+        let message = cloud.post("/v0/volumes", sized("huge", 1_001)).await.refused(403);
+        assert!(message.contains("1000 MB"), "{message}");
+        cloud.get("/v0/volumes/huge").await.refused(404);
+        cloud.post("/v0/volumes", sized("disk", 600)).await.ok();
+        let refusal = cloud.post("/v0/volumes", sized("disk", 300)).await;
+        assert_eq!(refusal.body["error"], "VOLUME_ALREADY_EXISTS");
+        cloud.put("/v0/volumes/disk", sized("disk", 1_100)).await.refused(403);
+        assert_eq!(cloud.get("/v0/volumes/disk").await.ok()["spec"]["size"], 600);
+        assert_eq!(
+            cloud.put("/v0/volumes/disk", sized("disk", 900)).await.ok()["spec"]["size"],
+            900
+        );
+        assert_eq!(volumes.sizes(), [900]);
+        cloud.put("/v0/volumes/disk", sized("disk", 800)).await.refused(400);
+        cloud.delete("/v0/volumes/disk").await.ok();
+        until_kept(&volumes, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_volume_is_billed_for_its_size_as_long_as_it_is_there() {
+    let volumes = PretendedVolumes::new(5_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    cloud.post("/v0/volumes", sized("disk", 1_024)).await.ok();
+    cloud.clock.advance_s(10);
+    cloud.put("/v0/volumes/disk", sized("disk", 2_048)).await.ok();
+    cloud.clock.advance_s(10);
+    cloud.put("/v0/volumes/disk", sized("disk", 9_000)).await.refused(403);
+    cloud.delete("/v0/volumes/disk").await.ok();
+    cloud.clock.advance_s(1_000);
+    let path = format!(
+        "/v0/accounts/{}/metrics?startTime=2026-04-01T00:00:00Z&endTime=2026-05-01T00:00:00Z\
+         &groupBy=billing_dimension&resourceName=disk",
+        cloud.first.account
+    );
+    let answer = cloud.get(&path).await.ok();
+    let billed = &answer["data"][0];
+    assert_eq!(billed["billingDimension"], "volume_storage_gbs", "{answer}");
+    let usage = billed["summary"]["usage"].as_f64().unwrap();
+    assert!((29.9..30.1).contains(&usage), "10 s of 1 GB and 10 s of 2 GB: {answer}");
+}
+
+#[tokio::test]
+async fn the_next_start_removes_what_has_no_row_and_makes_what_has_none() {
+    let volumes = PretendedVolumes::new(5_000);
+    let mut cloud = Cloud::start().await;
+    cloud.post("/v0/volumes", sized("early", 700)).await.ok();
+    for left in [
+        KeptFor::Volume(ResourceId::known("res_left")),
+        KeptFor::Root(ResourceId::known("res_gone")),
+    ] {
+        volumes.leave(&VolumeName::of(&left));
+    }
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    cloud.restart_on(machine).await;
+    until_kept(&volumes, &[700]).await;
+    // As a kill after a change of the row leaves it.
+    cloud.tell_wish(KindName::Volume, "early", json!({"size": 900})).await;
+    until_kept(&volumes, &[900]).await;
 }
 
 #[tokio::test]

@@ -31,6 +31,8 @@ mod settings;
 mod shared_secret;
 mod start;
 mod usage;
+pub mod volume_store;
+pub mod volumes;
 mod workload_identity;
 pub mod workloads;
 pub mod workspace_defaults;

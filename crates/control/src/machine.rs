@@ -1,6 +1,7 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
 use crate::registry::Registry;
+use crate::volume_store::VolumeStore;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
 use std::collections::BTreeMap;
@@ -13,7 +14,9 @@ use tokio::sync::mpsc;
 use types::KindName;
 use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
-use types::instance::{Fact, InstanceName, Printed, Scratch, Stamp, WorkEnd};
+use types::instance::{
+    Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
+};
 
 /// An answer that takes a moment.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -47,6 +50,11 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Whoever keeps the content of the workspaces' own registry on this machine.
     fn registry(&self) -> Option<Arc<dyn Registry>> {
+        None
+    }
+
+    /// Whoever keeps volumes on this machine.
+    fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         None
     }
 
@@ -293,6 +301,9 @@ pub struct Launch {
     pub memory_mb: u32,
     /// Room for files on disk; without it they are in memory.
     pub storage_mb: Option<u32>,
+    /// Where that room is kept for the next instance over the same image, on a machine that keeps
+    /// volumes.
+    pub root: Option<VolumeName>,
     pub environment: Vec<(String, String)>,
     /// Whether what processes print is kept.
     pub keeps_logs: bool,
@@ -305,6 +316,8 @@ pub struct Launch {
     pub serves: Option<u16>,
     /// Empty folders of limited size that go with the instance.
     pub scratch: Vec<Scratch>,
+    /// File systems that stay when the instance goes. Only it has them meanwhile.
+    pub volumes: Vec<VolumeMount>,
 }
 
 /// What an instance does before it ends: the command of its image, with more arguments.
@@ -346,6 +359,9 @@ pub enum LaunchFault {
     /// The workspace has to give something back first, or asks for what this machine never has.
     #[error("{0}")]
     OverShare(String),
+    /// An instance that is about to go still has a volume of it.
+    #[error("{0}")]
+    Busy(String),
     #[error("the machine cannot start it: {0}")]
     Broken(String),
 }

@@ -26,9 +26,9 @@ impl Missing {
         match self {
             Self::Build => "build an image from uploaded sources: it has no machine that builds",
             Self::ReceiveTemplate => {
-                "receive the content of a volume template: the volume store is missing"
+                "receive the content of a volume template: what unpacks it is missing"
             }
-            Self::MountVolume => "mount a volume in a sandbox: the volume store is missing",
+            Self::MountVolume => "mount a volume in a sandbox: its machine keeps no volumes",
             Self::Snapshot => {
                 "take a snapshot: sandboxes are containers, whose memory cannot be kept"
             }

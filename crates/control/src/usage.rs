@@ -133,8 +133,19 @@ pub(crate) fn store_image(
         "sandbox" => Dimension::SandboxImages,
         _ => return Ok(()),
     };
-    let subject = row.id.as_str();
-    meter::register(tx, subject, &owner(context, dimension, (&row.name, &row.id)))?;
+    store(context, tx, dimension, (&row.name, &row.id), (bytes, number))
+}
+
+/// Notes how many bytes a resource has from now on. The number rises with each note.
+pub(crate) fn store(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    dimension: Dimension,
+    of: (&str, &ResourceId),
+    (bytes, number): (u64, u64),
+) -> Result<(), Error> {
+    let subject = of.1.as_str();
+    meter::register(tx, subject, &owner(context, dimension, of))?;
     let fact = UsageFact {
         id: format!("{subject}-{}", context.world().random_text(20)),
         subject: subject.to_owned(),

@@ -5,13 +5,13 @@ use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, Spec, User, Writable};
+use node::{CreateError, FirstProcess, Owner, Spec, User, VolumeError, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::chain;
-use types::instance::{InstanceName, Medium, Scratch};
+use types::instance::{InstanceName, Medium, Scratch, VolumeMount};
 use types::own_image::is_own_image;
 use types::work::{DATA_BYTES_MAX, Orders};
 
@@ -234,7 +234,6 @@ impl Inner {
 
     fn spec(&self, launch: &Launch, id: InstanceName, owner: Owner, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
-        let in_memory = Writable::Memory { mb: memory_mb / FILES_OF_MEMORY };
         let config = self.orders(launch, &id, &image.config);
         Spec {
             id,
@@ -244,7 +243,7 @@ impl Inner {
             memory_mb,
             cpu_millicores: Spec::cpu_for(memory_mb),
             pids_max: self.pids_max,
-            writable: launch.storage_mb.map_or(in_memory, |mb| Writable::Disk { mb }),
+            writable: self.writable(launch, image),
             hostname: launch.hostname.clone(),
             workdir: "/".to_owned(),
             user: User::ROOT,
@@ -259,7 +258,17 @@ impl Inner {
                 config: Some(config),
             },
             scratch: folders(launch),
-            extras: node::Extras::default(),
+            extras: node::Extras { mounts: mounts(launch), ..node::Extras::default() },
+        }
+    }
+
+    fn writable(&self, launch: &Launch, image: &Image) -> Writable {
+        match (launch.storage_mb, &launch.root) {
+            (None, _) => Writable::Memory { mb: launch.memory_mb / FILES_OF_MEMORY },
+            (Some(mb), Some(root)) if self.keeps_volumes => {
+                Writable::Kept { volume: root.clone(), mb, over: image.digest.to_string() }
+            }
+            (Some(mb), _) => Writable::Disk { mb },
         }
     }
 
@@ -296,10 +305,23 @@ impl Inner {
     }
 }
 
-/// What its owner, or everybody, has taken already.
+fn mounts(launch: &Launch) -> Vec<node::Mount> {
+    let mount = |mount: &VolumeMount| node::Mount {
+        path: mount.path.clone(),
+        what: node::Mounted::Volume { volume: mount.volume.clone(), read_only: mount.read_only },
+    };
+    launch.volumes.iter().map(mount).collect()
+}
+
+/// What its owner, or everybody, has taken already, or somebody has at this moment.
 fn refusal(error: &CreateError) -> Option<LaunchFault> {
     match error {
-        CreateError::Refused(refused) => Some(over_limit(*refused)),
+        CreateError::Volume(VolumeError::InUse(_)) => {
+            Some(LaunchFault::Busy("an instance that ends still has one of its volumes".to_owned()))
+        }
+        CreateError::Refused(refused) | CreateError::Volume(VolumeError::Refused(refused)) => {
+            Some(over_limit(*refused))
+        }
         CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
         _ => None,

@@ -23,6 +23,7 @@ mod registries;
 mod registry;
 mod settings;
 mod upload;
+mod volumes;
 mod work;
 
 pub use builds::{ImageBuilder, Settings as BuildSettings};
@@ -57,6 +58,8 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
+    /// Whether instances can have volumes.
+    keeps_volumes: bool,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
     starting: Mutex<HashSet<InstanceName>>,
@@ -76,6 +79,7 @@ impl LocalMachine {
             .map_err(OpenError::Pulled)?;
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
+        let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
@@ -92,6 +96,7 @@ impl LocalMachine {
             guest,
             key,
             pids_max: settings.pids_max,
+            keeps_volumes,
             starting: Mutex::default(),
         })))
     }

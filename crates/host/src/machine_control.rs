@@ -2,12 +2,14 @@
 
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
+use crate::volumes::LocalVolumes;
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
 use control::registry::Registry;
+use control::volume_store::VolumeStore;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
 use node::{Error, State, View};
@@ -93,6 +95,11 @@ impl Machine for MachineControl {
 
     fn registry(&self) -> Option<Arc<dyn Registry>> {
         Some(Arc::new(self.machine.0.registry.clone()))
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
+        let keeps = self.machine.0.keeps_volumes;
+        keeps.then(|| Arc::new(LocalVolumes(self.machine.clone())) as Arc<dyn VolumeStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

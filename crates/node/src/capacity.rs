@@ -19,6 +19,8 @@ const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
 /// Of the disk that is free when the node opens, the file systems of instances get one of two
 /// parts.
 const DISK_PART: u64 = 2;
+/// Of what is free and what they have already, volumes get one of so many parts.
+const VOLUME_PART: u64 = 4;
 
 /// What is divided between owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,7 @@ pub struct Capacity {
     pub processes: Limits,
     pub disks: Limits,
     pub disk_mb: Limits,
+    pub volume_mb: Limits,
 }
 
 impl Capacity {
@@ -48,6 +51,7 @@ impl Capacity {
         let disk_mb = limits
             .disk_mb
             .map_or_else(|| Ok::<_, io::Error>(free_disk_mb(folder)? / DISK_PART), Ok)?;
+        let volume_mb = limits.volume_mb.map_or_else(|| disk_of_volumes_mb(folder), Ok)?;
         let divided = |total: u64| divided(total, limits.share_percent);
         Ok(Self {
             instances: divided(limits.instances.into()),
@@ -57,6 +61,7 @@ impl Capacity {
             processes: divided(processes),
             disks: divided(limits.disks.into()),
             disk_mb: divided(disk_mb),
+            volume_mb: divided(volume_mb),
         })
     }
 }
@@ -92,6 +97,11 @@ fn processes() -> io::Result<u64> {
     let number = |file: &str| read_to_string(file)?.trim().parse::<u64>().map_err(io::Error::other);
     let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
     Ok(crate::cgroup::limits_of_machine("pids").fold(most, u64::min))
+}
+
+/// The same whatever they have taken of it by now.
+fn disk_of_volumes_mb(folder: &Path) -> io::Result<u64> {
+    Ok((free_disk_mb(folder)? + crate::volumes::allocated_mb(folder)?) / VOLUME_PART)
 }
 
 /// On the disk of a folder, which need not be there yet.

@@ -5,7 +5,7 @@ use crate::launch::LaunchError;
 use crate::spec::SpecError;
 use crate::state::Refused;
 use std::io;
-use types::instance::InstanceName;
+use types::instance::{InstanceName, VolumeName};
 
 /// The node cannot work on this machine as it is set.
 #[derive(Debug, thiserror::Error)]
@@ -32,12 +32,32 @@ pub enum CreateError {
     Unheard(usize),
     #[error("a node that starts instances by another program makes no folders of limited size")]
     NoScratch,
-    #[error("a node that starts instances by another program does not run the steps of builds")]
+    #[error(
+        "a node that starts instances by another program mounts no volumes and runs no steps of builds"
+    )]
     NoExtras,
     #[error("failed to {what}")]
     Machine { what: &'static str, source: io::Error },
     #[error("failed to start the instance")]
     Launch(#[from] LaunchError),
+    #[error("failed to mount a volume")]
+    Volume(#[from] VolumeError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    #[error("there is no volume `{0}`")]
+    Missing(VolumeName),
+    /// An instance has it, or had it until a moment ago.
+    #[error("the volume `{0}` is in use")]
+    InUse(VolumeName),
+    #[error("what it is filled with at first needs {needs_mb} MB")]
+    TooSmall { needs_mb: u32 },
+    /// The owner, or all together, have taken what there is.
+    #[error(transparent)]
+    Refused(#[from] admission::Refused),
+    #[error("failed to work on a volume")]
+    Machine(#[from] io::Error),
 }
 
 #[derive(Debug, thiserror::Error)]

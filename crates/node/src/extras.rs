@@ -2,16 +2,20 @@
 //! they wrote for whoever started them.
 
 use crate::disk::view_layer;
+use crate::error::VolumeError;
 use crate::network_pool::Slot;
 use crate::scratch::Scratches;
 use crate::sys;
+use crate::volumes::Volumes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, openat};
+use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, OpenTreeFlags, open_tree};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use types::instance::VolumeName;
 
 /// More than any build asks for.
 const MOUNTS_MAX: usize = 64;
@@ -44,6 +48,8 @@ pub enum Mounted {
     /// A folder that outlives the instance: a file system in this file, made if it is missing. Only
     /// one instance may have it at a time.
     Kept { file: PathBuf, size_mb: u32, mode: u32, owner: (u32, u32), read_only: bool },
+    /// A volume that there is. Its files have the owners that they have as the instance's.
+    Volume { volume: VolumeName, read_only: bool },
 }
 
 /// Content may be secret.
@@ -53,6 +59,7 @@ impl fmt::Debug for Mounted {
             Self::Bind(path) => f.debug_tuple("Bind").field(path).finish(),
             Self::File { .. } => f.debug_struct("File").finish_non_exhaustive(),
             Self::Kept { file, .. } => f.debug_tuple("Kept").field(file).finish(),
+            Self::Volume { volume, .. } => f.debug_tuple("Volume").field(volume).finish(),
         }
     }
 }
@@ -87,37 +94,53 @@ impl Extras {
         !self.hands_over && !self.is_offline && self.mounts.is_empty()
     }
 
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = &VolumeName> {
+        self.mounts.iter().filter_map(|mount| match &mount.what {
+            Mounted::Volume { volume, .. } => Some(volume),
+            _ => None,
+        })
+    }
+
     pub(crate) fn fits(&self, has_place: impl Fn(&str) -> bool) -> bool {
         self.mounts.len() <= MOUNTS_MAX && self.mounts.iter().all(|mount| has_place(&mount.path))
     }
 }
 
 impl Mount {
-    pub(crate) fn make(&self, slot: &Slot) -> io::Result<Made> {
-        match &self.what {
-            Mounted::Bind(path) => Ok(Made {
+    pub(crate) fn make(&self, volumes: &Volumes, slot: &Slot) -> Result<Made, VolumeError> {
+        Ok(match &self.what {
+            Mounted::Volume { volume, read_only } => {
+                finish(volumes.attach(volume)?, *read_only, slot)?
+            }
+            Mounted::Bind(path) => Made {
                 is_folder: std::fs::symlink_metadata(path)?.is_dir(),
                 mount: view_layer(path, slot.users.as_fd())?,
-            }),
+            },
             Mounted::File { content, mode, owner } => {
                 let mount = file(content, *mode, (slot.root + owner.0, slot.root + owner.1))?;
-                Ok(Made { mount, is_folder: false })
+                Made { mount, is_folder: false }
             }
             Mounted::Kept { file, size_mb, mode, owner, read_only } => {
                 let (mount, is_new) = Scratches::open_kept(file, *size_mb)?;
                 if is_new {
                     let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
-                    chownat(&mount, ".", Some(uid), Some(gid), AtFlags::empty())?;
-                    chmodat(&mount, ".", Mode::from_raw_mode(*mode), AtFlags::empty())?;
+                    let (into, none) = (|error: Errno| io::Error::from(error), AtFlags::empty());
+                    chownat(&mount, ".", Some(uid), Some(gid), none).map_err(into)?;
+                    chmodat(&mount, ".", Mode::from_raw_mode(*mode), none).map_err(into)?;
                 }
-                sys::share_owners(mount.as_fd(), slot.users.as_fd())?;
-                if *read_only {
-                    sys::make_read_only(mount.as_fd())?;
-                }
-                Ok(Made { mount, is_folder: true })
+                finish(mount, *read_only, slot)?
             }
-        }
+        })
     }
+}
+
+/// Gives what is on a mount the owners that it has as the instance's.
+fn finish(mount: OwnedFd, read_only: bool, slot: &Slot) -> io::Result<Made> {
+    sys::share_owners(mount.as_fd(), slot.users.as_fd())?;
+    if read_only {
+        sys::make_read_only(mount.as_fd())?;
+    }
+    Ok(Made { mount, is_folder: true })
 }
 
 fn file(content: &[u8], mode: u32, owner: (u32, u32)) -> io::Result<OwnedFd> {

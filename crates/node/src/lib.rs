@@ -11,6 +11,7 @@
 //!      ├─ Groups     control groups: limits, freezing, usage
 //!      ├─ launch     from clone to exec
 //!      ├─ oci        the same by another program, for those who trust that one more
+//!      ├─ Volumes    file systems that outlive instances
 //!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
@@ -38,8 +39,10 @@ mod disk;
 mod error;
 mod extras;
 mod facts;
+mod file_system;
 mod instance;
 mod launch;
+mod loops;
 mod net;
 mod network_pool;
 mod node;
@@ -57,11 +60,12 @@ mod spec;
 mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 mod sys;
+mod volumes;
 mod watch;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
-pub use error::{CreateError, Error, OpenError};
+pub use error::{CreateError, Error, OpenError, VolumeError};
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
@@ -71,4 +75,7 @@ pub use probe::{Finding, probe};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
-pub use types::instance::{Exit, Fact, Happened, InstanceName, Medium, Scratch};
+pub use types::instance::{
+    Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
+};
+pub use volumes::{Filling, NewVolume, Volume, Volumes};

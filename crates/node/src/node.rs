@@ -19,6 +19,7 @@ use crate::shared::{Shared, Stores};
 use crate::shares::Shares;
 use crate::sign::Sign;
 use crate::spec::Spec;
+use crate::volumes::Volumes;
 use crate::watch::Watch;
 use crate::{adopt, create};
 use parking_lot::Mutex;
@@ -74,7 +75,10 @@ impl Node {
         let capacity = Capacity::of(&settings.limits, &settings.folder)
             .doing("learn what this machine has")?;
         let shares = Shares::new(&capacity);
-        let stores = Arc::new(Stores { journal, records, bundles, scratches, shares, sign, world });
+        let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
+            .doing("find the volumes of an earlier node")?;
+        let stores =
+            Arc::new(Stores { journal, records, bundles, scratches, volumes, shares, sign, world });
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
@@ -209,6 +213,11 @@ impl Node {
         let instance = self.find(id)?;
         let written = instance.body.written().map(Written::copy).transpose();
         written.doing("keep what was written in").map_err(|attempt| attempt.on(id))
+    }
+
+    /// The file systems that outlive instances.
+    pub fn volumes(&self) -> &Volumes {
+        &self.shared.stores.volumes
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

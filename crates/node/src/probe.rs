@@ -2,6 +2,7 @@
 
 use crate::cgroup;
 use crate::disk;
+use crate::file_system;
 use crate::net::NFT;
 use crate::network_pool::make_users;
 use crate::scratch;
@@ -45,6 +46,7 @@ pub fn probe() -> Vec<Finding> {
             FOLDERS_HELP,
             scratch::try_out(PROBE_ROOT),
         ),
+        try_out("volumes that grow while they are used (mkfs.xfs)", GROWTH_HELP, growing_volumes()),
         try_out("another program to start instances (runc)", RUNC_HELP, runc()),
         try_out("memory that can be written out (swap)", SWAP_HELP, swap()),
     ]
@@ -52,6 +54,8 @@ pub fn probe() -> Vec<Finding> {
 
 const FIREWALL_HELP: &str = "apt-get install nftables";
 const FOLDERS_HELP: &str = "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
+const GROWTH_HELP: &str = "apt-get install xfsprogs; without it, volumes are ext4, which grow while they are mounted only where the \
+     server has CAP_SYS_RESOURCE";
 const RUNC_HELP: &str = "apt-get install runc, if `node.backend` is to be \"runc\"";
 const SWAP_HELP: &str = "sandboxes that sleep keep their memory without it: make a swap file with fallocate -l 8G /swapfile, \
      chmod 600 /swapfile, mkswap /swapfile and swapon /swapfile, and name it in /etc/fstab";
@@ -87,6 +91,11 @@ fn firewall() -> io::Result<String> {
     found
         .map(|path| (*path).to_owned())
         .ok_or_else(|| io::Error::other("the package nftables is not installed"))
+}
+
+fn growing_volumes() -> io::Result<String> {
+    let found = file_system::find("mkfs.xfs");
+    found.ok_or_else(|| io::Error::other("the package xfsprogs is not installed"))
 }
 
 fn runc() -> io::Result<String> {

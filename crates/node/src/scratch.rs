@@ -8,31 +8,17 @@
 //! quota, because most machines have none.
 
 use crate::disk;
+use crate::file_system::lay_out_for_once;
+use crate::loops::{Cache, Device};
 use crate::sys;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, chmodat, ftruncate, open, unlinkat};
-use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-    fsopen,
-};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use types::instance::{Medium, Scratch};
 
-const MAKERS: [&str; 2] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"];
-const LOOPS: &str = "/dev/loop-control";
-/// A loop device that was free may be somebody else's a moment later.
-const TRIES: usize = 32;
-/// How long making a file system may take; mostly it is some milliseconds.
-const MKFS_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
-/// Of what the program says when it fails.
-const SAID_CHARS: usize = 300;
 /// Whoever the programs of the image run as, the folder is for them.
 const FOLDER: Mode = Mode::from_raw_mode(0o777);
 
@@ -79,7 +65,7 @@ impl Scratches {
     pub(crate) fn open_kept(path: &Path, size_mb: u32) -> io::Result<(OwnedFd, bool)> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if let Ok(file) = open(path, flags, Mode::empty()) {
-            let mounted = attach(&file).and_then(|(_device, at)| mount(&at));
+            let mounted = Device::attach(&file, Cache::Twice).and_then(|device| mount(&device));
             match mounted {
                 Ok(mount) => return Ok((mount, false)),
                 // Cut by a loss of power; what is in it can be had again.
@@ -102,14 +88,16 @@ impl Scratches {
 
     fn make_in(file: &OwnedFd, size_mb: u32, root: u32) -> io::Result<OwnedFd> {
         ftruncate(file, u64::from(size_mb) << 20)?;
-        lay_out(file, root)?;
-        let (device, path) = attach(file)?;
-        let mount = mount(&path)?;
+        lay_out_for_once(file, root)?;
         // The mount holds the device from here on.
-        drop(device);
+        let mount = mount(&Device::attach(file, Cache::Twice)?)?;
         unlinkat(&mount, "lost+found", AtFlags::REMOVEDIR)?;
         Ok(mount)
     }
+}
+
+fn mount(device: &Device) -> io::Result<OwnedFd> {
+    device.mount("ext4", &[])
 }
 
 /// Makes one that nobody uses.
@@ -120,61 +108,4 @@ pub(crate) fn try_out(root: u32) -> io::Result<String> {
         root,
     )?;
     Ok("can be made".to_owned())
-}
-
-/// Has the system's own program lay out a file system. Without a journal: nobody comes back to it.
-fn lay_out(file: &OwnedFd, root: u32) -> io::Result<()> {
-    let maker = MAKERS.into_iter().find(|path| Path::new(path).exists());
-    let missing = || {
-        io::Error::new(
-            io::ErrorKind::Unsupported,
-            "folders of limited size need mkfs.ext4 (e2fsprogs)",
-        )
-    };
-    let mut child = Command::new(maker.ok_or_else(missing)?)
-        .args(["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E"])
-        .arg(format!("root_owner={root}:{root},lazy_itable_init=1,nodiscard"))
-        // By this process, because a descriptor is not passed on.
-        .arg(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&MKFS_TIMEOUT))? == 0 {
-        child.kill()?;
-    }
-    let done = child.wait_with_output()?;
-    if done.status.success() {
-        return Ok(());
-    }
-    let said: String =
-        String::from_utf8_lossy(&done.stderr).trim().chars().take(SAID_CHARS).collect();
-    Err(io::Error::other(format!("mkfs.ext4 failed with {}, and said: {said}", done.status)))
-}
-
-/// Puts a loop device before a file. It is free again when nobody has it open or mounted.
-fn attach(file: &OwnedFd) -> io::Result<(OwnedFd, String)> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let control = open(LOOPS, flags, Mode::empty()).map_err(|error| {
-        io::Error::new(io::Error::from(error).kind(), format!("{LOOPS} cannot be used: {error}"))
-    })?;
-    for _ in 0..TRIES {
-        let path = format!("/dev/loop{}", sys::free_loop(control.as_fd())?);
-        let device = open(&path, flags, Mode::empty())?;
-        match sys::begin_loop(device.as_fd(), file.as_fd()) {
-            Ok(()) => return Ok((device, path)),
-            Err(Errno::BUSY) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "no loop device stays free"))
-}
-
-fn mount(device: &str) -> io::Result<OwnedFd> {
-    let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(context.as_fd(), "source", device)?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }

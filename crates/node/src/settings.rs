@@ -90,6 +90,9 @@ pub struct Limits {
     /// half of what is free when the node opens.
     pub disks: u32,
     pub disk_mb: Option<u64>,
+    /// Megabytes of all volumes. None: a quarter of what is free when the node opens, and what the
+    /// volumes of earlier nodes have.
+    pub volume_mb: Option<u64>,
     /// Percent of each of the above that one owner may have.
     pub share_percent: u32,
     /// Terminals of one instance.
@@ -115,6 +118,7 @@ impl Default for Limits {
             processes: None,
             disks: 1_000,
             disk_mb: None,
+            volume_mb: None,
             share_percent: 80,
             terminals: 64,
             connections: 1_024,

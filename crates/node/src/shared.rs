@@ -10,6 +10,7 @@ use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shares::Shares;
 use crate::sign::Sign;
+use crate::volumes::Volumes;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use types::World;
@@ -33,6 +34,7 @@ pub(crate) struct Stores {
     pub(crate) records: Records,
     pub(crate) bundles: Bundles,
     pub(crate) scratches: Scratches,
+    pub(crate) volumes: Volumes,
     pub(crate) shares: Shares,
     pub(crate) sign: Sign,
     pub(crate) world: World,

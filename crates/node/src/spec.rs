@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use types::instance::{InstanceName, Medium, Scratch};
+use types::instance::{InstanceName, Medium, Scratch, VolumeName};
 
 /// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the
 /// machine has once is divided between owners; the node knows nothing else of them.
@@ -112,16 +112,19 @@ impl User {
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
 }
 
-/// Where an instance keeps what it writes. It is gone with the instance in either case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// Where an instance keeps what it writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writable {
     /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an
     /// error and not the end of all.
     Memory { mb: u32 },
     /// A file system of its own on the machine's disk, of this size. It takes a little of it
-    /// itself.
+    /// itself. It is gone with the instance, as what is in memory.
     Disk { mb: u32 },
+    /// A volume that stays, made if it is missing, with what an earlier instance wrote over the
+    /// same layers. `over` names them; over others it begins anew.
+    Kept { volume: VolumeName, mb: u32, over: String },
 }
 
 impl Writable {
@@ -165,18 +168,21 @@ impl Spec {
     fn writable_fits(&self) -> bool {
         match self.writable {
             Writable::Memory { mb } => (1..=self.memory_mb / 4 * 3).contains(&mb),
-            Writable::Disk { mb } => mb > 0,
+            Writable::Disk { mb } | Writable::Kept { mb, .. } => mb > 0,
         }
     }
 
-    /// Sizes of the file systems on the machine's disk that are made for it.
+    /// Sizes of the file systems on the machine's disk that are made for it. Volumes need a loop
+    /// device too, but their room is counted for as long as they are there.
     pub(crate) fn disks(&self) -> impl Iterator<Item = u32> {
         let layer = match self.writable {
             Writable::Memory { .. } => None,
             Writable::Disk { mb } => Some(mb),
+            Writable::Kept { .. } => Some(0),
         };
         let on_disk = self.scratch.iter().filter(|scratch| scratch.medium == Medium::Disk);
-        layer.into_iter().chain(on_disk.map(|scratch| scratch.size_mb))
+        let volumes = self.extras.volumes().map(|_| 0);
+        layer.into_iter().chain(on_disk.map(|scratch| scratch.size_mb)).chain(volumes)
     }
 
     /// Folders beside each other, each in a place that can be one.
@@ -207,7 +213,7 @@ impl Spec {
             _ if self.memory_mb < 16 => Err(SpecError::Memory(self.memory_mb)),
             _ if self.cpu_millicores < 10 => Err(SpecError::Cpu(self.cpu_millicores)),
             _ if self.pids_max < 4 => Err(SpecError::Pids(self.pids_max)),
-            _ if !self.writable_fits() => Err(SpecError::Writable(self.writable)),
+            _ if !self.writable_fits() => Err(SpecError::Writable(self.writable.clone())),
             _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
             _ if ids >= crate::network_pool::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
             _ if !self.scratch_fits() => Err(SpecError::Scratch),

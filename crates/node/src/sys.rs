@@ -74,7 +74,9 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = opcode::none(b'L', 0x82) as libc::Ioctl;
 const LOOP_CONFIGURE: libc::Ioctl = opcode::none(b'L', 0x0A) as libc::Ioctl;
+const LOOP_SET_CAPACITY: libc::Ioctl = opcode::none(b'L', 0x07) as libc::Ioctl;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
 
 /// What a loop device is to be. Zero is what is usual.
 #[repr(C)]
@@ -98,17 +100,76 @@ pub(crate) fn free_loop(control: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(number).map_err(|_| io::Errno::RANGE)
 }
 
-/// Puts a loop device before a file, until nobody uses it any more.
-pub(crate) fn begin_loop(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<()> {
+/// Puts a loop device before a file, until nobody uses it any more. `direct`: past the cache of the
+/// file's own file system, where that can.
+pub(crate) fn begin_loop(
+    device: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    direct: bool,
+) -> io::Result<()> {
     let file = file.as_raw_fd().unsigned_abs();
-    let configuration =
-        LoopConfiguration { file, flags: LO_FLAGS_AUTOCLEAR, ..LoopConfiguration::default() };
+    let flags = LO_FLAGS_AUTOCLEAR | if direct { LO_FLAGS_DIRECT_IO } else { 0 };
+    let configuration = LoopConfiguration { file, flags, ..LoopConfiguration::default() };
     // SAFETY: the call reads a structure of this size (304 bytes), which lives through it. Needed:
     // no crate wraps it.
     check(
         unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const configuration) }.into(),
     )
     .map(drop)
+}
+
+/// Has a loop device take in how long its file is now.
+pub(crate) fn see_loop_size(device: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a call without memory. Needed: no crate wraps it.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY, 0) }.into()).map(drop)
+}
+
+const EXT4_IOC_RESIZE_FS: libc::Ioctl = opcode::write::<u64>(b'f', 16) as libc::Ioctl;
+const XFS_IOC_FSGROWFSDATA: libc::Ioctl = opcode::write::<XfsGrowth>(b'X', 110) as libc::Ioctl;
+const XFS_IOC_FSGEOMETRY_V1: libc::Ioctl = opcode::read::<XfsGeometry>(b'X', 100) as libc::Ioctl;
+
+#[repr(C)]
+struct XfsGrowth {
+    blocks: u64,
+    inodes_percent: u32,
+}
+
+/// What the kernel has told of an XFS since its first version.
+#[repr(C)]
+#[derive(Default)]
+struct XfsGeometry {
+    numbers: [u32; 8],
+    data_blocks: u64,
+    places: [u64; 3],
+    uuid: [u8; 16],
+    rest: [u32; 7],
+}
+
+const _: () = assert!(size_of::<XfsGrowth>() == 16 && size_of::<XfsGeometry>() == 112);
+
+/// Makes a mounted ext4 longer.
+pub(crate) fn grow_ext4(mount: BorrowedFd<'_>, blocks: u64) -> io::Result<()> {
+    // SAFETY: the call reads one number, which lives through it. Needed: no crate wraps it.
+    let grown = unsafe { libc::ioctl(mount.as_raw_fd(), EXT4_IOC_RESIZE_FS, &raw const blocks) };
+    check(grown.into()).map(drop)
+}
+
+/// Makes a mounted XFS longer.
+pub(crate) fn grow_xfs(mount: BorrowedFd<'_>, blocks: u64, inodes_percent: u32) -> io::Result<()> {
+    let growth = XfsGrowth { blocks, inodes_percent };
+    // SAFETY: the call reads a structure of this size (16 bytes), which lives through it. Needed:
+    // no crate wraps it.
+    let grown = unsafe { libc::ioctl(mount.as_raw_fd(), XFS_IOC_FSGROWFSDATA, &raw const growth) };
+    check(grown.into()).map(drop)
+}
+
+/// How many blocks a mounted XFS has.
+pub(crate) fn xfs_blocks(mount: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut geometry = XfsGeometry::default();
+    // SAFETY: the number of the call says how large the structure is, so nothing is written outside
+    // it. Needed: no crate wraps it.
+    let told = unsafe { libc::ioctl(mount.as_raw_fd(), XFS_IOC_FSGEOMETRY_V1, &raw mut geometry) };
+    check(told.into()).map(|_| geometry.data_blocks)
 }
 
 /// Gives the calling thread a network namespace of its own.

@@ -7,10 +7,12 @@
 
 mod fact;
 mod name;
+mod volume;
 mod work;
 
 pub use fact::{Exit, Fact, Happened, Stamp, boot_number};
 pub use name::{AttemptId, BadName, BuildStepId, InstanceName, ReplicaId, RunsFor};
+pub use volume::{KeptFor, VolumeMount, VolumeName};
 pub use work::{Outcome, Printed, Stream, WorkEnd};
 
 use serde::{Deserialize, Serialize};

@@ -35,5 +35,6 @@ pub(crate) mod triggers;
 pub(crate) mod uploads;
 pub(crate) mod users;
 pub(crate) mod volume_templates;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;
 pub(crate) mod workspaces;

@@ -1,11 +1,13 @@
 //! A machine that only pretends to run instances.
 
 use super::builder::DIGEST_PREFIX;
+use super::volumes::PretendedVolumes;
 use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
 use control::registry::Registry;
+use control::volume_store::VolumeStore;
 use host::LocalRegistry;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -35,6 +37,7 @@ pub struct Pretended {
     fetched: AtomicBool,
     /// The workspaces' own registry, which is no pretence.
     kept: Option<(images::Store, LocalRegistry)>,
+    volumes: Option<PretendedVolumes>,
     listed: AtomicUsize,
     /// Whether work may end.
     gate: watch::Sender<bool>,
@@ -53,6 +56,7 @@ impl Pretended {
             ended: watch::Sender::default(),
             fetched: AtomicBool::new(false),
             kept: None,
+            volumes: None,
             listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
@@ -68,6 +72,11 @@ impl Pretended {
     /// With the workspaces' own registry.
     pub fn keeping(self, store: images::Store, registry: LocalRegistry) -> Self {
         Self { kept: Some((store, registry)), ..self }
+    }
+
+    /// With volumes.
+    pub fn with_volumes(self, volumes: &PretendedVolumes) -> Self {
+        Self { volumes: Some(volumes.clone()), ..self }
     }
 
     /// As if an earlier run of the program had left an instance.
@@ -215,6 +224,10 @@ impl Machine for Pretended {
 
     fn registry(&self) -> Option<Arc<dyn Registry>> {
         self.kept.as_ref().map(|(_, registry)| Arc::new(registry.clone()) as Arc<dyn Registry>)
+    }
+
+    fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
+        self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn VolumeStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod people;
 pub mod routes;
 pub mod samples;
+pub mod volumes;
 
 use auth::Auth;
 use auth::setup::{FirstStart, Wishes, first_start};
@@ -187,6 +188,17 @@ impl Cloud {
             .await
     }
 
+    /// The same, on each database, with a machine of its own.
+    pub async fn start_on_machines(
+        machine: impl Fn() -> Arc<dyn control::machine::Machine>,
+    ) -> [Self; 2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = Target::Postgres { url: testing::postgres() };
+        let local = Local { machine: Some(machine()), builder: None };
+        let second = Self::start_on(target, folder, settings(), local).await;
+        [Self::start_on_machine(machine(), settings()).await, second]
+    }
+
     /// One with a machine that also builds, on SQLite or on PostgreSQL.
     pub async fn start_building(
         machine: Arc<dyn control::machine::Machine>,
@@ -302,6 +314,21 @@ impl Cloud {
     pub async fn workspace(&self, name: &'static str) -> types::ids::WorkspaceId {
         let find = move |tx: &mut store::Tx<'_>| workspaces::find_by_name(tx, name);
         self.store.read(find).await.expect("an answer").expect("the workspace").id
+    }
+
+    /// Changes the spec of an object of the first workspace behind everybody's back.
+    pub async fn tell_wish(&self, kind: KindName, name: &'static str, spec: Value) {
+        let workspace = self.workspace("main").await;
+        let work = move |tx: &mut store::Tx<'_>| {
+            let mut row = resources::lock(tx, &workspace, kind, "", name)?.expect("the object");
+            let mut wish: Value = serde_json::from_str(&row.wish).expect("a wish");
+            for (member, value) in spec.as_object().into_iter().flatten() {
+                wish["spec"][member] = value.clone();
+            }
+            row.wish = wish.to_string();
+            resources::update(tx, row).map(drop)
+        };
+        self.store.write(work).await.expect("it is written");
     }
 
     /// Changes what the server knows of an object of the first workspace, as an engine will.

@@ -4,7 +4,6 @@ use crate::addresses;
 use crate::context::Context;
 use crate::engine::Managed;
 use crate::error::Error;
-use crate::missing::Missing;
 use store::Tx;
 use types::KindName;
 use types::ids::ResourceId;
@@ -75,10 +74,6 @@ impl Buildable for Sandbox {
     in_runtime!();
 
     fn begin(&self, context: &Context, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
-        let mounts = self.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
-        if mounts && context.control.machine().is_some() {
-            return Err(Error::Missing(Missing::MountVolume));
-        }
         addresses::take_label(context, tx, id, &self.metadata.name).map(drop)
     }
 }

@@ -254,6 +254,17 @@ pub(super) fn write_over<K: Managed>(
     Ok(held)
 }
 
+/// Takes back a change of a wish that could not be carried out.
+pub(crate) fn put_back<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<K>,
+    state: K::State,
+) -> Result<Held<K>, Error> {
+    let wish = held.wish.clone();
+    write_over(context, tx, held, (wish, state), None)
+}
+
 /// Refuses unless the object still has the version that the caller has seen.
 pub fn require_version<K: Managed>(
     context: &Context,

@@ -8,4 +8,6 @@ pub enum Forbidden {
     DomainWithoutRecords,
     #[error("an account may have {max} budgets; delete one that is not needed")]
     ManyBudgets { max: i64 },
+    #[error("{why}")]
+    VolumeRoom { why: String },
 }

@@ -133,7 +133,9 @@ impl From<LaunchFault> for Error {
             LaunchFault::Image(unknown) => Self::InvalidImage(unknown),
             LaunchFault::Full(why) => Self::NoRoom(why),
             LaunchFault::OverShare(why) => Self::OverShare(why),
-            LaunchFault::Pull(why) | LaunchFault::Broken(why) => Self::Launch(why),
+            LaunchFault::Pull(why) | LaunchFault::Busy(why) | LaunchFault::Broken(why) => {
+                Self::Launch(why)
+            }
         }
     }
 }

@@ -24,6 +24,10 @@ pub enum Unfit {
     DomainUnverified,
     #[error("the volume `{volume}` is in another region than the sandbox")]
     VolumeElsewhere { volume: String },
+    #[error("the volume `{volume}` is kept by another machine of this installation")]
+    VolumeOnOtherMachine { volume: String },
+    #[error("`spec.size` must be at least {needs_mb}: the template has that much in it")]
+    TemplateLarger { needs_mb: u32 },
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
     #[error("the VPC `{name}` belongs to the workspace and stays")]

@@ -19,7 +19,7 @@ mod sandbox;
 pub mod schedule;
 mod secret;
 mod snapshot;
-mod volume;
+pub(crate) mod volume;
 mod volume_template;
 mod vpc;
 

@@ -3,11 +3,13 @@
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
 use crate::error::{Conflict, Error, Unfit};
+use crate::missing::Missing;
+use crate::volumes;
 use crate::workloads::images;
 use store::Tx;
+use types::KindName;
 use types::kinds::{Sandbox, Volume};
 use types::parts::{Lifecycle, VolumeType};
-use types::{Kind, KindName};
 
 /// Names of the persistent volumes that a sandbox mounts.
 fn persistent(sandbox: &Sandbox) -> Vec<String> {
@@ -42,6 +44,7 @@ impl Managed for Sandbox {
             images::usable(tx, &**machine, &context.member.workspace, draft.wish.image())?;
         }
         if draft.old.is_none() {
+            require_mounts(context, draft.wish)?;
             for volume in persistent(draft.wish) {
                 attach(context, tx, &volume, draft.wish)?;
             }
@@ -63,6 +66,17 @@ impl Managed for Sandbox {
     }
 }
 
+/// Refuses volumes on a machine that keeps none: what would be written there would be lost.
+fn require_mounts(context: &Context, sandbox: &Sandbox) -> Result<(), Error> {
+    let mounts = sandbox.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
+    match context.control.machine() {
+        Some(machine) if mounts && machine.volumes().is_none() => {
+            Err(Error::Missing(Missing::MountVolume))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Attaches a volume to a sandbox, unless another one holds it.
 fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
     let volume = Held::<Volume>::lock(context, tx, &[], name)?;
@@ -77,7 +91,11 @@ fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> 
     {
         return Err(Unfit::VolumeElsewhere { volume: name.to_owned() }.into());
     }
-    let holder = Some(format!("sandbox:{}", sandbox.name()));
+    let elsewhere = |machine: &String| volume.state.machine.as_ref() != Some(machine);
+    if volumes::keeper(&context.control).is_some_and(|(_, machine)| elsewhere(&machine)) {
+        return Err(Unfit::VolumeOnOtherMachine { volume: name.to_owned() }.into());
+    }
+    let holder = Some(volumes::holder(sandbox));
     let taken = types::kinds::volume::State { attached_to: holder, ..volume.state.clone() };
     engine::change_state(context, tx, volume, taken)?;
     Ok(())

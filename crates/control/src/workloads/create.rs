@@ -13,7 +13,6 @@ use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::machine::{Launch, Machine};
-use crate::missing::Missing;
 use crate::usage;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -76,8 +75,8 @@ async fn at_once(
 ) -> Result<Option<Ready>, Error> {
     let wish = checked.wish();
     if wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
-        // What would be written there would be lost with the sandbox.
-        return Err(Error::Missing(Missing::MountVolume));
+        // Nothing is mounted before a row says whose it is.
+        return Ok(None);
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
     let of = context.clone();

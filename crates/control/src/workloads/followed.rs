@@ -12,7 +12,9 @@ use store::Tx;
 use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
-use types::kinds::{Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule};
+use types::kinds::{
+    Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Volume,
+};
 use types::{KindName, Timestamp};
 
 /// What a row asks for, as it is now.
@@ -114,7 +116,8 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 8] = [
+pub(super) const ALL: [&dyn Rows; 9] = [
+    &Of::<Volume>(PhantomData),
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),
     &Of::<CustomDomain>(PhantomData),

@@ -5,11 +5,12 @@ use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::machine::Launch;
+use crate::volumes;
 use std::time::Duration;
 use store::identity::workspaces::Workspace;
 use types::Kind;
 use types::ids::ResourceId;
-use types::instance::InstanceName;
+use types::instance::{InstanceName, KeptFor, VolumeMount, VolumeName};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Placement, State};
 use types::parts::Generation;
@@ -39,10 +40,17 @@ pub(super) fn of_row(
     context: &Context,
     workspace: &Workspace,
     held: &Held<Sandbox>,
+    volumes: Vec<VolumeMount>,
 ) -> Result<Launch, Error> {
     let wish = engine::opened(context, held)?;
     let id = &held.row.id;
-    of_wish(context, workspace, (id, instance(id, &held.state)), &wish)
+    let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish)?;
+    Ok(Launch { volumes, scratch: volumes::ephemeral(id, &wish)?, ..launch })
+}
+
+/// Where the machine keeps what a sandbox writes to its disk.
+pub(super) fn root_of(id: &ResourceId) -> VolumeName {
+    VolumeName::of(&KeptFor::Root(id.clone()))
 }
 
 /// What to start for a wish whose secrets are open.
@@ -66,12 +74,14 @@ pub(super) fn of_wish(
         registries: runtime.docker_config.clone().map(|config| config.0),
         memory_mb: whole(runtime.memory.ok_or_else(|| engine::corrupt(id, "it has no memory"))?)?,
         storage_mb: runtime.storage_mb.map(whole).transpose()?,
+        root: runtime.storage_mb.map(|_| root_of(id)),
         environment: environment(context, wish, runtime.generation),
         keeps_logs,
         grace: Duration::from_secs(whole(wish.grace_s())?.into()),
         work: None,
         serves: None,
         scratch: Vec::new(),
+        volumes: Vec::new(),
     })
 }
 

@@ -37,6 +37,7 @@ mod schedules;
 pub(crate) mod shared;
 mod soon;
 mod task_runner;
+mod volume;
 mod watch;
 pub(crate) mod workload;
 

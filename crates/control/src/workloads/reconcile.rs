@@ -7,13 +7,13 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
-use crate::usage;
+use crate::{usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
 use types::Timestamp;
 use types::ids::ResourceId;
-use types::instance::InstanceName;
+use types::instance::{InstanceName, VolumeMount};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
@@ -50,9 +50,9 @@ pub(super) fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wa
 pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let Some(machine) = control.machine().cloned() else { return Ok(()) };
     let _lock = control.workloads.locks.take(id).await;
-    let Some(case) = read(control, id).await? else {
+    let Some(case) = read(control, machine.name(), id).await? else {
         retire_but(&*machine, id, None).await;
-        return Ok(());
+        return forget_root(&*machine, id).await;
     };
     act(control, &machine, id, case).await?;
     // Whoever told the route meanwhile may have seen an instance half made.
@@ -69,7 +69,10 @@ async fn act(
         Wanted::Elsewhere => Ok(()),
         Wanted::Nothing => {
             retire_but(&**machine, id, None).await;
-            Ok(())
+            match case.held.row.status {
+                Some(Status::Terminated) => forget_root(&**machine, id).await,
+                _ => Ok(()),
+            }
         }
         Wanted::Rest(number) => {
             retire_but(&**machine, id, Some(number)).await;
@@ -89,14 +92,19 @@ struct Case {
     context: Context,
     workspace: Workspace,
     held: Held<Sandbox>,
+    /// Or why it cannot have them.
+    volumes: Result<Vec<VolumeMount>, String>,
 }
 
-async fn read(control: &Control, id: &ResourceId) -> Result<Option<Case>, Error> {
-    let (of, id) = (control.clone(), id.clone());
+async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Option<Case>, Error> {
+    let (of, id, machine) = (control.clone(), id.clone(), machine.to_owned());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::find::<Sandbox>(tx, &id)? else { return Ok(None) };
-        let found = rows::context(&of, tx, &held.row.workspace)?;
-        Ok::<_, Error>(found.map(|(context, workspace)| Case { context, workspace, held }))
+        let Some((context, workspace)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(None);
+        };
+        let volumes = volumes::mounts(&context, tx, &held.wish, &machine)?;
+        Ok::<_, Error>(Some(Case { context, workspace, held, volumes }))
     };
     control.store.read(work).await
 }
@@ -119,15 +127,20 @@ async fn ensure(
             say_deployed(control, machine.name(), &id, number).await
         };
     }
-    let lost = deployed
-        .then_some("the machine lost it, with all that was not on a volume; it starts anew");
+    let lost = deployed.then(|| lost(&case.held.wish));
     let Some(held) = claim(control, machine.name(), &id, number, lost).await? else {
         return Ok(());
     };
     let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
     own(control, machine, &case, &instance).await?;
-    let launch =
-        launch::of_row(&case.context, &case.workspace, &Held { state: held.state, ..case.held })?;
+    let volumes = match case.volumes {
+        Ok(volumes) => volumes,
+        Err(why) => {
+            return say_failed(control, &id, number, instance, &LaunchFault::Broken(why)).await;
+        }
+    };
+    let held = Held { state: held.state, ..case.held };
+    let launch = launch::of_row(&case.context, &case.workspace, &held, volumes)?;
     let launch = Launch { again: lost.is_some(), ..launch };
     match workload::start(&control.store, machine, launch).await {
         Ok(()) => {
@@ -135,7 +148,19 @@ async fn ensure(
             watch_start(control, Arc::clone(shared), (id, number), instance);
             Ok(())
         }
+        // Another sandbox ends that had its volume. It is tried again.
+        Err(LaunchFault::Busy(why)) => Err(Error::Launch(why)),
         Err(fault) => say_failed(control, &id, number, instance, &fault).await,
+    }
+}
+
+/// What a sandbox loses with its instance.
+fn lost(wish: &Sandbox) -> &'static str {
+    match wish.spec.runtime.as_ref().and_then(|runtime| runtime.storage_mb) {
+        Some(_) => {
+            "the machine lost it; it starts anew, with the files on its disk and its volumes"
+        }
+        None => "the machine lost it, with all that was not on a volume; it starts anew",
     }
 }
 
@@ -235,7 +260,7 @@ async fn say_failed(
         LaunchFault::Image(_) | LaunchFault::Pull(_) => "IMAGE_UNAVAILABLE",
         LaunchFault::Full(_) => "NO_CAPACITY",
         LaunchFault::OverShare(_) => "QUOTA_EXCEEDED",
-        LaunchFault::Broken(_) => "LAUNCH_FAILED",
+        LaunchFault::Busy(_) | LaunchFault::Broken(_) => "LAUNCH_FAILED",
     };
     let message = fault.to_string();
     tracing::warn!(%instance, message, "a sandbox could not be started");
@@ -322,6 +347,12 @@ async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>)
             retire(machine, instance).await;
         }
     }
+}
+
+/// Removes what a sandbox that is over kept on its disk.
+async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
+    let Some(keeper) = machine.volumes() else { return Ok(()) };
+    keeper.remove(&launch::root_of(id)).await.map_err(|fault| Error::Launch(fault.to_string()))
 }
 
 /// Removes an instance. What cannot be removed now is tried again at the next start.

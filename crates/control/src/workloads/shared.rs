@@ -5,7 +5,9 @@ use super::deployments::live::Deployments;
 use super::locks::{Locks, Starting};
 use crate::settings::Settings;
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::task::TaskTracker;
+use types::ids::ResourceId;
 
 /// Workloads that are started, stopped or removed at once beside the requests of callers.
 const AT_ONCE: usize = 16;
@@ -22,6 +24,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Waits until nobody else works on a resource.
+    pub(crate) async fn lock(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
+        self.locks.take(id).await
+    }
+
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             locks: Locks::default(),

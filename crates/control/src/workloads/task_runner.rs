@@ -175,12 +175,14 @@ fn launch_of(
         registries: plan.registries.clone().map(|registries| registries.0),
         memory_mb,
         storage_mb: plan.storage_mb,
+        root: None,
         environment,
         keeps_logs: plan.keeps_logs,
         grace: GRACE,
         work: Some(Work { arguments, data: data.clone(), timeout }),
         serves: None,
         scratch: plan.scratch.clone(),
+        volumes: Vec::new(),
     })
 }
 
@@ -204,6 +206,7 @@ fn not_launched(fault: LaunchFault) -> Outcome {
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
         | LaunchFault::OverShare(_)
+        | LaunchFault::Busy(_)
         | LaunchFault::Broken(_) => Outcome::Lost(fault.to_string()),
     }
 }

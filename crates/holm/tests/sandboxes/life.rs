@@ -168,14 +168,6 @@ fn an_unknown_image_is_refused_with_those_that_there_are() {
 fn what_is_not_done_yet_is_refused_or_said() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    client.done(
-        "POST",
-        "/v0/volumes",
-        Some(&json!({"metadata": {"name": "disk"}, "spec": {"size": 64}})),
-    );
-    let mounting = body("mounting", &json!({"volumes": [{"name": "disk", "mountPath": "/data"}]}));
-    let (status, refused) = client.ask("POST", "/v0/sandboxes", Some(&mounting)).unwrap();
-    assert_eq!((status, &refused["error"]), (501, &json!("not_implemented")));
     let fenced =
         client.create("fenced", &json!({"network": {"forbiddenDomains": ["example.org"]}}));
     assert_eq!(fenced["errors"][0]["code"], "NETWORK_RULES_NOT_ENFORCED");

@@ -18,3 +18,4 @@ mod life;
 mod origins;
 mod registry;
 mod setup;
+mod volumes;

@@ -193,7 +193,9 @@ fn made_here(name: &str, reference: &Reference) -> Option<String> {
 fn of_launch(fault: LaunchFault) -> BuildFault {
     match fault {
         LaunchFault::OverShare(why) => BuildFault::OverShare(why),
-        LaunchFault::Full(why) | LaunchFault::Broken(why) => BuildFault::Broken(why),
+        LaunchFault::Full(why) | LaunchFault::Busy(why) | LaunchFault::Broken(why) => {
+            BuildFault::Broken(why)
+        }
         LaunchFault::Pull(why) => {
             BuildFault::Failed(format!("the image to begin with cannot be had: {why}"))
         }

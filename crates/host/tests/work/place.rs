@@ -151,6 +151,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
         registries: None,
         memory_mb: 64,
         storage_mb: None,
+        root: None,
         environment: vec![("GREETING".into(), "hello".into())],
         keeps_logs: true,
         grace: Duration::from_millis(500),
@@ -161,6 +162,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
         }),
         serves: None,
         scratch: vec![],
+        volumes: vec![],
     }
 }
 

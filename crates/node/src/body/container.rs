@@ -9,6 +9,7 @@ use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::shared::Shared;
 use crate::spec::{Spec, Writable, sealed};
+use crate::volumes::KeptLayer;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fmt::Write as _;
 use std::io;
@@ -29,7 +30,7 @@ impl Container {
         slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
-        let disk = writable(shared, spec, &slot).doing("make its writable layer")?;
+        let disk = writable(shared, spec, &slot)?;
         if spec.extras.is_offline {
             shared.home.cut(&slot.network).doing("take its network away")?;
         }
@@ -71,8 +72,9 @@ fn start(
         .map(keep)
         .collect::<Result<_, _>>()
         .doing("prepare what it inherits")?;
-    let mounts = spec.extras.mounts.iter().map(|mount| mount.make(slot));
-    let mounts = mounts.collect::<io::Result<Vec<_>>>().doing("make what is mounted in it")?;
+    let volumes = &shared.stores.volumes;
+    let mounts = spec.extras.mounts.iter().map(|mount| mount.make(volumes, slot));
+    let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
     let places: Vec<_> = spec.extras.mounts.iter().map(|mount| mount.path.as_str()).collect();
     let places: Vec<_> =
         places.into_iter().zip(mounts.iter().map(|mount| mount.is_folder)).collect();
@@ -97,12 +99,17 @@ fn start(
     Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
 }
 
-pub(super) fn writable(shared: &Shared, spec: &Spec, slot: &Slot) -> io::Result<OwnedFd> {
-    let files = files(shared, spec);
-    match spec.writable {
-        Writable::Memory { mb } => disk::make_layer(mb, slot.root, &files),
-        Writable::Disk { mb } => shared.stores.scratches.make_layer(mb, slot.root, &files),
-    }
+pub(super) fn writable(shared: &Shared, spec: &Spec, slot: &Slot) -> Result<OwnedFd, CreateError> {
+    let (files, stores) = (files(shared, spec), &shared.stores);
+    let made = match &spec.writable {
+        Writable::Memory { mb } => disk::make_layer(*mb, slot.root, &files),
+        Writable::Disk { mb } => stores.scratches.make_layer(*mb, slot.root, &files),
+        Writable::Kept { volume, mb, over } => {
+            let layer = KeptLayer { volume, owner: &spec.owner, size_mb: *mb, over };
+            return Ok(stores.volumes.layer(&layer, &files, slot.users.as_fd())?);
+        }
+    };
+    Ok(made.doing("make its writable layer")?)
 }
 
 /// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].

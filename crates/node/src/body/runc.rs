@@ -38,7 +38,7 @@ impl Runc {
         group: Group,
         program: &Path,
     ) -> Result<Self, CreateError> {
-        let disk = writable(shared, spec, &slot).doing("make its writable layer")?;
+        let disk = writable(shared, spec, &slot)?;
         let started = start(shared, spec, &slot, disk, program)?;
         let container = Container::started(started, slot, group);
         Ok(Self { container, bundle: shared.stores.bundles.of(&spec.id) })

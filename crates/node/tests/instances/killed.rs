@@ -1,6 +1,7 @@
 //! The process that holds the node is killed at any moment, under load.
 
-use crate::machine::{Machine, PATIENCE, await_that, settings, world};
+use crate::machine::{Machine, PATIENCE, await_that, run, settings, world};
+use crate::volumes::make;
 use node::{Backend, Exit, Happened, InstanceName, Node, Spec, State};
 use std::collections::HashMap;
 use std::path::Path;
@@ -55,6 +56,9 @@ fn holder() {
         for _ in 0..2 {
             scope.spawn(|| make_without_end(&machine, &node));
         }
+        if machine.settings.backend == Backend::Direct {
+            scope.spawn(|| use_volumes_without_end(&machine, &node));
+        }
     });
 }
 
@@ -87,6 +91,32 @@ fn make_without_end(machine: &Machine, node: &Node) {
         }
         node.destroy(&spec.id).unwrap();
     }
+}
+
+/// Makes, mounts, grows, lets go of and removes.
+fn use_volumes_without_end(machine: &Machine, node: &Node) {
+    loop {
+        let name = world().random_text(8);
+        make(node, &name, 16);
+        let id = InstanceName::new(format!("load-{name}")).unwrap();
+        let spec = Spec { id, ..machine.with(&name, "echo x > /data/x; sleep 100") };
+        node.create(&spec).unwrap();
+        let volume = node::VolumeName::new(name).unwrap();
+        node.volumes().grow(&volume, 24).unwrap();
+        node.destroy(&spec.id).unwrap();
+        node.volumes().remove(&volume).unwrap();
+    }
+}
+
+/// Each volume that a killed node has left is whole, in nobody's hands, and can be removed.
+fn volumes_are_whole(machine: &Machine, node: &Node) {
+    for volume in node.volumes().list() {
+        let (exit, said) = run(node, &machine.with(volume.name.as_str(), "ls /data | wc -l"));
+        assert_eq!(exit, Exit::Code(0), "{volume:?}: {said}");
+        assert!([16, 24].contains(&volume.size_mb), "{volume:?}");
+        node.volumes().remove(&volume.name).unwrap();
+    }
+    await_that("the volumes to be free", || machine.volumes_in_use() == 0);
 }
 
 fn run_and_kill(machine: &Machine) {
@@ -150,6 +180,7 @@ fn a_killed_node_loses_nothing_kills_nothing_and_leaves_nothing() {
         for view in node.list().iter().filter(|view| view.id.as_str().starts_with("load-")) {
             node.destroy(&view.id).unwrap();
         }
+        volumes_are_whole(&machine, &node);
         await_that("the processes of others to go", || {
             processes(&machine).keys().all(|group| SURVIVORS.contains(&group.as_str()))
         });

@@ -14,3 +14,4 @@ mod network;
 mod owners;
 mod scratch;
 mod speed;
+mod volumes;

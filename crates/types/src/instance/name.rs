@@ -57,6 +57,8 @@ pub struct AttemptId {
 pub enum BadName {
     #[error("`{0}` cannot name an instance: 1 to 63 lower-case letters, digits and hyphens")]
     Instance(String),
+    #[error("`{0}` cannot name a volume: 1 to 63 lower-case letters, digits and hyphens")]
+    Volume(String),
     #[error("`{0}` names no attempt")]
     Attempt(String),
 }

@@ -56,6 +56,12 @@ pub struct State {
     pub attached_to: Option<String>,
     #[serde(default)]
     pub terminated_at: Option<Timestamp>,
+    /// The machine that keeps its files. Absent where none does yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// How often its size was told to the meter.
+    #[serde(default)]
+    pub metered: u64,
 }
 
 impl Kind for Volume {

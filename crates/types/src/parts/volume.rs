@@ -69,18 +69,101 @@ impl VolumeAttachment {
     }
 }
 
-/// Mount paths are absolute and lead to different places.
+/// Folders of the system that a volume over them, or in them, would take from the programs of the
+/// image or from the server.
+const KERNEL_FOLDERS: [&str; 3] = ["dev", "proc", "sys"];
+/// Folders that a volume over them would hide; there may be one in them.
+const SYSTEM_FOLDERS: [&str; 15] = [
+    "bin",
+    "boot",
+    "etc",
+    "lib",
+    "lib32",
+    "lib64",
+    "run",
+    "sbin",
+    "usr",
+    "usr/bin",
+    "usr/lib",
+    "usr/sbin",
+    "var",
+    "var/lib",
+    "var/secrets",
+];
+
+/// Mount paths are absolute, hide nothing of the system, and lead to places beside each other.
 pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: &mut Problems) {
-    let mut seen = BTreeSet::new();
+    let mut seen: Vec<String> = Vec::new();
     for (index, path) in paths.enumerate() {
         let field = format!("spec.volumes[{index}].mountPath");
         let path = path.unwrap_or_default();
         if !names::is_absolute_path(path) {
             problems.add(field, "must be an absolute path without `..`");
-        } else {
-            let steps: Vec<&str> =
-                path.split('/').filter(|step| !step.is_empty() && *step != ".").collect();
-            problems.require(seen.insert(steps), field, "is used by another volume");
+            continue;
+        }
+        let place = mount_place(path);
+        if hides_system(&place) {
+            problems
+                .add(field, "would hide a folder of the system: choose another, such as `/data`");
+        } else if seen.contains(&place) {
+            problems.add(field, "is used by another volume");
+        } else if seen.iter().any(|other| is_inside(&place, other) || is_inside(other, &place)) {
+            problems.add(field, "is inside of another volume, or around one");
+        }
+        seen.push(place);
+    }
+}
+
+/// A mount path as the machine takes it: the same for all spellings.
+pub fn mount_place(path: &str) -> String {
+    let steps = path.split('/').filter(|step| !step.is_empty() && *step != ".");
+    steps.fold(String::new(), |place, step| place + "/" + step)
+}
+
+fn is_inside(place: &str, other: &str) -> bool {
+    place.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn hides_system(place: &str) -> bool {
+    let Some(inside) = place.strip_prefix('/') else { return true };
+    let first = inside.split('/').next().unwrap_or_default();
+    KERNEL_FOLDERS.contains(&first) || SYSTEM_FOLDERS.contains(&inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn problems(paths: &[&str]) -> usize {
+        let mut problems = Problems::default();
+        check_mounts(paths.iter().map(|path| Some(*path)), &mut problems);
+        problems.iter().count()
+    }
+
+    #[test]
+    fn nothing_of_the_system_is_hidden() {
+        for good in ["/data", "/home/me/x", "/usr/local", "/var/data", "/etcetera", "//data/./x/"] {
+            assert_eq!(problems(&[good]), 0, "{good}");
+        }
+        for bad in ["/", "/.", "//", "/etc", "/etc/", "/./usr//bin", "/proc/self", "/dev/shm", "x"]
+        {
+            assert_eq!(problems(&[bad]), 1, "{bad}");
+        }
+        assert_eq!(problems(&["/data", "/data/in"]), 1);
+        assert_eq!(problems(&["/data/in", "/data"]), 1);
+        assert_eq!(problems(&["/data", "/data2"]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_is_a_plain_place(path in "[/.a-z]{0,20}") {
+            if problems(&[&path]) == 0 {
+                let place = mount_place(&path);
+                prop_assert!(place.starts_with('/') && place.len() > 1);
+                let plain = |step: &str| !["", ".", ".."].contains(&step);
+                prop_assert!(place[1..].split('/').all(plain));
+            }
         }
     }
 }

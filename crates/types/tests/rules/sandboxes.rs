@@ -57,7 +57,7 @@ fn sandbox_volumes_are_fixed_and_at_most_one_persists() {
     check_spec::<Sandbox>(json!({"volumes": [unsized_volume]}), &["spec.volumes[0].sizeMb"]);
     let at_root =
         json!({"volumes": [{"name": "a", "mountPath": "/"}], "runtime": {"storageMb": 5}});
-    check_spec::<Sandbox>(at_root, &["spec.runtime.storageMb"]);
+    check_spec::<Sandbox>(at_root, &["spec.volumes[0].mountPath", "spec.runtime.storageMb"]);
     check_change::<Sandbox>(
         json!({"volumes": [volume("a")]}),
         json!({"volumes": []}),

@@ -71,12 +71,14 @@ pub(super) fn revision<K: Deployable>(
         registries: program.registries.map(|registries| registries.0.clone()),
         memory_mb: program.memory_mb,
         storage_mb: program.storage_mb,
+        root: None,
         environment: environment(context, &wish, &program, (of_hub, credentials)),
         keeps_logs: true,
         grace: GRACE,
         work: Some(Work { arguments, data: Bytes::new(), timeout: None }),
         serves: Some(program.port),
         scratch: scratch.clone(),
+        volumes: Vec::new(),
     };
     Ok(Ok(Revision { port: program.port, launch }))
 }

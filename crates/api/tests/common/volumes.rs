@@ -1,0 +1,64 @@
+//! A store of volumes that only pretends to keep them, with as much room as a test says.
+
+use control::machine::{MachineFault, Wait};
+use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::instance::VolumeName;
+
+#[derive(Clone)]
+pub struct PretendedVolumes {
+    room_mb: u32,
+    kept: Arc<Mutex<BTreeMap<VolumeName, u32>>>,
+}
+
+impl PretendedVolumes {
+    pub fn new(room_mb: u32) -> Self {
+        Self { room_mb, kept: Arc::default() }
+    }
+
+    /// Megabytes of each.
+    pub fn sizes(&self) -> Vec<u32> {
+        self.kept.lock().values().copied().collect()
+    }
+
+    /// As a kill leaves one whose row was not written.
+    pub fn leave(&self, name: &VolumeName) {
+        self.kept.lock().insert(name.clone(), 1);
+    }
+
+    fn put(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeFault> {
+        let mut kept = self.kept.lock();
+        let others: u32 = kept.iter().filter(|(one, _)| *one != name).map(|(_, mb)| mb).sum();
+        if others + size_mb > self.room_mb {
+            return Err(VolumeFault::OverShare(format!("at most {} MB of volumes", self.room_mb)));
+        }
+        kept.insert(name.clone(), size_mb);
+        Ok(())
+    }
+}
+
+impl VolumeStore for PretendedVolumes {
+    fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
+        Box::pin(async move { self.put(&new.name, new.size_mb) })
+    }
+
+    fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>> {
+        Box::pin(async move { self.put(name, size_mb) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+        self.kept.lock().remove(name);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list(&self) -> Vec<KeptVolume> {
+        let kept = self.kept.lock();
+        kept.iter().map(|(name, mb)| KeptVolume { name: name.clone(), size_mb: *mb }).collect()
+    }
+
+    fn size_mb(&self, name: &VolumeName) -> Option<u32> {
+        self.kept.lock().get(name).copied()
+    }
+}

@@ -1,0 +1,222 @@
+//! Volumes: rows, and the file systems on a machine that they ask for.
+//!
+//! A file system is made before its row, so that the caller learns whether there is room. One
+//! without a row, as a kill in between leaves it, is removed when the rows are next followed
+//! ([`crate::workloads`]); so is that of a row that was deleted. A row has a size before its file
+//! system has grown to it.
+
+use crate::context::Context;
+use crate::engine::{self, Checked, Held, Shown};
+use crate::error::{Error, Forbidden, Unfit};
+use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
+use crate::{control::Control, usage};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use store::Tx;
+use tracing::Instrument;
+use types::ids::ResourceId;
+use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName};
+use types::kinds::{Sandbox, Volume, volume};
+use types::parts::{VolumeType, mount_place};
+use types::usage::Dimension;
+use types::{Kind, KindName};
+
+/// Whoever keeps volumes on the machine of this server, and the name of that machine.
+pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn VolumeStore>, String)> {
+    let machine = control.machine()?;
+    Some((machine.volumes()?, machine.name().to_owned()))
+}
+
+pub(crate) fn name_of(id: &ResourceId) -> VolumeName {
+    VolumeName::of(&KeptFor::Volume(id.clone()))
+}
+
+/// Makes a volume: first its file system, then its row.
+pub async fn create(
+    context: Context,
+    wish: Volume,
+    key: Option<RequestKey>,
+) -> Result<JsonAnswer, Error> {
+    let Some(keeper) = keeper(&context.control) else {
+        let store = context.control.store.clone();
+        return once(&store, key, move |tx| engine::create(&context, tx, &[], wish.clone())).await;
+    };
+    let checked = Checked::new(&context, wish)?;
+    // Spawned, because a caller that disconnects must not leave a file system without its row.
+    let whole = async move { made(&context, checked, key, keeper).await };
+    let whole = tokio::spawn(whole.in_current_span());
+    whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
+}
+
+async fn made(
+    context: &Context,
+    checked: Checked<Volume>,
+    key: Option<RequestKey>,
+    (keeper, machine): (Arc<dyn VolumeStore>, String),
+) -> Result<JsonAnswer, Error> {
+    let control = &context.control;
+    let id = ResourceId::new(context.world());
+    let _lock = control.workloads.lock(&id).await;
+    let (of, wish, name) = (context.clone(), checked.wish().clone(), name_of(&id));
+    let order = control.store.read(move |tx| order(&of, tx, &wish)).await?;
+    let mut file_system = false;
+    if let Some((size_mb, from)) = order {
+        let workspace = context.member.workspace.to_string();
+        keeper.make(NewVolume { name: name.clone(), workspace, size_mb, from }).await?;
+        file_system = true;
+    }
+    let (of, row, mine) = (context.clone(), id.clone(), Arc::new(Mutex::new(false)));
+    let written = Arc::clone(&mine);
+    let answer = once(&control.store, key, move |tx| {
+        *written.lock() = false;
+        let kept_by = Some(machine.clone()).filter(|_| file_system);
+        let done = |state: &mut volume::State| state.machine = kept_by;
+        let made = engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)?;
+        *written.lock() = true;
+        Ok::<_, Error>(made)
+    })
+    .await;
+    if (answer.is_err() || !*mine.lock())
+        && file_system
+        && let Err(fault) = keeper.remove(&name).await
+    {
+        tracing::error!(%fault, volume = %name, "a volume without a row could not be removed");
+    }
+    answer
+}
+
+/// What a wish for a new volume asks of the machine. `None`: its name is taken, so nothing.
+fn order(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &Volume,
+) -> Result<Option<(u32, Option<VolumeName>)>, Error> {
+    if context.find(tx, KindName::Volume, &[], wish.name())?.is_some() {
+        return Ok(None);
+    }
+    let size = crate::kinds::volume::size_mb(context, tx, wish)?;
+    Ok(Some((engine::whole(&ResourceId::known(wish.name()), size)?, None)))
+}
+
+/// Replaces a volume, and has its file system grow with it.
+pub async fn replace(
+    context: Context,
+    name: String,
+    wish: Volume,
+    seen: Option<i64>,
+) -> Result<Shown<Volume>, Error> {
+    let (of, store) = (context.clone(), context.control.store.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        engine::require_version::<Volume>(&of, tx, &[], &name, seen)?;
+        let before = Held::<Volume>::lock(&of, tx, &[], &name)?;
+        let shown = engine::replace(&of, tx, &[], &name, wish.clone())?;
+        Ok::<_, Error>((before, shown))
+    };
+    let (before, shown) = store.write(work).await?;
+    let Some((keeper, machine)) = keeper(&context.control) else { return Ok(shown) };
+    let (old, new) = (before.wish.spec.size, shown.object.spec.size);
+    if before.state.machine.as_deref() != Some(machine.as_str()) || old == new {
+        return Ok(shown);
+    }
+    let id = before.row.id.clone();
+    let size_mb = engine::whole(&id, new.unwrap_or_default())?;
+    let grown = keeper.grow(&name_of(&id), size_mb).await;
+    let Err(fault) = grown else { return Ok(shown) };
+    shrink_back(&context, before, new).await?;
+    Err(fault.into())
+}
+
+/// Gives a row its size back, unless it was changed again: its file system has not grown.
+async fn shrink_back(
+    context: &Context,
+    before: Held<Volume>,
+    refused: Option<i64>,
+) -> Result<(), Error> {
+    let of = context.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        let mut held = Held::<Volume>::lock(&of, tx, &[], &before.row.name)?;
+        if held.row.id == before.row.id && held.wish.spec.size == refused {
+            held.wish.spec.size = before.wish.spec.size;
+            let mut state = held.state.clone();
+            meter(&of, tx, (&held.row.name, &held.row.id), &mut state, held.wish.spec.size)?;
+            engine::put_back(&of, tx, held, state)?;
+        }
+        Ok::<_, Error>(())
+    };
+    context.control.store.write(work).await
+}
+
+/// Tells the meter how many bytes a volume has from now on.
+pub(crate) fn meter(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    of: (&str, &ResourceId),
+    state: &mut volume::State,
+    size_mb: Option<i64>,
+) -> Result<(), Error> {
+    state.metered += 1;
+    let mb = u64::from(engine::whole(of.1, size_mb.unwrap_or_default())?);
+    usage::store(context, tx, Dimension::VolumeStorage, of, (mb << 20, state.metered))
+}
+
+/// What a sandbox mounts: the volumes that are attached to it, or why it cannot have them.
+pub(crate) fn mounts(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: &Sandbox,
+    machine: &str,
+) -> Result<Result<Vec<VolumeMount>, String>, Error> {
+    let mut mounts = Vec::new();
+    let wished = sandbox.spec.volumes.iter().flatten();
+    for wished in wished.filter(|wished| wished.kind != Some(VolumeType::Ephemeral)) {
+        let name = wished.name.as_deref().unwrap_or_default();
+        let Some(held) = Held::<Volume>::find(context, tx, &[], name)? else {
+            return Ok(Err(format!("the volume `{name}` is gone")));
+        };
+        if held.state.attached_to.as_deref() != Some(&*holder(sandbox)) {
+            return Ok(Err(format!("the volume `{name}` is not attached to it any more")));
+        }
+        if held.state.machine.as_deref() != Some(machine) {
+            return Ok(Err(format!("the volume `{name}` is not kept by this machine")));
+        }
+        let id = &held.row.id;
+        mounts.push(VolumeMount {
+            volume: name_of(id),
+            size_mb: engine::whole(id, held.wish.spec.size.unwrap_or_default())?,
+            path: mount_place(wished.mount_path.as_deref().unwrap_or_default()),
+            read_only: wished.read_only.unwrap_or(false),
+        });
+    }
+    Ok(Ok(mounts))
+}
+
+/// As the state of a volume names a sandbox that has it.
+pub(crate) fn holder(sandbox: &Sandbox) -> String {
+    format!("sandbox:{}", sandbox.name())
+}
+
+/// Empty folders that go with an instance.
+pub(crate) fn ephemeral(id: &ResourceId, sandbox: &Sandbox) -> Result<Vec<Scratch>, Error> {
+    let wished = sandbox.spec.volumes.iter().flatten();
+    let folder = |wished: &types::parts::VolumeAttachment| {
+        Ok::<_, Error>(Scratch {
+            path: mount_place(wished.mount_path.as_deref().unwrap_or_default()),
+            size_mb: engine::whole(id, wished.size_mb.unwrap_or_default())?,
+            read_only: wished.read_only.unwrap_or(false),
+            medium: Medium::Disk,
+        })
+    };
+    wished.filter(|wished| wished.kind == Some(VolumeType::Ephemeral)).map(folder).collect()
+}
+
+impl From<VolumeFault> for Error {
+    fn from(fault: VolumeFault) -> Self {
+        match fault {
+            VolumeFault::OverShare(why) => Forbidden::VolumeRoom { why }.into(),
+            VolumeFault::Full(why) => Self::NoRoom(why),
+            VolumeFault::TooSmall { needs_mb } => Unfit::TemplateLarger { needs_mb }.into(),
+            VolumeFault::Broken(why) => Self::Launch(why),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Volumes as the background follows them: each row has its file system, and each file system has
+//! its row.
+
+use super::followed::{Followed, Look, Reader};
+use super::{rows, soon};
+use crate::control::Control;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::machine::MachineFault;
+use crate::volume_store::{NewVolume, VolumeStore};
+use crate::volumes::{keeper, name_of};
+use std::collections::HashSet;
+use store::Tx;
+use types::KindName;
+use types::ids::ResourceId;
+use types::instance::KeptFor;
+use types::kinds::Volume;
+
+impl Followed for Volume {
+    const ROUTED: bool = false;
+    const RUNS: bool = true;
+
+    fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let Some((keeper, machine)) = keeper(reader.control) else { return Ok(Look::default()) };
+        let wanted = wanted(&held, &machine)?;
+        let differs = wanted.is_some_and(|size_mb| {
+            keeper.size_mb(&name_of(&held.row.id)).is_none_or(|size| size < size_mb)
+        });
+        Ok(Look { differs, ..Look::default() })
+    }
+
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
+        let _lock = control.workloads.locks.take(id).await;
+        let of = id.clone();
+        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
+        match held {
+            None => keeper.remove(&name_of(id)).await.map_err(fault),
+            Some(held) => fit(control, &*keeper, held, &machine).await,
+        }
+    }
+}
+
+fn fault(fault: MachineFault) -> Error {
+    Error::Launch(fault.to_string())
+}
+
+/// Megabytes that this machine is to keep for a row. `None`: another machine does.
+fn wanted(held: &Held<Volume>, machine: &str) -> Result<Option<u32>, Error> {
+    if held.state.machine.as_deref().is_some_and(|keeps| keeps != machine) {
+        return Ok(None);
+    }
+    engine::whole(&held.row.id, held.wish.spec.size.unwrap_or_default()).map(Some)
+}
+
+/// Makes the file system of a row that no machine keeps yet, or lets it grow.
+async fn fit(
+    control: &Control,
+    keeper: &dyn VolumeStore,
+    held: Held<Volume>,
+    machine: &str,
+) -> Result<(), Error> {
+    let Some(size_mb) = wanted(&held, machine)? else { return Ok(()) };
+    let name = name_of(&held.row.id);
+    if held.state.machine.is_some() {
+        if keeper.size_mb(&name).is_none() {
+            // Another in its place would hide that.
+            tracing::error!(volume = %name, "its files are not on this machine any more");
+            return Ok(());
+        }
+        return Ok(keeper.grow(&name, size_mb).await?);
+    }
+    let workspace = held.row.workspace.to_string();
+    keeper.make(NewVolume { name, workspace, size_mb, from: None }).await?;
+    let (id, machine) = (held.row.id, machine.to_owned());
+    let claim = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Volume>(tx, &id)? else { return Ok::<_, Error>(()) };
+        let mut state = held.state.clone();
+        state.machine.get_or_insert(machine.clone());
+        rows::put_state(tx, held, state).map(drop)
+    };
+    control.store.write(claim).await
+}
+
+/// Has removed what is kept here for rows that are gone. `rows` are those that there are.
+pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
+    let Some((keeper, _)) = keeper(control) else { return };
+    for kept in keeper.list() {
+        let (kind, id) = match kept.name.kept_for() {
+            Some(KeptFor::Volume(id)) => (KindName::Volume, id),
+            Some(KeptFor::Root(id)) => (KindName::Sandbox, id),
+            Some(KeptFor::Template { .. }) | None => continue,
+        };
+        if !rows.contains(&id) {
+            soon::reconcile(control, kind, id);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Copies of files that are mostly holes.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{SeekFrom, copy_file_range, fstat, ftruncate, ioctl_ficlone, seek};
+use rustix::io::Errno;
+use std::io;
+
+/// At once, so that a copy of much can be interrupted.
+const PIECE_BYTES: u64 = 64 << 20;
+
+/// Fills an empty file with what is in another: with the same blocks, where the file system of both
+/// can share them, else with copies of all that is not a hole.
+pub(super) fn copy_blocks(source: &OwnedFd, into: &OwnedFd) -> io::Result<()> {
+    match ioctl_ficlone(into, source) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY) => {
+            copy_data(source, into)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn copy_data(source: &OwnedFd, into: &OwnedFd) -> io::Result<()> {
+    let size = fstat(source)?.st_size.unsigned_abs();
+    ftruncate(into, size)?;
+    let mut at = 0;
+    while at < size {
+        let begin = match seek(source, SeekFrom::Data(at)) {
+            Ok(begin) => begin,
+            // Nothing but a hole is left.
+            Err(Errno::NXIO) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        at = seek(source, SeekFrom::Hole(begin))?;
+        copy_piecewise(source, into, begin, at)?;
+    }
+    Ok(())
+}
+
+fn copy_piecewise(source: &OwnedFd, into: &OwnedFd, begin: u64, end: u64) -> io::Result<()> {
+    let (mut from, mut to) = (begin, begin);
+    while from < end {
+        let piece = usize::try_from((end - from).min(PIECE_BYTES)).map_err(io::Error::other)?;
+        // Moves both positions.
+        if copy_file_range(source, Some(&mut from), into, Some(&mut to), piece)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn holes_stay_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let file = |path: &std::path::Path| {
+            open(path, OFlags::RDWR | OFlags::CREATE, Mode::from_raw_mode(0o600)).unwrap()
+        };
+        let source = file(&one);
+        ftruncate(&source, 64 << 20).unwrap();
+        rustix::io::pwrite(&source, b"begin", 0).unwrap();
+        rustix::io::pwrite(&source, b"middle", 40 << 20).unwrap();
+        let into = file(&other);
+        copy_data(&source, &into).unwrap();
+        assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&other).unwrap());
+        assert!(std::fs::metadata(&other).unwrap().blocks() < 1_000);
+    }
+}

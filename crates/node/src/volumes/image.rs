@@ -1,0 +1,127 @@
+//! One file with a file system in it.
+
+use super::copy::copy_blocks;
+use crate::file_system::{Format, Grown};
+use crate::loops::{Cache, Device};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, linkat, open,
+    unlinkat,
+};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long an instance that is gone may still hold its file systems: the kernel takes its mounts
+/// down after its last process.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+const RELEASE_PAUSE: Duration = Duration::from_millis(2);
+const MIB: u64 = 1 << 20;
+
+/// Open, and locked by whoever has this.
+#[derive(Debug)]
+pub(super) struct Image {
+    file: OwnedFd,
+}
+
+impl Image {
+    /// An empty one without a name.
+    pub(super) fn make(folder: &Path, size_mb: u32) -> io::Result<Self> {
+        let image = Self::nameless(folder)?;
+        ftruncate(&image.file, bytes(size_mb))?;
+        let format = Format::of_new(size_mb);
+        format.lay_out(&image.file)?;
+        if format == Format::Ext4 {
+            // Nobody asked for this folder.
+            unlinkat(image.attach()?, "lost+found", AtFlags::REMOVEDIR)?;
+        }
+        Ok(image)
+    }
+
+    /// One without a name that begins as what is in another file, and shares its blocks where the
+    /// file system that both are on can.
+    pub(super) fn copy(folder: &Path, source: &Path, size_mb: u32) -> io::Result<Self> {
+        let image = Self::nameless(folder)?;
+        let source =
+            open(source, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
+        copy_blocks(&source, &image.file)?;
+        ftruncate(&image.file, bytes(size_mb))?;
+        Ok(image)
+    }
+
+    fn nameless(folder: &Path) -> io::Result<Self> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = open(folder, flags, Mode::from_raw_mode(0o600))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { file })
+    }
+
+    /// Gives it a name. The whole is on the disk when this returns.
+    pub(super) fn name(&self, path: &Path) -> io::Result<()> {
+        fsync(&self.file)?;
+        let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+        files::sync_folder_of(path)
+    }
+
+    /// `None`: somebody uses it.
+    pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
+        let file = open_to_write(path)?;
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(Self { file })),
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(RELEASE_PAUSE);
+                }
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A mount that is attached nowhere. The lock lasts as long as any mount of it.
+    pub(super) fn attach(&self) -> io::Result<OwnedFd> {
+        let format = Format::read(&self.file)?;
+        format.grow_unmounted(&self.file)?;
+        let device = Device::attach(&self.file, Cache::Once)?;
+        let mount = device.mount(format.name(), format.options())?;
+        let size_mb = size_of(&self.file)?;
+        if format.is_short(mount.as_fd(), size_mb)? {
+            format.grow(mount.as_fd(), size_mb)?;
+        }
+        Ok(mount)
+    }
+}
+
+/// Makes a file longer, and the file system in it, whoever uses it.
+pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
+    let file = open_to_write(path)?;
+    ftruncate(&file, bytes(size_mb))?;
+    fsync(&file)?;
+    // What nobody uses grows when somebody does.
+    let Some(device) = Device::of_file(path)? else { return Ok(Grown::Now) };
+    device.see_size()?;
+    let format = Format::read(&file)?;
+    let mount = device.mount(format.name(), format.options())?;
+    format.grow(mount.as_fd(), size_mb)
+}
+
+pub(super) fn size_mb(path: &Path) -> io::Result<u32> {
+    let bytes = std::fs::symlink_metadata(path)?.len();
+    u32::try_from(bytes / MIB).map_err(io::Error::other)
+}
+
+fn size_of(file: &OwnedFd) -> io::Result<u32> {
+    u32::try_from(fstat(file)?.st_size.unsigned_abs() / MIB).map_err(io::Error::other)
+}
+
+fn open_to_write(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(open(path, flags, Mode::empty())?)
+}
+
+fn bytes(size_mb: u32) -> u64 {
+    u64::from(size_mb) * MIB
+}
