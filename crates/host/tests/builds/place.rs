@@ -145,7 +145,7 @@ fn open(
         folder: data.join("node"),
         name: format!("build-test-{own}"),
         subnet,
-        egress: Egress::internet_only(),
+        egress: Egress::internet_only(Vec::new()),
         nameservers: vec![],
         first_uid: 1_000_000_000 + own * 700_000,
         limits: Limits { networks_ready: 2, ..Limits::default() },

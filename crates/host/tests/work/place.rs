@@ -98,7 +98,7 @@ impl Place {
             folder: self.data.path().join("node"),
             name: format!("host-test-{own}"),
             subnet,
-            egress: Egress::internet_only(),
+            egress: Egress::internet_only(Vec::new()),
             nameservers: vec![],
             first_uid: 1_000_000_000 + own * 700_000,
             limits: Limits { networks_ready: 8, ..Limits::default() },
