@@ -38,7 +38,7 @@ impl Fetcher {
         // Addresses in numbers are never resolved, so they are judged here.
         if !url.host_str().is_some_and(|host| self.rule.permits(host)) {
             return Err(failed(
-                "its host is not on the internet; builds.inside lists those that may be",
+                "its host is not on the internet; builder.inside lists those that may be",
             ));
         }
         let name = url.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
