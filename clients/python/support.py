@@ -2,12 +2,18 @@
 
 import asyncio
 import importlib
+import io
 import itertools
 import json
 import os
-from typing import Any
+import tarfile
+import time
+import zipfile
+from typing import Any, Callable
 
-from blaxel.core.client import client
+import httpx
+from blaxel.core import settings
+from blaxel.core.client.client import client
 from blaxel.core.client.errors import UnexpectedStatus
 
 _numbers = itertools.count(1)

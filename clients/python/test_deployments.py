@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -259,7 +260,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver():
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
+    server = HTTPServer((socket.gethostbyname(socket.gethostname()), 0), Receiver)
     server.got = []
     threading.Thread(target=server.serve_forever).start()
     yield server
@@ -269,7 +270,7 @@ def receiver():
 
 def test_a_trigger_calls_back_with_a_signature_that_the_client_accepts(deploy, receiver):
     word = fresh("word")
-    url = f"http://127.0.0.1:{receiver.server_port}/done"
+    url = f"http://{socket.gethostname()}:{receiver.server_port}/done"
     triggers = [
         {"id": "later", "type": "http-async", "configuration": {"path": f"/{word}", "callbackUrl": url}},
         {"id": "now", "type": "http", "configuration": {"path": f"/{word}-now", "authenticationType": "public"}},

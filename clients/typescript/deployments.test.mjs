@@ -3,9 +3,11 @@ import * as bl from "@blaxel/core";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import assert from "node:assert/strict";
+import { lookup } from "node:dns/promises";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { hostname } from "node:os";
 import { after, before, test } from "node:test";
 import WebSocket from "ws";
 import { base, headers, image, of, packed, printed } from "./builds.mjs";
@@ -185,10 +187,10 @@ async function receiver(context) {
     for await (const piece of request) pieces.push(piece);
     got.push({ headers: request.headers, body: Buffer.concat(pieces).toString() });
     response.writeHead(204).end();
-  }).listen(0, "127.0.0.1");
+  }).listen(0, (await lookup(hostname(), { family: 4 })).address);
   await once(server, "listening");
   context.after(() => server.close());
-  return { got, url: `http://127.0.0.1:${server.address().port}/done` };
+  return { got, url: `http://${hostname()}:${server.address().port}/done` };
 }
 
 test("triggers of an agent: one that waits, one that calls back, and calls that nobody waits for", async (t) => {
