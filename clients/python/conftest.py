@@ -32,5 +32,5 @@ def served():
         return made.metadata.status == "BUILT" and made
 
     made = until("the image is built", look, 180)
-    yield f"agent/{name}:{made.spec.tags[0].name}"
+    yield f"agent/{name}:{made.spec['tags'][0]['name']}"
     call("images.delete_image", **where)

@@ -214,7 +214,7 @@ def test_a_folder_becomes_a_deployment_and_the_next_one_a_revision(deploy, serve
     assert any("RUN exit 7" in line for line in lines(f"{kind}s", name))
     call(f"{kind}s.delete_{kind}", **{f"{kind}_name": name})
     repository = {"resource_type": "app" if kind == "application" else kind, "image_name": name}
-    assert len(call("images.get_image", **repository).spec.tags) == 2
+    assert len(call("images.get_image", **repository).spec["tags"]) == 2
     call("images.delete_image", **repository)
 
 
