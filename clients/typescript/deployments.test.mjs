@@ -276,8 +276,11 @@ test("an agent may do what a member of its workspace may, and nothing else", asy
   assert.equal(await act("status", { operation: "createPolicy", options: { body: policy } }), 403);
   assert.equal(await act("status", { operation: "updateWorkspace", options: { path: { workspaceName: "main" }, body: { displayName: "x" } } }), 403);
   assert.equal(await act("status", { operation: "inviteWorkspaceUser", options: { body: { email: "a@example.org" } } }), 403);
-  assert.equal(await act("status", { operation: "getWorkspace", options: { path: { workspaceName: "elsewhere" } } }), 404);
-  assert.equal(await act("fetch", { url: `${process.env.BL_RUN_URL}/elsewhere/agents/any`, method: "POST" }), 404);
+  const elsewhere = [
+    await act("status", { operation: "getWorkspace", options: { path: { workspaceName: "elsewhere" } } }),
+    await act("fetch", { url: `${process.env.BL_RUN_URL}/elsewhere/agents/any`, method: "POST" }),
+  ];
+  assert.ok(elsewhere.every((status) => [403, 404].includes(status)), elsewhere.join());
 
   // It ends with its agent.
   const { BL_CLIENT_CREDENTIALS: credentials } = await act("environment");
