@@ -2,12 +2,18 @@
 
 import asyncio
 import importlib
+import io
 import itertools
 import json
 import os
-from typing import Any
+import tarfile
+import time
+import zipfile
+from typing import Any, Callable
 
-from blaxel.core.client import client
+import httpx
+from blaxel.core import settings
+from blaxel.core.client.client import client
 from blaxel.core.client.errors import UnexpectedStatus
 
 _numbers = itertools.count(1)
@@ -47,3 +53,82 @@ def status(operation: str, **arguments: Any) -> int:
 
 def _detailed(operation: str) -> Any:
     return importlib.import_module(f"blaxel.core.client.api.{operation}")
+
+
+def until(what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
+    """Asks again until `probe` answers something true, and answers that."""
+    deadline = time.monotonic() + seconds
+    while not (found := probe()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def deployed(kind: str, name: str) -> Any:
+    """The deployment, once it serves what it was last told to."""
+
+    def look() -> Any:
+        read = call(f"{kind}s.get_{kind}", **{f"{kind}_name": name})
+        assert read.status != "FAILED", [event.to_dict() for event in read.events or []]
+        return read.status == "DEPLOYED" and read
+
+    return until(f"{kind} {name} is deployed", look)
+
+
+def send(method: str, path: str, **more: Any) -> httpx.Response:
+    """A call of the management interface with what the generated client does not know, such as `upload=true`."""
+    answer = client.get_httpx_client().request(method, path, headers=settings.headers, **more)
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def lines(plural: str, name: str, **more: Any) -> list[str]:
+    """What a workload has printed, the oldest first. No helper reads it."""
+    query = {"resourceType": plural, "workloadIds": name, "limit": 1000} | more
+    logs = send("GET", "/observability/logs", params=query).json()[name]["logs"]
+    return [line["message"] for line in logs][::-1]
+
+
+def packed(files: dict[str, str | bytes], form: str = "zip") -> bytes:
+    """An archive of files, by their names: a zip, a `tar`, or a `tar.gz`."""
+    buffer = io.BytesIO()
+    if form == "zip":
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return buffer.getvalue()
+    with tarfile.open(fileobj=buffer, mode="w:gz" if form == "tar.gz" else "w") as archive:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            about = tarfile.TarInfo(name)
+            about.size = len(data)
+            archive.addfile(about, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def upload(answer: httpx.Response, sources: bytes, form: str = "zip") -> None:
+    """Uploads sources to the address that an answer to `upload=true` has. It takes one upload."""
+    address = answer.headers["x-blaxel-upload-url"]
+    kind = {"content-type": "application/zip" if form == "zip" else "application/x-tar"}
+    assert httpx.put(address, content=sources, headers=kind, timeout=60).status_code == 200
+    assert httpx.put(address, content=sources, headers=kind, timeout=60).status_code != 200
+
+
+def build(kind: str, body: dict[str, Any], sources: bytes, form: str = "zip") -> list[str]:
+    """Makes a deployment, or changes it, from sources. Answers the statuses that somebody sees who looks at it."""
+    name, plural = body["metadata"]["name"], f"{kind}s"
+    try:
+        answer = send("PUT", f"/{plural}/{name}", params={"upload": "true"}, json=body)
+    except AssertionError:
+        answer = send("POST", f"/{plural}", params={"upload": "true"}, json=body)
+    upload(answer, sources, form)
+    seen: list[str] = []
+
+    def look() -> bool:
+        status = str(call(f"{plural}.get_{kind}", **{f"{kind}_name": name}).status)
+        if status not in seen[-1:]:
+            seen.append(status)
+        return status == "FAILED" or (status == "DEPLOYED" and "BUILDING" in seen)
+
+    until(f"{name} is built", look, 180)
+    return seen

@@ -86,6 +86,7 @@ async fn an_agent_runs_with_its_environment_and_an_identity_of_its_own() {
         ("BL_TYPE", "agent"),
         ("BL_WORKSPACE", "main"),
         ("BL_API_URL", "http://localhost:8080/v0"),
+        ("BL_DISABLE_H2", "1"),
     ] {
         assert_eq!(variable(launch, name).as_deref(), Some(value), "{name}");
     }

@@ -61,6 +61,11 @@ impl MachineControl {
         }
         Self { machine, standby }
     }
+
+    async fn takes_connections(&self, instance: &InstanceName, port: u16) -> bool {
+        let connected = self.machine.connect(instance.as_str(), port);
+        matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_)))
+    }
 }
 
 fn fault(error: &Error) -> MachineFault {
@@ -202,14 +207,13 @@ impl Machine for MachineControl {
 
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
         Box::pin(async move {
-            let connected = self.machine.connect(instance.as_str(), port);
-            if matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_))) {
+            // One that sleeps and listens takes a connection all the same, and sleeps on.
+            if self.takes_connections(instance, port).await {
                 return true;
             }
-            // A program that takes long to start is not idle: asleep it would never come to listen.
-            let visit = self.standby.enter(instance.as_str());
-            drop(tokio::time::timeout(PROBE_TIMEOUT, visit).await);
-            false
+            // One that does not listen yet stays awake until it does, however long that takes.
+            let Ok(_visit) = self.standby.enter(instance.as_str()).await else { return false };
+            self.takes_connections(instance, port).await
         })
     }
 

@@ -22,7 +22,8 @@
 //! groups and users (its root is nobody outside); a root file system of read-only layers under a
 //! writable one of limited size; limits of memory, cpu and processes; no capability over the
 //! machine, no new privileges, a filter of system calls; a network that reaches the internet but
-//! neither the machine nor its neighbours. The kernel is shared: whoever can break it from a
+//! neither its neighbours nor, but for the server's own addresses, the machine. The kernel is
+//! shared: whoever can break it from a
 //! program's place breaks out. That is what machines of their own are for.
 //!
 //! **Instances outlive the node.** Whatever it holds of them is found again through the process of

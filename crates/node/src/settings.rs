@@ -3,7 +3,7 @@
 use crate::number::fit;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -38,8 +38,9 @@ pub enum Backend {
 
 #[derive(Debug, Clone)]
 pub enum Egress {
-    /// The internet, but nothing in `closed`. Needs the program `nft`.
-    Internet { closed: Vec<Subnet> },
+    /// The internet, but nothing in `closed`. Of the machine itself nothing but `doors`: addresses of
+    /// the server whose node this is. Needs the program `nft`.
+    Internet { closed: Vec<Subnet>, doors: Vec<SocketAddrV4> },
     /// Nothing but the instance itself.
     Nothing,
 }
@@ -48,7 +49,7 @@ impl Egress {
     /// Networks that are not the internet: private ones, link-local ones with the metadata services
     /// of clouds, the ones that providers keep for such services, and what is no destination at
     /// all.
-    pub fn internet_only() -> Self {
+    pub fn internet_only(doors: Vec<SocketAddrV4>) -> Self {
         const CLOSED: [(Ipv4Addr, u8); 13] = [
             (Ipv4Addr::new(0, 0, 0, 0), 8),
             (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -69,6 +70,7 @@ impl Egress {
                 .iter()
                 .map(|(address, bits)| Subnet { address: *address, bits: *bits })
                 .collect(),
+            doors,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use store::builds::{self, Build};
+use store::identity::workspaces;
 use store::{Tx, image_rights};
 use tokio::sync::mpsc;
 use types::KindName;
@@ -40,7 +41,7 @@ pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Buil
 /// Says that it is built now.
 async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, Error> {
     control.builds.show(&build.id);
-    let of = build.clone();
+    let (of, server) = (build.clone(), control.settings.public_url.clone());
     let work = move |tx: &mut Tx<'_>| {
         let message = match of.attempt {
             1 => "the image is built".to_owned(),
@@ -51,7 +52,11 @@ async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, E
             return Ok(None);
         }
         let own = image_rights::all(tx, &of.workspace, OWN_IMAGES_MAX)?;
-        Ok::<_, Error>(Some(own.into_iter().collect::<BTreeMap<_, _>>()))
+        let Some(workspace) = workspaces::find(tx, &of.workspace)? else {
+            builds::end(tx, &of.id, builds::State::Cancelled)?;
+            return Ok(None);
+        };
+        Ok::<_, Error>(Some(own_images(&server, &workspace.name, own)))
     };
     let own_images = control.store.write(work).await?;
     Ok(own_images.map(|own_images| BuildOrder {
@@ -61,6 +66,18 @@ async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, E
         repository: build.repository.clone(),
         own_images,
     }))
+}
+
+/// By the names that a `spec` has for them, and by those under which they are pushed and pulled.
+fn own_images(
+    server: &str,
+    workspace: &str,
+    own: Vec<(String, String)>,
+) -> BTreeMap<String, String> {
+    let host = server.split_once("://").map_or(server, |(_, host)| host);
+    let pushed = |name: &str| format!("{host}/{workspace}/{name}");
+    let both = |(name, digest): (String, String)| [(pushed(&name), digest.clone()), (name, digest)];
+    own.into_iter().flat_map(both).collect()
 }
 
 /// For what kind of workload the image is.
@@ -151,5 +168,19 @@ async fn until_done<F: Future<Output = Result<(), Error>>>(mut act: impl FnMut()
     while let Err(error) = act().await {
         tracing::error!(%error, "the outcome of a build cannot be noted; trying again");
         tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_images;
+
+    #[test]
+    fn own_images_have_the_names_under_which_they_are_pushed_too() {
+        let own = vec![("agent/a:v1".to_owned(), "sha256:1".to_owned())];
+        let names = own_images("https://holm.example.org:8443", "main", own);
+        let found: Vec<&str> = names.keys().map(String::as_str).collect();
+        assert_eq!(found, ["agent/a:v1", "holm.example.org:8443/main/agent/a:v1"]);
+        assert!(names.values().all(|digest| digest == "sha256:1"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::addresses::Urls;
 use super::assembly;
+use super::doors;
 use super::edge::{Hosts, Local};
 use super::guard::Door;
 use crate::config::{self, Config, Role};
@@ -10,7 +11,7 @@ use auth::Auth;
 use files::Readers;
 use gateway::Gateway;
 use host::{ImageBuilder, LocalMachine, MachineControl};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,8 @@ pub(crate) async fn open(
             host: None,
         });
     }
-    let host = open_host(config.clone(), world.clone()).await?;
+    let doors = doors::of(urls).await;
+    let host = open_host(config.clone(), world.clone(), doors).await?;
     let gateway = Gateway::new(gateway::Parts {
         settings: gateway_settings(config, urls),
         guard: Arc::new(Door(auth.clone())),
@@ -77,10 +79,14 @@ impl Sandboxes {
     }
 }
 
-async fn open_host(config: Config, world: World) -> Result<LocalMachine, Error> {
+async fn open_host(
+    config: Config,
+    world: World,
+    doors: Vec<SocketAddrV4>,
+) -> Result<LocalMachine, Error> {
     let opened = tokio::task::spawn_blocking(move || {
         let images = images(&config)?;
-        let settings = host_settings(&config, &world)?;
+        let settings = host_settings(&config, &world, doors)?;
         LocalMachine::open(settings, images, world)
             .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
@@ -122,12 +128,16 @@ fn images(config: &Config) -> Result<images::Store, Error> {
         .map_err(|error| cannot("open the image store", &error))
 }
 
-fn host_settings(config: &Config, world: &World) -> Result<host::Settings, Error> {
+fn host_settings(
+    config: &Config,
+    world: &World,
+    doors: Vec<SocketAddrV4>,
+) -> Result<host::Settings, Error> {
     let name = name(&config.data.folder, world)?;
     let file = guest(config)?;
     let guest =
         std::fs::read(&file).map_err(Error::io(format!("read {} (node.guest)", file.display())))?;
-    let node = node_settings(config, &name)?;
+    let node = node_settings(config, &name, doors)?;
     Ok(host::Settings {
         name,
         node,
@@ -155,11 +165,15 @@ fn disk_mb(config: &Config, set: u64) -> Result<u64, Error> {
     Ok(if set > 0 { set } else { free()? / FREE_PART })
 }
 
-fn node_settings(config: &Config, name: &str) -> Result<node::Settings, Error> {
+fn node_settings(
+    config: &Config,
+    name: &str,
+    doors: Vec<SocketAddrV4>,
+) -> Result<node::Settings, Error> {
     let wishes = &config.node;
     let subnet = wishes.subnet.parse().map_err(|error| cannot("use node.subnet", &error))?;
     let egress = match wishes.egress {
-        config::Egress::Internet => node::Egress::internet_only(),
+        config::Egress::Internet => node::Egress::internet_only(doors),
         config::Egress::Nothing => node::Egress::Nothing,
     };
     Ok(node::Settings {

@@ -11,6 +11,7 @@ pub(crate) mod assembly;
 mod callbacks;
 mod connections;
 mod dns;
+mod doors;
 mod edge;
 mod first_start;
 mod front;

@@ -39,7 +39,7 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
         folder: data.join("node"),
         name: format!("{front}-test-{}", std::process::id()),
         subnet: own.subnet().parse().unwrap(),
-        egress: Egress::internet_only(),
+        egress: Egress::internet_only(Vec::new()),
         nameservers: vec![],
         first_uid: own.first_uid(),
         limits: Limits { instances: 400, networks_ready, ..Limits::default() },

@@ -17,6 +17,7 @@ pub struct Project {
     pub registries: Option<String>,
     pub(super) files: Vec<String>,
     pub(super) package: Option<String>,
+    pub(super) requirements: Option<String>,
 }
 
 /// What is for the build alone.
@@ -62,6 +63,47 @@ struct Entrypoint {
 struct PackageJson {
     scripts: BTreeMap<String, serde_json::Value>,
     main: Option<String>,
+    workspaces: Option<serde_json::Value>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, serde_json::Value>,
+}
+
+impl PackageJson {
+    /// Whether an installation needs other files of the folder: packages beside this one, or what
+    /// its own scripts read.
+    fn needs_files(&self) -> bool {
+        let runs = ["preinstall", "install", "postinstall", "prepare"];
+        let local = |version: &serde_json::Value| {
+            let local = ["file:", "link:", "workspace:", "portal:", ".", "/"];
+            version.as_str().is_some_and(|text| local.iter().any(|start| text.starts_with(start)))
+        };
+        let groups = self.rest.iter().filter(|(name, _)| name.ends_with("ependencies"));
+        let mut versions =
+            groups.filter_map(|(_, group)| group.as_object()).flat_map(|of| of.values());
+        self.workspaces.is_some()
+            || runs.iter().any(|name| self.scripts.contains_key(*name))
+            || versions.any(local)
+    }
+}
+
+/// Whether requirements name other files of the folder.
+fn needs_files(requirements: &str) -> bool {
+    const FILES: [&str; 10] = [
+        "-r",
+        "-c",
+        "-e",
+        "-f",
+        "--requirement",
+        "--constraint",
+        "--editable",
+        "--find-links",
+        ".",
+        "/",
+    ];
+    requirements.lines().map(str::trim).filter(|line| !line.starts_with('#')).any(|line| {
+        let is_path = line.contains('/') && !line.contains("://");
+        is_path || line.contains("file:") || FILES.iter().any(|start| line.starts_with(start))
+    })
 }
 
 impl Project {
@@ -115,17 +157,16 @@ impl Project {
     }
 
     fn python(&self, given: &Given, image: &str) -> String {
-        let (files, install) = match (self.has("requirements.txt"), self.has("uv.lock")) {
-            (true, _) => {
-                ("requirements.txt", "/venv/bin/pip install --no-cache-dir -r requirements.txt")
-            }
-            (false, _) => ("", "/venv/bin/pip install --no-cache-dir ."),
+        let install = |what: &str| {
+            format!("RUN python3 -m venv /venv && /venv/bin/pip install --no-cache-dir {what}\n")
         };
-        let early = match files {
-            "" => format!("COPY . .\nRUN python3 -m venv /venv && {install}\n"),
-            files => {
-                format!("COPY {files} ./\nRUN python3 -m venv /venv && {install}\nCOPY . .\n")
+        let early = match &self.requirements {
+            // What is installed stays in the cache while only the program changes.
+            Some(list) if !needs_files(list) => {
+                format!("COPY requirements.txt ./\n{}COPY . .\n", install("-r requirements.txt"))
             }
+            Some(_) => format!("COPY . .\n{}", install("-r requirements.txt")),
+            None => format!("COPY . .\n{}", install(".")),
         };
         let program = ["main.py", "app.py", "src/main.py", "src/app.py", "src/server.py"]
             .into_iter()
@@ -154,6 +195,10 @@ impl Project {
             true => format!("RUN {run} build\n"),
             false => String::new(),
         };
+        let early = match package.needs_files() {
+            true => format!("COPY . .\nRUN {install}\n"),
+            false => format!("COPY package.json {locks} ./\nRUN {install}\nCOPY . .\n"),
+        };
         let script = ["prod", "start"].into_iter().find(|name| package.scripts.contains_key(*name));
         let start = match (&given.entry, script, package.main) {
             (Some(entry), _, _) => entry.clone(),
@@ -161,10 +206,7 @@ impl Project {
             (None, None, Some(main)) => format!("node {main}"),
             (None, None, None) => "node index.js".to_owned(),
         };
-        Ok(format!(
-            "FROM {image}\nWORKDIR /app\nCOPY package.json {locks} ./\nRUN {install}\nCOPY . .\n{build}{}",
-            entry(&start)
-        ))
+        Ok(format!("FROM {image}\nWORKDIR /app\n{early}{build}{}", entry(&start)))
     }
 }
 
@@ -206,6 +248,7 @@ mod tests {
             registries: None,
             files: files.iter().map(|(name, _)| (*name).to_owned()).collect(),
             package: text("package.json"),
+            requirements: text("requirements.txt"),
         }
     }
 
@@ -233,6 +276,30 @@ mod tests {
             none.dockerfile_of_language(&Given::default(), &languages),
             Err(Fault::Sources(_))
         ));
+    }
+
+    #[test]
+    fn what_an_installation_needs_is_there_before_it() {
+        let early = |files: &[(&str, &str)]| made(files).contains("COPY . .\nRUN");
+        for plain in
+            ["httpx==1.0", "-i https://pypi.org/simple\nx", "a @ https://x.org/a.whl", "# ./x"]
+        {
+            assert!(!early(&[("requirements.txt", plain)]), "{plain}");
+        }
+        for local in ["./lib", "-r more.txt", "-c limits.txt", "-e .", "lib/a.whl", "a @ file:lib"]
+        {
+            assert!(early(&[("requirements.txt", local)]), "{local}");
+        }
+        for plain in ["{}", r#"{"dependencies": {"a": "^1"}}"#, r#"{"dependencies": [1]}"#] {
+            assert!(!early(&[("package.json", plain)]), "{plain}");
+        }
+        for local in [
+            r#"{"devDependencies": {"a": "file:../a"}}"#,
+            r#"{"scripts": {"postinstall": "node x.js"}}"#,
+            r#"{"workspaces": ["packages/*"]}"#,
+        ] {
+            assert!(early(&[("package.json", local)]), "{local}");
+        }
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
             .names(Path::new(""))
             .map(|names| names.into_iter().filter_map(|name| name.into_string().ok()).collect())?,
         package: text("package.json")?,
+        requirements: text("requirements.txt")?,
     };
     for name in HIDDEN {
         remove(folder, Path::new(name))?;

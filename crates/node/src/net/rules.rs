@@ -5,6 +5,7 @@
 use crate::settings::{Egress, Limits, Settings, Subnet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -37,10 +38,10 @@ impl Rules {
     /// Puts the rules in place, all at once, instead of the ones that were there.
     /// The machine's table of connections may take a small part of `memory_mb`.
     pub(crate) fn write(settings: &Settings, memory_mb: u64) -> io::Result<Option<Self>> {
-        let Egress::Internet { closed } = &settings.egress else { return Ok(None) };
+        let Egress::Internet { closed, doors } = &settings.egress else { return Ok(None) };
         let table = format!("holm-{}", settings.name);
         let prefix = interface_prefix(&settings.name);
-        run_nft(&text(&table, &prefix, settings, closed))?;
+        run_nft(&text(&table, &prefix, settings, closed, doors))?;
         if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
             std::fs::write(FORWARDING, "1")?;
         }
@@ -99,7 +100,13 @@ fn run_nft(script: &str) -> io::Result<()> {
 
 /// An instance that has its number of connections gets no new one until one has ended. A packet
 /// that is dropped here leaves nothing in the machine's table, which all share.
-fn text(table: &str, prefix: &str, settings: &Settings, closed: &[Subnet]) -> String {
+fn text(
+    table: &str,
+    prefix: &str,
+    settings: &Settings,
+    closed: &[Subnet],
+    doors: &[SocketAddrV4],
+) -> String {
     let (subnet, connections) = (settings.subnet, settings.limits.connections);
     let mut resolvers = String::new();
     for address in &settings.nameservers {
@@ -112,6 +119,17 @@ fn text(table: &str, prefix: &str, settings: &Settings, closed: &[Subnet]) -> St
     for network in closed {
         let _ = writeln!(refusals, "    ip daddr {network} drop");
     }
+    let mut opened = String::new();
+    for door in doors {
+        let _ = writeln!(opened, "    ip daddr {} tcp dport {} accept", door.ip(), door.port());
+    }
+    let sender = format!(
+        "    meta nfproto != ipv4 drop
+    ip saddr != {subnet} drop
+    fib saddr . iif oif missing drop
+    ct state invalid drop
+    ct state new add @connected {{ ip saddr ct count over {connections} }} drop"
+    );
     format!(
         r#"add table inet {table}
 delete table inet {table}
@@ -123,7 +141,11 @@ table inet {table} {{
   }}
   chain input {{
     type filter hook input priority -10; policy accept;
-    iifname "{prefix}*" drop
+    iifname "{prefix}*" jump arrive
+  }}
+  chain arrive {{
+{sender}
+{opened}    drop
   }}
   chain forward {{
     type filter hook forward priority -10; policy accept;
@@ -133,11 +155,7 @@ table inet {table} {{
   }}
   chain leave {{
     oifname "{prefix}*" drop
-    meta nfproto != ipv4 drop
-    ip saddr != {subnet} drop
-    fib saddr . iif oif missing drop
-    ct state invalid drop
-    ct state new add @connected {{ ip saddr ct count over {connections} }} drop
+{sender}
 {resolvers}{refusals}    accept
   }}
   chain translate {{

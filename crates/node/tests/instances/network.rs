@@ -1,7 +1,7 @@
 //! What an instance reaches, and what it does not.
 
 use crate::machine::{BUSYBOX, Machine, await_console, await_that, run};
-use node::Node;
+use node::{Egress, Node};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
@@ -96,6 +96,22 @@ fn the_internet_is_open_and_the_rest_is_closed() {
     }
 }
 
+/// A server lets its own workloads call it, at its own address and port alone.
+#[test]
+fn of_the_machine_only_doors_are_open() {
+    let mut machine = Machine::new();
+    let _internet = make_internet(&machine);
+    let _server = serve(machine.folder.path(), 8088, false);
+    let _other = serve(machine.folder.path(), 8089, false);
+    machine.settings.egress = Egress::internet_only(vec!["203.0.113.2:8088".parse().unwrap()]);
+    let node = machine.open();
+    let door = machine.outcome(&node, "timeout 30 wget -q -O- http://203.0.113.2:8088/").1;
+    assert_eq!(door, "reached\n", "the door");
+    for closed in ["203.0.113.2:8089", "10.1.1.1:8088", "169.254.1.1:8088", "10.199.0.1:8088"] {
+        assert_eq!(fetch(&machine, &node, &format!("http://{closed}/")), "no\n", "{closed}");
+    }
+}
+
 /// What a name leads to counts, not the name.
 #[test]
 fn no_name_opens_what_is_closed() {
@@ -179,7 +195,7 @@ fn neighbours_do_not_reach_each_other_and_the_node_reaches_both() {
 #[test]
 fn without_egress_there_is_only_loopback() {
     let mut machine = Machine::new();
-    machine.settings.egress = node::Egress::Nothing;
+    machine.settings.egress = Egress::Nothing;
     let node = machine.open();
     let script = "ip -o link | wc -l; echo alive; exec httpd -f -p 80 -h /";
     let spec = machine.shell("alone", script);

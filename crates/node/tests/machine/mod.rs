@@ -127,7 +127,7 @@ pub(crate) fn settings(folder: &Path, name: String) -> Settings {
         folder: folder.join("node"),
         name,
         subnet: "10.199.0.0/20".parse().unwrap(),
-        egress: Egress::internet_only(),
+        egress: Egress::internet_only(Vec::new()),
         nameservers: vec!["192.0.2.53".parse().unwrap()],
         first_uid: 2_000_000_000,
         limits: Limits { networks_ready: 4, ..Limits::default() },

@@ -126,7 +126,12 @@ fn environment<K: Deployable>(
     (of_hub, credentials): (Vec<(String, String)>, String),
 ) -> Vec<(String, String)> {
     let url = &context.control.settings.public_url;
-    let here = [("BL_API_URL", format!("{url}/v0")), ("BL_RUN_URL", url.clone())];
+    let here = [
+        ("BL_API_URL", format!("{url}/v0")),
+        ("BL_RUN_URL", url.clone()),
+        // Published clients would look for a region's name at their vendor's first.
+        ("BL_DISABLE_H2", "1".to_owned()),
+    ];
     let region = context.region(wish.region());
     let mut ours = wish.common_environment(context, region, program.generation);
     ours.extend([

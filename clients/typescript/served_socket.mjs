@@ -1,0 +1,5 @@
+// An MCP server of the older kind, which speaks over a WebSocket: with the transport that the published client brings.
+import { BlaxelMcpServerTransport } from "@blaxel/core";
+import { tools } from "./served.mjs";
+
+await tools().connect(new BlaxelMcpServerTransport());
