@@ -13,6 +13,7 @@
 //! A kill at any moment leaves the sources and the steps that were finished. What ran is ended by
 //! the next start ([`clear_away`]), and what was unpacked goes with the scratch of the store.
 
+mod at_work;
 mod caches;
 mod drive;
 mod fetch;
@@ -26,10 +27,10 @@ pub use settings::Settings;
 
 use crate::LocalMachine;
 use crate::settings::OpenError;
+use at_work::AtWork;
 use caches::Caches;
 use control::machine::{BuildFault, BuildOrder, Builder, Built, MachineFault, Wait};
 use fetch::Fetcher;
-use images::Reference;
 use images::build::Fault;
 use log::Log;
 use node::Node;
@@ -55,6 +56,7 @@ struct Inner {
     caches: Caches,
     fetcher: Fetcher,
     world: World,
+    at_work: AtWork,
 }
 
 impl ImageBuilder {
@@ -68,6 +70,7 @@ impl ImageBuilder {
             machine,
             world,
             settings,
+            at_work: AtWork::default(),
         };
         let turns = Turns::new(inner.settings.parallel_max, inner.settings.workspace_parallel_max);
         Ok(Self { inner: Arc::new(inner), turns })
@@ -110,7 +113,9 @@ impl Builder for ImageBuilder {
             let log =
                 Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
+            let at_work = self.inner.at_work.begin(&order.build);
             let built = tokio::task::spawn_blocking(move || {
+                let _at_work = at_work;
                 drive::Job::new(inner, order, log, runtime, stopped).build()
             });
             let built = built.await;
@@ -121,16 +126,15 @@ impl Builder for ImageBuilder {
 
     fn release<'a>(
         &'a self,
+        build: &'a BuildId,
         workspace: &'a WorkspaceId,
         repository: &'a str,
-        digest: &'a str,
     ) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            let name = format!("{}/{repository}@{digest}", workspace.as_str());
-            let name: Reference =
-                name.parse().map_err(|_| MachineFault(format!("`{name}` names no image")))?;
+            self.inner.require_rest(build)?;
+            let names = names_of(build, workspace, repository);
             let images = self.inner.machine.0.images.clone();
-            let released = tokio::task::spawn_blocking(move || images.remove(&name));
+            let released = tokio::task::spawn_blocking(move || images.remove_all_of(&names));
             let released = released.await.map_err(|error| MachineFault(error.to_string()))?;
             released.map(drop).map_err(|error| MachineFault(types::chain(&error)))
         })
@@ -138,6 +142,7 @@ impl Builder for ImageBuilder {
 
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
+            self.inner.require_rest(build)?;
             let inner = Arc::clone(&self.inner);
             let build = build.clone();
             let forgotten = tokio::task::spawn_blocking(move || {
@@ -149,7 +154,21 @@ impl Builder for ImageBuilder {
     }
 }
 
+/// The repository in which the images that are made for a build stay on the machine. No other build
+/// has the same: what one lets go of, another may still need.
+fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
+    format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
+}
+
 impl Inner {
+    /// A thread that nobody waits for any more may still be writing an image.
+    fn require_rest(&self, build: &BuildId) -> Result<(), MachineFault> {
+        match self.at_work.is_at(build) {
+            true => Err(MachineFault("it has not come to its end yet".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     fn end_steps(&self, build: &BuildId) -> Result<(), MachineFault> {
         let node = &self.machine.0.node;
         let own = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(step)) if step.build == *build);
