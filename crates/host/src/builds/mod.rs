@@ -37,11 +37,15 @@ use node::Node;
 use sources::Folder;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use turns::Turns;
 use types::World;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{InstanceName, Printed, RunsFor};
+
+/// How long a build may take to end that nobody wants any more, before it is looked at again later.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// Builds on this machine.
 pub struct ImageBuilder {
@@ -131,7 +135,7 @@ impl Builder for ImageBuilder {
         repository: &'a str,
     ) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            self.inner.require_rest(build)?;
+            self.inner.require_rest(build).await?;
             let names = names_of(build, workspace, repository);
             let images = self.inner.machine.0.images.clone();
             let released = tokio::task::spawn_blocking(move || images.remove_all_of(&names));
@@ -142,7 +146,7 @@ impl Builder for ImageBuilder {
 
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            self.inner.require_rest(build)?;
+            self.inner.require_rest(build).await?;
             let inner = Arc::clone(&self.inner);
             let build = build.clone();
             let forgotten = tokio::task::spawn_blocking(move || {
@@ -162,11 +166,9 @@ fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> Strin
 
 impl Inner {
     /// A thread that nobody waits for any more may still be writing an image.
-    fn require_rest(&self, build: &BuildId) -> Result<(), MachineFault> {
-        match self.at_work.is_at(build) {
-            true => Err(MachineFault("it has not come to its end yet".to_owned())),
-            false => Ok(()),
-        }
+    async fn require_rest(&self, build: &BuildId) -> Result<(), MachineFault> {
+        let end = tokio::time::timeout(END_MAX, self.at_work.end(build)).await;
+        end.map_err(|_| MachineFault("it has not come to its end yet".to_owned()))
     }
 
     fn end_steps(&self, build: &BuildId) -> Result<(), MachineFault> {
