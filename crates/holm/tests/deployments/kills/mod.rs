@@ -13,7 +13,7 @@ mod pusher;
 mod switcher;
 
 use crate::Sweep;
-use crate::place::{Client, Place, eventually};
+use crate::place::{Client, PATIENCE, Place, eventually};
 use crate::web::Web;
 use invariants::{nothing_is_left, the_bill_stands_still};
 use maker::Maker;
@@ -183,15 +183,11 @@ fn check(place: &Place, client: &Client, cast: &mut Cast, kill: usize) {
         ("uploads to the registry", cast.pusher.nameless + cast.pusher.open()),
     ]);
     // What drains ends a little later than what takes its place begins.
-    let mut before = String::new();
-    eventually(&format!("nothing is left of kill {kill}"), || {
-        let Err(now) = nothing_is_left(&left::found(place.data()), &explained) else { return true };
-        if now != before {
-            println!("kill {kill}: still {now}");
-            before = now;
-        }
-        false
-    });
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(left) = nothing_is_left(&left::found(place.data()), &explained) {
+        assert!(Instant::now() < deadline, "after kill {kill} is left: {left}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// All that is billed, whatever for.

@@ -58,7 +58,10 @@ impl Switcher {
         let there = self.agent.look(web)?;
         if let Some(agent) = &there {
             self.learn(web)?;
-            self.has_served |= agent["status"] == "DEPLOYED";
+            if agent["status"] == "DEPLOYED" {
+                self.has_served = true;
+                self.serves.store(true, Ordering::SeqCst);
+            }
         } else {
             self.forget();
         }
