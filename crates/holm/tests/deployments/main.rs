@@ -4,6 +4,7 @@
 
 #![cfg(test)]
 
+mod bad_input;
 mod kills;
 #[expect(dead_code, reason = "the place is that of the tests of sandboxes, which use more of it")]
 #[path = "../sandboxes/setup.rs"]
