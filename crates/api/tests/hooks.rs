@@ -232,6 +232,20 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
     cloud.post("/run/main/agents/a/deep/path?x=1&async=true", json!({})).await.ok();
     eventually(|| cloud.routes.calls.lock().iter().any(|call| call.target == "/deep/path?x=1"))
         .await;
+    // With any method, as whoever waits for the answer may use any.
+    let key_only = [("authorization", key.as_str())];
+    let path = "/main/agents/a/status?async=true";
+    for method in [Method::GET, Method::DELETE] {
+        let accepted = cloud.raw(method.clone(), path, &key_only, Vec::new()).await.ok();
+        assert_eq!(accepted, json!({"success": true}));
+        eventually(|| {
+            let calls = cloud.routes.calls.lock();
+            calls.iter().any(|call| call.target == "/status" && call.method == method.as_str())
+        })
+        .await;
+        cloud.raw(method, "/main/agents/a/status?async=true", &[], Vec::new()).await.refused(401);
+    }
+    cloud.raw(Method::GET, "/main/agents/a/async", &key_only, Vec::new()).await.refused(404);
     let unknown = anonymous(&cloud, "/main/agents/none?async=true").await.refused(401);
     assert_eq!(anonymous(&cloud, "/main/agents/a?async=true").await.refused(401), unknown);
     cloud.post("/main/agents/none?async=true", json!({})).await.refused(404);
@@ -247,6 +261,29 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
     assert!(cloud.post("/main/x", json!({})).await.refused(400).contains("disabled"));
     cloud.delete("/v0/agents/a").await.ok();
     cloud.post("/main/x", json!({})).await.refused(404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_at_what_is_public_leave_its_owner_room() {
+    // Nothing is executed here, so that what is accepted stays open.
+    let mut few = settings();
+    (few.jobs.open_max, few.jobs.open_public_max) = (4, 2);
+    let cloud = Cloud::start_with(few).await;
+    let open =
+        trigger("open", "http-async", json!({"path": "/open", "authenticationType": "public"}));
+    let mut agent = job("a", json!([open]));
+    agent["spec"]["public"] = json!(true);
+    agent["spec"]["runtime"]["generation"] = json!("mk3");
+    cloud.post("/v0/agents", agent).await.ok();
+    anonymous(&cloud, "/main/agents/a?async=true").await.ok();
+    anonymous(&cloud, "/main/open").await.ok();
+    for path in ["/main/agents/a?async=true", "/main/open"] {
+        let why = anonymous(&cloud, path).await.refused(429);
+        assert!(why.contains("executions that have not ended"), "{why}");
+        // The same of somebody who shows who they are.
+        cloud.post(path, json!({})).await.ok();
+    }
+    cloud.post("/main/open", json!({})).await.refused(429);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -203,7 +203,7 @@ async fn an_execution_has_at_most_so_many_tasks() {
 #[tokio::test]
 async fn a_workspace_with_too_many_open_executions_is_told_to_wait_for_some() {
     let mut few = impatient();
-    few.jobs.open_max = 2;
+    (few.jobs.open_max, few.jobs.open_public_max) = (2, 1);
     let cloud = Cloud::start_with(few).await;
     cloud.post("/v0/jobs", job(json!({"image": IMAGE}))).await.ok();
     for id in ["one", "two"] {

@@ -138,17 +138,16 @@ pub trait Builder: Send + Sync + 'static {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>>;
 
-    /// Lets go of an image that was made: the registry of its workspace keeps it from now on.
+    /// Lets go of all images that were made for a build: the registry of its workspace keeps the one
+    /// that counts, or nobody wants any. Fails while the build is still at work.
     fn release<'a>(
         &'a self,
-        _workspace: &'a WorkspaceId,
-        _repository: &'a str,
-        _digest: &'a str,
-    ) -> Wait<'a, Result<(), MachineFault>> {
-        Box::pin(async { Ok(()) })
-    }
+        build: &'a BuildId,
+        workspace: &'a WorkspaceId,
+        repository: &'a str,
+    ) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Removes the sources of a build, and what is left of its work.
+    /// Removes the sources of a build, and what is left of its work. Fails while it is still at work.
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
 }
 

@@ -115,7 +115,7 @@ pub(crate) async fn read(
         return Ok((body, None));
     }
     let kind = to.workload.kind;
-    let limits = settings.exchange_limits(kind);
+    let limits = settings.exchange_limits(&to.workload);
     // Boxed: all other requests need not carry it.
     let read = Box::pin(tokio::time::timeout(limits.idle, body.collect()));
     let read = tokio::select! {

@@ -180,6 +180,14 @@ impl Store {
         Ok(existed)
     }
 
+    /// Removes all names of a repository. Says how many there were.
+    pub fn remove_all_of(&self, repository: &str) -> Result<usize, Error> {
+        let mut names = self.0.names.list()?;
+        names.retain(|named| named.name.repository() == repository);
+        names.iter().try_for_each(|named| self.0.names.remove(&named.name))?;
+        Ok(names.len())
+    }
+
     pub(crate) fn image(&self, digest: Digest) -> Result<Image, Error> {
         let (_, setup) = self.0.documents(&digest)?;
         if !setup

@@ -36,8 +36,8 @@ use round::{Done, Ended, Round};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use store::executions::claims;
 use store::executions::tasks::{self, Task};
+use store::executions::{SlotKind, claims};
 use store::{Error, Store};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -93,6 +93,7 @@ struct Mine {
     /// As it was claimed.
     task: Task,
     memory_mb: i64,
+    slot: SlotKind,
     stage: Stage,
 }
 
@@ -192,7 +193,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     async fn wait(&mut self) {
         loop {
             let now = Instant::now();
-            let (free, renew_at) = (self.room().is_some(), self.lease.renew_at(now));
+            let (free, renew_at) = (!self.rooms().is_empty(), self.lease.renew_at(now));
             if !self.ends.is_empty() || renew_at <= now || (self.ready && free) {
                 return;
             }
@@ -219,7 +220,13 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     /// Whether there is something to claim, or when there will be.
     async fn look(&mut self) {
         let poll = self.queue.settings().poll;
-        let ready_at = self.store.read(claims::next_ready).await.unwrap_or_else(|error| {
+        // Whatever there is no room for is no reason to claim.
+        let of = match self.rooms().as_slice() {
+            [(slots, _)] => Some(*slots),
+            _ => None,
+        };
+        let ready_at = self.store.read(move |tx| claims::next_ready(tx, of)).await;
+        let ready_at = ready_at.unwrap_or_else(|error| {
             tracing::warn!(%error, "the queue cannot be read");
             None
         });
@@ -230,13 +237,21 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.look_at = Instant::now() + wait.min(poll);
     }
 
-    /// What may be claimed.
-    fn room(&self) -> Option<Room> {
+    /// What may be claimed: where something is free.
+    fn rooms(&self) -> Vec<(SlotKind, Room)> {
         let settings = self.queue.settings();
-        let slots = i64::from(settings.slots) - i64::try_from(self.mine.len()).unwrap_or(i64::MAX);
         let used: i64 = self.mine.values().map(|mine| mine.memory_mb).sum();
-        let memory_mb = i64::from(settings.memory_mb) - used;
-        (slots > 0 && memory_mb > 0).then_some(Room { slots, memory_mb })
+        let free = |slots: u32, of: SlotKind| {
+            let taken = self.mine.values().filter(|mine| mine.slot == of).count();
+            i64::from(slots) - i64::try_from(taken).unwrap_or(i64::MAX)
+        };
+        let tasks = Room {
+            slots: free(settings.slots, SlotKind::Task),
+            memory_mb: i64::from(settings.memory_mb) - used,
+        };
+        let calls = Room { slots: free(settings.call_slots, SlotKind::Call), memory_mb: i64::MAX };
+        let rooms = [(SlotKind::Task, tasks), (SlotKind::Call, calls)];
+        rooms.into_iter().filter(|(_, room)| room.has_any()).collect()
     }
 
     /// Takes note of what ended or was removed.
@@ -275,14 +290,16 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     /// Gives a task back that is not on this machine.
     fn lose(&mut self, id: AttemptId, task: Task, why: &str) {
         self.ends.push((id.clone(), self.lost(why)));
-        self.mine.insert(id, Mine { task, memory_mb: 0, stage: Stage::Gone });
+        // Only until the next round.
+        let slot = SlotKind::Task;
+        self.mine.insert(id, Mine { task, memory_mb: 0, slot, stage: Stage::Gone });
     }
 
     /// One round, and what follows from it.
     async fn work(&mut self, claims: bool) {
         let begun = Instant::now();
         let round = self.round(begun, claims);
-        let (renews, wanted) = (round.renews, round.room.is_some());
+        let (renews, wanted) = (round.renews, !round.rooms.is_empty());
         let recorded: Vec<AttemptId> = self.ends.iter().map(|(id, _)| id.clone()).collect();
         match self.commit(round).await {
             Ok(done) => {
@@ -318,7 +335,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             renews,
             run_out: if renews { self.lease.run_out(now) } else { Vec::new() },
             ended: Arc::new(self.ends.iter().filter_map(ended).collect()),
-            room: self.room().filter(|_| claims && self.ready),
+            rooms: if claims && self.ready { self.rooms() } else { Vec::new() },
             turn: self.turn,
         }
     }
@@ -378,7 +395,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                 return self.lose(id, task, "the server could not read the execution");
             }
         };
-        let memory_mb = order.execution.memory_mb;
+        let (memory_mb, slot) = (order.execution.memory_mb, order.execution.slot_kind());
         let (runner, attempt, assignment) =
             (self.runner.clone(), id.clone(), Assignment { order, index: id.task });
         let run = self.running.spawn(async move {
@@ -386,7 +403,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
             Event::Ended(attempt, end)
         });
         self.of_running.insert(run.id(), id.clone());
-        self.mine.insert(id, Mine { task, memory_mb, stage: Stage::Running(run) });
+        self.mine.insert(id, Mine { task, memory_mb, slot, stage: Stage::Running(run) });
     }
 
     /// Has what is left of an attempt removed.

@@ -59,6 +59,16 @@ impl fmt::Debug for Queue {
     }
 }
 
+/// Who asks for an execution.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// Somebody of the workspace, or a clock of its own.
+    #[default]
+    Member,
+    /// Whoever knows the address of something public. All of them together leave room for members.
+    Stranger,
+}
+
 /// An execution to be.
 #[derive(Debug, Clone)]
 pub struct NewExecution {
@@ -80,6 +90,7 @@ pub struct NewExecution {
     pub tasks: Vec<String>,
     /// Whether it may wait for room.
     pub may_wait: bool,
+    pub caller: Caller,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +165,10 @@ impl Queue {
         if executions::find(tx, &new.workspace, &new.job, &new.name)?.is_some() {
             return Err(StartError::Taken(new.name.clone()));
         }
-        let open_max = self.0.settings.open_max;
+        let open_max = match new.caller {
+            Caller::Member => self.0.settings.open_max,
+            Caller::Stranger => self.0.settings.open_public_max,
+        };
         if executions::count_open(tx, &new.workspace, open_max.into())? >= i64::from(open_max) {
             return Err(StartError::Crowded { max: open_max });
         }

@@ -8,8 +8,12 @@ pub struct Settings {
     pub slots: u32,
     /// Memory of this machine for all of them.
     pub memory_mb: u32,
+    /// Calls to workloads that this machine waits for at once, beside the tasks.
+    pub call_slots: u32,
     /// Tasks of one workspace that run at once, on all machines.
     pub workspace_tasks_max: u32,
+    /// Calls of one workspace that are waited for at once, on all machines.
+    pub workspace_calls_max: u32,
     /// How long a machine keeps its tasks without renewing its lease.
     pub lease: Duration,
     /// How often it renews it; several times in a lease.
@@ -26,6 +30,9 @@ pub struct Settings {
     pub tasks_max: u32,
     /// Executions of one workspace that have not ended.
     pub open_max: u32,
+    /// With so many of them a workspace takes none from callers without credentials, so that these
+    /// leave it the rest.
+    pub open_public_max: u32,
     /// How often a machine looks for tasks that other servers made.
     pub poll: Duration,
 }
@@ -34,8 +41,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             slots: 16,
+            call_slots: 64,
             memory_mb: 16_384,
             workspace_tasks_max: 1000,
+            workspace_calls_max: 32,
             lease: Duration::from_secs(60),
             heartbeat: Duration::from_secs(15),
             backoff_first: Duration::from_secs(1),
@@ -44,6 +53,7 @@ impl Default for Settings {
             retention: Duration::from_secs(30 * 24 * 3600),
             tasks_max: 100_000,
             open_max: 10_000,
+            open_public_max: 1_000,
             poll: Duration::from_millis(500),
         }
     }
@@ -76,6 +86,12 @@ impl Settings {
             (self.tasks_max == 0, "jobs.tasks_max", "must be at least 1"),
             (self.open_max == 0, "jobs.open_max", "must be at least 1"),
             (self.workspace_tasks_max == 0, "jobs.workspace_tasks_max", "must be at least 1"),
+            (self.workspace_calls_max == 0, "jobs.workspace_calls_max", "must be at least 1"),
+            (
+                self.open_public_max >= self.open_max,
+                "jobs.open_public_max",
+                "must be below jobs.open_max",
+            ),
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
             Some((_, setting, right)) => Err((setting, right)),

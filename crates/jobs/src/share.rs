@@ -7,11 +7,17 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use store::executions::claims::Candidate;
 use types::ids::{ExecutionId, WorkspaceId};
 
-/// What a machine has left.
+/// What a machine has left of its slots for tasks, or of those for calls, which take no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub slots: i64,
     pub memory_mb: i64,
+}
+
+impl Room {
+    pub(crate) const fn has_any(self) -> bool {
+        self.slots > 0 && self.memory_mb > 0
+    }
 }
 
 /// How many tasks of which executions to claim. `candidates` of a workspace are in their turns;

@@ -360,11 +360,11 @@ pub fn overdue(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Build>
 }
 
 /// Builds that have ended and of which their machine may still have something.
-pub fn left(tx: &mut Tx<'_>, machine: &str, limit: i64) -> Result<Vec<BuildId>, Error> {
-    let sql = "SELECT id FROM builds WHERE machine = $1 AND ended_at IS NOT NULL AND forgotten = 0
-               ORDER BY id LIMIT $2";
-    let rows = tx.query(TABLE, sql, params![machine, limit])?;
-    rows.iter().map(|row| row.text(0).map(BuildId::known)).collect()
+pub fn left(tx: &mut Tx<'_>, machine: &str, limit: i64) -> Result<Vec<Build>, Error> {
+    let sql = select!(
+        "WHERE machine = $1 AND ended_at IS NOT NULL AND forgotten = 0 ORDER BY id LIMIT $2"
+    );
+    tx.query(TABLE, sql, params![machine, limit])?.into_iter().map(read).collect()
 }
 
 /// The machine has nothing of a build any more.

@@ -47,6 +47,14 @@ impl Phase {
     }
 }
 
+/// Whose slots of a machine an execution takes. Calls wait for their workloads, for minutes perhaps,
+/// and tasks run here; neither waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotKind {
+    Task,
+    Call,
+}
+
 /// One execution of a job, or one call to a workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
@@ -100,6 +108,15 @@ pub struct Order {
     pub plan: String,
     /// The arguments of all tasks: a JSON object each, one a line.
     pub arguments: String,
+}
+
+impl Execution {
+    pub fn slot_kind(&self) -> SlotKind {
+        match self.kind {
+            KindName::Job => SlotKind::Task,
+            _ => SlotKind::Call,
+        }
+    }
 }
 
 macro_rules! select {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Place, workspace};
 use store::executions::tasks::{self, State};
-use store::executions::{self, Counts, Execution, Order, Phase, Query, claims, holders};
+use store::executions::{self, Counts, Execution, Order, Phase, Query, SlotKind, claims, holders};
 use store::resources::Order as ListOrder;
 use store::{Error, Store};
 use types::KindName;
@@ -281,11 +281,11 @@ async fn candidates_take_turns_in_each_workspace(place: Place) {
     let now = world.now();
     let (all, first, running) = store
         .read(move |tx| {
-            assert!(claims::next_ready(tx)?.is_some_and(|ready| ready < now));
+            assert!(claims::next_ready(tx, None)?.is_some_and(|ready| ready < now));
             Ok::<_, Error>((
-                claims::candidates(tx, now, 9)?,
-                claims::candidates(tx, now, 1)?,
-                claims::running(tx)?,
+                claims::candidates(tx, SlotKind::Task, now, 9)?,
+                claims::candidates(tx, SlotKind::Task, now, 1)?,
+                claims::running(tx, SlotKind::Task)?,
             ))
         })
         .await

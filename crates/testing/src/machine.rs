@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 /// Where the groups of a server's instances are, by the version of the interface.
 const GROUPS: [&str; 3] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
 
+const FREEZER: &str = "/sys/fs/cgroup/freezer";
 const CONTROLLERS: &str = "/sys/fs/cgroup";
 const SWEEP_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -145,6 +146,7 @@ pub fn sweep(data: &Path) -> io::Result<()> {
     let deadline = Instant::now() + SWEEP_MAX;
     let groups = groups(data)?;
     for group in &groups {
+        thaw(group);
         while !fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().is_empty()
             && Instant::now() < deadline
         {
@@ -175,6 +177,16 @@ pub fn sweep(data: &Path) -> io::Result<()> {
         Command::new("nft").arg("delete").args(table.split_whitespace()).output()?;
     }
     Ok(())
+}
+
+/// What sleeps would not end before it wakes. Where its group is, depends on the interface's version.
+fn thaw(group: &Path) {
+    // Below the root: the server, the owner, the instance.
+    let below = group.ancestors().nth(3).and_then(|root| group.strip_prefix(root).ok());
+    if let Some(below) = below {
+        let _ = fs::write(Path::new(FREEZER).join(below).join("freezer.state"), "THAWED");
+    }
+    let _ = fs::write(group.join("cgroup.freeze"), "0");
 }
 
 /// The files that are shown as block devices.

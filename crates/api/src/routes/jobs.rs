@@ -51,8 +51,7 @@ fn asked(body: &CreateJobExecutionRequest) -> Result<Asked, control::Error> {
         name: execution_id.or(id),
         memory: body.memory,
         env: body.env.clone().map(|Sensitive(env)| env).unwrap_or_default(),
-        timeout_s: None,
-        retries: None,
         at_once: body.allow_queue == Some(false),
+        ..Asked::default()
     })
 }

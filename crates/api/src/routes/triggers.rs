@@ -22,8 +22,8 @@ use control::error::Absent;
 use control::executions::{calls, triggers};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use jobs::Call;
 use jobs::callbacks::{report, status_code};
+use jobs::{Call, Caller};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,46 +60,51 @@ pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response
 
 async fn fire(app: App, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
-    let Some((workspace, address)) =
-        place(parts.uri.path()).filter(|_| parts.method == Method::POST)
-    else {
+    // Before they call across origins, browsers ask whether they may. That is no call.
+    let asked = place(parts.uri.path()).filter(|_| parts.method != Method::OPTIONS);
+    let Some((workspace, address)) = asked else {
         return Err(Error::NoRoute);
     };
-    headers::version(&parts.headers)?;
     if let Some(called) = later(&app, workspace, address, parts.uri.query()).await? {
+        headers::version(&parts.headers)?;
         return call_deployment(&app, called, &parts, body).await;
     }
+    if parts.method != Method::POST {
+        return Err(Error::NoRoute);
+    }
+    headers::version(&parts.headers)?;
     let found = triggers::look_up(&app, workspace, address).await?;
     let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
     let kind = found.as_ref().map_or(KindName::Job, |found| found.kind);
     let needs = needs(kind);
-    let (holder, ticket);
-    let member = match found {
-        Some(found) if found.trigger.is_public() => {
+    let (holder, ticket, caller);
+    let public = found.filter(|found| found.trigger.is_public());
+    let member = match (admitted(&app, workspace, needs, &parts).await, public) {
+        (Err(_), Some(found)) => {
             app.limits.take_trigger(found.workspace.id.as_str(), address)?;
-            (holder, ticket) = (format!("{workspace}/{address}"), None);
+            (holder, ticket, caller) = (format!("{workspace}/{address}"), None, Caller::Stranger);
             as_admin(&Arc::new(Identity::system()), &found.workspace)
         }
         // Who shows no credentials is not told whether there is something to show them for.
-        _ => {
-            let credentials =
-                Credentials { token: headers::bearer(&parts.headers), workspace: Some(workspace) };
-            let member = Member::admit(&app, needs, &credentials).await?;
-            note_sign_in(&parts.extensions, member.identity());
+        (member, _) => {
+            let member = member?;
             holder = member.who.holder().to_owned();
-            ticket = credentials.token.map(|token| Ticket::new(token, &member, needs.scopes()));
+            let token = headers::bearer(&parts.headers);
+            ticket = token.map(|token| Ticket::new(token, &member, needs.scopes()));
+            caller = Caller::Member;
             member
         }
     };
     let context = Context { control: app.control().clone(), member };
     let body = raw_body(body, app.settings.body_max).await?;
     if kind != KindName::Job {
-        return call(&context, address, &parts, &body, waits).await;
+        return call(&context, address, &parts, (caller, &body), waits).await;
     }
     let arguments = arguments(&body)?;
     let _open = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
     let (of, address) = (context.clone(), address.to_owned());
-    let begin = move |tx: &mut Tx<'_>| triggers::begin(&of, tx, &address, arguments.clone());
+    let begin =
+        move |tx: &mut Tx<'_>| triggers::begin(&of, tx, &address, (caller, arguments.clone()));
     let execution = app.store.write(begin).await?.ok_or(Error::NoRoute)?;
     if !waits {
         return Ok(Reply::of(&json!({"success": true})).into_response());
@@ -111,6 +116,20 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         answer = ended(&app, execution) => answer,
         denied = outlived(&app, ticket.as_ref()) => Err(denied.into()),
     }
+}
+
+/// The member who calls, by the credentials that were shown.
+async fn admitted(
+    app: &App,
+    workspace: &str,
+    needs: Needs,
+    parts: &Parts,
+) -> Result<Member, Error> {
+    let token = headers::bearer(&parts.headers);
+    let credentials = Credentials { token, workspace: Some(workspace) };
+    let member = Member::admit(app, needs, &credentials).await?;
+    note_sign_in(&parts.extensions, member.identity());
+    Ok(member)
 }
 
 /// A deployment that is asked at its own address not to be waited for.
@@ -155,21 +174,18 @@ async fn call_deployment(
     parts: &Parts,
     body: axum::body::Body,
 ) -> Result<Response, Error> {
-    match &later.called {
-        Some(called) if called.public => {
+    let member = admitted(app, &later.workspace, needs(later.kind), parts).await;
+    let caller = match (member, &later.called) {
+        (Err(_), Some(called)) if called.public => {
             app.limits.take_trigger(called.workspace.id.as_str(), &later.address)?;
+            Caller::Stranger
         }
-        _ => {
-            let workspace = Some(later.workspace.as_str());
-            let credentials = Credentials { token: headers::bearer(&parts.headers), workspace };
-            let member = Member::admit(app, needs(later.kind), &credentials).await?;
-            note_sign_in(&parts.extensions, member.identity());
-        }
-    }
+        (member, _) => member.map(|_| Caller::Member)?,
+    };
     let called = later.called.ok_or(Error::NoRoute)?;
     let body = raw_body(body, app.settings.body_max).await?;
-    let call = asked(parts, later.target, &body);
-    calls::accept(app, (called.kind, &called.id), None, call).await?;
+    let call = (caller, asked(parts, later.target, &body));
+    calls::accept(app, (called.kind, &called.id), call).await?;
     Ok(Reply::of(&json!({"success": true})).into_response())
 }
 
@@ -191,14 +207,14 @@ async fn call(
     context: &Context,
     address: &str,
     parts: &Parts,
-    body: &[u8],
+    (caller, body): (Caller, &[u8]),
     waits: bool,
 ) -> Result<Response, Error> {
     if waits {
         return Err(Error::NoRoute);
     }
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-    let call = asked(parts, format!("/{query}"), body);
+    let call = (caller, asked(parts, format!("/{query}"), body));
     let (of, address) = (context.clone(), address.to_owned());
     let accept = move |tx: &mut Tx<'_>| triggers::call(&of, tx, &address, call.clone());
     context.control.store.write(accept).await?.ok_or(Error::NoRoute)?;

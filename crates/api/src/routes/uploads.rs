@@ -16,6 +16,7 @@ use control::idempotency::{self, JsonAnswer};
 use futures_util::StreamExt;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use std::io;
+use std::time::Duration;
 use store::Tx;
 
 /// The neutral name and that of the published clients, as everywhere.
@@ -23,6 +24,9 @@ const UPLOAD_URL: [HeaderName; 2] = [
     HeaderName::from_static("x-blaxel-upload-url"),
     HeaderName::from_static("x-service-upload-url"),
 ];
+
+/// How long the rest of an upload that is refused is read. Of bytes, it is as much as anybody may send.
+const PASS_OVER_MAX: Duration = Duration::from_secs(2);
 
 /// Runs what asks for an upload, once under an idempotency key, and says in a header where to
 /// upload.
@@ -62,7 +66,14 @@ async fn receive(app: &App, secret: &str, request: Request) -> Result<(), Error>
     let (parts, body) = request.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let upload = builds::admit(app, secret, length).await?;
+    let (mut pieces, most) = (Pieces(body.into_data_stream()), app.settings.body_max);
+    let upload = match builds::admit(app, secret, length).await {
+        Ok(upload) => upload,
+        Err(error) => {
+            pass_over(pieces, most).await;
+            return Err(error.into());
+        }
+    };
     // An upload bounds its own time, and its connection does not make room for a stranger's.
     if let Some(request) = parts.extensions.get::<LongRequest>() {
         request.announce();
@@ -70,7 +81,25 @@ async fn receive(app: &App, secret: &str, request: Request) -> Result<(), Error>
     if let Some(connection) = parts.extensions.get::<Connection>() {
         connection.signed_in(&format!("uploads of {}", upload.workspace()));
     }
-    Ok(upload.take(Pieces(body.into_data_stream())).await?)
+    let taken = upload.take(&mut pieces).await;
+    if taken.is_err() {
+        pass_over(pieces, most).await;
+    }
+    Ok(taken?)
+}
+
+/// Reads on for a little: whoever still sends when the connection closes does not hear why.
+async fn pass_over(mut pieces: Pieces, most: usize) {
+    let read = async {
+        let mut left = most;
+        while let Some(Ok(piece)) = pieces.next().await {
+            match left.checked_sub(piece.len()) {
+                Some(less) => left = less,
+                None => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(PASS_OVER_MAX, read).await;
 }
 
 struct Pieces(BodyDataStream);

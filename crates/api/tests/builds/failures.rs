@@ -66,6 +66,24 @@ async fn an_image_that_was_made_before_a_restart_is_not_made_again() {
 }
 
 #[tokio::test]
+async fn an_image_that_nobody_wants_any_more_is_let_go() {
+    let mut stage = stage().await;
+    for kill in [false, true] {
+        stage.deploy("/v0/agents/a", agent(), "an app").await;
+        // It is made, and nobody has looked at it yet.
+        while stage.builder.images.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        if kill {
+            stage.cloud.restart_on(stage.machine.clone()).await;
+        }
+        stage.cloud.delete("/v0/agents/a").await.ok();
+        stage.until_nothing_is_kept().await;
+        assert_eq!(stage.builder.images.lock().len(), 0);
+    }
+}
+
+#[tokio::test]
 async fn a_machine_that_fails_tries_again_and_gives_up() {
     let stage = stage().await;
     stage.deploy("/v0/agents/a", agent(), "broken").await;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
-use types::ids::BuildId;
+use types::ids::{BuildId, WorkspaceId};
 use types::instance::{Printed, Stream};
 
 /// How digests of what it made begin: the pretended machine has such images.
@@ -21,6 +21,8 @@ pub struct PretendedBuilder {
     gate: watch::Sender<bool>,
     pub began: watch::Sender<Vec<BuildOrder>>,
     pub forgot: watch::Sender<Vec<String>>,
+    /// Images that are kept for a build.
+    pub images: Mutex<BTreeMap<String, String>>,
 }
 
 impl PretendedBuilder {
@@ -69,6 +71,7 @@ impl PretendedBuilder {
         let hex: String =
             Sha256::digest(&sources).iter().map(|byte| format!("{byte:02x}")).collect();
         let digest = format!("{DIGEST_PREFIX}{}", &hex[..60]);
+        self.images.lock().insert(order.build.to_string(), digest.clone());
         Ok(Built { digest, size_bytes: 1000 + sources.len() as u64 })
     }
 }
@@ -104,6 +107,18 @@ impl Builder for PretendedBuilder {
         Box::pin(async move {
             self.began.send_modify(|began| began.push(order.clone()));
             self.script(order, &printed).await
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        build: &'a BuildId,
+        _: &'a WorkspaceId,
+        _: &'a str,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            self.images.lock().remove(build.as_str());
+            Ok(())
         })
     }
 

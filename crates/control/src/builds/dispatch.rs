@@ -7,7 +7,7 @@
 use super::{attempt, end};
 use crate::control::Control;
 use crate::error::{Conflict, Error};
-use crate::machine::{Builder, Machine};
+use crate::machine::{Builder, Machine, MachineFault};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ struct Found {
     overdue: Vec<Build>,
     building: Vec<Build>,
     made: Vec<Build>,
-    left: Vec<BuildId>,
+    left: Vec<Build>,
 }
 
 impl Dispatcher {
@@ -137,8 +137,8 @@ impl Dispatcher {
             self.finish(build).await?;
         }
         self.claim().await?;
-        for id in found.left {
-            self.forget(&id).await?;
+        for build in &found.left {
+            self.forget(build).await?;
         }
         self.look_at = self.next_look().await?;
         Ok(())
@@ -284,15 +284,23 @@ impl Dispatcher {
     }
 
     /// Clears away what a build has left on this machine.
-    async fn forget(&self, id: &BuildId) -> Result<(), Error> {
-        if self.running.contains_key(id) || self.control.builds.is_arriving(id) {
+    async fn forget(&self, build: &Build) -> Result<(), Error> {
+        let id = build.id.clone();
+        if self.running.contains_key(&id) || self.control.builds.is_arriving(&id) {
             return Ok(());
         }
-        if let Err(fault) = self.builder.forget(id).await {
-            tracing::warn!(%fault, build = %id, "the sources of a build could not be removed; trying again");
+        if let Err(fault) = self.clear_away(build).await {
+            tracing::warn!(%fault, build = %id, "what is left of a build could not be removed; trying again");
             return Ok(());
         }
-        let of = id.clone();
-        Ok(self.control.store.write(move |tx| builds::forgotten(tx, &of)).await?)
+        Ok(self.control.store.write(move |tx| builds::forgotten(tx, &id)).await?)
+    }
+
+    async fn clear_away(&self, build: &Build) -> Result<(), MachineFault> {
+        // An image in its place was released by whoever put it there, as soon as the registry had it.
+        if build.state != State::Built {
+            self.builder.release(&build.id, &build.workspace, &build.repository).await?;
+        }
+        self.builder.forget(&build.id).await
     }
 }

@@ -128,7 +128,7 @@ async fn hand_over(control: &Control, build: &Build) -> Result<(), String> {
     let repository = build.repository.parse().map_err(|error: BadImageName| error.to_string())?;
     let place = Place { workspace: build.workspace.clone(), repository };
     registry.adopt(place, digest.clone()).await.map_err(|fault| fault.to_string())?;
-    let released = builder.release(&build.workspace, &build.repository, digest).await;
+    let released = builder.release(&build.id, &build.workspace, &build.repository).await;
     released.map_err(|fault| fault.to_string())
 }
 

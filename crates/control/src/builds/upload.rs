@@ -92,6 +92,12 @@ fn require_room(tx: &mut Tx<'_>, build: &Build, more: u64, limit: u64) -> Result
     }
 }
 
+impl<S: Source> Source for &mut S {
+    fn next(&mut self) -> impl Future<Output = Option<io::Result<Bytes>>> + Send {
+        (**self).next()
+    }
+}
+
 impl Upload {
     pub fn workspace(&self) -> &WorkspaceId {
         &self.build.workspace

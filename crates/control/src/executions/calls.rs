@@ -5,11 +5,11 @@ use super::triggered::Triggered;
 use crate::billing::allow;
 use crate::context::Context;
 use crate::control::Control;
-use crate::engine::{Held, opened};
+use crate::engine::Held;
 use crate::error::{Absent, Error, Unfit};
 use crate::usage;
 use crate::workloads::rows;
-use jobs::{Call, NewExecution, Plan};
+use jobs::{Call, Caller, NewExecution, Plan};
 use store::Tx;
 use store::deliveries::{self, NewDelivery};
 use types::KindName;
@@ -33,7 +33,7 @@ pub fn begin<K: Triggered>(
     tx: &mut Tx<'_>,
     workload: &Held<K>,
     trigger: Option<&Trigger>,
-    call: Call,
+    (caller, call): (Caller, Call),
 ) -> Result<ExecutionId, Error> {
     if !workload.wish.enabled() {
         return Err(Unfit::Disabled { kind: K::NAME.name() }.into());
@@ -54,6 +54,7 @@ pub fn begin<K: Triggered>(
         plan: plan(&set, workload.wish.request_timeout_s(), call),
         tasks: vec![NO_ARGUMENTS.to_owned()],
         may_wait: true,
+        caller,
         id: id.clone(),
     };
     let keyring = context.control.store.keyring();
@@ -66,16 +67,15 @@ pub fn begin<K: Triggered>(
     Ok(id)
 }
 
-/// Accepts a call that the edge let in: to a workload itself, or to one of its triggers.
+/// Accepts a call to a workload at its own address.
 pub async fn accept(
     control: &Control,
     (kind, id): (KindName, &ResourceId),
-    trigger: Option<&str>,
-    call: Call,
+    call: (Caller, Call),
 ) -> Result<ExecutionId, Error> {
     match kind {
-        KindName::Agent => accept_of::<Agent>(control, id, trigger, call).await,
-        KindName::Function => accept_of::<Function>(control, id, trigger, call).await,
+        KindName::Agent => accept_of::<Agent>(control, id, call).await,
+        KindName::Function => accept_of::<Function>(control, id, call).await,
         _ => Err(Absent::Workload.into()),
     }
 }
@@ -83,18 +83,14 @@ pub async fn accept(
 async fn accept_of<K: Triggered>(
     control: &Control,
     id: &ResourceId,
-    trigger: Option<&str>,
-    call: Call,
+    call: (Caller, Call),
 ) -> Result<ExecutionId, Error> {
-    let (of, id, trigger) = (control.clone(), id.clone(), trigger.map(str::to_owned));
+    let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let held = rows::lock::<K>(tx, &id)?.ok_or(Absent::Workload)?;
         let found = rows::context(&of, tx, &held.row.workspace)?;
         let (context, _) = found.ok_or(Absent::Workload)?;
-        let wish = opened(&context, &held)?;
-        let named = |one: &&Trigger| trigger.is_some() && one.id == trigger;
-        let trigger = wish.triggers().iter().find(named);
-        begin(&context, tx, &held, trigger, call.clone())
+        begin(&context, tx, &held, None, call.clone())
     };
     control.store.write(work).await
 }

@@ -12,7 +12,7 @@ use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
 use crate::json;
 use crate::workloads::workload::Workload;
-use jobs::{NewExecution, Plan};
+use jobs::{Caller, NewExecution, Plan};
 use store::Tx;
 use store::executions::Execution;
 use types::Kind;
@@ -48,6 +48,7 @@ pub struct Asked {
     pub retries: Option<i64>,
     /// Whether it must begin without waiting, or not at all.
     pub at_once: bool,
+    pub caller: Caller,
 }
 
 /// Starts an execution of a job that this transaction has locked, so that it cannot be deleted
@@ -85,6 +86,7 @@ pub fn start(
         plan: plan(context, &job.row.id, &wish, &name, asked)?,
         tasks: asked.tasks.iter().map(text).collect(),
         may_wait: !asked.at_once,
+        caller: asked.caller,
         id,
         name,
     };

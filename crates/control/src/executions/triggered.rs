@@ -7,7 +7,7 @@ use crate::error::{Conflict, Error};
 use crate::json;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jobs::Call;
+use jobs::{Call, Caller};
 use store::trigger_addresses::{self as addresses, Holder};
 use store::{Tx, resources};
 use types::KindName;
@@ -68,7 +68,8 @@ fn call_each<K: Triggered>(
     let id = trigger.and_then(|trigger| trigger.id.as_deref());
     let trigger = wish.triggers().iter().find(|open| open.id.as_deref() == id);
     for arguments in tasks(trigger) {
-        calls::begin(context, tx, held, trigger, call_with(&arguments))?;
+        let call = (Caller::Member, call_with(&arguments));
+        calls::begin(context, tx, held, trigger, call)?;
     }
     Ok(())
 }

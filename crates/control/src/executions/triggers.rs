@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{Held, opened};
 use crate::error::{Error, Unfit};
-use jobs::Call;
+use jobs::{Call, Caller};
 use store::deliveries::{self, NewDelivery};
 use store::identity::workspaces::{self, Workspace};
 use store::trigger_addresses::{self as addresses, Holder};
@@ -93,7 +93,7 @@ pub fn call(
     context: &Context,
     tx: &mut Tx<'_>,
     address: &str,
-    call: Call,
+    call: (Caller, Call),
 ) -> Result<Option<ExecutionId>, Error> {
     let Some(holder) = addresses::find(tx, &context.member.workspace, address)? else {
         return Ok(None);
@@ -110,7 +110,7 @@ fn begin_call<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,
     holder: &Holder,
-    call: Call,
+    call: (Caller, Call),
 ) -> Result<Option<ExecutionId>, Error> {
     let workload = Held::<K>::lock(context, tx, &[], &holder.name)?;
     let wish = opened(context, &workload)?;
@@ -124,7 +124,7 @@ pub fn begin(
     context: &Context,
     tx: &mut Tx<'_>,
     address: &str,
-    arguments: Free,
+    (caller, arguments): (Caller, Free),
 ) -> Result<Option<ExecutionId>, Error> {
     let workspace = &context.member.workspace;
     let Some(holder) = addresses::find(tx, workspace, address)? else { return Ok(None) };
@@ -144,6 +144,7 @@ pub fn begin(
         name: Some(name),
         tasks: vec![arguments],
         timeout_s: set.timeout,
+        caller,
         ..Asked::default()
     };
     let begun = super::start(context, tx, &job, &wanted)?;

@@ -287,8 +287,11 @@ pub(crate) struct Jobs {
     pub(crate) slots: u32,
     pub(crate) memory_mb: u32,
     pub(crate) workspace_tasks_max: u32,
+    pub(crate) call_slots: u32,
+    pub(crate) workspace_calls_max: u32,
     pub(crate) tasks_max: u32,
     pub(crate) open_max: u32,
+    pub(crate) open_public_max: u32,
     pub(crate) backoff_first: Span,
     pub(crate) backoff_max: Span,
     pub(crate) lost_attempts_max: u32,
@@ -304,6 +307,8 @@ impl Jobs {
             slots: self.slots,
             memory_mb: self.memory_mb,
             workspace_tasks_max: self.workspace_tasks_max,
+            call_slots: self.call_slots,
+            workspace_calls_max: self.workspace_calls_max,
             lease: self.lease.0,
             heartbeat: self.heartbeat.0,
             backoff_first: self.backoff_first.0,
@@ -312,6 +317,7 @@ impl Jobs {
             retention: self.retention.0,
             tasks_max: self.tasks_max,
             open_max: self.open_max,
+            open_public_max: self.open_public_max,
             poll: self.poll.0,
         }
     }

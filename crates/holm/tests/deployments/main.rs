@@ -12,9 +12,36 @@ mod settings;
 mod settings_registry;
 mod settings_served;
 mod tools;
+mod bad_input;
+mod kills;
+#[expect(dead_code, reason = "the place is that of the tests of sandboxes, which use more of it")]
+#[path = "../sandboxes/setup.rs"]
+mod place;
+mod sources;
+mod web;
+mod wishes;
 
 use place::{Client, Place, TASK, eventually};
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use testing::machine;
+
+/// Removes the instances of a test that failed: nobody else would. The server must be gone by then.
+struct Sweep(PathBuf);
+
+impl Sweep {
+    fn of(place: &Place) -> Self {
+        Self(place.data().to_owned())
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            machine::sweep(&self.0).unwrap();
+        }
+    }
+}
 
 const LISTENS: &str = "echo up; exec httpd -f -p $PORT -h /etc";
 

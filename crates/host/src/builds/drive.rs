@@ -1,7 +1,7 @@
 //! One build, from its sources to its image.
 
 use super::log::Log;
-use super::{Inner, fault};
+use super::{Inner, fault, names_of};
 use control::machine::{BuildFault, BuildOrder, Built};
 use images::build::{
     Base, Build, Dockerfile, Fault, Instruction, Languages, Limits, Order, Outcome, Plan, Site,
@@ -294,10 +294,10 @@ impl Job {
         Ok(image)
     }
 
-    /// Under which the image stays on the machine: no other workspace has the same.
+    /// Under which the image stays on the machine until the registry has it.
     fn name(&self) -> Result<Reference, BuildFault> {
-        let text = format!("{}/{}", self.order.workspace.as_str(), self.order.repository);
-        text.parse().map_err(|_| {
+        let BuildOrder { build, workspace, repository, .. } = &self.order;
+        names_of(build, workspace, repository).parse().map_err(|_| {
             BuildFault::Broken(format!("`{}` cannot name an image", self.order.repository))
         })
     }

@@ -29,18 +29,21 @@ use crate::settings::OpenError;
 use caches::Caches;
 use control::machine::{BuildFault, BuildOrder, Builder, Built, MachineFault, Wait};
 use fetch::Fetcher;
-use images::Reference;
 use images::build::Fault;
 use log::Log;
 use node::Node;
 use sources::Folder;
 use std::io;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use std::time::Duration;
+use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use turns::{Alone, Turns};
 use types::World;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{InstanceName, Printed, RunsFor};
+
+/// How long a build may take to end that nobody wants any more, before it is looked at again later.
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// Builds on this machine.
 pub struct ImageBuilder {
@@ -72,6 +75,15 @@ impl ImageBuilder {
         };
         let turns = Turns::new(inner.settings.parallel_max, inner.settings.workspace_parallel_max);
         Ok(Self { inner: Arc::new(inner), turns, alone: Alone::default() })
+    }
+}
+
+impl ImageBuilder {
+    /// Waits until nobody works on a build: a thread that nobody waits for any more goes on until its
+    /// next step, and may still be writing an image.
+    async fn at_rest(&self, build: &BuildId) -> Result<OwnedMutexGuard<()>, MachineFault> {
+        let alone = tokio::time::timeout(END_MAX, self.alone.wait(build)).await;
+        alone.map_err(|_| MachineFault("it has not come to its end yet".to_owned()))
     }
 }
 
@@ -125,16 +137,18 @@ impl Builder for ImageBuilder {
 
     fn release<'a>(
         &'a self,
+        build: &'a BuildId,
         workspace: &'a WorkspaceId,
         repository: &'a str,
-        digest: &'a str,
     ) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            let name = format!("{}/{repository}@{digest}", workspace.as_str());
-            let name: Reference =
-                name.parse().map_err(|_| MachineFault(format!("`{name}` names no image")))?;
+            let alone = self.at_rest(build).await?;
+            let names = names_of(build, workspace, repository);
             let images = self.inner.machine.0.images.clone();
-            let released = tokio::task::spawn_blocking(move || images.remove(&name));
+            let released = tokio::task::spawn_blocking(move || {
+                let _until_they_are_gone = alone;
+                images.remove_all_of(&names)
+            });
             let released = released.await.map_err(|error| MachineFault(error.to_string()))?;
             released.map(drop).map_err(|error| MachineFault(types::chain(&error)))
         })
@@ -145,10 +159,7 @@ impl Builder for ImageBuilder {
             let (inner, id) = (Arc::clone(&self.inner), build.clone());
             let ended = tokio::task::spawn_blocking(move || inner.end_steps(&id)).await;
             ended.unwrap_or_else(|error| Err(MachineFault(error.to_string())))?;
-            // Whoever stopped waiting for it does not know that it goes on until its next step.
-            let Some(alone) = self.alone.now(build) else {
-                return Err(MachineFault("it has not ended yet".into()));
-            };
+            let alone = self.at_rest(build).await?;
             let (inner, build) = (Arc::clone(&self.inner), build.clone());
             let forgotten = tokio::task::spawn_blocking(move || {
                 let _until_it_is_gone = alone;
@@ -158,6 +169,12 @@ impl Builder for ImageBuilder {
             forgotten.await.unwrap_or_else(|error| Err(MachineFault(error.to_string())))
         })
     }
+}
+
+/// The repository in which the images that are made for a build stay on the machine. No other build
+/// has the same: what one lets go of, another may still need.
+fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
+    format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
 }
 
 impl Inner {

@@ -2,9 +2,11 @@
 
 use crate::cases::archive;
 use crate::place::{Place, tar};
-use control::machine::BuildFault;
+use control::machine::{BuildFault, Builder};
+use images::Digest;
 use std::fs;
 use std::time::Duration;
+use types::ids::{BuildId, WorkspaceId};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_built_is_refused_with_its_reason() {
@@ -111,5 +113,29 @@ async fn a_build_that_nobody_waits_for_ends() {
     let files = archive(&place, &[("Dockerfile", "FROM localhost/test/base\nRUN echo ok\n")]);
     let seen = place.build("one", files).await;
     assert!(seen.built.is_ok(), "{:?}", seen.built);
+    place.clear();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_that_is_let_go_leaves_that_of_another_build() {
+    let place = Place::new();
+    let dockerfile = "FROM localhost/test/base\nRUN echo one > /one\n";
+    let mut images = Vec::new();
+    for build in ["one", "two"] {
+        let seen = place.build(build, archive(&place, &[("Dockerfile", dockerfile)])).await;
+        images.push(seen.built.unwrap().digest.parse::<Digest>().unwrap());
+    }
+    let let_go = |build: &str| {
+        let (build, workspace) = (BuildId::known(build), WorkspaceId::known("wsp_test"));
+        let builder = &place.builder;
+        async move { builder.release(&build, &workspace, "sandbox/test").await.unwrap() }
+    };
+    let_go("bld_one").await;
+    place.store.collect().unwrap();
+    assert!(!place.store.has(&images[0]) || images[0] == images[1]);
+    assert!(place.store.has(&images[1]), "another build has it");
+    let_go("bld_two").await;
+    place.store.collect().unwrap();
+    assert!(!place.store.has(&images[1]));
     place.clear();
 }

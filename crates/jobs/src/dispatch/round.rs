@@ -8,7 +8,7 @@ use crate::share::{Room, share};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::executions::tasks::{self, State, Task};
-use store::executions::{self, Execution, claims, holders};
+use store::executions::{self, Execution, SlotKind, claims, holders};
 use store::{Error, Tx};
 use types::Timestamp;
 use types::ids::ExecutionId;
@@ -30,7 +30,7 @@ pub(super) struct Round {
     pub run_out: Vec<(String, Timestamp)>,
     pub ended: Arc<Vec<Ended>>,
     /// What may be claimed.
-    pub room: Option<Room>,
+    pub rooms: Vec<(SlotKind, Room)>,
     pub turn: i64,
 }
 
@@ -62,8 +62,8 @@ impl Round {
             ended.extend(take(tx, name, *renewed_at, now)?);
         }
         self.record(tx, ended, now)?;
-        if let Some(room) = self.room {
-            self.claim(tx, room, now, &mut done)?;
+        for (slots, room) in &self.rooms {
+            self.claim(tx, *slots, *room, now, &mut done)?;
         }
         Ok(done)
     }
@@ -130,18 +130,22 @@ impl Round {
     fn claim(
         &self,
         tx: &mut Tx<'_>,
+        slots: SlotKind,
         room: Room,
         now: Timestamp,
         done: &mut Done,
     ) -> Result<(), Error> {
-        let candidates = claims::candidates(tx, now, CANDIDATES)?;
+        let candidates = claims::candidates(tx, slots, now, CANDIDATES)?;
         if candidates.is_empty() {
             return Ok(());
         }
         let settings = self.queue.settings();
-        let (whole_mb, workspace_max) =
-            (settings.memory_mb.into(), settings.workspace_tasks_max.into());
-        let shares = share(room, whole_mb, candidates, &claims::running(tx)?, workspace_max);
+        let workspace_max = match slots {
+            SlotKind::Task => settings.workspace_tasks_max,
+            SlotKind::Call => settings.workspace_calls_max,
+        };
+        let (whole_mb, running) = (settings.memory_mb.into(), claims::running(tx, slots)?);
+        let shares = share(room, whole_mb, candidates, &running, workspace_max.into());
         for (id, count) in shares {
             // Another machine may be at it: then it is looked at again shortly.
             let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };

@@ -1,8 +1,10 @@
 //! Executions that must not wait, and tasks of different sizes.
 
 use super::stage::{Machine, Program, Stage, new, settings};
-use jobs::{Settings, StartError};
+use jobs::{Caller, Settings, StartError};
 use store::executions::Phase;
+use types::KindName;
+use types::ids::WorkspaceId;
 
 crate::on_both!(
     what_must_not_wait_is_refused_when_there_is_no_room,
@@ -10,6 +12,8 @@ crate::on_both!(
     an_execution_has_a_number_of_tasks,
     a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
+    strangers_leave_a_workspace_room_for_executions_of_its_own,
+    calls_and_tasks_have_slots_of_their_own,
 );
 
 fn at_once(name: &str, tasks: usize) -> jobs::NewExecution {
@@ -66,7 +70,7 @@ async fn an_execution_has_a_number_of_tasks(stage: Stage) {
 }
 
 async fn a_workspace_has_a_number_of_open_executions(stage: Stage) {
-    let few = Settings { open_max: 2, ..settings() };
+    let few = Settings { open_max: 2, open_public_max: 1, ..settings() };
     let first = stage.try_start(few.clone(), new("one", 1)).await.unwrap();
     stage.try_start(few.clone(), new("two", 1)).await.unwrap();
     let refused = stage.try_start(few.clone(), new("three", 1)).await;
@@ -96,4 +100,62 @@ async fn tasks_share_the_memory_of_a_machine(stage: Stage) {
         0,
         "and what never fits is left to other machines"
     );
+}
+
+async fn strangers_leave_a_workspace_room_for_executions_of_its_own(stage: Stage) {
+    let few = || Settings { open_max: 3, open_public_max: 2, ..settings() };
+    let strange = |name: &str| jobs::NewExecution { caller: Caller::Stranger, ..new(name, 1) };
+    stage.try_start(few(), new("own", 1)).await.unwrap();
+    stage.try_start(few(), strange("strange")).await.unwrap();
+    let refused = stage.try_start(few(), strange("another")).await;
+    assert!(matches!(refused, Err(StartError::Crowded { max: 2 })), "{refused:?}");
+    stage.try_start(few(), new("more", 1)).await.unwrap();
+    let refused = stage.try_start(few(), new("too many", 1)).await;
+    assert!(matches!(refused, Err(StartError::Crowded { max: 3 })), "{refused:?}");
+}
+
+fn call(name: &str, workspace: &str) -> jobs::NewExecution {
+    let workspace = WorkspaceId::known(workspace);
+    jobs::NewExecution { kind: KindName::Agent, memory_mb: 0, workspace, ..new(name, 1) }
+}
+
+async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {
+    let own = Settings { call_slots: 2, workspace_calls_max: 1, ..settings() };
+    let machine = Machine::ready("here");
+    let _program = Program::start(&stage, &machine, own);
+    let (mut begun, mut all) = (0, Vec::new());
+    // Whichever of them take all their slots first, the others find theirs free.
+    for first in ["tasks", "calls"] {
+        machine.close();
+        let many = async || {
+            let mut ids = Vec::new();
+            for number in 0..5 {
+                ids.push(stage.start(call(&format!("{first}-{number}"), "wsp_greedy")).await);
+            }
+            ids.push(stage.start(call(&format!("{first}-other"), "wsp_other")).await);
+            ids
+        };
+        let tasks = async || stage.start(new(first, 8)).await;
+        match first {
+            "tasks" => {
+                all.push(tasks().await);
+                machine.has_begun(begun + 4).await;
+                all.extend(many().await);
+            }
+            _ => {
+                all.extend(many().await);
+                machine.has_begun(begun + 2).await;
+                all.push(tasks().await);
+            }
+        }
+        machine.has_begun(begun + 6).await;
+        assert_eq!(machine.begun.borrow().len(), begun + 6, "four tasks, a call of each workspace");
+        machine.open();
+        for id in &all {
+            assert_eq!(stage.end(id).await.phase, Phase::Succeeded);
+        }
+        begun += 14;
+        machine.has_abandoned(begun).await;
+    }
+    assert_eq!(machine.at_once.lock().1, 6);
 }

@@ -1,7 +1,7 @@
 //! A database, machines that only pretend to run tasks, and what is asked of them.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
-use jobs::{Assignment, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
+use jobs::{Assignment, Caller, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -179,6 +179,7 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
         plan: Plan { image: "python".into(), ..Plan::default() },
         tasks: (0..tasks).map(|index| format!("{{\"index\":{index}}}")).collect(),
         may_wait: true,
+        caller: Caller::Member,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What there is to claim, and how much of all machines is taken.
 
+use super::SlotKind;
 use crate::{Error, Tx, params};
 use types::Timestamp;
 use types::ids::{ExecutionId, WorkspaceId};
@@ -16,19 +17,33 @@ pub struct Candidate {
     pub room: i64,
 }
 
-/// The next executions of each workspace, at most so many of each, in their turns.
-pub fn candidates(tx: &mut Tx<'_>, now: Timestamp, of_each: i64) -> Result<Vec<Candidate>, Error> {
-    let rows = tx.query(
-        TABLE,
+/// Of a row, what [`super::Execution::slot_kind`] says of it.
+const fn condition(slots: SlotKind) -> &'static str {
+    match slots {
+        SlotKind::Task => "kind = 'job'",
+        SlotKind::Call => "kind <> 'job'",
+    }
+}
+
+/// The next executions of each workspace that take such slots, at most so many of each, in their
+/// turns.
+pub fn candidates(
+    tx: &mut Tx<'_>,
+    slots: SlotKind,
+    now: Timestamp,
+    of_each: i64,
+) -> Result<Vec<Candidate>, Error> {
+    let sql = format!(
         "SELECT id, workspace_id, memory_mb,
              CASE WHEN parallelism - running < total - next + waiting
                  THEN parallelism - running ELSE total - next + waiting END
          FROM (SELECT id, workspace_id, memory_mb, parallelism, running, total, next, waiting, turn,
                    ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY turn, id) AS place
-               FROM executions WHERE ready_at <= $1) AS ranked
+               FROM executions WHERE ready_at <= $1 AND {}) AS ranked
          WHERE place <= $2 ORDER BY workspace_id, place",
-        params![now, of_each],
-    )?;
+        condition(slots)
+    );
+    let rows = tx.query(TABLE, &sql, params![now, of_each])?;
     let candidate = |row: &crate::Row| {
         let (id, workspace) = (ExecutionId::known(row.text(0)?), WorkspaceId::known(row.text(1)?));
         Ok(Candidate { id, workspace, memory_mb: row.int(2)?, room: row.int(3)? })
@@ -36,27 +51,34 @@ pub fn candidates(tx: &mut Tx<'_>, now: Timestamp, of_each: i64) -> Result<Vec<C
     rows.iter().map(candidate).collect()
 }
 
-/// How many tasks of each workspace run now.
-pub fn running(tx: &mut Tx<'_>) -> Result<Vec<(WorkspaceId, i64)>, Error> {
-    let sql = "SELECT workspace_id, CAST(SUM(running) AS BIGINT) FROM executions WHERE running > 0 GROUP BY workspace_id";
-    tx.query(TABLE, sql, params![])?
+/// How many such slots each workspace has now, on all machines.
+pub fn running(tx: &mut Tx<'_>, slots: SlotKind) -> Result<Vec<(WorkspaceId, i64)>, Error> {
+    let sql = format!(
+        "SELECT workspace_id, CAST(SUM(running) AS BIGINT) FROM executions
+         WHERE running > 0 AND {} GROUP BY workspace_id",
+        condition(slots)
+    );
+    tx.query(TABLE, &sql, params![])?
         .iter()
         .map(|row| Ok((WorkspaceId::known(row.text(0)?), row.int(1)?)))
         .collect()
 }
 
-/// When the next task can be claimed, if any ever can.
-pub fn next_ready(tx: &mut Tx<'_>) -> Result<Option<Timestamp>, Error> {
-    let sql = "SELECT MIN(ready_at) FROM executions WHERE ready_at IS NOT NULL";
-    tx.find(TABLE, sql, params![])?.map_or(Ok(None), |row| row.opt_time(0))
+/// When the next task can be claimed, if any ever can: one that takes such slots, or any.
+pub fn next_ready(tx: &mut Tx<'_>, slots: Option<SlotKind>) -> Result<Option<Timestamp>, Error> {
+    let and = slots.map_or(String::new(), |slots| format!("AND {}", condition(slots)));
+    let sql = format!(
+        "SELECT ready_at FROM executions WHERE ready_at IS NOT NULL {and} ORDER BY ready_at LIMIT 1"
+    );
+    tx.find(TABLE, &sql, params![])?.map_or(Ok(None), |row| row.opt_time(0))
 }
 
-/// How many tasks run, or would if there were room for all.
+/// How many tasks run, or would if there were room for all. Calls have slots of their own.
 pub fn wanted(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let sql = "SELECT CAST(COALESCE(SUM(CASE
                    WHEN phase = 'cancelling' THEN running
                    WHEN parallelism < total - next + waiting + running THEN parallelism
                    ELSE total - next + waiting + running END), 0) AS BIGINT)
-               FROM executions WHERE ended_at IS NULL";
+               FROM executions WHERE ended_at IS NULL AND kind = 'job'";
     tx.find(TABLE, sql, params![])?.map_or(Ok(0), |row| row.int(0))
 }

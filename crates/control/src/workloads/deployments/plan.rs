@@ -5,6 +5,7 @@
 //!                                    └─ it fails ──▶ what served goes on serving
 //! ```
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::edge::Load;
@@ -216,6 +217,7 @@ impl Situation {
             if self.demands.contains_key(*target) {
                 plan.look_in(self.limits.demand_life);
             }
+            self.cut(target, plan);
             self.shrink(target, wanted, plan);
         }
         targets.into_iter().map(str::to_owned).chain(proofs).collect()
@@ -241,6 +243,20 @@ impl Situation {
         }
     }
 
+    /// Takes away at once what is beyond the most that there may be, those first that have least to
+    /// do: one that drained when the server was killed, or others when the limit was lowered.
+    fn cut(&self, revision: &str, plan: &mut Plan) {
+        let ready =
+            |replica: &&Replica| replica.revision == revision && replica.phase == Phase::Ready;
+        let mut ready: Vec<&Replica> = self.replicas.iter().filter(ready).collect();
+        let surplus = self.live(revision).saturating_sub(self.scale.max.max(1));
+        // What only starts takes nobody's place.
+        let surplus = surplus.min(count(ready.len()).saturating_sub(1));
+        ready.sort_by_key(|replica| (replica.load.requests, Reverse(replica.load.idle)));
+        let cut = ready.into_iter().zip(0..surplus).map(|(replica, _)| replica.instance.clone());
+        plan.drain.extend(cut);
+    }
+
     /// Takes replicas away that have had nothing to do for long, those first that had nothing for
     /// longest.
     fn shrink(&self, revision: &str, wanted: u32, plan: &mut Plan) {
@@ -251,10 +267,15 @@ impl Situation {
             .iter()
             .filter(ready)
             .filter(|replica| replica.load.requests == 0)
+            .filter(|replica| !plan.drain.contains(&replica.instance))
             .filter_map(|replica| Some((replica.load.idle?, &replica.instance)))
             .collect();
         idle.sort_by(|one, other| other.cmp(one));
-        let mut live = self.live(revision);
+        let cut = |replica: &&Replica| {
+            replica.revision == revision && plan.drain.contains(&replica.instance)
+        };
+        let cut = count(self.replicas.iter().filter(cut).count());
+        let mut live = self.live(revision).saturating_sub(cut);
         for (since, instance) in idle {
             if live <= wanted {
                 return;

@@ -59,6 +59,19 @@ fn one(revision: &str, count: u32) -> Vec<(String, u32)> {
 }
 
 #[test]
+fn what_is_beyond_the_most_drains_at_once_but_never_the_only_one_that_is_ready() {
+    let scale = Scale { min: 1, max: 1, concurrency: 10 };
+    let mut busy = replica(1, "a", Phase::Ready);
+    busy.load.requests = 1;
+    let two = Situation { scale, ..calm(vec![busy, replica(2, "a", Phase::Ready)]) };
+    let cut = plan(&two);
+    assert_eq!((names(&cut.drain), cut.launch), (vec!["replica-a-a-2".to_owned()], vec![]));
+    let replicas = vec![replica(1, "a", Phase::Starting), replica(2, "a", Phase::Ready)];
+    let wait = plan(&Situation { scale, ..calm(replicas) });
+    assert_eq!((wait.drain, wait.end, wait.launch), (vec![], vec![], vec![]));
+}
+
+#[test]
 fn a_new_revision_is_proven_before_it_serves_and_the_old_one_serves_until_then() {
     let wish = on(Some("b"), None);
     let begin = Situation { wish: wish.clone(), ..calm(vec![replica(1, "a", Phase::Ready)]) };
