@@ -4,20 +4,17 @@
 
 #![cfg(test)]
 
+mod bad_input;
 mod command_line;
+mod kills;
 #[expect(dead_code, reason = "the place is that of the tests of sandboxes, which use more of it")]
 #[path = "../sandboxes/setup.rs"]
 mod place;
 mod settings;
 mod settings_registry;
 mod settings_served;
-mod tools;
-mod bad_input;
-mod kills;
-#[expect(dead_code, reason = "the place is that of the tests of sandboxes, which use more of it")]
-#[path = "../sandboxes/setup.rs"]
-mod place;
 mod sources;
+mod tools;
 mod web;
 mod wishes;
 

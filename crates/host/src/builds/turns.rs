@@ -47,18 +47,12 @@ pub(super) struct Alone(Mutex<HashMap<BuildId, Arc<AsyncMutex<()>>>>);
 impl Alone {
     /// Waits until nobody works on the build. It is the caller's until what is answered is dropped.
     pub(super) async fn wait(&self, build: &BuildId) -> OwnedMutexGuard<()> {
-        self.turn(build).lock_owned().await
-    }
-
-    /// The same for whoever does not want to wait: nothing where somebody works on it.
-    pub(super) fn now(&self, build: &BuildId) -> Option<OwnedMutexGuard<()>> {
-        self.turn(build).try_lock_owned().ok()
-    }
-
-    fn turn(&self, build: &BuildId) -> Arc<AsyncMutex<()>> {
-        let mut all = self.0.lock();
-        all.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(all.entry(build.clone()).or_default())
+        let turn = {
+            let mut all = self.0.lock();
+            all.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(all.entry(build.clone()).or_default())
+        };
+        turn.lock_owned().await
     }
 }
 
@@ -87,8 +81,8 @@ mod tests {
         let (alone, one) = (Alone::default(), BuildId::known("bld_one"));
         let first = alone.wait(&one).await;
         let mut second = Box::pin(alone.wait(&one));
-        assert!(poll!(&mut second).is_pending() && alone.now(&one).is_none());
-        assert!(alone.now(&BuildId::known("bld_other")).is_some());
+        assert!(poll!(&mut second).is_pending());
+        assert!(poll!(Box::pin(alone.wait(&BuildId::known("bld_other")))).is_ready());
         drop(first);
         drop(second.await);
     }
