@@ -72,7 +72,8 @@ def deployed(kind: str, name: str) -> Any:
         assert read.status != "FAILED", [event.to_dict() for event in read.events or []]
         return read.status == "DEPLOYED" and read
 
-    return until(f"{kind} {name} is deployed", look)
+    # The first of an image waits until its layers are unpacked.
+    return until(f"{kind} {name} is deployed", look, 150)
 
 
 def send(method: str, path: str, **more: Any) -> httpx.Response:
