@@ -32,7 +32,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let now = world::system().now();
     term::say(head(target.kind, &object, now));
     if let Some(spec) = object.get("spec") {
-        section("Spec", &indented(&output::plain(&[spec.clone()], Format::Yaml)));
+        section("Spec", &indented(&output::plain(std::slice::from_ref(spec), Format::Yaml)));
     }
     if let Some(revisions) = revisions(&target, &name, &mut client).await? {
         section("Revisions", &revisions);
