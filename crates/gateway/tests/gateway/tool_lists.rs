@@ -87,7 +87,7 @@ async fn a_server_that_sleeps_is_not_woken_for_its_list() {
         format!("event: message\ndata: {message}\n\n")
     );
     assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (before, served));
-    let stats = stage.gateway.requests_of(&ResourceId::known("res_tools")).unwrap();
+    let stats = stage.gateway.requests_of(&ResourceId::known("res_tools"), None).unwrap();
     assert_eq!(stats.revisions["r1"].count, 6);
     // A server without any replica has said it too; nothing is started for it.
     stage.deploy(&serving("r1", &[]));
