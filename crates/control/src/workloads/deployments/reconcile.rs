@@ -226,9 +226,11 @@ async fn take_hosts<K: Deployable>(case: &Case<K>) -> Result<(), Error> {
     if case.held.wish.urls().is_empty() {
         return Ok(());
     }
-    let (context, held) = (case.context.clone(), case.held.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        addresses::take_free_hosts(&context, tx, &held.row.id, held.wish.urls())
+    let (context, id) = (case.context.clone(), case.held.row.id.clone());
+    let work = move |tx: &mut Tx<'_>| match rows::lock::<K>(tx, &id)? {
+        Some(held) => addresses::take_free_hosts(&context, tx, &id, held.wish.urls()),
+        // It was deleted since it was read: nobody would give its hosts back.
+        None => Ok(()),
     };
     case.context.control.store.write(work).await
 }
