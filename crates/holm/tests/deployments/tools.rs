@@ -144,8 +144,8 @@ pub(crate) fn until(client: &Client, name: &str, status: &str) -> Value {
 pub(crate) fn failure(client: &Client, name: &str) -> String {
     let failed = until(client, name, "FAILED");
     let events = failed["events"].as_array().unwrap();
-    let failures = events.iter().filter(|event| event["status"] == "FAILED");
-    failures.last().unwrap()["message"].as_str().unwrap().to_owned()
+    let mut failures = events.iter().filter(|event| event["status"] == "FAILED");
+    failures.next_back().unwrap()["message"].as_str().unwrap().to_owned()
 }
 
 /// What builds and replicas of an agent have printed, oldest first.
