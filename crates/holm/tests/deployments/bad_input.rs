@@ -116,6 +116,7 @@ fn sources_that_are_none_fail_with_the_reason_and_what_served_serves_on() {
     ]);
     let dockerfile = format!("FROM {TASK}\nCOPY out /x\n");
     let from = format!("FROM {TASK}\n");
+    let large = format!("{from}ENV PATH=/bin\nRUN head -c 100000000 /dev/zero >/x\n");
     let link_out = |entry| tar_of(&[("Dockerfile", Entry::File(dockerfile.as_bytes())), entry]);
     let zeros = vec![0; 64 << 20];
     let bomb = zip_of(&[("Dockerfile", from.as_bytes()), ("zeros", &zeros)]);
@@ -136,6 +137,7 @@ fn sources_that_are_none_fail_with_the_reason_and_what_served_serves_on() {
             link_out(("out", Entry::HardLink("/etc/shadow"))),
             "archive is refused",
         ),
+        ("too much on the disk", tar(&[("Dockerfile", &large)]), "line 3: "),
         ("nothing to begin with", zip(&[("readme", "hello")]), "Dockerfile"),
     ]);
     stage.clear();
@@ -166,7 +168,6 @@ fn steps_that_fail_or_never_end_leave_what_serves() {
             tar(&[("Dockerfile", &format!("FROM --platform=linux/s390x {TASK}\n"))]),
             "this machine builds for",
         ),
-        ("too much on the disk", file("RUN head -c 100000000 /dev/zero >/x"), "line 3: "),
         ("a step that never ends", file("RUN while :; do :; done"), "10 s"),
         ("a step that prints for ever", file("RUN yes"), "10 s"),
     ]);
@@ -270,7 +271,11 @@ fn push(web: &Web, architecture: &str) {
 
 #[test]
 fn addresses_and_pushes_are_taken_from_whom_they_are_for_and_once() {
-    let mut stage = Stage::new(&[("HOLM_BUILDS__UPLOAD_MB_MAX", "1")]);
+    let mut stage = Stage::new(&[
+        ("HOLM_BUILDS__UPLOAD_MB_MAX", "1"),
+        ("HOLM_BUILDER__MEMORY_MB", "256"),
+        ("HOLM_BUILDER__DISK_MB", "64"),
+    ]);
     let good = zip(&[("Dockerfile", &wishes::dockerfile("r0", "")), ("note", "")]);
     let url = stage.ask();
     assert_eq!(stage.upload(&url, good.clone()).status, 200);
