@@ -65,6 +65,7 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
         plan: Plan::default(),
         tasks: vec!["{}".to_owned(); tasks],
         may_wait: true,
+        caller: jobs::Caller::Member,
     };
     let (queue, keyring) = (queue.clone(), store.keyring());
     store.write(move |tx| queue.start(tx, &keyring.read(), &new)).await?;

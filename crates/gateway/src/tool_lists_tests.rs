@@ -21,6 +21,7 @@ fn traffic() -> Arc<Traffic> {
         port: Some(80),
         scale: Scale { max: 1, concurrency: 1 },
         sticky_s: 0,
+        timeout_s: None,
         serving: Serving::Starting,
     }))
 }
