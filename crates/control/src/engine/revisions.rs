@@ -27,7 +27,22 @@ fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
     if let Some(configuration) = wish.revision_mut() {
         *configuration = RevisionConfiguration::default();
     }
-    json::value(&wish)
+    let mut value = json::value(&wish);
+    drop_empty(&mut value);
+    value
+}
+
+/// Takes empty lists out. Clients that send back what they have read write one for each that was not
+/// there, and mean no change.
+fn drop_empty(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Object(members) => {
+            members.retain(|_, member| member.as_array().is_none_or(|list| !list.is_empty()));
+            members.values_mut().for_each(drop_empty);
+        }
+        serde_json::Value::Array(list) => list.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
 }
 
 fn configuration<K: Kind>(wish: &mut K) -> RevisionConfiguration {
@@ -252,4 +267,18 @@ fn previous(kept: &[Revision], active: Option<&str>) -> Option<String> {
         .iter()
         .filter(|revision| active != Some(revision.id.as_str()) && revision.activated_at.is_some());
     others.max_by_key(|revision| revision.activated_at).map(|revision| revision.id.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drop_empty;
+    use serde_json::json;
+
+    #[test]
+    fn an_empty_list_is_none() {
+        let mut sent =
+            json!({"triggers": [], "runtime": {"ports": [], "envs": [{"a": []}, {"b": 1}]}});
+        drop_empty(&mut sent);
+        assert_eq!(sent, json!({"runtime": {"envs": [{}, {"b": 1}]}}));
+    }
 }
