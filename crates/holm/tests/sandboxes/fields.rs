@@ -109,7 +109,7 @@ fn disk_mb(client: &Client, name: &str) -> u64 {
 }
 
 /// `storageMb`: as large as it says and no larger, none of the memory, kept over a restart of the
-/// server, made anew with another size, and gone in the end.
+/// server and when it grows, never smaller, and gone in the end.
 #[test]
 fn storage_is_a_disk_of_its_size() {
     let mut place = Place::new("15s");
@@ -124,15 +124,19 @@ fn storage_is_a_disk_of_its_size() {
     server.kill();
     let (server, client) = place.start();
     assert_eq!(client.run("stored", "cat /file; stat -c %u:%g /file"), "kept\n1000:1000\n");
-    client.done(
-        "PUT",
-        "/v0/sandboxes/stored",
-        Some(&body("stored", &json!({"runtime": {"memory": 128, "storageMb": 40}}))),
-    );
+    let put = |mb: u32| {
+        let wish = body("stored", &json!({"runtime": {"memory": 128, "storageMb": mb}}));
+        client.ask("PUT", "/v0/sandboxes/stored", Some(&wish)).unwrap()
+    };
+    let (status, refused) = put(40);
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused["message"].to_string().contains("cannot shrink"), "{refused}");
+    assert_eq!(put(400).0, 200);
     eventually("it has the other size", || {
         client.get("stored")["status"] == "DEPLOYED"
-            && (20..=40).contains(&disk_mb(&client, "stored"))
+            && (340..=400).contains(&disk_mb(&client, "stored"))
     });
+    assert_eq!(client.run("stored", "cat /file"), "kept\n");
     // Nothing of the disks is left: `clear` looks for loop devices.
     place.clear(server, &client);
 }
@@ -140,7 +144,7 @@ fn storage_is_a_disk_of_its_size() {
 #[test]
 fn what_is_larger_than_the_machine_is_refused_at_once() {
     let mut place = Place::new("15s");
-    place.settings.push(("HOLM_NODE__DISK_MB", "1000".to_owned()));
+    place.settings.push(("HOLM_NODE__VOLUME_MB", "1000".to_owned()));
     let (server, client) = place.start();
     let ask = |name: &str, runtime: Value| {
         let (status, answer) = client
@@ -157,7 +161,7 @@ fn what_is_larger_than_the_machine_is_refused_at_once() {
     assert!(message.contains("262144 MB of memory: this machine has at most"), "{message}");
     let (status, error, message) = ask("wide", json!({"storageMb": 801}));
     assert_eq!((status, error.as_str()), (400, "QUOTA_EXCEEDED"), "{message}");
-    assert!(message.contains("at most 800 MB of disk"), "{message}");
+    assert!(message.contains("at most 800 MB of volumes"), "{message}");
     assert!(client.names().is_empty());
     place.clear(server, &client);
 }

@@ -218,8 +218,8 @@ impl Kind for Sandbox {
         }
     }
 
-    fn check_change(&self, old: &Self, problems: &mut Problems) {
-        let (new, old) = (&self.spec, &old.spec);
+    fn check_change(&self, before: &Self, problems: &mut Problems) {
+        let (new, old) = (&self.spec, &before.spec);
         fixed(&new.region, &old.region, "spec.region", problems);
         fixed(&new.vpc, &old.vpc, "spec.vpc", problems);
         Generation::check_change(new.generation(), old.generation(), problems);
@@ -230,6 +230,15 @@ impl Kind for Sandbox {
         problems.require(same_volumes, "spec.volumes", message);
         problems.require(new.extra_args() == old.extra_args(), "spec.runtime.extraArgs", message);
         problems.require(new.gateway() == old.gateway(), "spec.network.egress.gateway", message);
+        let disk =
+            |spec: &SandboxSpec| spec.runtime.as_ref().and_then(|runtime| runtime.storage_mb);
+        let shrinks = disk(new).zip(disk(old)).is_some_and(|(new, old)| new < old);
+        // With another image the disk begins anew, of any size.
+        problems.require(
+            !shrinks || self.image() != before.image(),
+            "spec.runtime.storageMb",
+            "cannot shrink: the disk keeps its files",
+        );
     }
 
     fn complete(&mut self, old: Option<&Self>, _world: &World) {
