@@ -192,7 +192,12 @@ fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
         names.len() == groups && names.iter().all(|name| client.get(name)["status"] == "DEPLOYED")
     });
     for name in client.names() {
-        assert_eq!(client.run(&name, "echo here"), "here\n");
+        // Its address leads there a moment after its row says that it is deployed.
+        let asked = json!({"command": "echo here", "waitForCompletion": true});
+        let path = format!("/main/sandboxes/{name}/process");
+        eventually("it is reached", || {
+            client.ask("POST", &path, Some(&asked)).is_some_and(|(status, _)| status == 200)
+        });
         assert_eq!(
             client.get(&name)["events"].as_array().map(Vec::len),
             Some(2),

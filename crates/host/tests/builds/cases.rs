@@ -81,7 +81,7 @@ async fn secrets_are_in_no_layer_and_no_configuration() {
     let seen = place.build("one", archive(&place, &files)).await;
     assert_eq!(text(&place, &seen, "length").trim(), secret.len().to_string());
     let layout = place.data.path().join("layout");
-    place.export(seen.built.as_ref().unwrap(), &layout);
+    place.export("one", seen.built.as_ref().unwrap(), &layout);
     let tree = tree::of_image(&layout, &place.data.path().join("compared"));
     for path in ["root/.token", "run/secrets", "all/.env.build", "all/.docker"] {
         assert!(!tree.contains_key(Path::new(path)), "{path} is in the image");

@@ -192,7 +192,8 @@ async fn images_are_those_that_buildah_makes() {
         fs::write(context.join(".env.build"), secrets).unwrap();
         let archive = tar(&context, &["-z", "-c", "."]);
         fs::remove_file(context.join(".env.build")).unwrap();
-        let seen = place.build(&format!("c{number}"), archive).await;
+        let build = format!("c{number}");
+        let seen = place.build(&build, archive).await;
         let built = match seen.built {
             Ok(built) => built,
             Err(error) => {
@@ -202,7 +203,7 @@ async fn images_are_those_that_buildah_makes() {
             }
         };
         let layout = work.join("layout");
-        place.export(&built, &layout);
+        place.export(&build, &built, &layout);
         let ours = tree::of_image(&layout, &work.join("ours"));
         if case.compared {
             buildah.build(&file, &context, "localhost/compared", &case.arguments);

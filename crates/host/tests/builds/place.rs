@@ -101,9 +101,9 @@ impl Place {
         }
     }
 
-    /// The OCI layout of an image that was built.
-    pub(crate) fn export(&self, built: &Built, folder: &Path) {
-        let name = format!("wsp_test/sandbox/test@{}", built.digest).parse().unwrap();
+    /// The OCI layout of the image that a build has made.
+    pub(crate) fn export(&self, build: &str, built: &Built, folder: &Path) {
+        let name = format!("wsp_test/sandbox/test/bld_{build}@{}", built.digest).parse().unwrap();
         std::fs::create_dir_all(folder).unwrap();
         self.store.export(&name, folder).unwrap().expect("the image is there");
     }
