@@ -12,7 +12,7 @@ KINDS = [
     ("models", "model", "models", "model_name", {"runtime": {"type": "openai", "model": "a"}}, {"runtime": {"type": "openai", "model": "b"}}),
     ("policies", "policy", "policies", "policy_name", {"type": "location", "locations": [{"type": "continent", "name": "eu"}]}, {"type": "location", "locations": [{"type": "country", "name": "us"}]}),
     ("compute", "sandbox", "sandboxes", "sandbox_name", {"runtime": {"image": IMAGE, "memory": 2048}}, {"runtime": {"image": IMAGE, "memory": 4096}}),
-    ("volumes", "volume", "volumes", "volume_name", {"size": 1024}, {"size": 2048}),
+    ("volumes", "volume", "volumes", "volume_name", {"size": 64}, {"size": 128}),
     ("drives", "drive", "drives", "drive_name", {"region": "local"}, {"region": "local"}),
     ("volume_templates", "volume_template", "volume_templates", "volume_template_name", {"defaultSize": 1024}, {"defaultSize": 2048}),
     ("integrations", "integration_connection", "integration_connections", "connection_name", {"integration": "openai", "secret": {"apiKey": "a"}}, {"integration": "openai", "secret": {"apiKey": "b"}}),

@@ -10,7 +10,7 @@ const all = Array.from({ length: 23 }, (_, index) => `${common}-${String(index).
 before(async () => {
   for (const name of all) {
     await ok(bl.createSandbox({ body: { metadata: { name }, spec: { runtime: { image: "blaxel/base-image:latest" } } } }));
-    await ok(bl.createVolume({ body: { metadata: { name }, spec: { size: 1024 } } }));
+    await ok(bl.createVolume({ body: { metadata: { name }, spec: { size: 32 } } }));
     await ok(bl.createDrive({ body: { metadata: { name }, spec: {} } }));
   }
 });
