@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SandboxInstance, VolumeInstance } from "@blaxel/core";
-import { fresh, run, sandbox, thrown } from "./support.mjs";
+import { getVolume, SandboxInstance, VolumeInstance } from "@blaxel/core";
+import { fresh, ok, run, sandbox, thrown } from "./support.mjs";
 
 test("what is written to a volume is there for the next sandbox", async (t) => {
   const name = fresh("volume");
@@ -12,7 +12,8 @@ test("what is written to a volume is there for the next sandbox", async (t) => {
 
   const one = await sandbox(t, { volumes });
   await run(one, "echo kept > /data/x && sync");
-  assert.equal((await VolumeInstance.get(name)).state.attachedTo, `sandbox:${one.metadata.name}`);
+  const { state } = await ok(getVolume({ path: { volumeName: name } }));
+  assert.equal(state.attachedTo, `sandbox:${one.metadata.name}`);
   await thrown(SandboxInstance.create({ name: fresh("box"), region: "local", volumes }), 409);
   await thrown(VolumeInstance.delete(name), 409);
   await SandboxInstance.delete(one.metadata.name);
