@@ -290,6 +290,7 @@ def test_a_trigger_calls_back_with_a_signature_that_the_client_accepts(deploy, r
     assert httpx.post(root, content='{"n": 1}', headers=settings.headers).json() == {"success": True}
     until("it is called back", lambda: receiver.got)
     sent, headers = receiver.got[0]
+    headers = httpx.Headers(headers)
     told = json.loads(sent)
     assert (told["status_code"], json.loads(told["response_body"])["body"]) == (200, '{"n": 1}')
     assert told["response_length"] == len(told["response_body"])
