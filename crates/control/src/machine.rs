@@ -106,7 +106,8 @@ pub trait Machine: Send + Sync + 'static {
     /// Asks the work of an instance to end: SIGTERM, and SIGKILL after the grace of its launch.
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Whether something in an instance takes connections on a port. It is not woken for that.
+    /// Whether something in an instance takes connections on a port. One that sleeps and listens is not
+    /// woken for that; one that does not listen yet is kept awake, or it never would.
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool>;
 
     /// Has the sandbox API of an instance start a process, which wakes the instance. `order` is the

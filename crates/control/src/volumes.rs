@@ -120,7 +120,7 @@ pub async fn replace(
         return Ok(shown);
     }
     let id = before.row.id.clone();
-    let size_mb = engine::whole(&id, new.unwrap_or_default())?;
+    let size_mb = size_mb(&id, new)?;
     let grown = keeper.grow(&name_of(&id), size_mb).await;
     let Err(fault) = grown else { return Ok(shown) };
     shrink_back(&context, before, new).await?;
@@ -147,17 +147,22 @@ async fn shrink_back(
     context.control.store.write(work).await
 }
 
-/// Tells the meter how many bytes a volume has from now on.
+/// Megabytes of a volume. Every row says how many.
+pub(crate) fn size_mb(id: &ResourceId, size: Option<i64>) -> Result<u32, Error> {
+    engine::whole(id, size.ok_or_else(|| engine::corrupt(id, "it has no size"))?)
+}
+
+/// Tells the meter how many bytes a volume has from now on; none when it is gone.
 pub(crate) fn meter(
     context: &Context,
     tx: &mut Tx<'_>,
     of: (&str, &ResourceId),
     state: &mut volume::State,
-    size_mb: Option<i64>,
+    size: Option<i64>,
 ) -> Result<(), Error> {
     state.metered += 1;
-    let mb = u64::from(engine::whole(of.1, size_mb.unwrap_or_default())?);
-    usage::store(context, tx, Dimension::VolumeStorage, of, (mb << 20, state.metered))
+    let mb = size.map_or(Ok(0), |_| size_mb(of.1, size))?;
+    usage::store(context, tx, Dimension::VolumeStorage, of, (u64::from(mb) << 20, state.metered))
 }
 
 /// What a sandbox mounts: the volumes that are attached to it, or why it cannot have them.
@@ -183,7 +188,7 @@ pub(crate) fn mounts(
         let id = &held.row.id;
         mounts.push(VolumeMount {
             volume: name_of(id),
-            size_mb: engine::whole(id, held.wish.spec.size.unwrap_or_default())?,
+            size_mb: size_mb(id, held.wish.spec.size)?,
             path: mount_place(wished.mount_path.as_deref().unwrap_or_default()),
             read_only: wished.read_only.unwrap_or(false),
         });

@@ -4,11 +4,11 @@
 use super::followed::{Followed, Look, Reader};
 use super::{rows, soon};
 use crate::control::Control;
-use crate::engine::{self, Held};
+use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::MachineFault;
 use crate::volume_store::{NewVolume, VolumeStore};
-use crate::volumes::{keeper, name_of};
+use crate::volumes::{self, keeper, name_of};
 use std::collections::HashSet;
 use store::Tx;
 use types::KindName;
@@ -50,7 +50,7 @@ fn wanted(held: &Held<Volume>, machine: &str) -> Result<Option<u32>, Error> {
     if held.state.machine.as_deref().is_some_and(|keeps| keeps != machine) {
         return Ok(None);
     }
-    engine::whole(&held.row.id, held.wish.spec.size.unwrap_or_default()).map(Some)
+    volumes::size_mb(&held.row.id, held.wish.spec.size).map(Some)
 }
 
 /// Makes the file system of a row that no machine keeps yet, or lets it grow.
