@@ -168,11 +168,13 @@ impl Volumes {
 
     /// Removes one for good. Who uses it still does so until its end.
     pub fn remove(&self, name: &VolumeName) -> Result<(), VolumeError> {
-        let mut all = self.held.lock();
-        let Some(held) = all.get(name) else { return Ok(()) };
-        files::remove(&self.folder.join(held.owner.as_str()).join(name.as_str()))?;
-        all.remove(name);
-        Ok(())
+        let Some(held) = self.held.lock().remove(name) else { return Ok(()) };
+        // Without the lock: a large file takes its time. Its room is taken until it is gone.
+        let removed = files::remove(&self.folder.join(held.owner.as_str()).join(name.as_str()));
+        if removed.is_err() {
+            self.held.lock().insert(name.clone(), held);
+        }
+        Ok(removed?)
     }
 
     /// A mount of it, attached nowhere yet, for the only one who uses it from now on.
@@ -188,6 +190,8 @@ impl Volumes {
 
     fn keep(&self, name: &VolumeName, image: &Image, held: Held) -> Result<(), VolumeError> {
         let path = self.folder_of(&held.owner)?.join(name.as_str());
+        // Before the lock, for which everybody's volumes wait.
+        image.sync()?;
         let mut all = self.held.lock();
         match image.name(&path) {
             // Somebody else made the same meanwhile.

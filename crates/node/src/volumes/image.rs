@@ -57,9 +57,13 @@ impl Image {
         Ok(Self { file })
     }
 
-    /// Gives it a name. The whole is on the disk when this returns.
+    /// Waits until the whole is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(fsync(&self.file)?)
+    }
+
+    /// Gives one that is on the disk a name, which is there too when this returns.
     pub(super) fn name(&self, path: &Path) -> io::Result<()> {
-        fsync(&self.file)?;
         let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
         files::sync_folder_of(path)
