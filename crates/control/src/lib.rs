@@ -29,6 +29,7 @@ pub mod registry;
 pub mod repositories;
 mod settings;
 mod shared_secret;
+pub mod snapshot_store;
 mod start;
 mod usage;
 pub mod volume_store;

@@ -1,6 +1,7 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
 use crate::registry::Registry;
+use crate::snapshot_store::SnapshotStore;
 use crate::volume_store::VolumeStore;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
@@ -55,6 +56,11 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Whoever keeps volumes on this machine.
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
+        None
+    }
+
+    /// Whoever keeps snapshots on this machine.
+    fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         None
     }
 
@@ -304,6 +310,8 @@ pub struct Launch {
     /// Where that room is kept for the next instance over the same image, on a machine that keeps
     /// volumes.
     pub root: Option<VolumeName>,
+    /// The snapshot whose files it begins with, over the same image.
+    pub snapshot: Option<ResourceId>,
     pub environment: Vec<(String, String)>,
     /// Whether what processes print is kept.
     pub keeps_logs: bool,
