@@ -74,6 +74,7 @@ pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
 pub use probe::{Finding, probe};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
+pub use shares::Largest;
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{

@@ -16,7 +16,7 @@ use crate::records::Records;
 use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shared::{Shared, Stores};
-use crate::shares::Shares;
+use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
 use crate::spec::Spec;
 use crate::volumes::Volumes;
@@ -129,6 +129,11 @@ impl Node {
         self.registry.lock().starting.remove(&spec.id);
         let instance = created?;
         Ok(self.view(&instance))
+    }
+
+    /// The largest instance that can ever be made here.
+    pub fn largest(&self) -> Largest {
+        self.shared.stores.shares.largest()
     }
 
     /// Holds all processes of an instance where they are. Connections to it queue meanwhile.

@@ -23,6 +23,13 @@ pub(crate) struct Shares {
     disk_mb: Pool<Who>,
 }
 
+/// Sizes that no instance can go beyond on this machine, whatever others have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Largest {
+    pub memory_mb: u32,
+    pub disk_mb: u32,
+}
+
 /// What an instance holds as long as it exists.
 #[derive(Debug)]
 pub(crate) struct Stake {
@@ -46,6 +53,13 @@ impl Shares {
             disks: Pool::new("disks of limited size", capacity.disks),
             disk_mb: Pool::new("MB of disk", capacity.disk_mb),
         }
+    }
+
+    /// What one instance of an owner who has no other can have, in MB.
+    pub(crate) fn largest(&self) -> Largest {
+        let memory_mb = self.promised_mb.limits().share.min(self.instance_mb);
+        let whole = |mb: u64| u32::try_from(mb).unwrap_or(u32::MAX);
+        Largest { memory_mb: whole(memory_mb), disk_mb: whole(self.disk_mb.limits().share) }
     }
 
     pub(crate) fn take(&self, spec: &Spec) -> Result<(Stake, Promise), CreateError> {

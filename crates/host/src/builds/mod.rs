@@ -65,6 +65,7 @@ impl ImageBuilder {
     /// `folder` is for sources and kept folders, and nobody else's. Blocks for a moment.
     pub fn open(machine: LocalMachine, settings: Settings, world: World) -> io::Result<Self> {
         let root = settings.folder.clone();
+        let settings = settings.within(machine.0.node.largest());
         let inner = Inner {
             folder: Folder::open(&root.join("sources"))?,
             caches: Caches::open(&root.join("caches"), settings.cache_mounts_max)?,

@@ -73,4 +73,18 @@ impl Settings {
             sandbox_images: vec!["ghcr.io/blaxel-ai/sandbox".to_owned()],
         }
     }
+
+    /// With steps that a small machine can run too.
+    pub(super) fn within(self, largest: node::Largest) -> Self {
+        let memory_mb = self.memory_mb.min(largest.memory_mb);
+        let disk_mb = self.disk_mb.min(largest.disk_mb);
+        if (memory_mb, disk_mb) != (self.memory_mb, self.disk_mb) {
+            tracing::warn!(
+                memory_mb,
+                disk_mb,
+                "this machine has not what the steps of builds are to get; they get less"
+            );
+        }
+        Self { memory_mb, disk_mb, ..self }
+    }
 }

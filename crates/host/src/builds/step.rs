@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// Of output, on its way to the log.
 const PIECES_MAX: usize = 16;
+/// While there is no room for a step.
+const ROOM_POLL: Duration = Duration::from_millis(250);
 /// Of its memory, what a folder in memory gets when nothing else is said.
 const EMPTY_OF_MEMORY: u32 = 4;
 
@@ -52,7 +54,7 @@ impl Job {
         // Of a try before this one.
         drop(Running { machine: machine.clone(), id: id.clone() });
         let spec = self.spec(order, id.clone(), &held)?;
-        machine.0.node.create(&spec).map_err(|error| refused(&error))?;
+        self.create(&spec)?;
         let running = Running { machine: machine.clone(), id: id.clone() };
         let broken = |error: node::Error| BuildFault::Broken(types::chain(&error));
         let written = machine.0.node.written(&id).map_err(broken)?;
@@ -73,6 +75,25 @@ impl Job {
         drop(held);
         judge(&end, self.inner.settings.memory_mb)?;
         Ok(written)
+    }
+
+    /// Waits while other work of the workspace, or of all, has what the step needs: it could be had
+    /// alone, for no step is larger than that.
+    fn create(&self, spec: &Spec) -> Result<(), BuildFault> {
+        let mut is_told = false;
+        loop {
+            let error = match self.inner.machine.0.node.create(spec) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            let CreateError::Refused(refused) = error else { return Err(fault(&error)) };
+            if !is_told {
+                let why = crate::launching::over_limit(refused);
+                self.log.line(&format!("waiting for room: {why}"));
+                is_told = true;
+            }
+            self.wait(tokio::time::sleep(ROOM_POLL))?;
+        }
     }
 
     fn caches(&self, order: &RunOrder) -> Result<BTreeMap<String, Held>, BuildFault> {
@@ -204,13 +225,8 @@ impl Job {
     }
 }
 
-fn refused(error: &CreateError) -> BuildFault {
+fn fault(error: &CreateError) -> BuildFault {
     match error {
-        CreateError::Refused(refused) => match crate::launching::over_limit(*refused) {
-            control::machine::LaunchFault::OverShare(why) => BuildFault::OverShare(why),
-            other => BuildFault::Broken(other.to_string()),
-        },
-        CreateError::TooLarge { .. } => BuildFault::OverShare(error.to_string()),
         CreateError::Spec(_) => BuildFault::Failed(error.to_string()),
         other => BuildFault::Broken(types::chain(other)),
     }

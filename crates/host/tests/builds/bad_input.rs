@@ -117,6 +117,22 @@ async fn a_build_that_nobody_waits_for_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_waits_for_room_that_another_build_has() {
+    // Each step takes all that a workspace may have.
+    let place = Place::with(|settings| settings.disk_mb = u32::MAX);
+    let dockerfile = "FROM localhost/test/base\nRUN echo begun; sleep 1000\n";
+    let files = archive(&place, &[("Dockerfile", dockerfile)]);
+    let one = place.upload("wsp_test", "one", files).await;
+    let first = place.begin(&one, "begun").await;
+    let files = archive(&place, &[("Dockerfile", "FROM localhost/test/base\nRUN echo ok\n")]);
+    let two = place.upload("wsp_test", "two", files).await;
+    let second = place.begin(&two, "waiting for room: ").await;
+    drop(first);
+    second.end().await.unwrap();
+    place.clear_of(&[&one, &two]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_that_is_let_go_leaves_that_of_another_build() {
     let place = Place::new();
     let dockerfile = "FROM localhost/test/base\nRUN echo one > /one\n";

@@ -1,7 +1,7 @@
 //! A machine that builds, with the images that the Dockerfiles of the tests begin with.
 
 use crate::common::{add_tools, prepare, settings, store, world};
-use control::machine::{BuildFault, BuildOrder, Builder, Built};
+use control::machine::{BuildFault, BuildOrder, Builder, Built, Wait};
 use host::{BuildSettings, ImageBuilder, LocalMachine};
 use images::{Config, Store};
 use std::collections::BTreeMap;
@@ -29,6 +29,20 @@ pub(crate) struct Place {
 pub(crate) struct Seen {
     pub(crate) built: Result<Built, BuildFault>,
     pub(crate) log: String,
+}
+
+/// A build that goes on. Dropping it stops it.
+pub(crate) struct Begun<'a> {
+    building: Wait<'a, Result<Built, BuildFault>>,
+    pieces: mpsc::Receiver<Printed>,
+}
+
+impl Begun<'_> {
+    pub(crate) async fn end(mut self) -> Result<Built, BuildFault> {
+        let reading = async { while self.pieces.recv().await.is_some() {} };
+        let both = async { tokio::join!(self.building, reading).0 };
+        tokio::time::timeout(PATIENCE, both).await.expect("the build ends")
+    }
 }
 
 impl Place {
@@ -66,7 +80,12 @@ impl Place {
         Seen { built, log }
     }
 
-    async fn upload(&self, workspace: &str, build: &str, archive: Vec<u8>) -> BuildOrder {
+    pub(crate) async fn upload(
+        &self,
+        workspace: &str,
+        build: &str,
+        archive: Vec<u8>,
+    ) -> BuildOrder {
         let id = BuildId::known(format!("bld_{build}"));
         let (send, receive) = mpsc::channel(1);
         let sending = async move { send.send(Ok(archive.into())).await.unwrap() };
@@ -85,15 +104,20 @@ impl Place {
     /// Begins a build and stops waiting for it once it has printed something.
     pub(crate) async fn abandon(&self, build: &str, archive: Vec<u8>, until: &str) {
         let order = self.upload("wsp_test", build, archive).await;
+        drop(self.begin(&order, until).await);
+    }
+
+    /// Begins a build, and lets it go on once it has printed a line that begins so.
+    pub(crate) async fn begin<'a>(&'a self, order: &'a BuildOrder, until: &str) -> Begun<'a> {
         let (printed, mut pieces) = mpsc::channel::<Printed>(4);
-        let mut building = self.builder.build(&order, printed);
+        let mut building = self.builder.build(order, printed);
         loop {
             tokio::select! {
                 piece = pieces.recv() => {
                     let piece = piece.expect("the build goes on");
                     let line = String::from_utf8_lossy(&piece.bytes).into_owned();
-                    if line.trim() == until {
-                        return;
+                    if line.trim().starts_with(until) {
+                        return Begun { building, pieces };
                     }
                 }
                 _ = &mut building => panic!("the build has ended"),
@@ -106,6 +130,14 @@ impl Place {
         let name = format!("wsp_test/sandbox/test/bld_{build}@{}", built.digest).parse().unwrap();
         std::fs::create_dir_all(folder).unwrap();
         self.store.export(&name, folder).unwrap().expect("the image is there");
+    }
+
+    /// Forgets what was begun by hand too.
+    pub(crate) async fn clear_of(self, begun: &[&BuildOrder]) {
+        for order in begun {
+            self.builder.forget(&order.build).await.unwrap();
+        }
+        self.clear();
     }
 
     /// Removes all that the test has made, and fails if something of a build is left.
