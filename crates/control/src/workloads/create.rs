@@ -20,6 +20,7 @@ use store::Tx;
 use store::identity::workspaces;
 use tracing::Instrument;
 use types::Kind;
+use types::edge::{RouteChange, Serving};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::Sandbox;
@@ -116,34 +117,49 @@ async fn started(
     let birth = Some((id.clone(), machine.name().to_owned()));
     let row = Row { wish: new.wish.clone(), checked: Some(checked), reuse: new.reuse, birth };
     let (context, made) = (new.context.clone(), Arc::new(Mutex::new(None)));
-    let (instance, mine) = (launch.instance.clone(), Arc::clone(&made));
+    let (instance, of, mine) = (launch.instance.clone(), id.clone(), Arc::clone(&made));
     let write = once(&control.store, new.key.clone(), move |tx| {
         let (sandbox, created) = row.write(&context, tx)?;
+        // Before anybody can read the row: whoever finds the sandbox in a list may call it.
+        if let Some(created) = &created {
+            context.control.publish(created.route(&context, &of, Serving::Starting));
+        }
         *mine.lock() = created;
         Ok(sandbox)
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
-    let made = made.lock().take().filter(|_| written.is_ok());
-    match (launched, made) {
-        (Ok(()), Some(Created { label })) => {
-            let named = (new.wish.name(), label);
-            control.publish(routes::of_new(&new.context.member, &id, named, &*machine, &instance));
+    let made = made.lock().take();
+    match (launched, made.filter(|_| written.is_ok())) {
+        (Ok(()), Some(created)) => {
+            let serving = Serving::by(machine.name(), instance.to_string());
+            control.publish(created.route(&new.context, &id, serving));
             reconcile::watch_start(control, machine, (id, launch::FIRST), instance);
+            return written;
         }
         (Ok(()), None) => reconcile::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {
+            control.publish(RouteChange::Gone(id.clone()));
             undo(control, id).await?;
             return Err(fault.into());
         }
         (Err(_), None) => {}
     }
+    // There is no such sandbox, whatever an attempt at its row has told.
+    control.publish(RouteChange::Gone(id));
     written
 }
 
 /// What is only known of a sandbox that was just created.
 struct Created {
+    name: String,
     /// As in its route.
     label: Option<String>,
+}
+
+impl Created {
+    fn route(&self, context: &Context, id: &ResourceId, serving: Serving) -> RouteChange {
+        routes::of_new(&context.member, id, (&self.name, self.label.clone()), serving)
+    }
 }
 
 /// The row of a new sandbox, or of the one that there is.
@@ -175,7 +191,8 @@ impl Row {
         allow(tx, &member.account, &member.workspace_name, context.world().now())?;
         let (id, sandbox) = self.insert(context, tx)?;
         let label = addresses::take_label(context, tx, &id, sandbox.name())?;
-        Ok((sandbox, Some(Created { label })))
+        let name = sandbox.name().to_owned();
+        Ok((sandbox, Some(Created { name, label })))
     }
 
     fn insert(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(ResourceId, Sandbox), Error> {

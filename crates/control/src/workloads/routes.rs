@@ -22,7 +22,6 @@ use types::edge::{
     WorkloadRoute, label_of,
 };
 use types::ids::{ResourceId, WorkspaceId};
-use types::instance::InstanceName;
 use types::kinds::custom_domain::{DomainStatus, DomainType};
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
@@ -122,8 +121,7 @@ pub(super) fn of_new(
     member: &Member,
     id: &ResourceId,
     (name, label): (&str, Option<String>),
-    machine: &dyn Machine,
-    instance: &InstanceName,
+    serving: Serving,
 ) -> RouteChange {
     RouteChange::Workload(WorkloadRoute {
         kind: KindName::Sandbox,
@@ -139,7 +137,7 @@ pub(super) fn of_new(
         scale: Scale::ONE,
         timeout_s: None,
         sticky_s: 0,
-        serving: Serving::by(machine.name(), instance.to_string()),
+        serving,
     })
 }
 
