@@ -30,6 +30,8 @@ const OUTPUT_BYTES_MIN: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Of its memory, so much may be files when no disk was asked for: a half.
 const FILES_OF_MEMORY: u32 = 2;
+/// Processor time of a program that callers wait for, until it listens.
+const START_MILLICORES: u32 = 1_000;
 
 impl From<Interrupted> for LaunchFault {
     fn from(interrupted: Interrupted) -> Self {
@@ -241,7 +243,7 @@ impl Inner {
             again: launch.again,
             layers: image.layers.clone(),
             memory_mb,
-            cpu_millicores: Spec::cpu_for(memory_mb),
+            cpu_millicores: self.cpu_at_start(launch),
             pids_max: self.pids_max,
             writable: self.writable(launch, image),
             hostname: launch.hostname.clone(),
@@ -260,6 +262,19 @@ impl Inner {
             scratch: folders(launch),
             extras: node::Extras { mounts: mounts(launch), ..node::Extras::default() },
         }
+    }
+
+    /// Programs that callers wait for have more to do until they listen than ever after: loading
+    /// a language's libraries with a quarter of a processor takes most of a cold start.
+    fn cpu_at_start(&self, launch: &Launch) -> u32 {
+        let usual = Spec::cpu_for(launch.memory_mb);
+        launch.serves.map_or(usual, |_| usual.max(START_MILLICORES))
+    }
+
+    /// Takes back what an instance had for its start.
+    pub(crate) fn end_start(&self, instance: &InstanceName) -> Result<(), node::Error> {
+        let memory_mb = self.node.inspect(instance)?.memory_mb;
+        self.node.limit_cpu(instance, Spec::cpu_for(memory_mb))
     }
 
     fn writable(&self, launch: &Launch, image: &Image) -> Writable {

@@ -66,6 +66,18 @@ impl MachineControl {
         let connected = self.machine.connect(instance.as_str(), port);
         matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_)))
     }
+
+    /// Nobody calls what has still the processor time of its start.
+    fn ends_start(&self, instance: &InstanceName) -> bool {
+        match self.machine.0.end_start(instance) {
+            Ok(()) => true,
+            Err(node::Error::Missing(_)) => false,
+            Err(error) => {
+                tracing::error!(%error, %instance, "it cannot be given its usual processor time");
+                false
+            }
+        }
+    }
 }
 
 fn fault(error: &Error) -> MachineFault {
@@ -209,11 +221,11 @@ impl Machine for MachineControl {
         Box::pin(async move {
             // One that sleeps and listens takes a connection all the same, and sleeps on.
             if self.takes_connections(instance, port).await {
-                return true;
+                return self.ends_start(instance);
             }
             // One that does not listen yet stays awake until it does, however long that takes.
             let Ok(_visit) = self.standby.enter(instance.as_str()).await else { return false };
-            self.takes_connections(instance, port).await
+            self.takes_connections(instance, port).await && self.ends_start(instance)
         })
     }
 

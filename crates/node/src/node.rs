@@ -197,6 +197,11 @@ impl Node {
         views
     }
 
+    /// Gives an instance more or less processor time than it was created with.
+    pub fn limit_cpu(&self, id: &InstanceName, millicores: u32) -> Result<(), Error> {
+        self.find(id)?.body.limit_cpu(millicores).map_err(|attempt| attempt.on(id))
+    }
+
     pub fn usage(&self, id: &InstanceName) -> Result<Usage, Error> {
         self.find(id)?.usage()
     }

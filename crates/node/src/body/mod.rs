@@ -134,6 +134,10 @@ impl Body {
         self.container().group.reclaim().doing("reclaim the memory of")
     }
 
+    pub(crate) fn limit_cpu(&self, millicores: u32) -> Result<(), Attempt> {
+        self.container().group.limit_cpu(millicores).doing("limit the processor time of")
+    }
+
     pub(crate) fn usage(&self) -> Result<Usage, Attempt> {
         self.container().group.usage().doing("measure")
     }

@@ -234,6 +234,13 @@ impl Group {
         }
     }
 
+    pub(crate) fn limit_cpu(&self, millicores: u32) -> io::Result<()> {
+        match self {
+            Self::V1 { name } => v1::limit_cpu(name, millicores),
+            Self::V2 { folder } => v2::limit_cpu(folder, millicores),
+        }
+    }
+
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         match self {
             Self::V1 { name } => v1::usage(name),

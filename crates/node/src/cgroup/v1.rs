@@ -96,9 +96,13 @@ pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
     }
     let bytes = u64::from(spec.memory_mb) << 20;
     write(folder("memory", name).join("memory.limit_in_bytes"), bytes.to_string())?;
-    let quota = u64::from(spec.cpu_millicores) * PERIOD_US / 1_000;
-    write(folder("cpu", name).join("cpu.cfs_quota_us"), quota.to_string())?;
+    limit_cpu(name, spec.cpu_millicores)?;
     write(folder("pids", name).join("pids.max"), spec.pids_max.to_string())
+}
+
+pub(super) fn limit_cpu(name: &Path, millicores: u32) -> io::Result<()> {
+    let quota = u64::from(millicores) * PERIOD_US / 1_000;
+    write(folder("cpu", name).join("cpu.cfs_quota_us"), quota.to_string())
 }
 
 pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {

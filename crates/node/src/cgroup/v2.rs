@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const PERIOD_US: u64 = 100_000;
+const CPU: &str = "cpu.max";
 
 pub(super) fn offered(root: &Path) -> bool {
     read_to_string(root.join("cgroup.controllers")).is_ok_and(|text| has_all(&text))
@@ -69,12 +70,19 @@ fn set_limits(folder: &Path, spec: &Spec) -> io::Result<()> {
 }
 
 fn limits(spec: &Spec) -> [(&'static str, String); 3] {
-    let quota = u64::from(spec.cpu_millicores) * PERIOD_US / 1_000;
     [
         ("memory.max", (u64::from(spec.memory_mb) << 20).to_string()),
-        ("cpu.max", format!("{quota} {PERIOD_US}")),
+        (CPU, quota(spec.cpu_millicores)),
         ("pids.max", spec.pids_max.to_string()),
     ]
+}
+
+fn quota(millicores: u32) -> String {
+    format!("{} {PERIOD_US}", u64::from(millicores) * PERIOD_US / 1_000)
+}
+
+pub(super) fn limit_cpu(folder: &Path, millicores: u32) -> io::Result<()> {
+    write(folder.join(CPU), quota(millicores))
 }
 
 pub(super) fn entrances(folder: &Path) -> io::Result<Vec<OwnedFd>> {

@@ -127,6 +127,24 @@ fn the_number_of_processes_is_limited() {
 }
 
 #[test]
+fn processor_time_is_taken_back_while_an_instance_runs() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let mut spec = machine.shell("eager", "while :; do :; done");
+    spec.cpu_millicores = 1_000;
+    node.create(&spec).unwrap();
+    node.limit_cpu(&spec.id, 100).unwrap();
+    // What it has of the period in which that was said does not count.
+    let used = || node.usage(&spec.id).unwrap().cpu_us;
+    let before = used();
+    await_that("some work", || used() > before + 100_000);
+    let (before, begin) = (used(), Instant::now());
+    await_that("100 ms of work", || used() > before + 100_000);
+    assert!(begin.elapsed() > Duration::from_millis(700), "{:?}", begin.elapsed());
+    node.destroy(&spec.id).unwrap();
+}
+
+#[test]
 fn the_processor_is_shared_out() {
     let machine = Machine::new();
     let node = machine.open();
