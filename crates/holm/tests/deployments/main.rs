@@ -11,6 +11,7 @@ mod kills;
 #[path = "../sandboxes/setup.rs"]
 mod place;
 mod settings;
+mod settings_calls;
 mod settings_registry;
 mod settings_served;
 mod sources;

@@ -18,7 +18,7 @@ chmod 755 *
 echo up; exec httpd -f -p $PORT -h /srv"##;
 
 /// Makes a deployment that runs a command; `runtime` is laid over the usual one.
-fn deploy(client: &Client, kind: &str, name: &str, command: &str, runtime: &Value) {
+pub(crate) fn deploy(client: &Client, kind: &str, name: &str, command: &str, runtime: &Value) {
     let mut all = json!({"image": TASK, "memory": 128, "envs": [
         {"name": "COMMAND", "value": command}, {"name": "PATH", "value": "/bin"}]});
     all.as_object_mut().unwrap().extend(runtime.as_object().unwrap().clone());

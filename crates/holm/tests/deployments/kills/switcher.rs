@@ -75,15 +75,27 @@ impl Switcher {
             }
             (Some(agent), 1..=5) => {
                 let ids: Vec<_> = self.agent.revisions(web)?;
-                let to = self.chances.choice(ids).expect("it has a revision");
+                let to = self.chances.choice(&ids).expect("it has a revision");
                 let mut wish = agent;
                 wish["spec"]["revision"] = json!({"active": to});
+                if let Some(canary) = self.canary_beside(to, &ids) {
+                    wish["spec"]["revision"]["canary"] = json!(canary);
+                    wish["spec"]["revision"]["canaryPercent"] = json!(50);
+                }
                 self.wished = None;
                 self.wished = Some(active(&self.agent.put(web, &wish, "")?.json()));
                 Ok(())
             }
             (Some(_), chance) => self.change(web, chance < 10 || !self.has_served),
         }
+    }
+
+    /// Another revision that takes a part of the requests, half of the time: both have to be ready.
+    fn canary_beside(&mut self, to: &str, ids: &[String]) -> Option<String> {
+        let is_ready = |id: &str| self.words.get(id).is_some_and(|word| word.starts_with(READY));
+        let others: Vec<_> = ids.iter().filter(|id| *id != to && is_ready(id)).collect();
+        let wanted = is_ready(to) && self.chances.bool();
+        self.chances.choice(others).filter(|_| wanted).cloned()
     }
 
     /// A new revision.
@@ -147,8 +159,14 @@ impl Actor for Switcher {
         if let Some(asked) = self.wished.as_ref().filter(|asked| **asked != wished) {
             return Err(format!("{}: {asked} was acknowledged, not {wished}", self.agent.name));
         }
-        let word = self.words.get(&wished).ok_or_else(|| format!("{wished} is unknown"))?;
+        let known = |id: &str| self.words.get(id).ok_or_else(|| format!("{id} is unknown"));
+        let mut word = known(&wished)?;
         let serves = self.agent.serves(web).unwrap_or_default();
+        if let Some(canary) = agent["spec"]["revision"]["canary"].as_str()
+            && *known(canary)? == serves
+        {
+            word = known(canary)?;
+        }
         let status = agent["status"].as_str().unwrap_or_default();
         a_wish_comes_to_its_end(status, word, &serves)
             .map_err(|error| format!("{}: {error} ({})", self.agent.name, why(&agent)))?;

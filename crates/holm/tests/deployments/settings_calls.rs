@@ -1,0 +1,50 @@
+//! The settings of calls that nobody waits for.
+
+use crate::place::{TASK, eventually};
+use crate::settings::{end, start};
+use crate::settings_served::deploy;
+use crate::tools::{printed, until};
+use crate::web::Web;
+use serde_json::json;
+
+/// Answers after a second, and says when it begins and ends.
+const WORKS: &str = r##"mkdir -p /srv/cgi-bin; cd /srv/cgi-bin
+printf "#!/bin/sh\necho begin >&2; sleep 1; echo end >&2; printf 'Content-Type: text/plain\r\n\r\n'" > work
+chmod 755 *; exec httpd -f -p $PORT -h /srv"##;
+
+#[test]
+fn calls_that_nobody_waits_for_are_made_as_many_at_once_as_the_settings_say() {
+    for setting in ["call_slots = 1", "workspace_calls_max = 1"] {
+        let here = start(&format!("[jobs]\n{setting}"));
+        let client = &here.2;
+        deploy(client, "agents", "a", WORKS, &json!({"maxScale": 1}));
+        until(client, "a", "DEPLOYED");
+        for _ in 0..3 {
+            client.done("POST", "/main/agents/a/cgi-bin/work?async=true", Some(&json!({})));
+        }
+        eventually("all are made", || printed(client, "a").matches("end").count() == 3);
+        let all = printed(client, "a");
+        let steps: Vec<_> = all.lines().filter(|line| ["begin", "end"].contains(line)).collect();
+        assert_eq!(steps, ["begin", "end"].repeat(3), "{setting}");
+        end(here);
+    }
+}
+
+#[test]
+fn strangers_may_leave_as_many_calls_open_as_the_settings_say() {
+    let here = start("[jobs]\nopen_public_max = 1\ncall_slots = 1");
+    let client = &here.2;
+    let envs = json!([{"name": "COMMAND", "value": WORKS}, {"name": "PATH", "value": "/bin"}]);
+    let runtime = json!({"image": TASK, "memory": 128, "envs": envs});
+    let body = json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime, "public": true}});
+    client.done("POST", "/v0/agents", Some(&body));
+    until(client, "a", "DEPLOYED");
+    let (web, path) = (Web::new(client), "/main/agents/a/cgi-bin/work?async=true");
+    let ask = || web.ask("POST", path, &[], "{}").unwrap().status;
+    assert_eq!([ask(), ask()], [200, 429]);
+    // Whoever has a key has the rest of the room.
+    client.done("POST", path, Some(&json!({})));
+    eventually("both are made", || printed(client, "a").matches("end").count() == 2);
+    assert_eq!(ask(), 200);
+    end(here);
+}
