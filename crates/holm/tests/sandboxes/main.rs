@@ -19,3 +19,4 @@ mod origins;
 mod registry;
 mod setup;
 mod volumes;
+mod volumes_killed;

@@ -1,0 +1,301 @@
+//! The server is killed at random moments while volumes are made, mounted, written to, grown and deleted.
+//! What was acknowledged is there, no volume is in two places, and nothing is left.
+//!
+//! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
+
+use crate::setup::{Client, IMAGE, Place, eventually};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const SHORT: usize = 10;
+const LONG: usize = 200;
+const KEEPERS: usize = 2;
+const LIFE_MS_MAX: u64 = 900;
+const SIZE_MB: u64 = 24;
+const GROWTH_MB: u64 = 8;
+
+/// The connection broke: the server was killed.
+struct Lost;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    There,
+    Gone,
+    /// The server was killed before it answered.
+    Open,
+}
+
+/// Somebody with one volume, and at most one sandbox that mounts it.
+struct Keeper {
+    name: String,
+    chances: fastrand::Rng,
+    volume: Known,
+    sandbox: Known,
+    /// The last number whose write was acknowledged, and whether the next one may be there too.
+    written: u64,
+    is_writing: bool,
+    size_mb: u64,
+    writes: usize,
+}
+
+impl Keeper {
+    fn new(number: usize, chances: fastrand::Rng) -> Self {
+        Self {
+            name: format!("keeper-{number}"),
+            chances,
+            volume: Known::Gone,
+            sandbox: Known::Gone,
+            written: 0,
+            is_writing: false,
+            size_mb: 0,
+            writes: 0,
+        }
+    }
+
+    fn volume_path(&self) -> String {
+        format!("/v0/volumes/{}", self.name)
+    }
+
+    fn sandbox_path(&self) -> String {
+        format!("/v0/sandboxes/{}", self.name)
+    }
+
+    fn act(&mut self, client: &Client, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) && self.step(client).is_ok() {}
+    }
+
+    fn step(&mut self, client: &Client) -> Result<(), Lost> {
+        self.look(client)?;
+        match (self.volume, self.sandbox, self.chances.u8(..10)) {
+            (Known::Gone, ..) => self.make(client),
+            (_, Known::Gone, 0) => self.delete_volume(client),
+            (_, Known::Gone, 1..=2) | (_, Known::There, 1) => self.grow(client),
+            (_, Known::Gone, _) => self.mount(client),
+            (_, _, 0) => self.delete_sandbox(client),
+            (..) => self.write(client),
+        }
+    }
+
+    /// Learns what came of that which was not answered, and holds the rest to what was.
+    fn look(&mut self, client: &Client) -> Result<(), Lost> {
+        let (volume, found) = seen(client, &self.volume_path())?;
+        let (sandbox, _) = seen(client, &self.sandbox_path())?;
+        for (known, now, what) in
+            [(self.volume, volume, "volume"), (self.sandbox, sandbox, "sandbox")]
+        {
+            assert!(
+                known == Known::Open || known == now,
+                "the {what} of {} was {known:?} and is {now:?}",
+                self.name
+            );
+        }
+        (self.volume, self.sandbox) = (volume, sandbox);
+        match found["spec"]["size"].as_u64() {
+            None => (self.written, self.is_writing, self.size_mb) = (0, false, 0),
+            Some(size_mb) => {
+                assert!(size_mb >= self.size_mb, "{} shrank to {size_mb} MB", self.name);
+                self.size_mb = size_mb;
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, client: &Client) -> Result<(), Lost> {
+        self.volume = Known::Open;
+        asked(client, "POST", "/v0/volumes", Some(&self.volume_of(SIZE_MB)))?;
+        (self.volume, self.size_mb) = (Known::There, SIZE_MB);
+        Ok(())
+    }
+
+    fn volume_of(&self, size_mb: u64) -> Value {
+        json!({"metadata": {"name": self.name}, "spec": {"size": size_mb}})
+    }
+
+    fn grow(&mut self, client: &Client) -> Result<(), Lost> {
+        let size_mb = self.size_mb + GROWTH_MB;
+        asked(client, "PUT", &self.volume_path(), Some(&self.volume_of(size_mb)))?;
+        self.size_mb = size_mb;
+        Ok(())
+    }
+
+    fn delete_volume(&mut self, client: &Client) -> Result<(), Lost> {
+        self.volume = Known::Open;
+        asked(client, "DELETE", &self.volume_path(), None)?;
+        self.volume = Known::Gone;
+        (self.written, self.is_writing, self.size_mb) = (0, false, 0);
+        Ok(())
+    }
+
+    fn mount(&mut self, client: &Client) -> Result<(), Lost> {
+        self.sandbox = Known::Open;
+        asked(client, "POST", "/v0/sandboxes", Some(&self.sandbox_of(&self.name)))?;
+        self.sandbox = Known::There;
+        Ok(())
+    }
+
+    fn sandbox_of(&self, name: &str) -> Value {
+        let volumes = json!([{"name": self.name, "mountPath": "/data"}]);
+        let runtime = json!({"image": IMAGE, "memory": 128, "generation": "mk2"});
+        json!({"metadata": {"name": name}, "spec": {"runtime": runtime, "volumes": volumes}})
+    }
+
+    fn delete_sandbox(&mut self, client: &Client) -> Result<(), Lost> {
+        self.sandbox = Known::Open;
+        asked(client, "DELETE", &self.sandbox_path(), None)?;
+        self.sandbox = Known::Gone;
+        Ok(())
+    }
+
+    fn write(&mut self, client: &Client) -> Result<(), Lost> {
+        self.read(client)?;
+        let next = self.written + 1;
+        self.is_writing = true;
+        let write = format!("echo {next} > /data/new && sync && mv /data/new /data/n && sync");
+        self.run(client, &write)?;
+        (self.written, self.is_writing) = (next, false);
+        self.writes += 1;
+        Ok(())
+    }
+
+    /// What is on the volume must be what was acknowledged, or what was being written.
+    fn read(&mut self, client: &Client) -> Result<(), Lost> {
+        let read = self.run(client, "cat /data/n 2>/dev/null || echo 0")?;
+        let number: u64 = read.trim().parse().expect("a number is on the volume");
+        let may_be = self.written..=self.written + u64::from(self.is_writing);
+        assert!(may_be.contains(&number), "{number} is on {}, not {may_be:?}", self.name);
+        (self.written, self.is_writing) = (number, false);
+        Ok(())
+    }
+
+    fn run(&self, client: &Client, command: &str) -> Result<String, Lost> {
+        let order = json!({"command": command, "waitForCompletion": true});
+        let path = format!("/main/sandboxes/{}/process", self.name);
+        let done = asked(client, "POST", &path, Some(&order))?;
+        assert_eq!(done["exitCode"], 0, "{command}: {done}");
+        Ok(done["stdout"].as_str().unwrap().to_owned())
+    }
+
+    /// Judges what is there after a kill. Answers how many volumes and how many mounts that takes.
+    fn rest(&mut self, client: &Client) -> (usize, usize) {
+        let alive = |Lost| panic!("nobody killed the server");
+        self.look(client).unwrap_or_else(alive);
+        if self.volume == Known::Gone {
+            assert_eq!(self.sandbox, Known::Gone, "{} lives without its volume", self.name);
+            return (0, 0);
+        }
+        let attached =
+            || client.done("GET", &self.volume_path(), None)["state"]["attachedTo"].clone();
+        if self.sandbox == Known::Gone {
+            eventually("the volume is free", || attached().is_null());
+            return (1, 0);
+        }
+        assert_eq!(attached(), format!("sandbox:{}", self.name));
+        let second = client.ask("POST", "/v0/sandboxes", Some(&self.sandbox_of("second")));
+        assert_eq!(second.unwrap().0, 409, "{} is in two places", self.name);
+        self.read(client).unwrap_or_else(alive);
+        (1, 1)
+    }
+
+    fn end(&mut self, client: &Client) {
+        if self.sandbox != Known::Gone {
+            client.done("DELETE", &self.sandbox_path(), None);
+        }
+        if self.volume != Known::Gone {
+            client.done("DELETE", &self.volume_path(), None);
+        }
+    }
+}
+
+/// The answer, which must be good.
+#[track_caller]
+fn asked(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Lost> {
+    match client.ask(method, path, body).ok_or(Lost)? {
+        (200, answer) => Ok(answer),
+        (status, answer) => panic!("{method} {path}: {status} {answer}"),
+    }
+}
+
+/// Whether something is there, and what it is.
+fn seen(client: &Client, path: &str) -> Result<(Known, Value), Lost> {
+    match client.ask("GET", path, None).ok_or(Lost)? {
+        (404, _) => Ok((Known::Gone, Value::Null)),
+        (200, found) if found["status"] == "TERMINATED" || found["status"] == "DELETING" => {
+            Ok((Known::Gone, Value::Null))
+        }
+        (200, found) => Ok((Known::There, found)),
+        (status, answer) => panic!("GET {path}: {status} {answer}"),
+    }
+}
+
+fn kills() -> usize {
+    let told = std::env::var("HOLM_KILLS").ok();
+    let told = told.map(|kills| kills.parse().expect("HOLM_KILLS is a number"));
+    let is_long = std::env::var("HOLM_FAULTS").is_ok_and(|form| form == "long");
+    told.unwrap_or(if is_long { LONG } else { SHORT })
+}
+
+/// Files of volumes, below the folders of their owners.
+fn files(data: &Path) -> usize {
+    let Ok(owners) = std::fs::read_dir(data.join("node/volumes")) else { return 0 };
+    let folders = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
+    folders.map(|folder| std::fs::read_dir(folder).unwrap().count()).sum()
+}
+
+/// Loop devices with such a file behind them.
+fn loops(data: &Path) -> usize {
+    let place = data.canonicalize().unwrap().to_string_lossy().into_owned();
+    let devices = std::fs::read_dir("/sys/block").unwrap().map(|device| device.unwrap().path());
+    let behind = |device: &Path| std::fs::read_to_string(device.join("loop/backing_file"));
+    devices.filter(|device| behind(device).is_ok_and(|file| file.starts_with(&place))).count()
+}
+
+fn check(place: &Place, client: &Client, keepers: &mut [Keeper]) {
+    let (mut volumes, mut mounts) = (0, 0);
+    for keeper in keepers {
+        let (volume, mount) = keeper.rest(client);
+        (volumes, mounts) = (volumes + volume, mounts + mount);
+    }
+    eventually("what is left is explained", || {
+        (files(place.data()), loops(place.data())) == (volumes, mounts)
+    });
+}
+
+#[test]
+fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
+    let seed = std::env::var("HOLM_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("HOLM_SEED={seed}");
+    let mut chances = fastrand::Rng::with_seed(seed);
+    let mut place = Place::new("15s");
+    let (mut server, mut client) = place.start();
+    let mut keepers: Vec<_> =
+        (0..KEEPERS).map(|number| Keeper::new(number, chances.fork())).collect();
+    let kills = kills();
+    for _ in 0..kills {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for keeper in &mut keepers {
+                let (client, over) = (&client, &over);
+                scope.spawn(move || keeper.act(client, over));
+            }
+            thread::sleep(Duration::from_millis(chances.u64(..LIFE_MS_MAX)));
+            server.kill();
+            over.store(true, Ordering::Relaxed);
+        });
+        (server, client) = place.start();
+        // Now and then the next kill comes while the last one is still made good.
+        if chances.u8(..4) > 0 {
+            check(&place, &client, &mut keepers);
+        }
+    }
+    check(&place, &client, &mut keepers);
+    let writes: usize = keepers.iter().map(|keeper| keeper.writes).sum();
+    assert!(writes > kills / 2, "hardly anything was written: {writes}");
+    println!("{kills} kills, {writes} writes");
+    keepers.iter_mut().for_each(|keeper| keeper.end(&client));
+    eventually("nothing is left", || (files(place.data()), loops(place.data())) == (0, 0));
+    place.clear(server, &client);
+}
