@@ -162,7 +162,8 @@ impl Actor for Switcher {
         let known = |id: &str| self.words.get(id).ok_or_else(|| format!("{id} is unknown"));
         let mut word = known(&wished)?;
         let serves = self.agent.serves(web).unwrap_or_default();
-        if let Some(canary) = agent["spec"]["revision"]["canary"].as_str()
+        let canary = agent["spec"]["revision"]["canary"].as_str();
+        if let Some(canary) = canary
             && *known(canary)? == serves
         {
             word = known(canary)?;
@@ -172,7 +173,7 @@ impl Actor for Switcher {
             .map_err(|error| format!("{}: {error} ({})", self.agent.name, why(&agent)))?;
         self.has_served = true;
         self.serves.store(true, Ordering::SeqCst);
-        Ok(1)
+        Ok(1 + usize::from(canary.is_some()))
     }
 
     fn end(&mut self, web: &Web) {
