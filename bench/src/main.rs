@@ -27,6 +27,7 @@ mod report;
 mod samples;
 mod sandbox;
 mod serve;
+mod storage;
 mod wakes;
 
 use anyhow::bail;
@@ -47,10 +48,11 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("wakes", [])) => wakes::run().await,
         Some(("serve", parts)) => serve::run(parts).await,
         Some(("build", parts)) => build::run(parts).await,
+        Some(("storage", parts)) => storage::run(parts).await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
             "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
-             metrics [PART ...], serve [PART ...], build [PART ...]"
+             metrics [PART ...], serve [PART ...], build [PART ...], storage [PART ...]"
         ),
     }
 }

@@ -1,0 +1,122 @@
+//! A volume as a sandbox sees it, beside a file on the disk that the volume lies on. Both are used by
+//! the same program, past the cache of the machine.
+
+use crate::cloud::{Client, Cloud, IMAGE, wait_for};
+use crate::report::{Goal, Report};
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const NAME: &str = "disk";
+const VOLUME_MB: u32 = 2_048;
+const PEER: &str = "the bare disk";
+/// Of each kind; the better half of a machine's noise lasts shorter.
+const ROUNDS: usize = 3;
+const READY_MAX: Duration = Duration::from_secs(60);
+
+/// Prints megabytes or acts in a second: KIND PATH SECONDS. Aligned buffers, no cache, one at a time.
+const SCRIPT: &str = r"
+import mmap, os, random, sys, time
+kind, path, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+size, small = 512 << 20, 4096
+block = small if 'random' in kind else 1 << 20
+buffer = mmap.mmap(-1, block)
+buffer.write(os.urandom(block))
+file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+if os.fstat(file).st_size < size:
+    whole = mmap.mmap(-1, 1 << 20)
+    whole.write(os.urandom(1 << 20))
+    for at in range(0, size, 1 << 20):
+        os.pwrite(file, whole, at)
+    os.fsync(file)
+count = at = 0
+begun = time.monotonic()
+while time.monotonic() - begun < seconds:
+    if 'random' in kind:
+        at = random.randrange(size // small) * small
+    if 'read' in kind:
+        os.preadv(file, [buffer], at)
+    else:
+        os.pwrite(file, buffer, at)
+    at = (at + block) % size
+    count += 1
+os.fsync(file)
+took = time.monotonic() - begun
+print(count / took if 'random' in kind else count / took * block / 1e6)
+";
+const SECONDS: &str = "2";
+const KINDS: [(&str, &str); 4] = [
+    ("sequential_write", "MB/s"),
+    ("sequential_read", "MB/s"),
+    ("random_write", "1/s"),
+    ("random_read", "1/s"),
+];
+
+pub(crate) async fn measure(
+    report: &mut Report,
+    cloud: &Cloud,
+    place: &Path,
+) -> anyhow::Result<()> {
+    let mut client = cloud.client().await?;
+    mount(&mut client).await?;
+    let bare = place.join("bare");
+    for (kind, unit) in KINDS {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let inside = format!("python3 -c '{}' {kind} /data/file {SECONDS}", quoted(SCRIPT));
+            ours.push(number(&client.run(NAME, &inside).await?)?);
+            theirs.push(number(&on_machine(kind, &bare)?)?);
+        }
+        let metric = format!("volume_{kind}");
+        report.add(metric.clone(), median(&mut ours), unit);
+        report.set_peer(&metric, PEER, median(&mut theirs));
+        let ratio = format!("volume_{kind}_per_disk");
+        report.add_ratio_to(&ratio, &metric, PEER, Goal::AtLeast(0.9));
+    }
+    client.remove(NAME).await?;
+    let gone = async || {
+        let volume = client.ask("GET", "/v0/volumes/disk", &Value::Null).await?;
+        Ok(volume["state"]["attachedTo"].is_null())
+    };
+    wait_for(READY_MAX, "the volume is not free", gone).await?;
+    client.ask("DELETE", "/v0/volumes/disk", &Value::Null).await.map(drop)
+}
+
+async fn mount(client: &mut Client) -> anyhow::Result<()> {
+    let volume = json!({"metadata": {"name": NAME}, "spec": {"size": VOLUME_MB}});
+    client.ask("POST", "/v0/volumes", &volume).await?;
+    let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": 4_096});
+    let volumes = json!([{"name": NAME, "mountPath": "/data"}]);
+    let wish =
+        json!({"metadata": {"name": NAME}, "spec": {"runtime": runtime, "volumes": volumes}});
+    client.ask("POST", "/v0/sandboxes", &wish).await?;
+    let ready = async || {
+        let sandbox = client.ask("GET", "/v0/sandboxes/disk", &Value::Null).await?;
+        Ok(sandbox["status"] == "DEPLOYED")
+    };
+    wait_for(READY_MAX, "the sandbox is not ready", ready).await
+}
+
+fn on_machine(kind: &str, file: &Path) -> anyhow::Result<String> {
+    let mut command = Command::new("python3");
+    command.args(["-c", SCRIPT, kind]).arg(file).arg(SECONDS).stdout(Stdio::piped());
+    let output = command.output()?;
+    anyhow::ensure!(output.status.success(), "the bare disk cannot be measured");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// In single quotes of a shell.
+fn quoted(text: &str) -> String {
+    text.replace('\'', r"'\''")
+}
+
+fn number(text: &str) -> anyhow::Result<f64> {
+    text.trim().parse().with_context(|| format!("`{text}` is no number"))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
