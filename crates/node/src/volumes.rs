@@ -75,7 +75,7 @@ impl Volumes {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // As the kernel names files behind loop devices.
         let folder = folder.canonicalize()?;
-        let room = Pool::new("MB of volumes", room);
+        let room = Pool::new("MB of volumes, disks and snapshots", room);
         let mut held = HashMap::new();
         for (owner, path) in images(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(VolumeName::new);
@@ -88,6 +88,11 @@ impl Volumes {
             held.insert(name, Held { owner, size_mb, permits });
         }
         Ok(Self { folder, room, held: Mutex::new(held) })
+    }
+
+    /// What snapshots take their room of, too.
+    pub(crate) fn room(&self) -> Pool<Owner> {
+        self.room.clone()
     }
 
     pub fn list(&self) -> Vec<Volume> {
