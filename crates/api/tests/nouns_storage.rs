@@ -258,22 +258,6 @@ async fn the_next_start_removes_what_has_no_row_and_makes_what_has_none() {
 }
 
 #[tokio::test]
-async fn the_last_version_of_a_template_stays() {
-    let cloud = Cloud::start().await;
-    cloud.put("/v0/volume_templates/base", named("base")).await.ok();
-    let versions =
-        json!({"versions": [{"name": "1", "status": "READY"}, {"name": "2", "status": "READY"}]});
-    cloud.tell(KindName::VolumeTemplate, "", "base", versions).await;
-    let deleted = cloud.delete("/v0/volume_templates/base/versions/1").await.ok();
-    assert_eq!(deleted["template"]["versions"].as_array().unwrap().len(), 1, "{deleted}");
-    assert_eq!(deleted["template"]["state"]["versionCount"], 1, "{deleted}");
-    cloud.delete("/v0/volume_templates/base/versions/1").await.refused(404);
-    cloud.delete("/v0/volume_templates/base/versions/2").await.refused(400);
-    cloud.put("/v0/volume_templates/base?upload=true", named("base")).await.refused(501);
-    cloud.post("/v0/volume_templates?upload=true&version=3", named("new")).await.refused(501);
-}
-
-#[tokio::test]
 async fn a_drive_token_is_signed_with_the_published_key() {
     let cloud = Cloud::start().await;
     cloud

@@ -33,6 +33,7 @@ pub mod snapshot_store;
 mod start;
 mod usage;
 pub mod volume_store;
+pub mod volume_templates;
 pub mod volumes;
 mod workload_identity;
 pub mod workloads;

@@ -145,6 +145,10 @@ pub trait Builder: Send + Sync + 'static {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>>;
 
+    /// Unpacks what was uploaded into a file system of its own, which the machine keeps from then on.
+    /// After a kill it is called again and begins anew.
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>>;
+
     /// Lets go of all images that were made for a build: the registry of its workspace keeps the one
     /// that counts, or nobody wants any. Fails while the build is still at work.
     fn release<'a>(
@@ -170,6 +174,21 @@ pub struct BuildOrder {
     pub repository: String,
     /// Digests of images that the workspace has, by the names under which a `FROM` may ask for them.
     pub own_images: BTreeMap<String, String>,
+}
+
+/// Which sources to unpack, and where to.
+#[derive(Debug, Clone)]
+pub struct FillOrder {
+    pub build: BuildId,
+    pub workspace: WorkspaceId,
+    pub volume: VolumeName,
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filled {
+    /// Of all files.
+    pub bytes: u64,
 }
 
 /// An image that was made. It stays on the machine until it is let go of by its name.

@@ -26,7 +26,7 @@ impl Missing {
         match self {
             Self::Build => "build an image from uploaded sources: it has no machine that builds",
             Self::ReceiveTemplate => {
-                "receive the content of a volume template: what unpacks it is missing"
+                "receive the content of a volume template: it has no machine that keeps volumes"
             }
             Self::MountVolume => "mount a volume in a sandbox: its machine keeps no volumes",
             Self::Snapshot => {

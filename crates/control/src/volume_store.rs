@@ -47,8 +47,11 @@ pub enum VolumeFault {
     #[error("{0}")]
     Full(String),
     /// What it is filled with at first does not fit.
-    #[error("what it is filled with needs {needs_mb} MB")]
-    TooSmall { needs_mb: u32 },
+    #[error("what it is filled with needs {needs_mb} MB, and it has {size_mb}")]
+    TooSmall { size_mb: u32, needs_mb: u32 },
+    /// What it is filled with at first is not there any more.
+    #[error("what it is filled with is gone")]
+    SourceGone,
     #[error("{0}")]
     Broken(String),
 }

@@ -7,9 +7,10 @@
 
 use crate::context::Context;
 use crate::engine::{self, Checked, Held, Shown};
-use crate::error::{Error, Forbidden, Unfit};
+use crate::error::{Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
+use crate::volume_templates;
 use crate::{control::Control, usage};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -59,7 +60,8 @@ async fn made(
     let id = ResourceId::new(context.world());
     let _lock = control.workloads.lock(&id).await;
     let (of, wish, name) = (context.clone(), checked.wish().clone(), name_of(&id));
-    let order = control.store.read(move |tx| order(&of, tx, &wish)).await?;
+    let here = machine.clone();
+    let order = control.store.read(move |tx| order(&of, tx, &wish, &here)).await?;
     let mut file_system = false;
     if let Some((size_mb, from)) = order {
         let workspace = context.member.workspace.to_string();
@@ -91,12 +93,26 @@ fn order(
     context: &Context,
     tx: &mut Tx<'_>,
     wish: &Volume,
+    machine: &str,
 ) -> Result<Option<(u32, Option<VolumeName>)>, Error> {
     if context.find(tx, KindName::Volume, &[], wish.name())?.is_some() {
         return Ok(None);
     }
+    // What cannot be found is said with the rest of what is wrong with the wish.
+    engine::require_referred(context, tx, wish)?;
     let size = crate::kinds::volume::size_mb(context, tx, wish)?;
-    Ok(Some((engine::whole(&ResourceId::known(wish.name()), size)?, None)))
+    let size_mb = engine::whole(&ResourceId::known(wish.name()), size)?;
+    let Some(origin) = volume_templates::origin(context, tx, wish)? else {
+        return Ok(Some((size_mb, None)));
+    };
+    if origin.machine != machine {
+        let template = wish.spec.template.clone().unwrap_or_default();
+        return Err(Unfit::TemplateOnOtherMachine { template }.into());
+    }
+    if size_mb < origin.size_mb {
+        return Err(Unfit::TemplateLarger { size_mb, needs_mb: origin.size_mb }.into());
+    }
+    Ok(Some((size_mb, Some(origin.volume))))
 }
 
 /// Replaces a volume, and has its file system grow with it.
@@ -220,7 +236,12 @@ impl From<VolumeFault> for Error {
         match fault {
             VolumeFault::OverShare(why) => Forbidden::VolumeRoom { why }.into(),
             VolumeFault::Full(why) => Self::NoRoom(why),
-            VolumeFault::TooSmall { needs_mb } => Unfit::TemplateLarger { needs_mb }.into(),
+            VolumeFault::TooSmall { size_mb, needs_mb } => {
+                Unfit::TemplateLarger { size_mb, needs_mb }.into()
+            }
+            VolumeFault::SourceGone => {
+                Conflict::Stale { what: "the volume template".to_owned() }.into()
+            }
             VolumeFault::Broken(why) => Self::Launch(why),
         }
     }

@@ -22,7 +22,10 @@ fn fault(error: &VolumeError) -> VolumeFault {
             LaunchFault::OverShare(why) => VolumeFault::OverShare(why),
             other => VolumeFault::Full(other.to_string()),
         },
-        VolumeError::TooSmall { needs_mb } => VolumeFault::TooSmall { needs_mb: *needs_mb },
+        VolumeError::TooSmall { size_mb, needs_mb } => {
+            VolumeFault::TooSmall { size_mb: *size_mb, needs_mb: *needs_mb }
+        }
+        VolumeError::SourceGone(_) => VolumeFault::SourceGone,
         other => VolumeFault::Broken(chain(other)),
     }
 }

@@ -31,6 +31,7 @@ mod bootstrap;
 pub mod build;
 mod builder;
 mod collect;
+pub mod contents;
 mod digest;
 mod disk;
 mod error;

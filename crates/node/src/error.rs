@@ -54,8 +54,11 @@ pub enum VolumeError {
     /// An instance has it, or had it until a moment ago.
     #[error("the volume `{0}` is in use")]
     InUse(VolumeName),
-    #[error("what it is filled with at first needs {needs_mb} MB")]
-    TooSmall { needs_mb: u32 },
+    #[error("what it is filled with at first needs {needs_mb} MB, and it has {size_mb}")]
+    TooSmall { size_mb: u32, needs_mb: u32 },
+    /// What it was to be filled with at first.
+    #[error("the volume {0} is gone")]
+    SourceGone(VolumeName),
     /// The owner, or all together, have taken what there is.
     #[error(transparent)]
     Refused(#[from] admission::Refused),

@@ -119,10 +119,11 @@ impl Volumes {
         let folder = self.folder_of(&new.owner)?;
         let image = match &new.from {
             Some(source) => {
-                let source = self.path(source)?;
+                let gone = |_| VolumeError::SourceGone(source.clone());
+                let source = self.path(source).map_err(gone)?;
                 let needs_mb = image::size_mb(&source)?;
                 if needs_mb > new.size_mb {
-                    return Err(VolumeError::TooSmall { needs_mb });
+                    return Err(VolumeError::TooSmall { size_mb: new.size_mb, needs_mb });
                 }
                 Image::copy(&folder, &source, new.size_mb)?
             }
@@ -145,7 +146,12 @@ impl Volumes {
         rustix::fs::syncfs(crate::file_system::top(rustix::fd::AsFd::as_fd(&mount))?)
             .map_err(io::Error::from)?;
         drop(mount);
-        self.keep(name, &image, held)
+        self.keep(name, &image, held)?;
+        drop(image);
+        // The kernel takes the mount down by itself. What others copy must not change any more.
+        let path = self.path(name)?;
+        let released = Image::open(&path)?;
+        released.map(drop).ok_or_else(|| VolumeError::InUse(name.clone()))
     }
 
     /// Makes one larger, also while it is used.

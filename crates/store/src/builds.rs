@@ -17,13 +17,14 @@ use types::{KindName, Timestamp};
 const TABLE: &str = "builds";
 
 /// The kinds that are built.
-pub const KINDS: [KindName; 6] = [
+pub const KINDS: [KindName; 7] = [
     KindName::Agent,
     KindName::Application,
     KindName::Function,
     KindName::Image,
     KindName::Job,
     KindName::Sandbox,
+    KindName::VolumeTemplate,
 ];
 
 /// How far a build has come.

@@ -1,13 +1,13 @@
 //! Volume templates and their versions.
 
+use super::uploads;
 use crate::http::call::{Call, Wish};
 use crate::http::error::Error;
 use crate::http::query::Flag;
 use crate::http::reply::Reply;
 use auth::Member;
-use control::Missing;
-use control::engine::{self, Held, Secrets};
-use control::error::{Absent, Unfit};
+use control::engine;
+use control::volume_templates as templates;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
@@ -20,45 +20,57 @@ pub(crate) struct Version {
     /// Asks for an address to upload the content to.
     #[serde(default)]
     pub upload: Flag,
-    #[expect(dead_code, reason = "declared by the interface; read when contents are received")]
     /// Name of the uploaded version; counted up when absent.
     pub version: Option<String>,
 }
 
-fn refuse_upload(query: &Version) -> Result<(), Error> {
-    if query.upload.0 {
-        Err(control::Error::Missing(Missing::ReceiveTemplate).into())
-    } else {
-        Ok(())
+impl Version {
+    /// Without a name the version is counted.
+    fn name(&self) -> Option<String> {
+        self.version.clone().filter(|name| !name.is_empty())
     }
 }
 
 pub(crate) async fn create(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
-    refuse_upload(&call.query)?;
     let (context, wish) = (call.context(), call.body.0.clone());
-    call.once(move |tx| engine::create(&context, tx, &[], wish.clone())).await
+    if !call.query.upload.0 {
+        return call.once(move |tx| engine::create(&context, tx, &[], wish.clone())).await;
+    }
+    let version = call.query.name();
+    let ask = move |tx: &mut Tx<'_>| {
+        engine::create(&context, tx, &[], wish.clone())?;
+        templates::ask(&context, tx, &wish.metadata.name, version.as_deref())
+    };
+    uploads::asked(&call, ask).await
 }
 
 /// Replaces a template, or makes it when there is none.
 pub(crate) async fn upsert(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
-    refuse_upload(&call.query)?;
-    let (context, name, wish) = (call.context(), call.path.name().to_owned(), call.body.0);
+    let (context, name, wish) = (call.context(), call.path.name().to_owned(), call.body.0.clone());
     let seen = call.if_match;
-    let work =
-        move |tx: &mut Tx<'_>| match context.find(tx, KindName::VolumeTemplate, &[], &name)? {
-            None if wish.metadata.name == name && seen.is_none() => {
-                engine::create(&context, tx, &[], wish.clone())
-            }
-            _ => {
-                engine::require_version::<VolumeTemplate>(&context, tx, &[], &name, seen)?;
-                engine::replace(&context, tx, &[], &name, wish.clone()).map(|shown| shown.object)
-            }
-        };
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    let (of, named) = (context.clone(), name.clone());
+    let put = move |tx: &mut Tx<'_>| match of.find(tx, KindName::VolumeTemplate, &[], &named)? {
+        None if wish.metadata.name == named && seen.is_none() => {
+            engine::create(&of, tx, &[], wish.clone())
+        }
+        _ => {
+            engine::require_version::<VolumeTemplate>(&of, tx, &[], &named, seen)?;
+            engine::replace(&of, tx, &[], &named, wish.clone()).map(|shown| shown.object)
+        }
+    };
+    if !call.query.upload.0 {
+        return Ok(Reply::of(&call.app.store.write(put).await?));
+    }
+    let version = call.query.name();
+    let ask = move |tx: &mut Tx<'_>| {
+        put(tx)?;
+        templates::ask(&context, tx, &name, version.as_deref())
+    };
+    uploads::asked(&call, ask).await
 }
 
 /// Removes one version; the last one stays.
@@ -67,22 +79,6 @@ pub(crate) async fn remove_version(
 ) -> Result<Reply<TemplateVersionDeleted>, Error> {
     let (context, template, version) =
         (call.context(), call.path.at(0).to_owned(), call.path.at(1).to_owned());
-    let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<VolumeTemplate>::lock(&context, tx, &[], &template)?;
-        let mut state = held.state.clone();
-        state.versions.retain(|kept| kept.name.as_deref() != Some(version.as_str()));
-        if state.versions.len() == held.state.versions.len() {
-            return Err(Absent::TemplateVersion { version: version.clone() }.into());
-        }
-        if state.versions.is_empty() {
-            return Err(Unfit::LastTemplateVersion.into());
-        }
-        let held = engine::change_state(&context, tx, held, state)?;
-        let template = engine::present(&context, tx, &held, &Secrets::Masked)?;
-        Ok::<_, control::Error>(TemplateVersionDeleted {
-            message: "the version is removed".into(),
-            template: Some(template),
-        })
-    };
+    let work = move |tx: &mut Tx<'_>| templates::remove_version(&context, tx, &template, &version);
     Ok(Reply::of(&call.app.store.write(work).await?))
 }

@@ -1,7 +1,11 @@
 //! A builder that only pretends to build: what it does, the sources say.
 
+use super::volumes::PretendedVolumes;
 use bytes::Bytes;
-use control::machine::{BuildFault, BuildOrder, Builder, Built, MachineFault, Wait};
+use control::machine::{
+    BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
+};
+use control::volume_store::VolumeFault;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -23,6 +27,8 @@ pub struct PretendedBuilder {
     pub forgot: watch::Sender<Vec<String>>,
     /// Images that are kept for a build.
     pub images: Mutex<BTreeMap<String, String>>,
+    /// Where it unpacks what volumes begin with.
+    pub volumes: Mutex<Option<PretendedVolumes>>,
 }
 
 impl PretendedBuilder {
@@ -107,6 +113,29 @@ impl Builder for PretendedBuilder {
         Box::pin(async move {
             self.began.send_modify(|began| began.push(order.clone()));
             self.script(order, &printed).await
+        })
+    }
+
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>> {
+        Box::pin(async move {
+            let sources = self.sources.lock().get(order.build.as_str()).cloned();
+            let sources = sources.ok_or_else(|| BuildFault::Broken("no sources".into()))?;
+            let text = String::from_utf8_lossy(&sources).into_owned();
+            let (word, number) = text.split_once(' ').unwrap_or((&text, "50"));
+            match word {
+                "link" => return Err(BuildFault::Failed("it has a link".into())),
+                "waits" => {
+                    let _ = self.gate.subscribe().wait_for(|open| *open).await;
+                }
+                _ => {}
+            }
+            let size_mb = number.parse().expect("megabytes");
+            let volumes = self.volumes.lock().clone().expect("volumes");
+            volumes.fill(&order.volume, size_mb).map_err(|fault| match fault {
+                VolumeFault::OverShare(why) => BuildFault::OverShare(why),
+                other => BuildFault::Broken(other.to_string()),
+            })?;
+            Ok(Filled { bytes: sources.len() as u64 })
         })
     }
 

@@ -11,11 +11,12 @@ use types::instance::VolumeName;
 pub struct PretendedVolumes {
     room_mb: u32,
     kept: Arc<Mutex<BTreeMap<VolumeName, u32>>>,
+    origins: Arc<Mutex<BTreeMap<VolumeName, VolumeName>>>,
 }
 
 impl PretendedVolumes {
     pub fn new(room_mb: u32) -> Self {
-        Self { room_mb, kept: Arc::default() }
+        Self { room_mb, kept: Arc::default(), origins: Arc::default() }
     }
 
     /// Megabytes of each.
@@ -23,9 +24,23 @@ impl PretendedVolumes {
         self.kept.lock().values().copied().collect()
     }
 
+    pub fn names(&self) -> Vec<VolumeName> {
+        self.kept.lock().keys().cloned().collect()
+    }
+
     /// As a kill leaves one whose row was not written.
     pub fn leave(&self, name: &VolumeName) {
         self.kept.lock().insert(name.clone(), 1);
+    }
+
+    /// As a builder makes one that others begin with.
+    pub fn fill(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeFault> {
+        self.put(name, size_mb)
+    }
+
+    /// What each began with.
+    pub fn origins(&self) -> BTreeMap<VolumeName, VolumeName> {
+        self.origins.lock().clone()
     }
 
     fn put(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeFault> {
@@ -41,7 +56,16 @@ impl PretendedVolumes {
 
 impl VolumeStore for PretendedVolumes {
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
-        Box::pin(async move { self.put(&new.name, new.size_mb) })
+        Box::pin(async move {
+            if let Some(origin) = &new.from {
+                let needs_mb = self.size_mb(origin).ok_or(VolumeFault::SourceGone)?;
+                if needs_mb > new.size_mb {
+                    return Err(VolumeFault::TooSmall { size_mb: new.size_mb, needs_mb });
+                }
+                self.origins.lock().insert(new.name.clone(), origin.clone());
+            }
+            self.put(&new.name, new.size_mb)
+        })
     }
 
     fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>> {

@@ -118,7 +118,7 @@ fn ask<K: Buildable>(
 
 /// Awaits an upload for an object. One that was awaited before, or a build that has not ended, is
 /// over with that.
-fn await_upload<K: Managed>(
+pub(crate) fn await_upload<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
     held: Held<K>,

@@ -4,7 +4,7 @@ use super::end;
 use super::log::{self, PIECES_MAX};
 use crate::control::Control;
 use crate::error::Error;
-use crate::machine::{BuildFault, BuildOrder, Builder, Built};
+use crate::machine::{BuildFault, BuildOrder, Builder, Built, FillOrder};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use store::identity::workspaces;
 use store::{Tx, image_rights};
 use tokio::sync::mpsc;
 use types::KindName;
-use types::instance::Printed;
+use types::instance::{BadName, Printed, VolumeName};
 use types::parts::Status;
 
 /// Own images that a build may begin from.
@@ -27,6 +27,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Builds, and notes what came of it. Dropping it leaves the build to the next start.
 pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Build) {
     let built = match begin(&control, &build).await {
+        Ok(Some(_)) if build.kind == KindName::VolumeTemplate => {
+            fill(&control, &*builder, &build).await
+        }
         Ok(Some(order)) => build_and_log(&control, &*builder, &build, &order).await,
         // It is not wanted any more, which its row says.
         Ok(None) => return,
@@ -89,6 +92,22 @@ fn workload_kind(build: &Build) -> KindName {
     }
 }
 
+/// Unpacks the content of a volume template. What is noted of it has the place of an image's digest.
+async fn fill(
+    control: &Control,
+    builder: &dyn Builder,
+    build: &Build,
+) -> Result<Built, BuildFault> {
+    let broken = |error: BadName| BuildFault::Broken(error.to_string());
+    let volume = VolumeName::new(build.repository.clone()).map_err(broken)?;
+    let (id, workspace) = (build.id.clone(), build.workspace.clone());
+    let order = FillOrder { build: id, workspace, volume };
+    let limit = control.settings.builds.timeout;
+    let filled = tokio::time::timeout(limit, builder.fill(&order)).await;
+    let filled = filled.unwrap_or(Err(BuildFault::TooSlow(limit)))?;
+    Ok(Built { digest: build.repository.clone(), size_bytes: filled.bytes })
+}
+
 async fn build_and_log(
     control: &Control,
     builder: &dyn Builder,
@@ -141,8 +160,8 @@ async fn conclude(
     let (id, attempt, until) = (build.id.clone(), build.attempt, now.plus(settings.wait_max));
     match built {
         Ok(built) => {
-            // Nobody waits to see an image being built that is not deployed.
-            let shows = build.kind != KindName::Image;
+            // Nobody waits to see something being built that is not deployed.
+            let shows = !matches!(build.kind, KindName::Image | KindName::VolumeTemplate);
             let due = if shows { now.plus(settings.shown_for) } else { now };
             let size = i64::try_from(built.size_bytes).unwrap_or(i64::MAX);
             let digest = built.digest.clone();

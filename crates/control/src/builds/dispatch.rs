@@ -8,6 +8,7 @@ use super::{attempt, end};
 use crate::control::Control;
 use crate::error::{Conflict, Error};
 use crate::machine::{Builder, Machine, MachineFault};
+use crate::volumes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::KindName;
 use types::ids::BuildId;
+use types::instance::VolumeName;
 
 /// Builds that one look gives up or clears away.
 const BATCH: i64 = 100;
@@ -296,10 +298,24 @@ impl Dispatcher {
         Ok(self.control.store.write(move |tx| builds::forgotten(tx, &id)).await?)
     }
 
+    /// Removes what was unpacked for a volume template that does not want it.
+    async fn remove_content(&self, build: &Build) -> Result<(), MachineFault> {
+        if build.kind != KindName::VolumeTemplate {
+            return Ok(());
+        }
+        let name = VolumeName::new(build.repository.clone());
+        let name = name.map_err(|error| MachineFault(error.to_string()))?;
+        match volumes::keeper(&self.control) {
+            Some((keeper, _)) => keeper.remove(&name).await,
+            None => Ok(()),
+        }
+    }
+
     async fn clear_away(&self, build: &Build) -> Result<(), MachineFault> {
         // An image in its place was released by whoever put it there, as soon as the registry had it.
         if build.state != State::Built {
             self.builder.release(&build.id, &build.workspace, &build.repository).await?;
+            self.remove_content(build).await?;
         }
         self.builder.forget(&build.id).await
     }

@@ -7,6 +7,7 @@ use crate::engine::{self, Held, Managed};
 use crate::error::Error;
 use crate::kinds::image::{self, TagContent};
 use crate::registry::Place;
+use crate::volume_templates;
 use crate::workloads::rows;
 use auth::Identity;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ pub(super) fn record(
         rows::put_state(tx, held, state)?;
         Ok(true)
     }
+    if build.kind == KindName::VolumeTemplate {
+        return match status {
+            Status::Failed => volume_templates::fail(tx, build, message),
+            _ => volume_templates::is_wanted(tx, build),
+        };
+    }
     of_kind!(build.kind, of(tx, build, status, message))
 }
 
@@ -93,7 +100,9 @@ fn is_open(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
 
 /// Puts the image of a build in its place: tag, right, wish and revision in one transaction.
 pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error> {
-    if let Err(why) = hand_over(control, build).await {
+    if build.kind != KindName::VolumeTemplate
+        && let Err(why) = hand_over(control, build).await
+    {
         tracing::warn!(%why, build = %build.id, "an image that was built is not in the registry yet");
     }
     let (of, build) = (control.clone(), build.clone());
@@ -141,6 +150,7 @@ fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Erro
         KindName::Job => deploy::<Job>(context, tx, build),
         KindName::Sandbox => deploy::<Sandbox>(context, tx, build),
         KindName::Image => keep_image(context, tx, build),
+        KindName::VolumeTemplate => place_content(context, tx, build),
         other => Err(impossible(other)),
     }
 }
@@ -173,6 +183,17 @@ fn keep_image(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool,
     state.lifecycle.record("build", Status::Built, message, context.world().now());
     rows::put_state(tx, held, state)?;
     Ok(true)
+}
+
+/// What volumes begin with.
+fn place_content(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    // The resource first, as everybody locks it who changes both.
+    if !volume_templates::is_wanted(tx, build)? {
+        return Ok(false);
+    }
+    let made = builds::lock(tx, &build.id)?.filter(|build| build.state == State::Made);
+    let Some(build) = made else { return Ok(false) };
+    volume_templates::place(context, tx, &build)
 }
 
 /// Tags the image of a build with the beginning of its digest. Answers the reference.

@@ -21,6 +21,7 @@ mod settings;
 mod shared;
 mod upload;
 
+pub(crate) use ask::await_upload;
 pub use ask::{Asked, UPLOADS_PATH, create, image, replace};
 pub use buildable::Buildable;
 pub(crate) use dispatch::run;

@@ -34,6 +34,8 @@ pub struct Settings {
     /// Clients that look every 3 s want to see that something is built. It is shown for so long, or
     /// until somebody has seen it.
     pub shown_for: Duration,
+    /// Versions of one volume template that are kept.
+    pub template_versions_max: usize,
     /// How often the queue is looked at for what others did.
     pub poll: Duration,
 }
@@ -61,6 +63,7 @@ impl Default for Settings {
             attempts_max: 3,
             backoff: Duration::from_secs(5),
             shown_for: Duration::from_millis(3500),
+            template_versions_max: 10,
             poll: Duration::from_secs(1),
         }
     }

@@ -394,6 +394,15 @@ pub(super) fn require_references(
     Ok(problems.into_result()?)
 }
 
+/// Refuses a new wish that refers to what does not exist.
+pub(crate) fn require_referred<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &K,
+) -> Result<(), Error> {
+    require_references(context, tx, &wish.references(), &[])
+}
+
 /// Whether what is named exists. Gateways are named without the VPC around them.
 fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<bool, Error> {
     if reference.kind == KindName::EgressGateway {

@@ -8,6 +8,10 @@ pub enum Conflict {
     Stale { what: String },
     #[error("this `Idempotency-Key` was used for another request; use a new key for a new request")]
     KeyReused,
+    #[error(
+        "the template has a version `{version}` already, whose content does not change; upload another one"
+    )]
+    TemplateVersion { version: String },
     #[error("the volume is attached to {holder}; delete that first")]
     Attached { holder: String },
     #[error("the volume `{volume}` is attached to {holder}; delete that first")]

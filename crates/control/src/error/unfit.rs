@@ -26,8 +26,22 @@ pub enum Unfit {
     VolumeElsewhere { volume: String },
     #[error("the volume `{volume}` is kept by another machine of this installation")]
     VolumeOnOtherMachine { volume: String },
-    #[error("`spec.size` must be at least {needs_mb}: the template has that much in it")]
-    TemplateLarger { needs_mb: u32 },
+    #[error(
+        "`spec.size` is {size_mb} and must be at least {needs_mb}: what the template holds needs that much"
+    )]
+    TemplateLarger { size_mb: u32, needs_mb: u32 },
+    #[error(
+        "`spec.template`: the volume template `{template}` has no version `{version}` that is ready"
+    )]
+    NoTemplateVersion { template: String, version: String },
+    #[error("the volume template `{template}` is kept by another machine of this installation")]
+    TemplateOnOtherMachine { template: String },
+    #[error("`spec.template`: the volume template `{template}` has no content yet; upload a version")]
+    EmptyTemplate { template: String },
+    #[error(
+        "`version` must have 1 to {max} letters, digits, `.`, `_` or `-`, begin with a letter or a digit, and not be `latest`"
+    )]
+    TemplateVersionName { max: usize },
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
     #[error("the VPC `{name}` belongs to the workspace and stays")]

@@ -3,9 +3,9 @@
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
-use crate::volumes;
+use crate::{volume_templates, volumes};
 use store::Tx;
-use types::kinds::{Volume, VolumeTemplate};
+use types::kinds::Volume;
 
 /// Megabytes of a volume whose template does not say.
 const SIZE_MB_DEFAULT: i64 = 1024;
@@ -39,15 +39,18 @@ impl Managed for Volume {
     }
 }
 
-/// Megabytes that a wish asks for: what it says, or else its template.
+/// Megabytes that a wish asks for: what it says, or else its template, whose content must fit.
 pub(crate) fn size_mb(context: &Context, tx: &mut Tx<'_>, wish: &Volume) -> Result<i64, Error> {
-    match (wish.spec.size, wish.spec.template.as_deref()) {
-        (Some(size), _) => Ok(size),
-        (None, None) => Ok(SIZE_MB_DEFAULT),
-        (None, Some(template)) => {
-            let name = template.split(':').next().unwrap_or_default();
-            let template = Held::<VolumeTemplate>::get(context, tx, &[], name)?;
-            Ok(template.wish.spec.default_size.unwrap_or(SIZE_MB_DEFAULT))
-        }
+    if let Some(size) = wish.spec.size {
+        return Ok(size);
     }
+    let Some((template, _)) = volume_templates::named(context, tx, wish)? else {
+        return Ok(SIZE_MB_DEFAULT);
+    };
+    let size = template.wish.spec.default_size.unwrap_or(SIZE_MB_DEFAULT);
+    if volumes::keeper(&context.control).is_none() {
+        return Ok(size);
+    }
+    let origin = volume_templates::origin(context, tx, wish)?;
+    Ok(origin.map_or(size, |origin| size.max(origin.size_mb.into())))
 }

@@ -14,6 +14,7 @@ use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::kinds::{
     Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Volume,
+    VolumeTemplate,
 };
 use types::{KindName, Timestamp};
 
@@ -116,7 +117,8 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 9] = [
+pub(super) const ALL: [&dyn Rows; 10] = [
+    &Of::<VolumeTemplate>(PhantomData),
     &Of::<Volume>(PhantomData),
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),

@@ -38,6 +38,7 @@ pub(crate) mod shared;
 mod soon;
 mod task_runner;
 mod volume;
+mod volume_template;
 mod watch;
 pub(crate) mod workload;
 

@@ -8,12 +8,13 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::MachineFault;
 use crate::volume_store::{NewVolume, VolumeStore};
+use crate::volume_templates;
 use crate::volumes::{self, keeper, name_of};
 use std::collections::HashSet;
 use store::Tx;
 use types::KindName;
 use types::ids::ResourceId;
-use types::instance::KeptFor;
+use types::instance::{KeptFor, VolumeName};
 use types::kinds::Volume;
 
 impl Followed for Volume {
@@ -71,7 +72,8 @@ async fn fit(
         return Ok(keeper.grow(&name, size_mb).await?);
     }
     let workspace = held.row.workspace.to_string();
-    keeper.make(NewVolume { name, workspace, size_mb, from: None }).await?;
+    let from = origin(control, &held, machine).await?;
+    keeper.make(NewVolume { name, workspace, size_mb, from }).await?;
     let (id, machine) = (held.row.id, machine.to_owned());
     let claim = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Volume>(tx, &id)? else { return Ok::<_, Error>(()) };
@@ -82,6 +84,29 @@ async fn fit(
     control.store.write(claim).await
 }
 
+/// What a volume begins with whose row was written before any machine kept volumes. A template that
+/// has nothing for it leaves it empty, as it was answered to be.
+async fn origin(
+    control: &Control,
+    held: &Held<Volume>,
+    machine: &str,
+) -> Result<Option<VolumeName>, Error> {
+    let (of, row, wish) = (control.clone(), held.row.clone(), held.wish.clone());
+    let find = move |tx: &mut Tx<'_>| match rows::context(&of, tx, &row.workspace)? {
+        Some((context, _)) => volume_templates::origin(&context, tx, &wish),
+        None => Ok(None),
+    };
+    let found = match control.store.read(find).await {
+        Err(Error::Unfit(_) | Error::NoResource { .. }) => None,
+        found => found?,
+    };
+    let size = held.wish.spec.size;
+    let fits = |origin: &volume_templates::Origin| {
+        origin.machine == machine && size.is_some_and(|size| size >= origin.size_mb.into())
+    };
+    Ok(found.filter(fits).map(|origin| origin.volume))
+}
+
 /// Has removed what is kept here for rows that are gone. `rows` are those that there are.
 pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
     let Some((keeper, _)) = keeper(control) else { return };
@@ -89,7 +114,8 @@ pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
         let (kind, id) = match kept.name.kept_for() {
             Some(KeptFor::Volume(id)) => (KindName::Volume, id),
             Some(KeptFor::Root(id)) => (KindName::Sandbox, id),
-            Some(KeptFor::Template { .. }) | None => continue,
+            Some(KeptFor::Template { id, .. }) => (KindName::VolumeTemplate, id),
+            None => continue,
         };
         if !rows.contains(&id) {
             soon::reconcile(control, kind, id);

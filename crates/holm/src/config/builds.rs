@@ -23,6 +23,7 @@ pub(crate) struct Builds {
     pub(crate) attempts_max: u32,
     pub(crate) backoff: Span,
     pub(crate) shown_for: Span,
+    pub(crate) template_versions_max: u32,
 }
 
 impl Builds {
@@ -46,6 +47,7 @@ impl Builds {
             attempts_max: self.attempts_max,
             backoff: self.backoff.0,
             shown_for: self.shown_for.0,
+            template_versions_max: self.template_versions_max as usize,
             ..control::builds::Settings::default()
         }
     }

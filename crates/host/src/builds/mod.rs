@@ -5,6 +5,7 @@
 //! drive           one build from its sources to its image, step after step, on a thread of its own
 //! step            a RUN: one piece of work in an instance, and what it wrote
 //! fetch           images to begin with, and what ADD fetches
+//! content         what volumes begin with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
 //! turns           how many builds there are at a time, and of one workspace
 //! log             what whoever builds reads meanwhile
@@ -14,6 +15,7 @@
 //! the next start ([`clear_away`]), and what was unpacked goes with the scratch of the store.
 
 mod caches;
+mod content;
 mod drive;
 mod fetch;
 mod log;
@@ -27,7 +29,9 @@ pub use settings::Settings;
 use crate::LocalMachine;
 use crate::settings::OpenError;
 use caches::Caches;
-use control::machine::{BuildFault, BuildOrder, Builder, Built, MachineFault, Wait};
+use control::machine::{
+    BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
+};
 use fetch::Fetcher;
 use images::build::Fault;
 use log::Log;
@@ -133,6 +137,20 @@ impl Builder for ImageBuilder {
             let built = built.await;
             drop(waits);
             built.unwrap_or_else(|_| Err(BuildFault::Broken("the machine was interrupted".into())))
+        })
+    }
+
+    fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>> {
+        Box::pin(async move {
+            let turn = self.turns.take(order.workspace.as_str()).await;
+            let alone = self.alone.wait(&order.build).await;
+            let (inner, order) = (Arc::clone(&self.inner), order.clone());
+            let filled = tokio::task::spawn_blocking(move || {
+                let _until_its_end = (turn, alone);
+                content::fill(&inner, &order)
+            });
+            let interrupted = |_| Err(BuildFault::Broken("the machine was interrupted".into()));
+            filled.await.unwrap_or_else(interrupted)
         })
     }
 

@@ -27,13 +27,13 @@ mod project;
 mod rootfs;
 mod run;
 mod scope;
-mod sources;
+pub(crate) mod sources;
 mod stage;
 mod transfer;
 mod users;
 mod words;
 mod writing;
-mod zip;
+pub(crate) mod zip;
 
 pub use config::{Document, Happened, Process};
 pub use dockerfile::{Base, Dockerfile, Plan, Stage};

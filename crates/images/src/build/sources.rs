@@ -26,7 +26,7 @@ pub struct SourceLimits {
 }
 
 impl SourceLimits {
-    fn of_archive(self) -> Limits {
+    pub(crate) fn of_archive(self) -> Limits {
         Limits {
             layer_bytes_max: self.bytes,
             entries_max: self.entries,
@@ -38,7 +38,7 @@ impl SourceLimits {
 }
 
 /// Unpacks an archive into an empty folder.
-pub(super) fn unpack_archive(
+pub(crate) fn unpack_archive(
     archive: &Path,
     folder: &Path,
     limits: SourceLimits,
@@ -62,7 +62,7 @@ pub(super) fn unpack_archive(
     tar.and_then(|tar| unpack(tar, folder, &settings)).map(drop).map_err(as_archive)
 }
 
-fn as_archive(error: Error) -> Fault {
+pub(crate) fn as_archive(error: Error) -> Fault {
     match error {
         Error::Malformed { .. } => Fault::Sources(
             "what was uploaded is neither a zip nor a tar archive (tar may be packed with gzip or zstd)"

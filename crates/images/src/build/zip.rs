@@ -3,6 +3,7 @@
 
 use super::Fault;
 use super::copy::{free_place, make_folders};
+use crate::contents::{self, Measuring};
 use crate::error::Error;
 use crate::settings::Limits;
 use crate::unpack::{Tree, plain_path};
@@ -29,7 +30,7 @@ const FOLDER_MODE: u32 = 0o755;
 /// 1980-01-01, where the times of zip begin.
 const FIRST_SECOND: i64 = 315_532_800;
 
-pub(super) fn is_zip(start: &[u8]) -> bool {
+pub(crate) fn is_zip(start: &[u8]) -> bool {
     start.starts_with(LOCAL) || start.starts_with(END)
 }
 
@@ -43,8 +44,61 @@ struct Entry {
     modified: i64,
 }
 
+impl Entry {
+    /// As Unix writes it.
+    fn plain_name(&self) -> Result<Vec<u8>, Fault> {
+        if self.flags & ENCRYPTED != 0 {
+            return Err(wrong("it is encrypted"));
+        }
+        Ok(self.name.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect())
+    }
+
+    fn kind(&self) -> FileType {
+        self.mode.map_or(FileType::RegularFile, FileType::from_raw_mode)
+    }
+}
+
+/// Counts what an archive unpacks to, and refuses what is no file and no folder.
+pub(crate) fn each(
+    file: &File,
+    limits: &Limits,
+    measuring: &mut Measuring<'_>,
+) -> Result<(), Fault> {
+    let size = file.metadata().map_err(|error| Fault::from(Error::from(error)))?.len();
+    let mut bytes = 0_u64;
+    for entry in list(file, size, limits)? {
+        let name = entry.plain_name()?;
+        let is_folder = name.ends_with(b"/");
+        measuring.name(&name, is_folder)?;
+        match entry.kind() {
+            _ if is_folder => continue,
+            FileType::RegularFile | FileType::Unknown => {}
+            FileType::Symlink => return Err(contents::link(&name).into()),
+            FileType::Directory => return Err(wrong("a folder has the name of a file")),
+            _ => return Err(contents::special(&name).into()),
+        }
+        let mut data = data(file, &entry)?.take(measuring.left() + 1);
+        let unpacked = io::copy(&mut data, &mut io::sink()).map_err(broken)?;
+        measuring.bytes(unpacked)?;
+        bytes = bytes.saturating_add(unpacked);
+        require_dense(bytes, size, limits)?;
+    }
+    Ok(())
+}
+
+/// Refuses what unpacks to much more than it is.
+fn require_dense(bytes: u64, packed: u64, limits: &Limits) -> Result<(), Fault> {
+    match bytes > limits.ratio_free_bytes && bytes > packed.saturating_mul(limits.ratio_max) {
+        true => Err(Fault::Sources(format!(
+            "the archive unpacks to more than {} times its size",
+            limits.ratio_max
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Unpacks an archive into a tree.
-pub(super) fn unpack(file: &File, tree: &Tree, limits: &Limits) -> Result<(), Fault> {
+pub(crate) fn unpack(file: &File, tree: &Tree, limits: &Limits) -> Result<(), Fault> {
     let size = file.metadata().map_err(|error| Fault::from(Error::from(error)))?.len();
     let entries = list(file, size, limits)?;
     let mut unpacking =
@@ -204,11 +258,7 @@ struct Unpacking<'a> {
 
 impl Unpacking<'_> {
     fn add(&mut self, entry: &Entry) -> Result<(), Fault> {
-        if entry.flags & ENCRYPTED != 0 {
-            return Err(wrong("it is encrypted"));
-        }
-        let name: Vec<u8> =
-            entry.name.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect();
+        let name = entry.plain_name()?;
         let shown = || String::from_utf8_lossy(&name).chars().take(200).collect::<String>();
         if name.starts_with(b"/") {
             return Err(Fault::Sources(format!("the archive has an absolute name: {}", shown())));
@@ -218,7 +268,7 @@ impl Unpacking<'_> {
         if path.as_os_str().is_empty() {
             return Ok(());
         }
-        let kind = entry.mode.map_or(FileType::RegularFile, FileType::from_raw_mode);
+        let kind = entry.kind();
         if is_folder {
             make_folders(self.tree, &path, (0, 0))?;
             self.folders.push((path, entry.mode.unwrap_or(FOLDER_MODE) & 0o777 | 0o700));
@@ -236,7 +286,7 @@ impl Unpacking<'_> {
     fn link(&mut self, entry: &Entry, path: &Path) -> Result<(), Fault> {
         let mut target = Vec::new();
         let max = self.limits.path_bytes_max as u64;
-        self.data(entry)?.take(max + 1).read_to_end(&mut target).map_err(broken)?;
+        data(self.file, entry)?.take(max + 1).read_to_end(&mut target).map_err(broken)?;
         if target.is_empty() || target.len() as u64 > max || target.contains(&0) {
             return Err(wrong("a link leads nowhere"));
         }
@@ -250,7 +300,7 @@ impl Unpacking<'_> {
     fn write(&mut self, entry: &Entry, path: &Path) -> Result<(), Fault> {
         let mut file = free_place(self.tree, path)?.create_file()?;
         let left = self.limits.layer_bytes_max.saturating_sub(self.bytes);
-        let data = self.data(entry)?;
+        let data = data(self.file, entry)?;
         let written = io::copy(&mut data.take(left + 1), &mut file).map_err(broken)?;
         self.bytes = self.bytes.saturating_add(written);
         let too_dense = self.bytes > self.limits.ratio_free_bytes
@@ -265,23 +315,22 @@ impl Unpacking<'_> {
         rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         Ok(rustix::fs::futimens(&file, &times(entry))?)
     }
+}
 
-    /// The bytes of an entry, unpacked.
-    fn data(&self, entry: &Entry) -> Result<Box<dyn Read + '_>, Fault> {
-        let head = read_at(self.file, entry.offset, 30)?;
-        if !head.starts_with(LOCAL) {
-            return Err(wrong("an entry is not where it should be"));
-        }
-        let start = number(&head, 26, 2)? + number(&head, 28, 2)? + 30;
-        let start = entry.offset.checked_add(start).ok_or_else(|| wrong("an entry is too far"))?;
-        let mut file = self.file;
-        file.seek(SeekFrom::Start(start)).map_err(Error::from)?;
-        let packed = file.take(entry.packed);
-        match entry.method {
-            STORED => Ok(Box::new(packed)),
-            DEFLATED => Ok(Box::new(flate2::read::DeflateDecoder::new(packed))),
-            other => Err(wrong(&format!("an entry is packed in a way that is not known: {other}"))),
-        }
+/// The bytes of an entry, unpacked.
+fn data<'f>(mut file: &'f File, entry: &Entry) -> Result<Box<dyn Read + 'f>, Fault> {
+    let head = read_at(file, entry.offset, 30)?;
+    if !head.starts_with(LOCAL) {
+        return Err(wrong("an entry is not where it should be"));
+    }
+    let start = number(&head, 26, 2)? + number(&head, 28, 2)? + 30;
+    let start = entry.offset.checked_add(start).ok_or_else(|| wrong("an entry is too far"))?;
+    file.seek(SeekFrom::Start(start)).map_err(Error::from)?;
+    let packed = file.take(entry.packed);
+    match entry.method {
+        STORED => Ok(Box::new(packed)),
+        DEFLATED => Ok(Box::new(flate2::read::DeflateDecoder::new(packed))),
+        other => Err(wrong(&format!("an entry is packed in a way that is not known: {other}"))),
     }
 }
 

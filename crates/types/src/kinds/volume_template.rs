@@ -69,6 +69,9 @@ pub struct VolumeTemplateVersion {
     pub bucket: Option<String>,
     #[schemars(extend("readOnly" = true))]
     pub content_size: Option<i64>,
+    /// Why its content could not be used.
+    #[schemars(extend("readOnly" = true))]
+    pub reason: Option<String>,
     #[schemars(extend("readOnly" = true))]
     pub region: Option<String>,
     #[schemars(extend("readOnly" = true))]
@@ -84,21 +87,101 @@ pub struct VolumeTemplateVersion {
 #[serde(default)]
 pub struct State {
     /// Oldest first.
-    pub versions: Vec<VolumeTemplateVersion>,
+    pub versions: Vec<Version>,
     pub last_version_uploaded_at: Option<Timestamp>,
+    /// The version whose content is awaited, or is being unpacked.
+    pub awaited: Option<Awaited>,
+    /// How often content was awaited: each time has a number of its own.
+    pub numbers: u64,
+    /// The highest version that is a number, also of those that are gone.
+    pub counted: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Version {
+    pub name: String,
+    pub content: Content,
+}
+
+/// What a version begins volumes with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Content {
+    #[serde(rename_all = "camelCase")]
+    Ready {
+        number: u64,
+        /// Of its files.
+        bytes: i64,
+        /// Of a volume that holds them.
+        size_mb: u32,
+        /// The machine that keeps it.
+        machine: String,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    pub version: String,
+    pub number: u64,
+}
+
+impl Version {
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.content, Content::Ready { .. })
+    }
+
+    fn shown(&self, of: &str, workspace: &str) -> VolumeTemplateVersion {
+        let mut shown = bare(&self.name, of, workspace);
+        match &self.content {
+            Content::Ready { number, bytes, .. } => {
+                shown.status = Some(VersionStatus::Ready);
+                shown.version_id = Some(number.to_string());
+                shown.content_size = Some(*bytes);
+            }
+            Content::Failed { reason } => {
+                shown.status = Some(VersionStatus::Failed);
+                shown.reason = Some(reason.clone());
+            }
+        }
+        shown
+    }
+}
+
+fn bare(name: &str, of: &str, workspace: &str) -> VolumeTemplateVersion {
+    VolumeTemplateVersion {
+        name: Some(name.to_owned()),
+        template_name: Some(of.to_owned()),
+        workspace: Some(workspace.to_owned()),
+        ..VolumeTemplateVersion::default()
+    }
 }
 
 impl State {
+    pub fn latest(&self) -> Option<&Version> {
+        self.versions.iter().rev().find(|version| version.is_ready())
+    }
+
     /// A template is ready as soon as one version is.
-    fn template_status(&self) -> TemplateStatus {
-        let has = |status| self.versions.iter().any(|version| version.status == Some(status));
-        if has(VersionStatus::Ready) {
+    fn status(&self) -> TemplateStatus {
+        if self.latest().is_some() {
             TemplateStatus::Ready
-        } else if has(VersionStatus::Failed) {
-            TemplateStatus::Error
-        } else {
+        } else if self.versions.is_empty() {
             TemplateStatus::Created
+        } else {
+            TemplateStatus::Error
         }
+    }
+
+    fn shown(&self, of: &str, workspace: &str) -> Vec<VolumeTemplateVersion> {
+        let kept = self.versions.iter().map(|version| version.shown(of, workspace));
+        let awaited = self.awaited.iter().map(|awaited| VolumeTemplateVersion {
+            status: Some(VersionStatus::Created),
+            ..bare(&awaited.version, of, workspace)
+        });
+        kept.chain(awaited).collect()
     }
 }
 
@@ -119,12 +202,13 @@ impl Kind for VolumeTemplate {
 
     fn show(&mut self, stamp: &Stamp, state: &State, _now: Timestamp) {
         self.metadata.stamp(stamp);
-        self.versions = Some(state.versions.clone());
+        let versions = state.shown(&self.metadata.name, &stamp.workspace);
         self.state = Some(VolumeTemplateState {
             last_version_uploaded_at: state.last_version_uploaded_at,
-            latest_version: state.versions.last().and_then(|version| version.name.clone()),
-            status: Some(state.template_status()),
-            version_count: i64::try_from(state.versions.len()).ok(),
+            latest_version: state.latest().map(|version| version.name.clone()),
+            status: Some(state.status()),
+            version_count: i64::try_from(versions.len()).ok(),
         });
+        self.versions = Some(versions);
     }
 }

@@ -1,0 +1,209 @@
+//! The content of volume templates: awaited, unpacked and kept in versions.
+//!
+//! An upload goes the way of every upload ([`crate::builds`]); what is made of it is a file system
+//! that volumes begin as copies of. It is kept under a number that no other upload of the template
+//! has, and belongs to a version from the one transaction on that says so. What no row names any
+//! more is removed by whoever follows the rows ([`crate::workloads`]).
+
+use crate::builds::{self, Asked};
+use crate::context::Context;
+use crate::engine::{self, Held, Secrets};
+use crate::error::{Absent, Conflict, Error, Unfit};
+use crate::json;
+use crate::missing::Missing;
+use crate::volumes::keeper;
+use crate::workloads::rows;
+use store::Tx;
+use store::builds::Build;
+use types::ids::ResourceId;
+use types::instance::{KeptFor, VolumeName};
+use types::kinds::volume_template::{Awaited, Content, State, Version};
+use types::kinds::{Volume, VolumeTemplate};
+use types::wire::TemplateVersionDeleted;
+
+const VERSION_CHARACTERS: usize = 63;
+/// Stands for the newest version.
+pub const LATEST: &str = "latest";
+
+/// Where the content of one upload is kept.
+pub(crate) fn name_of(id: &ResourceId, number: u64) -> VolumeName {
+    VolumeName::of(&KeptFor::Template { id: id.clone(), number })
+}
+
+/// Awaits the content of a version; without a name it gets the next number. What was awaited before
+/// is not any more.
+pub fn ask(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    template: &str,
+    version: Option<&str>,
+) -> Result<Asked, Error> {
+    let control = &context.control;
+    if control.builder.is_none() || keeper(control).is_none() {
+        return Err(Error::Missing(Missing::ReceiveTemplate));
+    }
+    let mut held = Held::<VolumeTemplate>::lock(context, tx, &[], template)?;
+    let version = version_name(&held.state, version)?;
+    held.state.numbers += 1;
+    let number = held.state.numbers;
+    held.state.awaited = Some(Awaited { version, number });
+    let kept_as = name_of(&held.row.id, number);
+    let (held, url) = builds::await_upload(context, tx, held, kept_as.to_string(), None)?;
+    let object = json::text(&engine::present(context, tx, &held, &Secrets::Masked)?);
+    Ok(Asked { object, url, version: held.row.version })
+}
+
+fn version_name(state: &State, wanted: Option<&str>) -> Result<String, Error> {
+    let Some(wanted) = wanted else { return Ok((state.counted + 1).to_string()) };
+    let begins = wanted.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let fits = wanted.len() <= VERSION_CHARACTERS
+        && wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if !begins || !fits || wanted == LATEST {
+        return Err(Unfit::TemplateVersionName { max: VERSION_CHARACTERS }.into());
+    }
+    if state.versions.iter().any(|version| version.is_ready() && version.name == wanted) {
+        return Err(Conflict::TemplateVersion { version: wanted.to_owned() }.into());
+    }
+    Ok(wanted.to_owned())
+}
+
+/// The template that waits for what an upload gives, and the version that is to have it.
+fn waiting(
+    tx: &mut Tx<'_>,
+    build: &Build,
+) -> Result<Option<(Held<VolumeTemplate>, Awaited)>, Error> {
+    let Some(held) = rows::lock::<VolumeTemplate>(tx, &build.resource)? else { return Ok(None) };
+    let awaited = held.state.awaited.clone();
+    let is_it = |awaited: &Awaited| {
+        name_of(&held.row.id, awaited.number).as_str() == build.repository.as_str()
+    };
+    Ok(awaited.filter(is_it).map(|awaited| (held, awaited)))
+}
+
+/// Whether anybody still wants what an upload gives.
+pub(crate) fn is_wanted(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    Ok(waiting(tx, build)?.is_some())
+}
+
+/// Notes why an upload gave nothing. `false`: nobody wants it any more.
+pub(crate) fn fail(tx: &mut Tx<'_>, build: &Build, reason: &str) -> Result<bool, Error> {
+    let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
+    let content = Content::Failed { reason: reason.to_owned() };
+    let mut state = held.state.clone();
+    conclude(&mut state, Version { name: awaited.version, content });
+    rows::put_state(tx, held, state).map(|_| true)
+}
+
+/// Makes what was unpacked the newest version. `false`: nobody wants it any more.
+pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
+    let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
+    let Some((keeper, machine)) = keeper(&context.control) else { return Ok(false) };
+    let size_mb = keeper.size_mb(&name_of(&held.row.id, awaited.number));
+    let (Some(size_mb), Some((_, bytes))) = (size_mb, build.image.clone()) else {
+        return Err(engine::corrupt(&held.row.id, "what was unpacked for it is not there"));
+    };
+    let content = Content::Ready { number: awaited.number, bytes, size_mb, machine };
+    let mut state = held.state.clone();
+    state.last_version_uploaded_at = Some(tx.world().now());
+    state.counted = awaited.version.parse().map_or(state.counted, |it| state.counted.max(it));
+    conclude(&mut state, Version { name: awaited.version, content });
+    let over =
+        state.versions.len().saturating_sub(context.control.settings.builds.template_versions_max);
+    state.versions.drain(..over);
+    rows::put_state(tx, held, state).map(|_| true)
+}
+
+/// Of what failed, the last is kept, and only until the next.
+fn conclude(state: &mut State, version: Version) {
+    state.awaited = None;
+    state.versions.retain(Version::is_ready);
+    state.versions.push(version);
+}
+
+/// Removes one version; the last one stays. Volumes that began with it are not touched.
+pub fn remove_version(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    template: &str,
+    version: &str,
+) -> Result<TemplateVersionDeleted, Error> {
+    let held = Held::<VolumeTemplate>::lock(context, tx, &[], template)?;
+    let mut state = held.state.clone();
+    if state.awaited.as_ref().is_some_and(|awaited| awaited.version == version) {
+        state.awaited = None;
+        store::builds::cancel(tx, &held.row.id)?;
+    } else {
+        state.versions.retain(|kept| kept.name != version);
+        if state.versions.len() == held.state.versions.len() {
+            return Err(Absent::TemplateVersion { version: version.to_owned() }.into());
+        }
+        let is_last = held.state.latest().is_some() && state.latest().is_none();
+        if is_last || state.versions.is_empty() {
+            return Err(Unfit::LastTemplateVersion.into());
+        }
+    }
+    let held = engine::change_state(context, tx, held, state)?;
+    let template = engine::present(context, tx, &held, &Secrets::Masked)?;
+    Ok(TemplateVersionDeleted {
+        message: "the version is removed".into(),
+        template: Some(template),
+    })
+}
+
+/// What a volume begins as a copy of.
+pub(crate) struct Origin {
+    pub(crate) volume: VolumeName,
+    /// The volume must have at least as much.
+    pub(crate) size_mb: u32,
+    pub(crate) machine: String,
+}
+
+/// The template that a volume names, and the version of it.
+pub(crate) fn named(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &Volume,
+) -> Result<Option<(Held<VolumeTemplate>, String)>, Error> {
+    let named = wish.spec.template.as_deref().filter(|template| !template.is_empty());
+    let Some(named) = named else { return Ok(None) };
+    let (name, version) = named.split_once(':').unwrap_or((named, LATEST));
+    let version = Some(version).filter(|version| !version.is_empty()).unwrap_or(LATEST);
+    let template = Held::<VolumeTemplate>::get(context, tx, &[], name)?;
+    Ok(Some((template, version.to_owned())))
+}
+
+/// Finds what a new volume begins with. `None`: it names no template.
+pub(crate) fn origin(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &Volume,
+) -> Result<Option<Origin>, Error> {
+    let Some((template, wanted)) = named(context, tx, wish)? else { return Ok(None) };
+    let state = &template.state;
+    let found = match wanted.as_str() {
+        LATEST => state.latest(),
+        name => state.versions.iter().find(|version| version.is_ready() && version.name == name),
+    };
+    let template_name = template.row.name.clone();
+    match found.map(|version| &version.content) {
+        Some(Content::Ready { number, size_mb, machine, .. }) => Ok(Some(Origin {
+            volume: name_of(&template.row.id, *number),
+            size_mb: *size_mb,
+            machine: machine.clone(),
+        })),
+        _ if wanted == LATEST => Err(Unfit::EmptyTemplate { template: template_name }.into()),
+        _ => {
+            let version = wanted.chars().take(VERSION_CHARACTERS).collect();
+            Err(Unfit::NoTemplateVersion { template: template_name, version }.into())
+        }
+    }
+}
+
+/// The numbers under which something is kept for a template, or will be.
+pub(crate) fn numbers(state: &State) -> impl Iterator<Item = u64> {
+    let kept = state.versions.iter().filter_map(|version| match version.content {
+        Content::Ready { number, .. } => Some(number),
+        Content::Failed { .. } => None,
+    });
+    kept.chain(state.awaited.iter().map(|awaited| awaited.number))
+}

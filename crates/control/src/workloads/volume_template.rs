@@ -1,0 +1,52 @@
+//! Volume templates as the background follows them: what is kept for one has its place in the row.
+
+use super::followed::{Followed, Look, Reader};
+use super::rows;
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use crate::volume_store::VolumeStore;
+use crate::volume_templates::numbers;
+use crate::volumes::keeper;
+use store::Tx;
+use types::ids::ResourceId;
+use types::instance::{KeptFor, VolumeName};
+use types::kinds::VolumeTemplate;
+use types::kinds::volume_template::State;
+
+impl Followed for VolumeTemplate {
+    const ROUTED: bool = false;
+    const RUNS: bool = true;
+
+    fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let Some((keeper, _)) = keeper(reader.control) else { return Ok(Look::default()) };
+        let differs = !unwanted(&*keeper, &held.row.id, Some(&held.state)).is_empty();
+        Ok(Look { differs, ..Look::default() })
+    }
+
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let Some((keeper, _)) = keeper(control) else { return Ok(()) };
+        let _lock = control.workloads.locks.take(id).await;
+        let of = id.clone();
+        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
+        for name in unwanted(&*keeper, id, held.as_ref().map(|held| &held.state)) {
+            keeper.remove(&name).await.map_err(|fault| Error::Launch(fault.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is kept for a template and has no place in it. A number that was given out later than the
+/// row was read is not here: uploads have their numbers before anything is kept.
+fn unwanted(keeper: &dyn VolumeStore, id: &ResourceId, state: Option<&State>) -> Vec<VolumeName> {
+    let newest = state.map_or(u64::MAX, |state| state.numbers);
+    let is_unwanted = |number: u64| {
+        number <= newest && state.is_none_or(|state| numbers(state).all(|kept| kept != number))
+    };
+    let kept = keeper.list().into_iter().map(|kept| kept.name);
+    kept.filter(|name| match name.kept_for() {
+        Some(KeptFor::Template { id: of, number }) => of == *id && is_unwanted(number),
+        _ => false,
+    })
+    .collect()
+}

@@ -1,0 +1,94 @@
+//! What volumes begin with: an archive that was uploaded, unpacked into a file system of its own.
+
+use super::{Inner, fault};
+use control::machine::{BuildFault, FillOrder, Filled, LaunchFault};
+use images::build::{Fault, SourceLimits};
+use images::contents::{self, Needs};
+use node::{Owner, VolumeError};
+use std::io;
+use std::path::Path;
+use types::chain;
+
+/// Unpacks what was uploaded. The file system has its name when it is whole and on the disk; without
+/// one it is gone with this call, or with the program.
+pub(super) fn fill(inner: &Inner, order: &FillOrder) -> Result<Filled, BuildFault> {
+    let settings = &inner.settings;
+    let limits = SourceLimits {
+        bytes: settings.unpacked_bytes_max,
+        entries: settings.sources_entries_max,
+        ratio: settings.sources_ratio_max,
+    };
+    let archive = inner.folder.path(&order.build);
+    let needs = contents::measure(&archive, limits).map_err(|error| fault(&error))?;
+    // As an earlier try may have left it.
+    inner.machine.0.node.volumes().remove(&order.volume).map_err(|error| broken(&error))?;
+    match unpack(inner, order, &archive, limits, size_mb(&needs, 1)?) {
+        // More than was thought went into the tables of the file system.
+        Err(Unpack::Full) => unpack(inner, order, &archive, limits, size_mb(&needs, 2)?),
+        other => other,
+    }
+    .map_err(|error| match error {
+        Unpack::Full => BuildFault::Broken("its files need more room than they should".to_owned()),
+        Unpack::Other(fault) => fault,
+    })?;
+    Ok(Filled { bytes: needs.bytes })
+}
+
+fn size_mb(needs: &Needs, times: u64) -> Result<u32, BuildFault> {
+    let too_much = |_| BuildFault::Sources("what is in the archive is too large".to_owned());
+    u32::try_from(needs.volume_mb().saturating_mul(times)).map_err(too_much)
+}
+
+enum Unpack {
+    Full,
+    Other(BuildFault),
+}
+
+impl From<VolumeError> for Unpack {
+    fn from(error: VolumeError) -> Self {
+        Self::Other(match error {
+            VolumeError::Refused(refused) => match crate::launching::over_limit(refused) {
+                LaunchFault::OverShare(why) => BuildFault::OverShare(why),
+                other => BuildFault::Broken(other.to_string()),
+            },
+            other => broken(&other),
+        })
+    }
+}
+
+fn broken(error: &VolumeError) -> BuildFault {
+    BuildFault::Broken(chain(error))
+}
+
+fn unpack(
+    inner: &Inner,
+    order: &FillOrder,
+    archive: &Path,
+    limits: SourceLimits,
+    size_mb: u32,
+) -> Result<(), Unpack> {
+    let owner = Owner::new(order.workspace.as_str())
+        .map_err(|error| Unpack::Other(BuildFault::Broken(chain(&error))))?;
+    let volumes = inner.machine.0.node.volumes();
+    let filling = volumes.begin(&owner, size_mb)?;
+    contents::unpack(archive, &filling.folder(), limits).map_err(|error| {
+        match is_full(&error) {
+            true => Unpack::Full,
+            false => Unpack::Other(fault(&error)),
+        }
+    })?;
+    Ok(volumes.finish(filling, &order.volume)?)
+}
+
+fn is_full(fault: &Fault) -> bool {
+    let Fault::Store(error) = fault else { return false };
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = source {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
