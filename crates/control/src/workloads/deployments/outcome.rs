@@ -2,7 +2,7 @@
 
 use super::deployable::Deployable;
 use super::plan::Change;
-use super::route::wished_canary;
+use super::route::{self, wished_canary};
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held};
@@ -35,10 +35,14 @@ async fn change<K: Deployable>(
         let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
             return Ok(None);
         };
-        match act(&context, tx, &held)? {
-            Some(state) => rows::put_state(tx, held, state).map(Some),
-            None => Ok(None),
+        let Some(state) = act(&context, tx, &held)? else { return Ok(None) };
+        let held = rows::put_state(tx, held, state)?;
+        // Before anybody can read the row: whoever sees that a revision serves is answered by it.
+        // Should the row not be written, the next look tells the route as it is.
+        if let Some(route) = route::of(&of, tx, &held)? {
+            of.publish(route);
         }
+        Ok(Some(held))
     };
     control.store.write(work).await
 }

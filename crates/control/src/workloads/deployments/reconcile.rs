@@ -14,8 +14,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::workloads::followed::Reader;
-use crate::workloads::rows::{self, Workspaces};
+use crate::workloads::rows;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -238,13 +237,9 @@ async fn take_hosts<K: Deployable>(case: &Case<K>) -> Result<(), Error> {
 /// Tells the route as it is now.
 async fn publish<K: Deployable>(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, wanted) = (control.clone(), id.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        let workspaces = Workspaces::default();
-        let mut reader = Reader { control: &of, workspaces, inventory: None };
-        match rows::find::<K>(tx, &wanted)? {
-            Some(held) => route::route(&mut reader, tx, &held),
-            None => Ok(Some(RouteChange::Gone(wanted.clone()))),
-        }
+    let work = move |tx: &mut Tx<'_>| match rows::find::<K>(tx, &wanted)? {
+        Some(held) => route::of(&of, tx, &held),
+        None => Ok(Some(RouteChange::Gone(wanted.clone()))),
     };
     if let Some(route) = control.store.read(work).await? {
         control.publish(route);

@@ -8,10 +8,19 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::executions::calls::seconds;
 use crate::workloads::followed::Reader;
-use crate::workloads::rows;
+use crate::workloads::rows::{self, Workspaces};
 use store::Tx;
 use types::edge::{Replica, RouteChange, Scale, Serving, Target, TriggerRoute, WorkloadRoute};
 use types::parts::{Deployment, Status, TriggerType};
+
+pub(super) fn of<K: Deployable>(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+) -> Result<Option<RouteChange>, Error> {
+    let mut reader = Reader { control, workspaces: Workspaces::default(), inventory: None };
+    route(&mut reader, tx, held)
+}
 
 pub(super) fn route<K: Deployable>(
     reader: &mut Reader<'_>,
