@@ -156,6 +156,7 @@ pub fn settings() -> Settings {
             keep_tags: 0,
         },
         builds: control::builds::Settings::default(),
+        snapshots: control::Snapshots::default(),
     }
 }
 

@@ -14,7 +14,7 @@ mod revisions;
 mod secrets;
 mod verbs;
 
-pub(crate) use anew::deploy_anew;
+pub(crate) use anew::{add_revision, deploy_anew};
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};

@@ -26,6 +26,8 @@ pub enum Unfit {
     VolumeElsewhere { volume: String },
     #[error("the volume `{volume}` is kept by another machine of this installation")]
     VolumeOnOtherMachine { volume: String },
+    #[error("the snapshot is kept by another machine of this installation")]
+    SnapshotOnOtherMachine,
     #[error("`spec.size` must be at least {needs_mb}: the template has that much in it")]
     TemplateLarger { needs_mb: u32 },
     #[error("a sandbox has at most {max} schedules; delete one first")]

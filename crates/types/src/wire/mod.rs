@@ -61,7 +61,7 @@ pub use metrics::{
 pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
     ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse,
-    SandboxScheduleExecution, SandboxSnapshotRequest,
+    SandboxRestoreResponse, SandboxScheduleExecution, SandboxSnapshotRequest,
 };
 pub use workspace::{
     GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo,
