@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
+use crate::missing::Missing;
 use crate::snapshots::{self, Order};
 use crate::workloads::create::{self, NewSandbox};
 use store::Tx;
@@ -16,7 +17,7 @@ use types::kinds::snapshot::{Kept, Origin};
 use types::kinds::{Application, Sandbox, Snapshot};
 use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
-use types::{Kind, KindName, Problems};
+use types::{KindName, Problems};
 
 /// On which a forked application listens, where neither the caller nor the sandbox says.
 const PORT: i64 = 8080;
@@ -110,6 +111,9 @@ async fn begin(
             && of.find(tx, KindName::Sandbox, &[], &name)?.is_some_and(|row| !create::is_gone(&row))
         {
             return Err(Error::Exists { kind: KindName::Sandbox, name: name.clone() });
+        }
+        if snapshots::keeper(&of.control).is_none() {
+            return Err(Error::Missing(Missing::Fork));
         }
         Ok::<_, Error>((sandbox, found))
     };

@@ -193,10 +193,8 @@ fn require_free(
 fn require_few_pending(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     let limit = context.control.settings.snapshots.pending_max;
     let workspace = &context.member.workspace;
-    let query = Query {
-        statuses: &State::PENDING,
-        ..Query::new(workspace, KindName::Snapshot, Some(""))
-    };
+    let query =
+        Query { statuses: &State::PENDING, ..Query::new(workspace, KindName::Snapshot, Some("")) };
     if resources::total(tx, &query)? >= limit {
         return Err(Forbidden::ManyPendingSnapshots { limit }.into());
     }
@@ -357,11 +355,7 @@ fn named(
 }
 
 /// A snapshot by its id or name, as it is shown.
-pub fn get(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    name: &str,
-) -> Result<Shown<Snapshot>, Error> {
+pub fn get(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Shown<Snapshot>, Error> {
     let held = find(context, tx, None, name)?;
     let object = engine::present(context, tx, &held, &Secrets::Masked)?;
     Ok(Shown { object, version: held.row.version })

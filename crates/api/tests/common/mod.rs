@@ -15,6 +15,7 @@ pub mod machine;
 pub mod people;
 pub mod routes;
 pub mod samples;
+pub mod snapshots;
 pub mod volumes;
 
 use auth::Auth;

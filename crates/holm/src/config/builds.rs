@@ -1,4 +1,4 @@
-//! Uploads of sources, and the queue of builds.
+//! Uploads of sources, and the queue of builds; snapshots.
 
 use super::Span;
 use serde::Deserialize;
@@ -23,6 +23,25 @@ pub(crate) struct Builds {
     pub(crate) attempts_max: u32,
     pub(crate) backoff: Span,
     pub(crate) shown_for: Span,
+}
+
+/// Snapshots of sandboxes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Snapshots {
+    pub(crate) pending_workspace_max: u32,
+    pub(crate) takes_max: u32,
+    pub(crate) tidy_every: Span,
+}
+
+impl Snapshots {
+    pub(crate) fn settings(&self) -> control::Snapshots {
+        control::Snapshots {
+            pending_max: self.pending_workspace_max.into(),
+            takes_max: self.takes_max as usize,
+            tidy_every: self.tidy_every.0,
+        }
+    }
 }
 
 impl Builds {
