@@ -5,6 +5,7 @@
 //! only one noun does. [`workloads`] turns rows into instances.
 
 mod addresses;
+pub mod archives;
 pub mod billing;
 pub mod builds;
 mod catalogue;
@@ -16,6 +17,7 @@ mod drive_key;
 pub mod engine;
 pub mod error;
 pub mod executions;
+pub mod forks;
 mod hub;
 pub mod idempotency;
 pub mod json;
@@ -30,6 +32,7 @@ pub mod repositories;
 mod settings;
 mod shared_secret;
 pub mod snapshot_store;
+pub mod snapshots;
 mod start;
 mod usage;
 pub mod volume_store;
@@ -44,5 +47,5 @@ pub use context::Context;
 pub use control::Control;
 pub use error::Error;
 pub use missing::Missing;
-pub use settings::{Bill, Deployments, Rate, RegistryUpkeep, Settings, StreamLimits};
+pub use settings::{Bill, Deployments, Rate, RegistryUpkeep, Settings, Snapshots, StreamLimits};
 pub use start::{Parts, start};

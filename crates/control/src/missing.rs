@@ -29,10 +29,8 @@ impl Missing {
                 "receive the content of a volume template: it has no machine that keeps volumes"
             }
             Self::MountVolume => "mount a volume in a sandbox: its machine keeps no volumes",
-            Self::Snapshot => {
-                "take a snapshot: sandboxes are containers, whose memory cannot be kept"
-            }
-            Self::Fork => "fork a sandbox: sandboxes are containers, whose memory cannot be copied",
+            Self::Snapshot => "take a snapshot: no machine of it keeps any",
+            Self::Fork => "fork a sandbox: no machine of it keeps snapshots",
             Self::AskProvider => "ask a model provider: the model gateway is missing",
         }
     }

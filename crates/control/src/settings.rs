@@ -35,6 +35,24 @@ pub struct Settings {
     pub deployments: Deployments,
     pub registry: RegistryUpkeep,
     pub builds: crate::builds::Settings,
+    pub snapshots: Snapshots,
+}
+
+/// Snapshots of sandboxes.
+#[derive(Debug, Clone, Copy)]
+pub struct Snapshots {
+    /// Those of one workspace that are being taken at a time; more are refused.
+    pub pending_max: i64,
+    /// Those of all workspaces that this machine takes at a time; the others wait.
+    pub takes_max: usize,
+    /// How often what nothing needs any more is looked for.
+    pub tidy_every: Duration,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self { pending_max: 20, takes_max: 4, tidy_every: Duration::from_secs(300) }
+    }
 }
 
 /// Agents, MCP servers and applications.

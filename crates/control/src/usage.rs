@@ -158,6 +158,28 @@ pub(crate) fn store(
     Ok(())
 }
 
+/// Notes how many bytes the snapshot of a sandbox has from now on. The sandbox may be gone.
+pub(crate) fn store_snapshot(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    snapshot: &ResourceId,
+    sandbox: (&str, &ResourceId),
+    (bytes, number): (u64, u64),
+) -> Result<(), Error> {
+    let owner = owner(context, Dimension::SandboxSnapshots, sandbox);
+    meter::register(tx, snapshot.as_str(), &owner)?;
+    let fact = UsageFact {
+        id: format!("{snapshot}-{}", context.world().random_text(20)),
+        subject: snapshot.to_string(),
+        number,
+        at: context.world().now(),
+        stamp: None,
+        change: Change::Stored { bytes },
+    };
+    meter::take_in(tx, &[fact])?;
+    Ok(())
+}
+
 fn owner(context: &Context, dimension: Dimension, (name, id): (&str, &ResourceId)) -> Owner {
     Owner {
         account: context.member.account.clone(),

@@ -117,6 +117,22 @@ pub fn wishes_with(
     rows.iter().map(|row| row.text(0)).collect()
 }
 
+/// Whether a text occurs in what is stored of a live object of a kind in a workspace; `_` and `%` in
+/// the text are any.
+pub fn occurs(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    text: &str,
+) -> Result<bool, Error> {
+    let sql = "SELECT id FROM resources
+               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND (state LIKE $4 OR wish LIKE $4)
+               LIMIT 1";
+    let gone = Status::Terminated.name();
+    let found = tx.find(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
+    Ok(found.is_some())
+}
+
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,

@@ -56,7 +56,7 @@ kind_names! {
     Sandbox = "sandbox" / "sandboxes",
     Schedule = "schedule" / "schedules" in [Sandbox],
     Secret = "secret" / "secrets",
-    Snapshot = "snapshot" / "snapshots" in [Sandbox],
+    Snapshot = "snapshot" / "snapshots",
     Volume = "volume" / "volumes",
     VolumeTemplate = "volume-template" / "volume_templates",
     Vpc = "vpc" / "vpcs",

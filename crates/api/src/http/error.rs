@@ -145,6 +145,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::NoRoom(_) | Decision::Crowded(admission::Refused::Total { .. }) => {
             (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
         }
+        Decision::Snapshot(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
         Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
         Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {
             (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")

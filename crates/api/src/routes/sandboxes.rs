@@ -2,13 +2,13 @@
 
 use crate::http::call::{Body, Call, Wish};
 use crate::http::error::Error;
-use crate::http::query::Flag;
+use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
 use crate::routes::uploads;
 use auth::Member;
-use control::Missing;
+use control::archives;
 use control::builds::{self, Buildable};
-use control::engine::Held;
+use control::forks::{self, Source};
 use control::workloads::create::{self, NewSandbox};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use store::Tx;
 use types::kinds::Sandbox;
 use types::parts::Status;
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
-use types::{Kind, KindName};
+use types::{Kind, KindName, Scope};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -40,6 +40,7 @@ pub(crate) async fn create(
         reuse: call.query.create_if_not_exist.0,
         wish: call.body.0,
         key: call.key,
+        begins: None,
     };
     Ok(create::create(new).await?.into())
 }
@@ -61,18 +62,32 @@ async fn create_built(
 }
 
 pub(crate) async fn fork(
-    call: Call<Member, crate::http::query::NoQuery, Body<SandboxForkRequest>>,
+    call: Call<Member, NoQuery, Body<SandboxForkRequest>>,
 ) -> Result<Reply<SandboxForkResponse>, Error> {
-    let (context, name, target) = (call.context(), call.path.name().to_owned(), call.body.0);
-    let (kind, wanted) = target.target()?;
-    let (to_sandbox, wanted) = (kind == ForkTarget::Sandbox, wanted.to_owned());
-    let check = move |tx: &mut Tx<'_>| {
-        Held::<Sandbox>::get(&context, tx, &[], &name)?;
-        if to_sandbox && context.find(tx, KindName::Sandbox, &[], &wanted)?.is_some() {
-            return Err(control::Error::Exists { kind: KindName::Sandbox, name: wanted.clone() });
-        }
-        Ok(())
-    };
-    call.app.store.read(check).await?;
-    Err(control::Error::Missing(Missing::Fork).into())
+    // It takes a snapshot first, of however much the sandbox has written.
+    call.long.announce();
+    let source = Source::Sandbox(call.path.name().to_owned());
+    may_deploy(&call)?;
+    Ok(Reply::of(&forks::fork(call.context(), source, call.body.0).await?))
+}
+
+/// Whoever makes an application of a sandbox must be allowed to make applications.
+pub(crate) fn may_deploy(
+    call: &Call<Member, NoQuery, Body<SandboxForkRequest>>,
+) -> Result<(), Error> {
+    let asked = &call.body.0;
+    if asked.target_type.or(asked.older_target_type) == Some(ForkTarget::Application) {
+        call.who.may(&[Scope::ApplicationsCreate, Scope::ApplicationsUpdate])?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn archive(call: Call<Member>) -> Result<Reply<Sandbox>, Error> {
+    let name = call.path.name().to_owned();
+    Ok(archives::archive(call.context(), name).await?.into())
+}
+
+pub(crate) async fn unarchive(call: Call<Member>) -> Result<Reply<Sandbox>, Error> {
+    let name = call.path.name().to_owned();
+    Ok(archives::unarchive(call.context(), name).await?.into())
 }

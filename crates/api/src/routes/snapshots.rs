@@ -1,33 +1,89 @@
-//! Snapshots of sandboxes.
+//! Snapshots of sandboxes: of one, and of all in the workspace.
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
-use crate::http::query::NoQuery;
+use crate::http::query::{ListQuery, NoQuery};
 use crate::http::reply::{Reply, Silent};
+use crate::routes::{resources, sandboxes};
 use auth::Member;
-use control::Missing;
-use control::engine::{self, Held};
-use types::kinds::{Sandbox, Snapshot};
-use types::wire::SandboxSnapshotRequest;
+use control::engine::Listing;
+use control::forks::{self, Source};
+use control::{archives, snapshots};
+use types::Problems;
+use types::kinds::Snapshot;
+use types::wire::{
+    SandboxForkRequest, SandboxForkResponse, SandboxRestoreResponse, SandboxSnapshotRequest,
+};
 
-pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Error> {
-    super::resources::list_bare::<Snapshot>(call).await
+pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<Listing<Snapshot>, Error> {
+    // The statuses of snapshots are other words, for which there is no filter.
+    let query = ListQuery { status: None, external_id: None, ..call.query.clone() };
+    resources::list(Call { query, ..call }).await
+}
+
+pub(crate) async fn list_of_sandbox(call: Call<Member>) -> Result<Reply<Vec<Snapshot>>, Error> {
+    let (context, sandbox) = (call.context(), call.path.name().to_owned());
+    let work = move |tx: &mut store::Tx<'_>| snapshots::of_sandbox(&context, tx, &sandbox);
+    Ok(Reply::of(&call.app.store.read(work).await?))
+}
+
+pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Snapshot>, Error> {
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    Ok(call.app.store.read(move |tx| snapshots::get(&context, tx, &name)).await?.into())
+}
+
+pub(crate) async fn create_of_sandbox(
+    call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
+) -> Result<Reply<Snapshot>, Error> {
+    let sandbox = call.path.name().to_owned();
+    taken(call, sandbox).await
 }
 
 pub(crate) async fn create(
     call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
 ) -> Result<Reply<Snapshot>, Error> {
-    let (context, name) = (call.context(), call.path.name().to_owned());
-    call.app.store.read(move |tx| Held::<Sandbox>::get(&context, tx, &[], &name).map(drop)).await?;
-    Err(control::Error::Missing(Missing::Snapshot).into())
+    let source = call.body.0.source.as_ref().map(|source| source.name.clone());
+    let Some(sandbox) = source.filter(|name| !name.is_empty()) else {
+        let mut problems = Problems::default();
+        problems.add("source.name", "is required: the sandbox to take it of");
+        return Err(control::Error::from(problems).into());
+    };
+    taken(call, sandbox).await
+}
+
+async fn taken(
+    call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
+    sandbox: String,
+) -> Result<Reply<Snapshot>, Error> {
+    // It takes as long as the sandbox has written much.
+    call.long.announce();
+    let (context, name) = (call.context(), call.body.0.name);
+    Ok(snapshots::create(context, sandbox, name, call.key).await?.into())
+}
+
+pub(crate) async fn remove_of_sandbox(call: Call<Member>) -> Result<Silent, Error> {
+    let (context, sandbox, name) =
+        (call.context(), call.path.at(0).to_owned(), call.path.name().to_owned());
+    let work = move |tx: &mut store::Tx<'_>| snapshots::remove(&context, tx, Some(&sandbox), &name);
+    call.app.store.write(work).await?;
+    Ok(Silent)
 }
 
 pub(crate) async fn remove(call: Call<Member>) -> Result<Silent, Error> {
-    let (context, parents, name) =
-        (call.context(), call.path.parents(), call.path.name().to_owned());
-    call.app
-        .store
-        .write(move |tx| engine::remove::<Snapshot>(&context, tx, &parents, &name))
-        .await?;
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    call.app.store.write(move |tx| snapshots::remove(&context, tx, None, &name)).await?;
     Ok(Silent)
+}
+
+pub(crate) async fn fork(
+    call: Call<Member, NoQuery, Body<SandboxForkRequest>>,
+) -> Result<Reply<SandboxForkResponse>, Error> {
+    sandboxes::may_deploy(&call)?;
+    let source = Source::Snapshot(call.path.name().to_owned());
+    Ok(Reply::of(&forks::fork(call.context(), source, call.body.0).await?))
+}
+
+pub(crate) async fn restore(call: Call<Member>) -> Result<Reply<SandboxRestoreResponse>, Error> {
+    let (sandbox, snapshot) = (call.path.at(0).to_owned(), call.path.name().to_owned());
+    Ok(Reply::of(&archives::restore(call.context(), sandbox, snapshot).await?))
 }

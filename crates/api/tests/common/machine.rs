@@ -1,12 +1,14 @@
 //! A machine that only pretends to run instances.
 
 use super::builder::DIGEST_PREFIX;
+use super::snapshots::PretendedSnapshots;
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
 use control::registry::Registry;
+use control::snapshot_store::SnapshotStore;
 use control::volume_store::VolumeStore;
 use host::LocalRegistry;
 use parking_lot::Mutex;
@@ -38,6 +40,7 @@ pub struct Pretended {
     /// The workspaces' own registry, which is no pretence.
     kept: Option<(images::Store, LocalRegistry)>,
     volumes: Option<PretendedVolumes>,
+    snapshots: Option<PretendedSnapshots>,
     listed: AtomicUsize,
     /// Whether work may end.
     gate: watch::Sender<bool>,
@@ -57,6 +60,7 @@ impl Pretended {
             fetched: AtomicBool::new(false),
             kept: None,
             volumes: None,
+            snapshots: None,
             listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
@@ -77,6 +81,11 @@ impl Pretended {
     /// With volumes.
     pub fn with_volumes(self, volumes: &PretendedVolumes) -> Self {
         Self { volumes: Some(volumes.clone()), ..self }
+    }
+
+    /// With snapshots.
+    pub fn with_snapshots(self, snapshots: &PretendedSnapshots) -> Self {
+        Self { snapshots: Some(snapshots.clone()), ..self }
     }
 
     /// As if an earlier run of the program had left an instance.
@@ -228,6 +237,10 @@ impl Machine for Pretended {
 
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn VolumeStore>)
+    }
+
+    fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
+        self.snapshots.clone().map(|snapshots| Arc::new(snapshots) as Arc<dyn SnapshotStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod people;
 pub mod routes;
 pub mod samples;
+pub mod snapshots;
 pub mod volumes;
 
 use auth::Auth;
@@ -156,6 +157,7 @@ pub fn settings() -> Settings {
             keep_tags: 0,
         },
         builds: control::builds::Settings::default(),
+        snapshots: control::Snapshots::default(),
     }
 }
 

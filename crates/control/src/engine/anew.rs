@@ -1,9 +1,9 @@
 //! Deploys a wish once more, because something that it names is another one now.
 
 use super::held::Held;
-use super::managed::Managed;
-use super::revisions;
-use super::verbs::{opened, write_over};
+use super::managed::{Draft, Managed};
+use super::verbs::{Replacement, opened, require_references, write_over};
+use super::{pending, revisions};
 use crate::context::Context;
 use crate::error::Error;
 use store::Tx;
@@ -30,4 +30,35 @@ where
     let state = Deployment::next(Some((&held.state, true)), true, context.world().now());
     let revision = revisions::apply(context, tx, &held, &mut wish, Deploy::New { serves: true })?;
     write_over(context, tx, held, (wish, state), revision).map(drop)
+}
+
+/// Adds a revision. As a `canary` it takes that percent of the requests beside what serves; else it
+/// serves once it is ready.
+pub(crate) fn add_revision<K>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    mut held: Held<K>,
+    wish: K,
+    canary: Option<i64>,
+) -> Result<Held<K>, Error>
+where
+    K: Managed + Kind<State = Deployment>,
+{
+    let name = held.row.name.clone();
+    let Replacement { mut wish, old, .. } = Replacement::new(context, &held, &name, wish)?;
+    require_references(context, tx, &wish.references(), &old.references())?;
+    let mut state = wish.next_state(Some((&old, &held.state)), context.world().now());
+    pending::supersede(tx, context, &mut held, (&wish, &old), &mut state)?;
+    let id = held.row.id.clone();
+    let mut draft =
+        Draft { wish: &mut wish, state: &mut state, old: Some(&old), id: &id, parents: &[] };
+    K::prepare(context, tx, &mut draft)?;
+    let serves = canary.is_none();
+    let revision = revisions::apply(context, tx, &held, &mut wish, Deploy::New { serves })?;
+    if let (Some(percent), Some(configuration)) = (canary, wish.revision_mut()) {
+        configuration.canary.clone_from(&revision);
+        configuration.canary_percent = Some(percent);
+    }
+    K::follow(context, tx, &wish)?;
+    write_over(context, tx, held, (wish, state), revision)
 }

@@ -11,6 +11,7 @@ use crate::query::{Anchor, ListQuery, PageSize};
 use serde::Serialize;
 use store::Tx;
 use store::resources::{self, Query};
+use types::kinds::snapshot;
 use types::parts::{PaginationMeta, Status};
 use types::{ApiVersion, KindName};
 
@@ -105,12 +106,18 @@ struct Selection {
 impl Selection {
     fn new<K: Managed>(parents: &[String], asked: &ListQuery) -> Result<Self, Error> {
         let statuses = asked.statuses()?;
-        let hides = K::NAME == KindName::Sandbox && statuses.is_none() && !asked.show_terminated.0;
+        let hidden = match K::NAME {
+            KindName::Sandbox if statuses.is_none() && !asked.show_terminated.0 => {
+                vec![Status::Terminated]
+            }
+            KindName::Snapshot => snapshot::State::HIDDEN.to_vec(),
+            _ => Vec::new(),
+        };
         Ok(Self {
             parent: parents.join("/"),
             impossible: statuses.as_ref().is_some_and(Vec::is_empty),
             statuses: statuses.unwrap_or_default(),
-            hidden: if hides { vec![Status::Terminated] } else { Vec::new() },
+            hidden,
             external_id: asked.external_id()?,
             text: asked.text()?,
         })

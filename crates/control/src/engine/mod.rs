@@ -14,7 +14,7 @@ mod revisions;
 mod secrets;
 mod verbs;
 
-pub(crate) use anew::deploy_anew;
+pub(crate) use anew::{add_revision, deploy_anew};
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};
@@ -23,8 +23,8 @@ pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};
 pub(crate) use revisions::wish_of;
 pub use revisions::{earlier, revisions};
 pub use secrets::{MASK, Secrets};
-pub(crate) use verbs::{put_back, require_referred};
 pub use verbs::{
     Checked, Shown, change_state, create, create_checked, get, opened, present, remove, replace,
     require_version,
 };
+pub(crate) use verbs::{put_back, require_referred};

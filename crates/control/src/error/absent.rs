@@ -42,6 +42,8 @@ pub enum Absent {
     Template,
     #[error("{NO_UPLOAD}")]
     Upload,
+    #[error("there is no snapshot `{id}` here")]
+    Snapshot { id: String },
     #[error("no integration of this name is known")]
     Integration,
 }

@@ -26,6 +26,14 @@ pub enum Conflict {
         "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
     )]
     ConnectionUsed { kind: KindName, name: String },
+    #[error("the sandbox has a snapshot named `{name}`; choose another name, or delete that first")]
+    SnapshotNamed { name: String },
+    #[error("the snapshot is not ready: {why}")]
+    SnapshotNotReady { why: String },
+    #[error("the sandbox runs another image than the snapshot was taken over; set `{image}` first")]
+    SnapshotImage { image: String },
+    #[error("the sandbox is {status}; {wants}")]
+    SandboxState { status: &'static str, wants: &'static str },
     #[error("the domain was registered anew meanwhile; verify it again")]
     DomainRegisteredAnew,
     /// Does not say whose it is.

@@ -10,4 +10,10 @@ pub enum Forbidden {
     ManyBudgets { max: i64 },
     #[error("{why}")]
     VolumeRoom { why: String },
+    #[error("{why}")]
+    SnapshotRoom { why: String },
+    #[error(
+        "{limit} snapshots of this workspace are being taken; wait until some are ready, or ask the operator for more"
+    )]
+    ManyPendingSnapshots { limit: i64 },
 }

@@ -74,6 +74,8 @@ pub enum Error {
     OverShare(String),
     #[error("the sandbox could not be started: {0}")]
     Launch(String),
+    #[error("the snapshot could not be taken: {0}")]
+    Snapshot(String),
     #[error("this server cannot yet {}", .0.act())]
     Missing(Missing),
     #[error(transparent)]

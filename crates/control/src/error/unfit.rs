@@ -36,12 +36,16 @@ pub enum Unfit {
     NoTemplateVersion { template: String, version: String },
     #[error("the volume template `{template}` is kept by another machine of this installation")]
     TemplateOnOtherMachine { template: String },
-    #[error("`spec.template`: the volume template `{template}` has no content yet; upload a version")]
+    #[error(
+        "`spec.template`: the volume template `{template}` has no content yet; upload a version"
+    )]
     EmptyTemplate { template: String },
     #[error(
         "`version` must have 1 to {max} letters, digits, `.`, `_` or `-`, begin with a letter or a digit, and not be `latest`"
     )]
     TemplateVersionName { max: usize },
+    #[error("the snapshot is kept by another machine of this installation")]
+    SnapshotOnOtherMachine,
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
     #[error("the VPC `{name}` belongs to the workspace and stays")]

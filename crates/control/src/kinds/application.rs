@@ -4,6 +4,7 @@ use crate::addresses;
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
 use crate::error::Error;
+use crate::snapshots;
 use store::Tx;
 use store::revisions::Revision;
 use types::edge::application_name;
@@ -30,6 +31,7 @@ impl Managed for Application {
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
         require_sandbox(context, tx, draft.wish)?;
+        require_snapshot(context, tx, draft)?;
         let label = match draft.state.label.take() {
             Some(label) => label,
             None => addresses::take_application_label(context, tx, draft.id, draft.wish.name())?,
@@ -65,6 +67,34 @@ fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Re
     Err(problems.into())
 }
 
+/// A snapshot has what a sandbox wrote. It fits only over the image below it: one that was kept from
+/// before goes with its image.
+fn require_snapshot(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    draft: &mut Draft<'_, Application>,
+) -> Result<(), Error> {
+    let Some(wanted) = draft.wish.spec.snapshot.clone() else { return Ok(()) };
+    if let Some(old) = draft.old.filter(|old| old.spec.snapshot.as_ref() == Some(&wanted)) {
+        if old.spec.image != draft.wish.spec.image {
+            draft.wish.spec.snapshot = None;
+        }
+        return Ok(());
+    }
+    context.member.may(&[Scope::SandboxesCreate])?;
+    let snapshot = snapshots::usable(context, tx, None, &wanted)?;
+    let origin = snapshot.wish.origin.as_ref();
+    let image = origin.and_then(|origin| origin.spec.runtime.as_ref()?.image.clone());
+    if image == draft.wish.spec.image {
+        draft.wish.spec.snapshot = Some(snapshot.row.name);
+        return Ok(());
+    }
+    let mut problems = Problems::default();
+    let image = image.unwrap_or_default();
+    problems.add("spec.snapshot", format!("was taken over another image: `{image}`"));
+    Err(problems.into())
+}
+
 /// What each kept revision runs, newest first.
 pub fn revisions(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<AppRevision>, Error> {
     let kept = engine::earlier::<Application>(tx, id)?;
@@ -76,7 +106,7 @@ pub fn revisions(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<AppRevision>, E
         id: Some(kept.id),
         memory: wish.spec.memory,
         port: wish.spec.port,
-        snapshot: None,
+        snapshot: wish.spec.snapshot,
     };
     Ok(kept.into_iter().map(revision).collect())
 }

@@ -7,9 +7,9 @@ use crate::missing::Missing;
 use crate::volumes;
 use crate::workloads::images;
 use store::Tx;
-use types::KindName;
 use types::kinds::{Sandbox, Volume};
-use types::parts::{Lifecycle, VolumeType};
+use types::parts::{Lifecycle, Status, VolumeType};
+use types::{Kind, KindName};
 
 /// Names of the persistent volumes that a sandbox mounts.
 fn persistent(sandbox: &Sandbox) -> Vec<String> {
@@ -42,6 +42,14 @@ impl Managed for Sandbox {
             && old.image() != draft.wish.image()
         {
             images::usable(tx, &**machine, &context.member.workspace, draft.wish.image())?;
+        }
+        if let Some(old) = draft.old
+            && draft.state.is_away()
+            && (draft.wish.restarts(old) || draft.wish.enabled() != old.enabled())
+        {
+            let status = draft.state.lifecycle.status().unwrap_or(Status::Archived).name();
+            let wants = "unarchive it before you change what it runs with";
+            return Err(Conflict::SandboxState { status, wants }.into());
         }
         if draft.old.is_none() {
             require_mounts(context, draft.wish)?;

@@ -13,17 +13,19 @@ use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::machine::{Launch, Machine};
-use crate::usage;
+use crate::{snapshots, usage};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces;
+use store::resources::Stored;
 use tracing::Instrument;
 use types::Kind;
 use types::edge::{RouteChange, Serving};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
-use types::kinds::Sandbox;
+use types::kinds::sandbox::State;
+use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 
 /// What a caller asks for.
@@ -33,6 +35,8 @@ pub struct NewSandbox {
     /// Whether a sandbox of this name that lives is answered instead.
     pub reuse: bool,
     pub key: Option<RequestKey>,
+    /// The row of the snapshot that it begins with. Its wish says the image below.
+    pub begins: Option<ResourceId>,
 }
 
 /// Makes a sandbox, or answers the one that there is.
@@ -41,7 +45,7 @@ pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
         return written(new, None).await;
     };
     let checked = Checked::new(&new.context, new.wish.clone())?;
-    match at_once(&new.context, machine, &checked).await? {
+    match at_once(&new, machine, &checked).await? {
         // Spawned, because a caller that disconnects must not leave an instance without its row.
         Some(ready) => {
             let whole = async move { started(&new, checked, ready).await };
@@ -54,9 +58,9 @@ pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
 
 /// Only writes the row: reconciliation starts the instance.
 async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<JsonAnswer, Error> {
-    let NewSandbox { context, wish, reuse, key } = new;
+    let NewSandbox { context, wish, reuse, key, begins } = new;
     let store = context.control.store.clone();
-    let row = Row { wish, checked, reuse, birth: None };
+    let row = Row { wish, checked, reuse, birth: None, begins };
     once(&store, key, move |tx| row.write(&context, tx).map(|(sandbox, _)| sandbox)).await
 }
 
@@ -70,11 +74,11 @@ struct Ready {
 /// What to start now; `None` when the name is taken, the image has to be fetched first, or nothing
 /// is to run.
 async fn at_once(
-    context: &Context,
+    new: &NewSandbox,
     machine: Arc<dyn Machine>,
     checked: &Checked<Sandbox>,
 ) -> Result<Option<Ready>, Error> {
-    let wish = checked.wish();
+    let (context, wish) = (&new.context, checked.wish());
     if wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
         // Nothing is mounted before a row says whose it is.
         return Ok(None);
@@ -99,7 +103,7 @@ async fn at_once(
     let id = ResourceId::new(context.world());
     let instance = InstanceName::of_sandbox(&id, launch::FIRST);
     let launch = launch::of_wish(context, &workspace, (&id, instance), wish)?;
-    let launch = Launch { granted, ..launch };
+    let launch = Launch { granted, snapshot: new.begins.clone(), ..launch };
     Ok(Some(Ready { machine, launch, id }))
 }
 
@@ -115,7 +119,9 @@ async fn started(
     let _lock = control.workloads.locks.take(&id).await;
     let _starting = control.workloads.starting.begin(&id);
     let birth = Some((id.clone(), machine.name().to_owned()));
-    let row = Row { wish: new.wish.clone(), checked: Some(checked), reuse: new.reuse, birth };
+    let begins = new.begins.clone();
+    let row =
+        Row { wish: new.wish.clone(), checked: Some(checked), reuse: new.reuse, birth, begins };
     let (context, made) = (new.context.clone(), Arc::new(Mutex::new(None)));
     let (instance, of, mine) = (launch.instance.clone(), id.clone(), Arc::clone(&made));
     let write = once(&control.store, new.key.clone(), move |tx| {
@@ -169,6 +175,8 @@ struct Row {
     reuse: bool,
     /// The id of the sandbox, if its instance is being started, and the machine that does so.
     birth: Option<(ResourceId, String)>,
+    /// The snapshot that it begins with.
+    begins: Option<ResourceId>,
 }
 
 impl Row {
@@ -200,9 +208,15 @@ impl Row {
             Some(checked) => checked.clone(),
             None => Checked::new(context, self.wish.clone())?,
         };
+        if let Some(begins) = &self.begins {
+            // Held until the row says that it begins with it.
+            snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
+        }
+        let begins = self.begins.clone();
         let Some((id, machine)) = &self.birth else {
             let id = ResourceId::new(context.world());
-            let made = engine::create_checked(context, tx, &[], checked, id.clone(), |_| {})?;
+            let done = |state: &mut State| state.snapshot = begins;
+            let made = engine::create_checked(context, tx, &[], checked, id.clone(), done)?;
             return Ok((id, made));
         };
         let of = (self.wish.name(), id);
@@ -210,7 +224,10 @@ impl Row {
         usage::own_instance::<Sandbox>(context, tx, &instance, of, machine)?;
         images::note_deployed(tx, &context.member.workspace, self.wish.image())?;
         let (now, generation) = (context.world().now(), reconcile::generation(checked.wish()));
-        let done = |state: &mut _| reconcile::deployed(state, machine, id, generation, now);
+        let done = |state: &mut State| {
+            state.snapshot = begins;
+            reconcile::deployed(state, machine, id, generation, now);
+        };
         let made = engine::create_checked(context, tx, &[], checked, id.clone(), done)?;
         Ok((id.clone(), made))
     }
@@ -227,6 +244,11 @@ fn lives(held: &Held<Sandbox>) -> bool {
 /// A terminated sandbox is only a record; its name is free.
 fn gone(held: &Held<Sandbox>) -> bool {
     held.row.status == Some(Status::Terminated)
+}
+
+/// Whether the name of a sandbox's row is free.
+pub(crate) fn is_gone(row: &Stored) -> bool {
+    row.status == Some(Status::Terminated)
 }
 
 /// Removes the row of a sandbox whose instance could not be started.

@@ -13,7 +13,7 @@ use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::kinds::{
-    Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Volume,
+    Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Snapshot, Volume,
     VolumeTemplate,
 };
 use types::{KindName, Timestamp};
@@ -117,8 +117,9 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 10] = [
+pub(super) const ALL: [&dyn Rows; 11] = [
     &Of::<VolumeTemplate>(PhantomData),
+    &Of::<Snapshot>(PhantomData),
     &Of::<Volume>(PhantomData),
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),

@@ -45,7 +45,8 @@ pub(super) fn of_row(
     let wish = engine::opened(context, held)?;
     let id = &held.row.id;
     let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish)?;
-    Ok(Launch { volumes, scratch: volumes::ephemeral(id, &wish)?, ..launch })
+    let snapshot = held.state.snapshot.clone();
+    Ok(Launch { volumes, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
 }
 
 /// Where the machine keeps what a sandbox writes to its disk.

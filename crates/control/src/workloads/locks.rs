@@ -2,7 +2,9 @@
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::OwnedMutexGuard;
 use types::ids::ResourceId;
 
@@ -12,7 +14,7 @@ use types::ids::ResourceId;
 pub(super) struct Starting(Mutex<HashSet<ResourceId>>);
 
 /// Marks a sandbox as starting until it is dropped.
-pub(super) struct StartGuard<'b> {
+pub(crate) struct StartGuard<'b> {
     starting: &'b Starting,
     id: ResourceId,
 }
@@ -47,5 +49,44 @@ impl Locks {
             Arc::clone(locks.entry(id.clone()).or_default())
         };
         lock.lock_owned().await
+    }
+}
+
+/// Forks of one sandbox as it is that come together share a snapshot: the first that is begun after
+/// they came.
+#[derive(Default)]
+pub(crate) struct LiveForks {
+    /// Counts forks that come and snapshots that begin.
+    order: AtomicU64,
+    last: Mutex<HashMap<ResourceId, Arc<tokio::sync::Mutex<Option<Begun>>>>>,
+}
+
+/// The last snapshot of a sandbox that a fork took.
+struct Begun {
+    at: u64,
+    snapshot: ResourceId,
+}
+
+impl LiveForks {
+    /// The snapshot of a sandbox that was begun after this was called, by `take` or by another fork.
+    pub(crate) async fn share<E>(
+        &self,
+        sandbox: &ResourceId,
+        take: impl Future<Output = Result<ResourceId, E>>,
+    ) -> Result<ResourceId, E> {
+        let came = self.order.fetch_add(1, Ordering::SeqCst);
+        let last = {
+            let mut last = self.last.lock();
+            last.retain(|_, last| Arc::strong_count(last) > 1);
+            Arc::clone(last.entry(sandbox.clone()).or_default())
+        };
+        let mut last = last.lock().await;
+        if let Some(begun) = last.as_ref().filter(|begun| begun.at > came) {
+            return Ok(begun.snapshot.clone());
+        }
+        let at = self.order.fetch_add(1, Ordering::SeqCst);
+        let snapshot = take.await?;
+        *last = Some(Begun { at, snapshot: snapshot.clone() });
+        Ok(snapshot)
     }
 }

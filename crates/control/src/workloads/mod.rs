@@ -35,6 +35,7 @@ mod runners;
 mod sandbox;
 mod schedules;
 pub(crate) mod shared;
+pub(crate) mod snapshot;
 mod soon;
 mod task_runner;
 mod volume;
@@ -48,6 +49,10 @@ use crate::control::Control;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use types::KindName;
+use types::ids::ResourceId;
+use types::instance::InstanceName;
+use types::kinds::sandbox::State;
 
 /// How long a request that changed a route waits for the edge to know.
 const PUBLISHING_MAX: Duration = Duration::from_secs(5);
@@ -61,6 +66,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
             watch::run(control.clone()),
             fact_intake::run(control.clone()),
             expiry::run(control.clone()),
+            snapshot::run(control.clone()),
             deployments::run(control.clone())
         );
     };
@@ -88,6 +94,28 @@ async fn run_tasks(control: &Control, ending: &CancellationToken) {
         () = run => {}
         () = late => tracing::warn!("what came of some tasks is left to the next start"),
     }
+}
+
+/// Brings a workload into its wished state beside everything else.
+pub(crate) fn reconcile_soon(control: &Control, kind: KindName, id: ResourceId) {
+    soon::reconcile(control, kind, id);
+}
+
+/// Brings a sandbox into its wished state while its caller waits. It goes on when the caller goes
+/// away; what fails is tried again by whoever follows the rows.
+pub(crate) async fn reconcile_now(control: &Control, id: &ResourceId) {
+    let (of, id) = (control.clone(), id.clone());
+    let whole = async move { reconcile::reconcile(&of, &id).await };
+    match tokio::spawn(whole).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "a sandbox is brought into its state later"),
+        Err(error) => tracing::error!(%error, "bringing a sandbox into its state was interrupted"),
+    }
+}
+
+/// The instance of the launch that a sandbox's row asks for.
+pub(crate) fn instance_of(id: &ResourceId, state: &State) -> InstanceName {
+    launch::instance(id, state)
 }
 
 /// Waits until the edge knows every route. Before that it would answer that there is none.

@@ -7,7 +7,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
-use crate::{usage, volumes};
+use crate::{archives, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
@@ -29,6 +29,8 @@ pub(super) enum Wanted {
     /// The instance of this launch, asleep, until it is enabled again.
     Rest(u32),
     Instance(u32),
+    /// The instance of this launch, until its files are archived.
+    Archive(u32),
     /// Another machine has it.
     Elsewhere,
 }
@@ -41,7 +43,10 @@ pub(super) fn wanted(state: &State, status: Option<Status>, machine: &str) -> Wa
     match status {
         _ if elsewhere => Wanted::Elsewhere,
         Some(Status::Deactivated | Status::Deactivating) => Wanted::Rest(state.launch),
-        Some(Status::Deploying | Status::Deployed) => Wanted::Instance(state.launch),
+        Some(Status::Deploying | Status::Deployed | Status::Unarchiving) => {
+            Wanted::Instance(state.launch)
+        }
+        Some(Status::Archiving) => Wanted::Archive(state.launch),
         _ => Wanted::Nothing,
     }
 }
@@ -70,9 +75,14 @@ async fn act(
         Wanted::Nothing => {
             retire_but(&**machine, id, None).await;
             match case.held.row.status {
-                Some(Status::Terminated) => forget_root(&**machine, id).await,
+                Some(Status::Terminated | Status::Archived) => forget_root(&**machine, id).await,
                 _ => Ok(()),
             }
+        }
+        Wanted::Archive(number) => {
+            retire_but(&**machine, id, Some(number)).await;
+            archive(control, &**machine, id, &case.held.state).await;
+            Ok(())
         }
         Wanted::Rest(number) => {
             retire_but(&**machine, id, Some(number)).await;
@@ -86,6 +96,26 @@ async fn act(
         }
         Wanted::Instance(number) => ensure(control, machine, case, number).await,
     }
+}
+
+/// Has the files of a sandbox archived, beside everything else. Nobody reaches it any more, and it
+/// rests meanwhile, so that nothing is written that the archive lacks.
+async fn archive(control: &Control, machine: &dyn Machine, id: &ResourceId, state: &State) {
+    if control.workloads.archiving.has(id) {
+        return;
+    }
+    let instance = launch::instance(id, state);
+    if machine.runs(&instance)
+        && let Err(fault) = machine.rest(&instance).await
+    {
+        tracing::warn!(%fault, %instance, "a sandbox could not be put to sleep for its archive");
+    }
+    let (control, id) = (control.clone(), id.clone());
+    let tasks = control.workloads.tasks.clone();
+    tasks.spawn(async move {
+        let _archiving = control.workloads.archiving.begin(&id);
+        archives::carry_out(&control, &id).await;
+    });
 }
 
 struct Case {
@@ -139,6 +169,17 @@ async fn ensure(
             return say_failed(control, &id, number, instance, &LaunchFault::Broken(why)).await;
         }
     };
+    if held.state.fresh_disk {
+        // The old disk goes before the row says so: a kill in between removes nothing twice.
+        forget_root(machine, &id).await?;
+        let done = change(control, &id, number, |_, state, _| {
+            state.fresh_disk = false;
+            true
+        });
+        if done.await?.is_none() {
+            return Ok(());
+        }
+    }
     let held = Held { state: held.state, ..case.held };
     let launch = launch::of_row(&case.context, &case.workspace, &held, volumes)?;
     let launch = Launch { again: lost.is_some(), ..launch };
@@ -303,12 +344,17 @@ pub(super) fn deployed(
     generation: Option<Generation>,
     now: Timestamp,
 ) {
-    let message = match generation {
+    let mut message = match generation {
         None | Some(Generation::Mk2) => "runs in a container",
         Some(Generation::Mk3) => {
             "runs in a container: this server has no microVMs, which mk3 asks for"
         }
-    };
+    }
+    .to_owned();
+    if state.snapshot.is_some() {
+        message.push_str("; it began with the files of a snapshot, without memory and processes");
+    }
+    state.archive = None;
     state.lifecycle.record(DEPLOYMENT, Status::Deployed, message, now);
     state.placed = Some(placement(machine, id, state));
     state.activity = Some(Activity::Running);
@@ -329,7 +375,12 @@ pub(super) fn failed(
     instance: &InstanceName,
     now: Timestamp,
 ) {
-    state.lifecycle.record(DEPLOYMENT, Status::Failed, message, now);
+    // What cannot be brought back is archived as before.
+    let status = match state.lifecycle.status() {
+        Some(Status::Unarchiving) => Status::Archived,
+        _ => Status::Failed,
+    };
+    state.lifecycle.record(DEPLOYMENT, status, message, now);
     state.activity = None;
     state.errors = vec![SandboxInfrastructureError {
         code: Some(code.to_owned()),

@@ -99,9 +99,13 @@ fn serving(control: &Control, held: &Held<Sandbox>) -> Serving {
             | Status::Building
             | Status::Built
             | Status::Deploying
+            | Status::Unarchiving
             | Status::Deployed,
             _,
         ) => Serving::Starting,
+        (Status::Archiving | Status::Archived, _) => {
+            Serving::Off { why: "is archived; unarchive it first".into() }
+        }
         (Status::Deactivated | Status::Deactivating, _) => {
             Serving::Off { why: "is disabled".into() }
         }

@@ -55,6 +55,8 @@ fn differs(reader: &Reader<'_>, held: &Held<Sandbox>) -> bool {
 fn is_there(wanted: &Wanted, deployed: bool, present: &[Present]) -> bool {
     match wanted {
         Wanted::Elsewhere => true,
+        // Whether it is being archived already, the reconciliation knows.
+        Wanted::Archive(_) => false,
         // Whether what runs sleeps, nobody says.
         Wanted::Nothing | Wanted::Rest(_) => present.is_empty(),
         Wanted::Instance(launch) => {

@@ -2,10 +2,10 @@
 
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
-use super::locks::{Locks, Starting};
+use super::locks::{LiveForks, Locks, StartGuard, Starting};
 use crate::settings::Settings;
 use std::sync::Arc;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio_util::task::TaskTracker;
 use types::ids::ResourceId;
 
@@ -21,9 +21,26 @@ pub(crate) struct Shared {
     pub(super) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
+    /// Snapshots that are being taken.
+    pub(super) takes: Starting,
+    take_slots: Arc<tokio::sync::Semaphore>,
+    /// Sandboxes that are being archived.
+    pub(super) archiving: Starting,
+    /// The snapshot that forks of a sandbox took last.
+    pub(crate) live: LiveForks,
 }
 
 impl Shared {
+    /// Marks a snapshot as being taken until the guard is dropped.
+    pub(crate) fn taking(&self, id: &ResourceId) -> StartGuard<'_> {
+        self.takes.begin(id)
+    }
+
+    /// Waits until the machine may take one more snapshot.
+    pub(crate) async fn take_slot(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.take_slots).acquire_owned().await.ok()
+    }
+
     /// Waits until nobody else works on a resource.
     pub(crate) async fn lock(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
         self.locks.take(id).await
@@ -38,6 +55,10 @@ impl Shared {
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
             deployments: Deployments::new(&settings.deployments),
+            takes: Starting::default(),
+            take_slots: Arc::new(tokio::sync::Semaphore::new(settings.snapshots.takes_max)),
+            archiving: Starting::default(),
+            live: LiveForks::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::followed::{self, Look, Reader, Rows};
 use super::instances::Inventory;
 use super::rows::Workspaces;
-use super::{routes, soon, volume};
+use super::{routes, snapshot, soon, volume};
 use crate::control::Control;
 use crate::error::Error;
 use std::collections::HashSet;
@@ -67,6 +67,7 @@ async fn read_all(control: &Control) -> Result<(), Error> {
         soon::reconcile(control, KindName::Sandbox, id.clone());
     }
     volume::collect(control, &rows);
+    snapshot::collect(control, &rows);
     // Whatever kind they were of, there is no row that asks for them.
     let orphans = control.workloads.deployments.ids().into_iter().filter(|id| !rows.contains(id));
     orphans.for_each(|id| soon::reconcile(control, KindName::Agent, id));

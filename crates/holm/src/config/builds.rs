@@ -1,4 +1,4 @@
-//! Uploads of sources, and the queue of builds.
+//! Uploads of sources, and the queue of builds; snapshots.
 
 use super::Span;
 use serde::Deserialize;
@@ -24,6 +24,25 @@ pub(crate) struct Builds {
     pub(crate) backoff: Span,
     pub(crate) shown_for: Span,
     pub(crate) template_versions_max: u32,
+}
+
+/// Snapshots of sandboxes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Snapshots {
+    pub(crate) pending_workspace_max: u32,
+    pub(crate) takes_max: u32,
+    pub(crate) tidy_every: Span,
+}
+
+impl Snapshots {
+    pub(crate) fn settings(&self) -> control::Snapshots {
+        control::Snapshots {
+            pending_max: self.pending_workspace_max.into(),
+            takes_max: self.takes_max as usize,
+            tidy_every: self.tidy_every.0,
+        }
+    }
 }
 
 impl Builds {

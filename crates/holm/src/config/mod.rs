@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) deployments: Deployments,
     pub(crate) images: Images,
     pub(crate) registry: Registry,
+    pub(crate) snapshots: builds::Snapshots,
     pub(crate) builds: Builds,
     pub(crate) builder: builder::Builder,
     pub(crate) callbacks: Callbacks,

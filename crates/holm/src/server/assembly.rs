@@ -127,6 +127,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         deployments: config.deployments.settings(),
         registry: config.registry.upkeep(),
         builds: config.builds.settings(),
+        snapshots: config.snapshots.settings(),
     })
 }
 

@@ -60,6 +60,10 @@ pub struct ApplicationSpec {
     /// What was deployed before. In a body, the first gives what the spec itself leaves out.
     #[schemars(length(max = REVISIONS_MAX))]
     pub revisions: Option<Vec<AppRevision>>,
+    /// The snapshot that its instances begin with, over the same image. Forks set it; it stays until
+    /// the image is another one.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub snapshot: Option<String>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub urls: Option<Vec<AppUrl>>,
 }
@@ -158,6 +162,8 @@ impl Kind for Application {
             .unwrap_or_default();
         spec.image = spec.image.take().or(Some(given.image).filter(|image| !image.is_empty()));
         spec.envs = spec.envs.take().or(given.envs);
+        let same_image = old.filter(|old| old.spec.image == spec.image);
+        keep(&mut spec.snapshot, same_image.map(|old| &old.spec.snapshot));
         spec.memory = spec.memory.or(given.memory).or(Some(MEMORY_MB_DEFAULT));
         spec.port = spec.port.or(given.port);
         // In a sandbox that is the port of the guest, which must be asked for by nobody's mistake.
@@ -187,6 +193,11 @@ impl Kind for Application {
 }
 
 impl Application {
+    /// A wish.
+    pub fn new(metadata: Metadata, spec: ApplicationSpec) -> Self {
+        Self { metadata, spec, events: None, status: None, node_generation: None }
+    }
+
     /// The sandbox whose port answers in place of replicas, with any revision.
     pub fn bound_sandbox(&self) -> Option<&str> {
         let extension = self.spec.extensions.as_ref()?.get(BIND_TO_SANDBOX)?;

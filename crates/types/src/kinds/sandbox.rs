@@ -1,6 +1,7 @@
 //! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
 
 use super::network::SandboxNetwork;
+use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild,
@@ -30,6 +31,8 @@ pub struct Sandbox {
     #[serde(skip_deserializing)]
     pub errors: Option<Vec<SandboxInfrastructureError>>,
     #[serde(skip_deserializing)]
+    pub archive: Option<SandboxArchive>,
+    #[serde(skip_deserializing)]
     pub events: Option<Vec<CoreEvent>>,
     /// Seconds until it is deleted, if anything says that it will be.
     #[serde(skip_deserializing)]
@@ -42,6 +45,25 @@ pub struct Sandbox {
     pub state: Option<Activity>,
     #[serde(skip_deserializing)]
     pub status: Option<Status>,
+}
+
+/// The files of a sandbox that was archived. Memory and processes are not among them.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxArchive {
+    #[schemars(extend("readOnly" = true))]
+    pub created_at: Option<Timestamp>,
+    /// What the sandbox ran on.
+    #[schemars(extend("readOnly" = true))]
+    pub generation: Option<String>,
+    #[schemars(extend("readOnly" = true))]
+    pub restore_started_at: Option<Timestamp>,
+    /// Bytes.
+    #[schemars(extend("readOnly" = true))]
+    pub size: Option<u64>,
+    #[schemars(extend("readOnly" = true))]
+    pub started_at: Option<Timestamp>,
 }
 
 /// Whether it runs or sleeps.
@@ -174,6 +196,22 @@ pub struct State {
     /// The launch that was last seen to run.
     #[serde(default)]
     pub placed: Option<Placement>,
+    /// The row of the snapshot that its instances begin with, over the same image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<ResourceId>,
+    /// Whether the disk that it has must go before its next instance: a restore begins another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh_disk: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<SandboxArchive>,
+}
+
+impl State {
+    /// Whether it is archived, or on its way there or back.
+    pub fn is_away(&self) -> bool {
+        let status = self.lifecycle.status();
+        matches!(status, Some(Status::Archiving | Status::Archived | Status::Unarchiving))
+    }
 }
 
 /// Where a sandbox runs.
@@ -264,13 +302,7 @@ impl Kind for Sandbox {
     }
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
-        if let Some(runtime) = &mut self.spec.runtime {
-            Env::visit_all(runtime.envs.as_mut(), visit);
-            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
-        }
-        if let Some(network) = &mut self.spec.network {
-            network.secrets(visit);
-        }
+        self.spec.secrets(visit);
     }
 
     fn leave_out_write_only(&mut self) {
@@ -298,6 +330,13 @@ impl Kind for Sandbox {
         let anew = old.is_none_or(|(old, _)| self.restarts(old));
         let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
         let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
+        if state.is_away() {
+            // What needs an instance is refused meanwhile.
+            return state;
+        }
+        if old.is_some_and(|(old, _)| old.image() != self.image()) {
+            state.snapshot = None;
+        }
         let before = old.map(|(_, state)| &state.lifecycle);
         state.lifecycle = Lifecycle::next(before, changed, self.enabled(), Needs::Machine, now);
         state.launch += u32::from(anew);
@@ -322,10 +361,40 @@ impl Kind for Sandbox {
         self.last_used_at = state.last_used_at;
         self.node_generation.clone_from(&state.node_generation);
         self.state = state.activity;
+        self.archive.clone_from(&state.archive);
+    }
+}
+
+impl SandboxSpec {
+    /// As [`Kind::secrets`].
+    pub(super) fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+        if let Some(runtime) = &mut self.runtime {
+            Env::visit_all(runtime.envs.as_mut(), visit);
+            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+        if let Some(network) = &mut self.network {
+            network.secrets(visit);
+        }
     }
 }
 
 impl Sandbox {
+    /// A wish.
+    pub fn new(metadata: Metadata, spec: SandboxSpec) -> Self {
+        Self {
+            metadata,
+            spec,
+            errors: None,
+            archive: None,
+            events: None,
+            expires_in: None,
+            last_used_at: None,
+            node_generation: None,
+            state: None,
+            status: None,
+        }
+    }
+
     /// Network rules are kept for the release that enforces them. Nobody may take them for a fence until then.
     fn unenforced(&self) -> Option<SandboxInfrastructureError> {
         self.spec.network.as_ref().filter(|network| network.has_rules())?;
@@ -364,7 +433,7 @@ impl Sandbox {
 
     /// Whether the change from `old` needs another instance. When it ends, what may reach it and how its image is had do
     /// not.
-    fn restarts(&self, old: &Self) -> bool {
+    pub fn restarts(&self, old: &Self) -> bool {
         let lasting = |spec: &SandboxSpec| {
             let runtime = spec.runtime.clone().unwrap_or_default();
             (runtime.image, runtime.memory, runtime.storage_mb, runtime.envs.unwrap_or_default())

@@ -19,10 +19,13 @@ pub enum Status {
     Deploying,
     Deployed,
     Built,
+    Archiving,
+    Archived,
+    Unarchiving,
 }
 
 impl Status {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Deleting,
         Self::Terminated,
         Self::Failed,
@@ -33,6 +36,9 @@ impl Status {
         Self::Deploying,
         Self::Deployed,
         Self::Built,
+        Self::Archiving,
+        Self::Archived,
+        Self::Unarchiving,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -47,6 +53,9 @@ impl Status {
             Self::Deploying => "DEPLOYING",
             Self::Deployed => "DEPLOYED",
             Self::Built => "BUILT",
+            Self::Archiving => "ARCHIVING",
+            Self::Archived => "ARCHIVED",
+            Self::Unarchiving => "UNARCHIVING",
         }
     }
 

@@ -60,7 +60,7 @@ pub use metrics::{
 };
 pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
-    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse,
+    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse, SandboxRestoreResponse,
     SandboxScheduleExecution, SandboxSnapshotRequest,
 };
 pub use workspace::{

@@ -1,7 +1,9 @@
 //! Acts on sandboxes, and what came of their schedules.
 
 use super::Free;
-use crate::parts::{limits, names};
+use crate::kinds::sandbox::SandboxLifecycle;
+use crate::kinds::snapshot::SnapshotSource;
+use crate::parts::{Env, limits, names};
 use crate::{Problems, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,11 @@ pub enum ForkTarget {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxForkRequest {
+    /// On top of those that the sandbox has: one of the same name takes the place of its.
+    #[schemars(length(max = limits::ENVS_MAX))]
+    pub envs: Option<Vec<Env>>,
+    /// In place of that of the sandbox, with its `ttl` and `expires`. For forks to sandboxes.
+    pub lifecycle: Option<SandboxLifecycle>,
     #[schemars(length(max = 253))]
     pub custom_domain: Option<String>,
     /// Megabytes of the copy.
@@ -82,6 +89,16 @@ pub struct SandboxForkResponse {
 pub struct SandboxSnapshotRequest {
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
+    /// What to take it of, where the path does not say.
+    pub source: Option<SnapshotSource>,
+}
+
+/// A sandbox that went back to one of its snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxRestoreResponse {
+    pub name: String,
+    pub snapshot_id: String,
 }
 
 /// What came of one firing of a schedule.

@@ -8,7 +8,7 @@ use types::Kind;
 use types::ids::ResourceId;
 use types::instance::{Medium, Scratch};
 use types::kinds::application::AppUrl;
-use types::kinds::{Agent, Application, Function};
+use types::kinds::{Agent, Application, Function, Snapshot};
 use types::parts::{
     Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment, VolumeType,
 };
@@ -57,6 +57,8 @@ pub(super) struct Program<'w> {
     pub(super) port: u16,
     pub(super) generation: Option<Generation>,
     pub(super) volumes: Volumes,
+    /// The row of the snapshot that it begins with.
+    pub(super) snapshot: Option<ResourceId>,
 }
 
 /// A port of a sandbox, for which a deployment stands.
@@ -107,6 +109,7 @@ macro_rules! program {
             port: PORT,
             generation: runtime.and_then(|runtime| runtime.generation),
             volumes: $volumes,
+            snapshot: None,
         }))
     }};
 }
@@ -152,6 +155,7 @@ impl Deployable for Application {
             port: port(id, spec.port)?.unwrap_or(PORT),
             generation: None,
             volumes: Volumes::Fine(Vec::new()),
+            snapshot: spec.snapshot.as_deref().map(Snapshot::row_of),
         }))
     }
 

@@ -79,7 +79,7 @@ pub(super) fn revision<K: Deployable>(
         serves: Some(program.port),
         scratch: scratch.clone(),
         volumes: Vec::new(),
-        snapshot: None,
+        snapshot: program.snapshot.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))
 }

@@ -1,0 +1,98 @@
+//! A store of snapshots that only pretends to keep them, and that a test can hold up.
+
+use control::machine::{MachineFault, Wait};
+use control::snapshot_store::{
+    KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use types::ids::ResourceId;
+
+pub const SIZE_BYTES: u64 = 1 << 30;
+
+#[derive(Clone)]
+pub struct PretendedSnapshots {
+    room: usize,
+    kept: Arc<Mutex<BTreeMap<String, ResourceId>>>,
+    /// Every one that was asked for.
+    pub taken: watch::Sender<Vec<NewSnapshot>>,
+    gate: watch::Sender<bool>,
+}
+
+impl PretendedSnapshots {
+    /// With room for so many.
+    pub fn new(room: usize) -> Self {
+        Self {
+            room,
+            kept: Arc::default(),
+            taken: watch::Sender::default(),
+            gate: watch::Sender::new(true),
+        }
+    }
+
+    pub fn ids(&self) -> Vec<ResourceId> {
+        self.kept.lock().values().cloned().collect()
+    }
+
+    /// As a kill leaves one whose row was not written.
+    pub fn leave(&self, id: &ResourceId) {
+        self.kept.lock().insert(id.to_string(), id.clone());
+    }
+
+    /// Those that are asked for from now on wait.
+    pub fn close(&self) {
+        self.gate.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.gate.send_replace(true);
+    }
+
+    /// Waits until so many were asked for in all.
+    pub async fn until_taken(&self, count: usize) {
+        let mut taken = self.taken.subscribe();
+        let all = taken.wait_for(|taken| taken.len() >= count);
+        let all = tokio::time::timeout(Duration::from_secs(60), all).await;
+        drop(all.expect("in time").expect("a machine"));
+    }
+
+    /// Waits until so many are kept.
+    pub async fn until_kept(&self, count: usize) {
+        let kept = async {
+            while self.kept.lock().len() != count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let kept = tokio::time::timeout(Duration::from_secs(60), kept).await;
+        assert!(kept.is_ok(), "{:?} are kept, not {count}", self.ids());
+    }
+}
+
+impl SnapshotStore for PretendedSnapshots {
+    fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
+        Box::pin(async move {
+            let id = new.id.clone();
+            self.taken.send_modify(|taken| taken.push(new));
+            let mut gate = self.gate.subscribe();
+            gate.wait_for(|open| *open).await.map_err(|_| SnapshotFault::Gone)?;
+            if self.kept.lock().len() >= self.room {
+                return Err(SnapshotFault::OverShare(format!("at most {} snapshots", self.room)));
+            }
+            self.leave(&id);
+            Ok(TakenSnapshot { size_bytes: SIZE_BYTES, paused: Duration::from_millis(3) })
+        })
+    }
+
+    fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
+        self.kept.lock().remove(id.as_str());
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list(&self) -> Vec<KeptSnapshot> {
+        let kept = |id| KeptSnapshot { id, size_bytes: SIZE_BYTES };
+        self.ids().into_iter().map(kept).collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! Sandboxes that are archived, brought back, or set back to one of their snapshots.
+//!
+//! An archive is a snapshot that the sandbox itself begins with: once it is taken, the instance, its
+//! memory and its disk are given back.
+
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::{self, Held, Secrets, Shown};
+use crate::error::{Conflict, Error};
+use crate::missing::Missing;
+use crate::snapshots::{self, Order, keeper};
+use crate::workloads::{reconcile_now, rows};
+use std::time::Duration;
+use store::Tx;
+use types::ids::ResourceId;
+use types::kinds::sandbox::{SandboxArchive, State};
+use types::kinds::snapshot::Kept;
+use types::kinds::{Sandbox, Snapshot};
+use types::parts::Status;
+use types::wire::SandboxRestoreResponse;
+
+/// The event types.
+const ARCHIVE: &str = "archive";
+const RESTORE: &str = "restore";
+/// After a failure of the database.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+fn refused(sandbox: &Held<Sandbox>, wants: &'static str) -> Error {
+    let status = sandbox.row.status.unwrap_or(Status::Deploying).name();
+    Conflict::SandboxState { status, wants }.into()
+}
+
+/// Begins to archive a sandbox: its row says so, and whoever follows the rows does it.
+pub async fn archive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
+    let store = context.control.store.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
+        if keeper(&context.control).is_none() {
+            return Err(Error::Missing(Missing::Snapshot));
+        }
+        if held.row.status != Some(Status::Deployed) {
+            return Err(refused(&held, "only one that is DEPLOYED can be archived"));
+        }
+        let (now, mut state) = (context.world().now(), held.state.clone());
+        state.archive = Some(SandboxArchive { started_at: Some(now), ..Default::default() });
+        state.lifecycle.record(ARCHIVE, Status::Archiving, "its files are being archived", now);
+        shown(&context, tx, held, state)
+    };
+    store.write(work).await
+}
+
+fn shown(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Sandbox>,
+    state: State,
+) -> Result<Shown<Sandbox>, Error> {
+    let held = engine::change_state(context, tx, held, state)?;
+    let object = engine::present(context, tx, &held, &Secrets::Masked)?;
+    Ok(Shown { object, version: held.row.version })
+}
+
+/// Does what a row that is `ARCHIVING` asks for. What cannot be archived is `DEPLOYED` as before.
+pub(crate) async fn carry_out(control: &Control, id: &ResourceId) {
+    while let Err(error) = attempt(control, id).await {
+        tracing::error!(%error, sandbox = %id, "it could not be archived yet; it is tried again");
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
+}
+
+async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let (of, row) = (control.clone(), id.clone());
+    let read = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Sandbox>(tx, &row)? else { return Ok(None) };
+        let context = rows::context(&of, tx, &held.row.workspace)?.map(|(context, _)| context);
+        Ok::<_, Error>(context.map(|context| (context, held)))
+    };
+    let Some((context, held)) = control.store.read(read).await? else { return Ok(()) };
+    if held.row.status != Some(Status::Archiving) {
+        return Ok(());
+    }
+    let order = Order { sandbox: held.row.name.clone(), name: None, kept: Kept::Needed };
+    let taken = match snapshots::take(&context, order, None).await {
+        Ok(snapshot) => Ok(snapshot),
+        Err(Error::Store(error)) => return Err(error.into()),
+        Err(other) => Err(other.to_string()),
+    };
+    let id = id.clone();
+    control.store.write(move |tx| archived(&context, tx, &id, &taken)).await
+}
+
+fn archived(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    taken: &Result<ResourceId, String>,
+) -> Result<(), Error> {
+    let Some(held) = rows::lock::<Sandbox>(tx, id)? else { return Ok(()) };
+    if held.row.status != Some(Status::Archiving) {
+        return Ok(());
+    }
+    let (now, mut state) = (context.world().now(), held.state.clone());
+    match taken {
+        Ok(snapshot) => {
+            let kept = Held::<Snapshot>::get(context, tx, &[], &Snapshot::id_of(snapshot))?;
+            let begun = state.archive.take().unwrap_or_default();
+            state.archive = Some(SandboxArchive {
+                created_at: Some(now),
+                size: Some(kept.state.size_bytes),
+                ..begun
+            });
+            state.snapshot = Some(snapshot.clone());
+            state.fresh_disk = false;
+            state.activity = None;
+            let message = "its files are kept; its memory and processes are gone";
+            state.lifecycle.record(ARCHIVE, Status::Archived, message, now);
+        }
+        Err(why) => {
+            state.archive = None;
+            let message = format!("it could not be archived: {why}");
+            state.lifecycle.record(ARCHIVE, Status::Deployed, message, now);
+        }
+    }
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// Brings an archived sandbox back with its files.
+pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
+    let (store, control) = (context.control.store.clone(), context.control.clone());
+    let (of, sandbox) = (context.clone(), name.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<Sandbox>::lock(&of, tx, &[], &sandbox)?;
+        if held.row.status != Some(Status::Archived) {
+            return Err(refused(&held, "only one that is ARCHIVED can be brought back"));
+        }
+        let (now, mut state) = (of.world().now(), held.state.clone());
+        state.launch += 1;
+        let archive = state.archive.get_or_insert_default();
+        archive.restore_started_at = Some(now);
+        state.lifecycle.record(ARCHIVE, Status::Unarchiving, "it comes back with its files", now);
+        Ok(engine::change_state(&of, tx, held, state)?.row.id)
+    };
+    let id = store.write(work).await?;
+    reconcile_now(&control, &id).await;
+    store.read(move |tx| engine::get(&context, tx, &[], &name, &Secrets::Masked)).await
+}
+
+/// Sets a sandbox back to one of its snapshots: its instance ends, and another begins with those
+/// files. What it has on its disk goes; volumes stay as they are.
+pub async fn restore(
+    context: Context,
+    name: String,
+    snapshot: String,
+) -> Result<SandboxRestoreResponse, Error> {
+    let (store, control) = (context.control.store.clone(), context.control.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
+        let begins = snapshots::usable(&context, tx, Some(&held.row.id), &snapshot)?;
+        if held.state.is_away() {
+            return Err(refused(&held, "unarchive it first"));
+        }
+        if held.row.status == Some(Status::Terminated) {
+            return Err(refused(&held, "fork the snapshot instead"));
+        }
+        require_image(&held, &begins)?;
+        let id = held.row.id.clone();
+        let answer = SandboxRestoreResponse {
+            name: held.row.name.clone(),
+            snapshot_id: begins.row.name.clone(),
+        };
+        let state = set_back(&context, &held, begins.row.id);
+        engine::change_state(&context, tx, held, state)?;
+        Ok((id, answer))
+    };
+    let (id, answer) = store.write(work).await?;
+    reconcile_now(&control, &id).await;
+    Ok(answer)
+}
+
+/// The files of a snapshot are nothing without the image below them.
+fn require_image(sandbox: &Held<Sandbox>, snapshot: &Held<Snapshot>) -> Result<(), Error> {
+    let runtime = snapshot.wish.origin.as_ref().and_then(|origin| origin.spec.runtime.as_ref());
+    let image = runtime.and_then(|runtime| runtime.image.clone()).unwrap_or_default();
+    match image == sandbox.wish.image() {
+        true => Ok(()),
+        false => Err(Conflict::SnapshotImage { image }.into()),
+    }
+}
+
+fn set_back(context: &Context, held: &Held<Sandbox>, snapshot: ResourceId) -> State {
+    let mut state = held.state.clone();
+    state.launch += 1;
+    state.snapshot = Some(snapshot);
+    let runtime = held.wish.spec.runtime.as_ref();
+    state.fresh_disk = runtime.is_some_and(|runtime| runtime.storage_mb.is_some());
+    state.activity = None;
+    state.errors.clear();
+    let status = match held.row.status {
+        Some(status @ Status::Deactivated) => status,
+        _ => Status::Deploying,
+    };
+    let message = "it is set back to the files of a snapshot; its memory and processes are gone";
+    state.lifecycle.record(RESTORE, status, message, context.world().now());
+    state
+}

@@ -1,0 +1,240 @@
+//! Forks: a sandbox or an application that begins with the files of another sandbox, as they are or
+//! as a snapshot has them.
+//!
+//! The fork has a name, an identity, addresses and tokens of its own. It inherits what the sandbox runs
+//! with, but its volumes, which have one writer.
+
+use crate::context::Context;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::missing::Missing;
+use crate::snapshots::{self, Order};
+use crate::workloads::create::{self, NewSandbox};
+use store::Tx;
+use types::ids::ResourceId;
+use types::kinds::application::{AppUrl, ApplicationSpec};
+use types::kinds::snapshot::{Kept, Origin};
+use types::kinds::{Application, Sandbox, Snapshot};
+use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
+use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
+use types::{KindName, Problems};
+
+/// On which a forked application listens, where neither the caller nor the sandbox says.
+const PORT: i64 = 8080;
+
+/// What a fork begins with.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A sandbox as it is, or one of its snapshots if the request names one.
+    Sandbox(String),
+    /// A snapshot of the workspace, whatever became of its sandbox.
+    Snapshot(String),
+}
+
+/// Makes a sandbox, or an application or one more revision of it.
+pub async fn fork(
+    context: Context,
+    source: Source,
+    asked: SandboxForkRequest,
+) -> Result<SandboxForkResponse, Error> {
+    let (target, name) = asked.target()?;
+    let name = name.to_owned();
+    check(&asked, target)?;
+    let begin = begin(&context, source, &asked, (target, &name)).await?;
+    let snapshot_id = Some(Snapshot::id_of(&begin.id));
+    match target {
+        ForkTarget::Sandbox => {
+            let wish = sandbox(&begin.origin, &asked, &name);
+            let (reuse, key, begins) = (false, None, Some(begin.id));
+            create::create(NewSandbox { context, wish, reuse, key, begins }).await?;
+        }
+        ForkTarget::Application => {
+            let store = context.control.store.clone();
+            let to = name.clone();
+            let work = move |tx: &mut Tx<'_>| deploy(&context, tx, &begin, &asked, &to);
+            store.write(work).await?;
+        }
+    }
+    Ok(SandboxForkResponse { name: Some(name), snapshot_id, kind: Some(target) })
+}
+
+/// What only one sort of target can have.
+fn check(asked: &SandboxForkRequest, target: ForkTarget) -> Result<(), Error> {
+    let mut problems = Problems::default();
+    let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    match target {
+        ForkTarget::Sandbox => {
+            let why = "is for applications: a sandbox has previews";
+            problems.require(!given(&asked.custom_domain), "customDomain", why);
+            problems.require(!given(&asked.prefix), "prefix", why);
+        }
+        ForkTarget::Application => {
+            problems.require(asked.lifecycle.is_none(), "lifecycle", "is for sandboxes");
+            let lost = given(&asked.prefix) && !given(&asked.custom_domain);
+            problems.require(!lost, "prefix", "goes with `customDomain`");
+        }
+    }
+    Ok(problems.into_result()?)
+}
+
+/// A snapshot to begin with.
+#[derive(Clone)]
+struct Begin {
+    id: ResourceId,
+    origin: Origin,
+}
+
+/// Finds the snapshot to begin with, or has it taken.
+async fn begin(
+    context: &Context,
+    source: Source,
+    asked: &SandboxForkRequest,
+    (target, name): (ForkTarget, &str),
+) -> Result<Begin, Error> {
+    let store = &context.control.store;
+    let (of, name) = (context.clone(), name.to_owned());
+    let snapshot = asked.snapshot_id.clone().filter(|id| !id.is_empty());
+    let (from, wanted) = (source.clone(), snapshot.clone());
+    // A target that is taken is refused before anything is taken for it.
+    let look = move |tx: &mut Tx<'_>| {
+        let sandbox = match &from {
+            Source::Sandbox(sandbox) => Some(Held::<Sandbox>::get(&of, tx, &[], sandbox)?.row.id),
+            Source::Snapshot(_) => None,
+        };
+        let found = match (&from, &wanted) {
+            (Source::Snapshot(id), _) | (_, Some(id)) => {
+                Some(snapshots::find(&of, tx, sandbox.as_ref(), id)?.row.id)
+            }
+            (Source::Sandbox(_), None) => None,
+        };
+        if target == ForkTarget::Sandbox
+            && of.find(tx, KindName::Sandbox, &[], &name)?.is_some_and(|row| !create::is_gone(&row))
+        {
+            return Err(Error::Exists { kind: KindName::Sandbox, name: name.clone() });
+        }
+        if snapshots::keeper(&of.control).is_none() {
+            return Err(Error::Missing(Missing::Fork));
+        }
+        Ok::<_, Error>((sandbox, found))
+    };
+    let id = match (store.read(look).await?, source) {
+        ((_, Some(found)), _) => found,
+        ((Some(sandbox), None), Source::Sandbox(name)) => {
+            live(context, (sandbox, name), target).await?
+        }
+        ((None, None), _) | (_, Source::Snapshot(_)) => {
+            return Err(Error::Snapshot("there is nothing to begin with".to_owned()));
+        }
+    };
+    let (of, row) = (context.clone(), id.clone());
+    let read = move |tx: &mut Tx<'_>| {
+        let held = Held::<Snapshot>::get(&of, tx, &[], &Snapshot::id_of(&row))?;
+        let origin = engine::opened(&of, &held)?.origin;
+        origin.ok_or_else(|| engine::corrupt(&row, "it does not say what it was taken of"))
+    };
+    let origin = *store.read(read).await?;
+    Ok(Begin { id, origin })
+}
+
+/// Takes a snapshot of a sandbox as it is. One for an application is listed: its revisions name it.
+async fn live(
+    context: &Context,
+    (id, sandbox): (ResourceId, String),
+    target: ForkTarget,
+) -> Result<ResourceId, Error> {
+    let order = |kept| Order { sandbox: sandbox.clone(), name: None, kept };
+    match target {
+        ForkTarget::Application => snapshots::take(context, order(Kept::Asked), None).await,
+        ForkTarget::Sandbox => {
+            let take = snapshots::take(context, order(Kept::Needed), None);
+            context.control.workloads.live.share(&id, take).await
+        }
+    }
+}
+
+/// The wish for a sandbox that is forked.
+fn sandbox(origin: &Origin, asked: &SandboxForkRequest, name: &str) -> Sandbox {
+    let mut spec = origin.spec.clone();
+    spec.enabled = Some(true);
+    let ephemeral = |volumes: Vec<types::parts::VolumeAttachment>| {
+        let own = volumes.into_iter().filter(|one| one.kind == Some(VolumeType::Ephemeral));
+        own.collect::<Vec<_>>()
+    };
+    spec.volumes = spec.volumes.map(ephemeral).filter(|volumes| !volumes.is_empty());
+    let runtime = spec.runtime.get_or_insert_default();
+    runtime.memory = asked.memory.or(runtime.memory);
+    runtime.envs = merged(runtime.envs.take(), asked.envs.as_deref());
+    if let Some(port) = asked.port {
+        let ports = runtime.ports.get_or_insert_default();
+        if ports.iter().all(|declared| declared.target != port) {
+            ports.push(Port { target: port, ..Port::default() });
+        }
+    }
+    if let Some(lifecycle) = &asked.lifecycle {
+        (runtime.ttl, runtime.expires) = (None, None);
+        spec.lifecycle = Some(lifecycle.clone());
+    }
+    Sandbox::new(Metadata { name: name.to_owned(), ..Metadata::default() }, spec)
+}
+
+/// Variables, and those on top of them.
+fn merged(inherited: Option<Vec<Env>>, on_top: Option<&[Env]>) -> Option<Vec<Env>> {
+    let Some(on_top) = on_top.filter(|envs| !envs.is_empty()) else { return inherited };
+    let mut envs = inherited.unwrap_or_default();
+    envs.retain(|env| on_top.iter().all(|other| other.name != env.name));
+    envs.extend(on_top.iter().cloned());
+    Some(envs)
+}
+
+/// Makes the application, or one more revision of the one that there is.
+fn deploy(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    begin: &Begin,
+    asked: &SandboxForkRequest,
+    name: &str,
+) -> Result<(), Error> {
+    let runtime = begin.origin.spec.runtime.clone().unwrap_or_default();
+    let first = runtime.ports.iter().flatten().map(|port| port.target).next();
+    let port = asked.port.or(first).unwrap_or(PORT);
+    let envs = merged(runtime.envs, asked.envs.as_deref());
+    let (image, memory) = (runtime.image, asked.memory.or(runtime.memory));
+    let snapshot = Some(Snapshot::id_of(&begin.id));
+    let domain = asked.custom_domain.clone().filter(|domain| !domain.is_empty());
+    let subdomain = asked.prefix.clone().filter(|prefix| !prefix.is_empty());
+    let url = domain.map(|domain| AppUrl { domain, subdomain });
+    let Some(held) = Held::<Application>::find(context, tx, &[], name)? else {
+        let spec = ApplicationSpec {
+            image,
+            memory,
+            envs,
+            port: Some(port),
+            snapshot,
+            region: begin.origin.spec.region.clone(),
+            urls: url.map(|url| vec![url]),
+            ..ApplicationSpec::default()
+        };
+        let metadata = Metadata { name: name.to_owned(), ..Metadata::default() };
+        return engine::create(context, tx, &[], Application::new(metadata, spec)).map(drop);
+    };
+    let mut wish = engine::opened(context, &held)?;
+    let spec = &mut wish.spec;
+    (spec.image, spec.memory, spec.envs) = (image, memory, envs);
+    (spec.port, spec.snapshot) = (Some(port), snapshot);
+    spec.extensions = None;
+    spec.proxy = None;
+    if let Some(url) = url {
+        let urls = spec.urls.get_or_insert_default();
+        if !urls.contains(&url) {
+            urls.push(url);
+        }
+    }
+    let canary = asked.traffic.filter(|percent| *percent < 100);
+    if canary.is_none() {
+        // The revision takes all requests, whatever shared them before.
+        let revision = spec.revision.get_or_insert_default();
+        let kept = revision.sticky_session_ttl;
+        *revision = RevisionConfiguration { sticky_session_ttl: kept, ..Default::default() };
+    }
+    engine::add_revision(context, tx, held, wish, canary).map(drop)
+}

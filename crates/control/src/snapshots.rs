@@ -1,0 +1,455 @@
+//! Snapshots of sandboxes: rows, and the files on a machine that they stand for.
+//!
+//! The row comes first, as `pending`; then the machine takes the snapshot, and the row becomes `ready`
+//! or `failed`. A row that a kill left pending becomes one of the two when the rows are next followed
+//! ([`crate::workloads`]). One that was deleted stays out of sight as long as something begins with
+//! it, because its bytes are needed, and paid for, until then.
+
+use crate::billing::allow;
+use crate::context::Context;
+use crate::control::Control;
+use crate::engine::{self, Checked, Held, Secrets, Shown};
+use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
+use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::missing::Missing;
+use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot};
+use crate::usage;
+use crate::workloads::{instance_of, reconcile_soon, rows};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use store::resources::{self, Query};
+use store::{Tx, revisions};
+use tracing::Instrument;
+use types::KindName;
+use types::ids::{ResourceId, WorkspaceId};
+use types::instance::InstanceName;
+use types::kinds::snapshot::{Kept, Origin, SnapshotStatus, State};
+use types::kinds::{Sandbox, Snapshot};
+use types::parts::Status;
+
+/// The event type of what happens to a sandbox's snapshots.
+const SNAPSHOT: &str = "snapshot";
+/// Characters of an id or a name; longer ones find nothing.
+const NAME_MAX: usize = 64;
+
+/// Whoever keeps snapshots on the machine of this server, and the name of that machine.
+pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn SnapshotStore>, String)> {
+    let machine = control.machine()?;
+    Some((machine.snapshots()?, machine.name().to_owned()))
+}
+
+/// What to take, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) sandbox: String,
+    pub(crate) name: Option<String>,
+    pub(crate) kept: Kept,
+}
+
+/// Takes a snapshot of a sandbox, and answers it when it is ready.
+pub async fn create(
+    context: Context,
+    sandbox: String,
+    name: Option<String>,
+    key: Option<RequestKey>,
+) -> Result<Shown<Snapshot>, Error> {
+    let name = name.filter(|name| !name.is_empty());
+    let order = Order { sandbox, name, kept: Kept::Asked };
+    let id = take(&context, order, key).await?;
+    let store = context.control.store.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        engine::get::<Snapshot>(&context, tx, &[], &Snapshot::id_of(&id), &Secrets::Masked)
+    };
+    store.read(work).await
+}
+
+/// Takes a snapshot and waits for it. It goes on when the caller goes away.
+pub(crate) async fn take(
+    context: &Context,
+    order: Order,
+    key: Option<RequestKey>,
+) -> Result<ResourceId, Error> {
+    let (of, id) = (context.clone(), ResourceId::new(context.world()));
+    let row = id.clone();
+    let whole = async move { taken(&of, order, key, row).await };
+    match tokio::spawn(whole.in_current_span()).await {
+        Ok(Err(error @ Error::Store(_))) => {
+            reconcile_soon(&context.control, KindName::Snapshot, id);
+            Err(error)
+        }
+        Ok(done) => done,
+        Err(_) => {
+            reconcile_soon(&context.control, KindName::Snapshot, id);
+            Err(Error::Snapshot("it was interrupted".to_owned()))
+        }
+    }
+}
+
+async fn taken(
+    context: &Context,
+    order: Order,
+    key: Option<RequestKey>,
+    id: ResourceId,
+) -> Result<ResourceId, Error> {
+    let control = &context.control;
+    // Its row is pending from the start; whoever follows the rows must not take that for a leftover.
+    let _taking = control.workloads.taking(&id);
+    let _lock = control.workloads.lock(&id).await;
+    let begun = Arc::new(Mutex::new(None));
+    let (of, row, mine) = (context.clone(), id.clone(), Arc::clone(&begun));
+    let answer = once(&control.store, key, move |tx| {
+        *mine.lock() = None;
+        let (snapshot, instance) = begin(&of, tx, &order, &row)?;
+        *mine.lock() = Some(instance);
+        Ok::<_, Error>(snapshot)
+    })
+    .await?;
+    let Some(instance) = begun.lock().take() else { return earlier(&answer) };
+    let (keeper, _) = keeper(control).ok_or(Error::Missing(Missing::Snapshot))?;
+    let how = {
+        let _slot = control.workloads.take_slot().await;
+        let workspace = context.member.workspace.to_string();
+        keeper.take(NewSnapshot { id: id.clone(), instance, workspace }).await
+    };
+    settle(control, &id, how.as_ref()).await?;
+    how?;
+    Ok(id)
+}
+
+/// The row that an earlier request with the same key was answered.
+fn earlier(answer: &JsonAnswer) -> Result<ResourceId, Error> {
+    let snapshot: serde_json::Value = serde_json::from_slice(&answer.body)
+        .map_err(|error| Error::Snapshot(format!("an earlier answer cannot be read: {error}")))?;
+    Ok(Snapshot::row_of(snapshot["id"].as_str().unwrap_or_default()))
+}
+
+/// Writes the row of a snapshot that is about to be taken, and says of which instance.
+fn begin(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    order: &Order,
+    id: &ResourceId,
+) -> Result<(Snapshot, InstanceName), Error> {
+    let sandbox = Held::<Sandbox>::lock(context, tx, &[], &order.sandbox)?;
+    let Some((_, machine)) = keeper(&context.control) else {
+        return Err(Error::Missing(Missing::Snapshot));
+    };
+    let instance = running(&sandbox, &machine)?;
+    if let Some(name) = &order.name {
+        require_free(context, tx, &sandbox.row.id, name)?;
+    }
+    require_few_pending(context, tx)?;
+    let member = &context.member;
+    allow(tx, &member.account, &member.workspace_name, context.world().now())?;
+    let spec = engine::opened(context, &sandbox)?.spec;
+    let origin = Origin { sandbox: sandbox.row.name.clone(), id: sandbox.row.id.clone(), spec };
+    let wish = Snapshot::new(Snapshot::id_of(id), order.name.clone(), origin);
+    let kept = order.kept;
+    let done = |state: &mut State| {
+        state.kept = kept;
+        state.machine = Some(machine);
+    };
+    let checked = Checked::new(context, wish)?;
+    let snapshot = engine::create_checked(context, tx, &[], checked, id.clone(), done)?;
+    Ok((snapshot, instance))
+}
+
+/// The instance that has a sandbox's files.
+fn running(sandbox: &Held<Sandbox>, machine: &str) -> Result<InstanceName, Error> {
+    let status = sandbox.row.status;
+    let refused = |status: Status, wants| {
+        Err(Error::from(Conflict::SandboxState { status: status.name(), wants }))
+    };
+    match (status, &sandbox.state.placed) {
+        (Some(Status::Deployed | Status::Deactivated | Status::Archiving), Some(placed))
+            if placed.launch == sandbox.state.launch =>
+        {
+            if placed.machine != machine {
+                return Err(Unfit::SnapshotOnOtherMachine.into());
+            }
+            Ok(instance_of(&sandbox.row.id, &sandbox.state))
+        }
+        (Some(status @ (Status::Archived | Status::Unarchiving)), _) => {
+            refused(status, "its files are in its archive; unarchive it first")
+        }
+        (status, _) => {
+            refused(status.unwrap_or(Status::Deploying), "it has no files before it is DEPLOYED")
+        }
+    }
+}
+
+fn require_free(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: &ResourceId,
+    name: &str,
+) -> Result<(), Error> {
+    match named(context, tx, Some(sandbox), name)? {
+        Some(_) => Err(Conflict::SnapshotNamed { name: name.to_owned() }.into()),
+        None => Ok(()),
+    }
+}
+
+fn require_few_pending(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
+    let limit = context.control.settings.snapshots.pending_max;
+    let workspace = &context.member.workspace;
+    let query =
+        Query { statuses: &State::PENDING, ..Query::new(workspace, KindName::Snapshot, Some("")) };
+    if resources::total(tx, &query)? >= limit {
+        return Err(Forbidden::ManyPendingSnapshots { limit }.into());
+    }
+    Ok(())
+}
+
+/// Writes down what came of a snapshot. What was refused leaves no row.
+pub(crate) async fn settle(
+    control: &Control,
+    id: &ResourceId,
+    how: Result<&TakenSnapshot, &SnapshotFault>,
+) -> Result<(), Error> {
+    let (of, row) = (control.clone(), id.clone());
+    let how = match how {
+        Ok(taken) => Ok((taken.size_bytes, taken.paused)),
+        Err(fault @ (SnapshotFault::OverShare(_) | SnapshotFault::Full(_))) => {
+            Err((fault.to_string(), true))
+        }
+        Err(fault) => Err((fault.to_string(), false)),
+    };
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Snapshot>(tx, &row)? else { return Ok(false) };
+        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(false);
+        };
+        let sandbox = held.wish.origin.as_ref().map(|origin| origin.id.clone());
+        // Whoever changes a sandbox and its snapshot locks them in this order.
+        let sandbox = match &sandbox {
+            Some(sandbox) => rows::lock::<Sandbox>(tx, sandbox)?,
+            None => None,
+        };
+        let Some(held) = rows::lock::<Snapshot>(tx, &row)? else { return Ok(false) };
+        if held.state.status != SnapshotStatus::Pending {
+            return Ok(true);
+        }
+        let named = held.wish.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();
+        let kept = held.state.kept;
+        let said = match &how {
+            Ok((size, paused)) => {
+                ready(&context, tx, held, *size)?;
+                format!(
+                    "the snapshot{named} has its files, not its memory and processes, which a container cannot give; it stood still for {} ms",
+                    paused.as_millis()
+                )
+            }
+            Err((why, refused)) => {
+                if *refused || kept != Kept::Asked {
+                    engine::remove::<Snapshot>(&context, tx, &[], &held.row.name)?;
+                } else {
+                    let mut state = held.state.clone();
+                    (state.status, state.message) = (SnapshotStatus::Failed, Some(why.clone()));
+                    rows::put_state(tx, held, state)?;
+                }
+                format!("the snapshot{named} could not be taken: {why}")
+            }
+        };
+        if let Some(sandbox) = sandbox {
+            note(&context, tx, sandbox, said)?;
+        }
+        Ok::<_, Error>(true)
+    };
+    if !control.store.write(work).await?
+        && let Some((keeper, _)) = keeper(control)
+    {
+        // Its workspace went meanwhile, and all that is in it.
+        keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string()))?;
+    }
+    Ok(())
+}
+
+fn ready(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<Snapshot>,
+    size_bytes: u64,
+) -> Result<(), Error> {
+    let mut state = held.state.clone();
+    state.status = SnapshotStatus::Ready;
+    state.size_bytes = size_bytes;
+    meter(context, tx, &held, &mut state, size_bytes)?;
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// Notes among the events of a sandbox what came of a snapshot, whatever its status.
+fn note(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: Held<Sandbox>,
+    said: String,
+) -> Result<(), Error> {
+    let mut state = sandbox.state.clone();
+    let Some(status) = state.lifecycle.status() else { return Ok(()) };
+    state.lifecycle.record(SNAPSHOT, status, said, context.world().now());
+    rows::put_state(tx, sandbox, state).map(drop)
+}
+
+/// Tells the meter how many bytes a snapshot has from now on; none when it is gone.
+pub(crate) fn meter(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Snapshot>,
+    state: &mut State,
+    size_bytes: u64,
+) -> Result<(), Error> {
+    let Some(origin) = &held.wish.origin else { return Ok(()) };
+    state.metered += 1;
+    let of = (origin.sandbox.as_str(), &origin.id);
+    usage::store_snapshot(context, tx, &held.row.id, of, (size_bytes, state.metered))
+}
+
+/// The snapshot of this id or name: of a sandbox, or of any in the workspace.
+pub(crate) fn find(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: Option<&ResourceId>,
+    name: &str,
+) -> Result<Held<Snapshot>, Error> {
+    let absent = || {
+        let id = name.chars().take(80).collect();
+        Error::from(Absent::Snapshot { id })
+    };
+    if name.chars().count() > NAME_MAX {
+        return Err(absent());
+    }
+    let by_id = Held::<Snapshot>::find(context, tx, &[], name)?.filter(|held| {
+        let origin = held.wish.origin.as_ref();
+        let here = sandbox.is_none_or(|id| origin.is_some_and(|origin| origin.id == *id));
+        here && held.state.kept != Kept::Deleted
+    });
+    match by_id {
+        Some(held) => Ok(held),
+        None => named(context, tx, sandbox, name)?.ok_or_else(absent),
+    }
+}
+
+/// The newest snapshot with a name that somebody gave it.
+fn named(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: Option<&ResourceId>,
+    name: &str,
+) -> Result<Option<Held<Snapshot>>, Error> {
+    let text = name.to_lowercase();
+    let query = Query {
+        hidden_statuses: &State::HIDDEN,
+        external_id: sandbox.map(ResourceId::as_str),
+        text: Some(&text),
+        limit: context.control.settings.bare_list_max,
+        ..Query::new(&context.member.workspace, KindName::Snapshot, Some(""))
+    };
+    for row in resources::list(tx, &query)? {
+        let held = Held::<Snapshot>::read(row)?;
+        if held.wish.name.as_deref() == Some(name) {
+            return Ok(Some(held));
+        }
+    }
+    Ok(None)
+}
+
+/// A snapshot by its id or name, as it is shown.
+pub fn get(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Shown<Snapshot>, Error> {
+    let held = find(context, tx, None, name)?;
+    let object = engine::present(context, tx, &held, &Secrets::Masked)?;
+    Ok(Shown { object, version: held.row.version })
+}
+
+/// All snapshots that were taken of a sandbox, newest first.
+pub fn of_sandbox(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: &str,
+) -> Result<Vec<Snapshot>, Error> {
+    let sandbox = Held::<Sandbox>::get(context, tx, &[], sandbox)?;
+    let query = Query {
+        hidden_statuses: &State::HIDDEN,
+        external_id: Some(sandbox.row.id.as_str()),
+        limit: context.control.settings.bare_list_max,
+        ..Query::new(&context.member.workspace, KindName::Snapshot, Some(""))
+    };
+    let rows = resources::list(tx, &query)?;
+    let shown = |row| engine::present(context, tx, &Held::read(row)?, &Secrets::Masked);
+    rows.into_iter().map(shown).collect()
+}
+
+/// Takes a snapshot out of sight. It goes when nothing begins with it.
+pub fn remove(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: Option<&str>,
+    name: &str,
+) -> Result<(), Error> {
+    let sandbox = match sandbox {
+        Some(sandbox) => Some(Held::<Sandbox>::get(context, tx, &[], sandbox)?.row.id),
+        None => None,
+    };
+    let held = find(context, tx, sandbox.as_ref(), name)?;
+    let held = Held::<Snapshot>::lock(context, tx, &[], &held.row.name)?;
+    if held.state.status == SnapshotStatus::Failed {
+        return engine::remove::<Snapshot>(context, tx, &[], &held.row.name).map(drop);
+    }
+    let state = State { kept: Kept::Deleted, ..held.state.clone() };
+    engine::change_state(context, tx, held, state).map(drop)
+}
+
+/// Whether a sandbox, or a revision of an application, begins with a snapshot.
+pub(crate) fn is_needed(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    id: &ResourceId,
+) -> Result<bool, Error> {
+    // Sandboxes know the row, applications the id that callers know; the end of both is the same.
+    let text = id.as_str().split_once('_').map_or(id.as_str(), |(_, end)| end);
+    Ok(resources::occurs(tx, workspace, KindName::Sandbox, text)?
+        || resources::occurs(tx, workspace, KindName::Application, text)?
+        || !revisions::wishes_with(tx, workspace, text)?.is_empty())
+}
+
+/// A snapshot that something may begin with on this server's machine. It cannot be deleted before the
+/// transaction ends.
+pub(crate) fn usable(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    sandbox: Option<&ResourceId>,
+    name: &str,
+) -> Result<Held<Snapshot>, Error> {
+    let held = find(context, tx, sandbox, name)?;
+    let held = Held::<Snapshot>::lock(context, tx, &[], &held.row.name)?;
+    let not_ready = |why: &str| Err(Conflict::SnapshotNotReady { why: why.to_owned() }.into());
+    match (held.state.status, held.state.kept) {
+        (_, Kept::Deleted) => return not_ready("it was deleted"),
+        (SnapshotStatus::Pending, _) => return not_ready("it is being taken"),
+        (SnapshotStatus::Failed, _) => {
+            return not_ready(held.state.message.as_deref().unwrap_or("it failed"));
+        }
+        (SnapshotStatus::Ready, _) => {}
+    }
+    let Some((_, machine)) = keeper(&context.control) else {
+        return Err(Error::Missing(Missing::Fork));
+    };
+    if held.state.machine.as_deref() != Some(machine.as_str()) {
+        return Err(Unfit::SnapshotOnOtherMachine.into());
+    }
+    Ok(held)
+}
+
+impl From<SnapshotFault> for Error {
+    fn from(fault: SnapshotFault) -> Self {
+        match fault {
+            SnapshotFault::OverShare(why) => Forbidden::SnapshotRoom { why }.into(),
+            SnapshotFault::Full(why) => Self::NoRoom(why),
+            SnapshotFault::Gone => {
+                Conflict::SnapshotNotReady { why: "the instance of the sandbox is gone".to_owned() }
+                    .into()
+            }
+            SnapshotFault::Broken(why) => Self::Snapshot(why),
+        }
+    }
+}

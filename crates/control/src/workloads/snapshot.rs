@@ -1,0 +1,161 @@
+//! Snapshots as the background follows them: no row is pending for ever, and what nothing begins with
+//! any more goes.
+
+use super::followed::{Followed, Look, Reader};
+use super::{rows, soon};
+use crate::control::Control;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use crate::snapshot_store::{SnapshotFault, TakenSnapshot};
+use crate::snapshots::{self, keeper};
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use store::{Tx, resources};
+use types::KindName;
+use types::ids::ResourceId;
+use types::kinds::Snapshot;
+use types::kinds::snapshot::{Kept, SnapshotStatus, State};
+
+/// Rows that are read at once.
+const PAGE: i64 = 200;
+/// A fork that took a snapshot has begun with it long before.
+const NEEDED_AT_LEAST_S: i64 = 600;
+
+impl Followed for Snapshot {
+    const ROUTED: bool = false;
+    const RUNS: bool = true;
+
+    fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let control = reader.control;
+        let differs = is_here(control, &held.state)
+            && !control.workloads.takes.has(&held.row.id)
+            && (held.state.status == SnapshotStatus::Pending || held.state.kept == Kept::Deleted);
+        Ok(Look { differs, ..Look::default() })
+    }
+
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let Some((keeper, _)) = keeper(control) else { return Ok(()) };
+        // Whoever takes it has the lock until its row says how that went.
+        let _lock = control.workloads.locks.take(id).await;
+        let of = id.clone();
+        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
+        match held {
+            None => keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string())),
+            Some(held) if !is_here(control, &held.state) => Ok(()),
+            Some(held) if held.state.status == SnapshotStatus::Pending => {
+                let kept = keeper.list().into_iter().find(|kept| kept.id == *id);
+                let taken = kept.map(|kept| TakenSnapshot {
+                    size_bytes: kept.size_bytes,
+                    paused: Duration::ZERO,
+                });
+                let stopped = "the server was stopped while it was taken".to_owned();
+                let how = taken.ok_or(SnapshotFault::Broken(stopped));
+                snapshots::settle(control, id, how.as_ref()).await
+            }
+            Some(held) if held.state.kept == Kept::Deleted => let_go(control, id).await,
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+fn is_here(control: &Control, state: &State) -> bool {
+    keeper(control).is_some_and(|(_, machine)| state.machine.as_ref() == Some(&machine))
+}
+
+/// Removes the row of a snapshot that was deleted, unless something begins with it. The files follow
+/// the row.
+async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let (of, id) = (control.clone(), id.clone());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok(()) };
+        if held.state.kept != Kept::Deleted || snapshots::is_needed(tx, &held.row.workspace, &id)? {
+            return Ok(());
+        }
+        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(());
+        };
+        engine::remove::<Snapshot>(&context, tx, &[], &held.row.name).map(drop)
+    };
+    control.store.write(work).await
+}
+
+/// Has removed what is kept here for rows that are gone. `rows` are those that there are.
+pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
+    let Some((keeper, _)) = keeper(control) else { return };
+    for kept in keeper.list().into_iter().filter(|kept| !rows.contains(&kept.id)) {
+        soon::reconcile(control, KindName::Snapshot, kept.id);
+    }
+}
+
+/// Looks now and then which snapshots nothing begins with any more, and how large the others are.
+pub(super) async fn run(control: Control) {
+    if keeper(&control).is_none() {
+        return;
+    }
+    loop {
+        tokio::time::sleep(control.settings.snapshots.tidy_every).await;
+        if let Err(error) = tidy(&control).await {
+            tracing::error!(%error, "snapshots could not be looked after; it is tried again");
+        }
+    }
+}
+
+async fn tidy(control: &Control) -> Result<(), Error> {
+    let Some((keeper, _)) = keeper(control) else { return Ok(()) };
+    let kept = keeper.list().into_iter().map(|kept| (kept.id, kept.size_bytes));
+    let sizes: HashMap<ResourceId, u64> = kept.collect();
+    let mut after: Option<ResourceId> = None;
+    loop {
+        let from = after.take();
+        let page =
+            move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Snapshot, from.as_ref(), PAGE);
+        let rows = control.store.read(page).await?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after = Some(last.id.clone());
+        for row in rows {
+            let held = Held::<Snapshot>::read(row)?;
+            if is_here(control, &held.state) && held.state.status == SnapshotStatus::Ready {
+                let size = sizes.get(&held.row.id).copied();
+                look_after(control, held, size).await?;
+            }
+        }
+    }
+}
+
+async fn look_after(
+    control: &Control,
+    held: Held<Snapshot>,
+    size: Option<u64>,
+) -> Result<(), Error> {
+    let age_ms = control.world.now().since(held.row.created_at);
+    let old = age_ms > NEEDED_AT_LEAST_S * 1000;
+    let grown = size.filter(|size| *size != held.state.size_bytes);
+    match held.state.kept {
+        Kept::Deleted => return let_go(control, &held.row.id).await,
+        Kept::Needed if !old && grown.is_none() => return Ok(()),
+        Kept::Asked if grown.is_none() => return Ok(()),
+        Kept::Needed | Kept::Asked => {}
+    }
+    let (of, id) = (control.clone(), held.row.id);
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok::<_, Error>(()) };
+        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(());
+        };
+        let mut state = held.state.clone();
+        if let Some(size) = grown {
+            state.size_bytes = size;
+            snapshots::meter(&context, tx, &held, &mut state, size)?;
+        }
+        // The row is followed: what is deleted and not needed goes then.
+        if state.kept == Kept::Needed && old && !snapshots::is_needed(tx, &held.row.workspace, &id)?
+        {
+            state.kept = Kept::Deleted;
+        }
+        if state != held.state {
+            rows::put_state(tx, held, state)?;
+        }
+        Ok(())
+    };
+    control.store.write(work).await
+}
