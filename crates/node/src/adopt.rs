@@ -127,6 +127,7 @@ fn of_earlier_boot(
         disks: Vec::new(),
         body: BodyKind::Runc,
         snapshot: None,
+        kept: None,
         is_held: false,
         process: None,
         end: None,

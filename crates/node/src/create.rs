@@ -78,6 +78,7 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         disks: spec.disks().collect(),
         body: BodyKind::of(&node.shared.settings.backend),
         snapshot: spec.snapshot.clone(),
+        kept: spec.kept().cloned(),
         is_held: false,
         process: None,
         end: None,

@@ -81,6 +81,8 @@ pub enum SnapshotError {
     /// The owner, or all together, have taken what there is.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
+    #[error("failed to read the disk of the instance")]
+    Disk(#[from] VolumeError),
     #[error("failed to hold or continue the instance")]
     Instance(#[from] Error),
     #[error("failed to work on a snapshot")]

@@ -251,16 +251,21 @@ impl Node {
         }
         let gone = |_| SnapshotError::Gone(new.instance.clone());
         let instance = self.find(&new.instance).map_err(gone)?;
+        let record = stores.records.of(&new.instance).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
+            _ => error.into(),
+        })?;
+        let parent = record.snapshot.as_ref();
+        let hold = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
+        if let Some(volume) = &record.kept {
+            let written = stores.volumes.look_into(volume)?;
+            return stores.snapshots.take(new, &written, parent, hold);
+        }
         let written = instance.body.layer().map_err(|why| {
             let id = new.instance.clone();
             SnapshotError::OutOfReach { id, why }
         })?;
-        let parent =
-            stores.records.snapshot(&new.instance).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
-                _ => error.into(),
-            })?;
-        stores.snapshots.take(new, written, parent.as_ref(), |work| instance.hold(work))
+        stores.snapshots.take(new, written, parent, hold)
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

@@ -16,7 +16,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use types::Timestamp;
-use types::instance::{Exit, InstanceName};
+use types::instance::{Exit, InstanceName, VolumeName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -38,6 +38,9 @@ pub(crate) struct Record {
     /// What it began with.
     #[serde(default)]
     pub(crate) snapshot: Option<SnapshotName>,
+    /// The volume that keeps what it writes.
+    #[serde(default)]
+    pub(crate) kept: Option<VolumeName>,
     /// Whether it stands still only for as long as a snapshot of it is taken.
     #[serde(default)]
     pub(crate) is_held: bool,
@@ -94,10 +97,8 @@ impl Records {
         self.change(id, &record)
     }
 
-    /// What an instance began with.
-    pub(crate) fn snapshot(&self, id: &InstanceName) -> io::Result<Option<SnapshotName>> {
-        let record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(record.snapshot)
+    pub(crate) fn of(&self, id: &InstanceName) -> io::Result<Record> {
+        Ok(read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?)
     }
 
     pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
@@ -146,6 +147,7 @@ mod tests {
             disks: vec![],
             body: BodyKind::Container,
             snapshot: None,
+            kept: None,
             is_held: false,
             process: None,
             end: None,
