@@ -38,7 +38,8 @@ fn in_slot(
     (stake, promise): (Stake, Promise),
 ) -> Result<Arc<Instance>, CreateError> {
     let (stores, number) = (&node.shared.stores, slot.number);
-    let hold = spec.snapshot.as_ref().map(|name| stores.snapshots.hold(name)).transpose()?;
+    let hold = |name| stores.snapshots.hold(name, spec.kept());
+    let hold = spec.snapshot.as_ref().map(hold).transpose()?;
     let mut record = record(node, spec, number);
     stores.records.put(&spec.id, &record).doing("record the instance")?;
     let membership =

@@ -78,7 +78,8 @@ impl Node {
         let shares = Shares::new(&capacity);
         let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
             .doing("find the volumes of an earlier node")?;
-        let snapshots = Snapshots::open(&settings.folder, volumes.room())
+        let volumes = Arc::new(volumes);
+        let snapshots = Snapshots::open(&settings.folder, &volumes)
             .doing("find the snapshots of an earlier node")?;
         let stores = Arc::new(Stores {
             journal,

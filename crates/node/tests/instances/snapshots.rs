@@ -367,3 +367,29 @@ fn a_disk_of_the_machine_that_ends_with_its_instance_is_taken_too() {
     node.destroy(&parent).unwrap();
     await_that("the loop devices to be free", || machine.loops() == 0);
 }
+
+#[test]
+fn a_disk_that_stays_keeps_what_it_lies_over() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let parent = machine.begin(&node, machine.anew(&lasting("echo below > /a")));
+    take(&node, "under", &parent);
+    node.destroy(&parent).unwrap();
+    let fork =
+        |volume: &str, script: &str| kept(machine.fork("under", script), volume, "image+under");
+    assert_eq!(run(&node, &fork("root", "cat /a; echo above > /b")).1, "below\n");
+    // Nothing runs, and yet what it wrote is nothing without what it wrote it over.
+    node.snapshots().remove(&name("under")).unwrap();
+    drop(node);
+    let node = machine.open();
+    assert_eq!(run(&node, &fork("root", "cat /a /b")).1, "below\nabove\n");
+    let refused = node.create(&fork("another", "true"));
+    assert!(
+        matches!(refused, Err(CreateError::Snapshot(SnapshotError::Missing(_)))),
+        "{refused:?}"
+    );
+    node.volumes().remove(&VolumeName::new("root").unwrap()).unwrap();
+    drop(node);
+    let _node = machine.open();
+    await_that("its files to go", || machine.snapshot_names().is_empty());
+}
