@@ -126,6 +126,7 @@ fn of_earlier_boot(
         owner: None,
         disks: Vec::new(),
         body: BodyKind::Runc,
+        layers: Vec::new(),
         snapshot: None,
         kept: None,
         is_held: false,

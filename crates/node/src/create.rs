@@ -78,6 +78,7 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         owner: Some(spec.owner.clone()),
         disks: spec.disks().collect(),
         body: BodyKind::of(&node.shared.settings.backend),
+        layers: spec.layers.clone(),
         snapshot: spec.snapshot.clone(),
         kept: spec.kept().cloned(),
         is_held: false,

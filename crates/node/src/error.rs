@@ -76,6 +76,8 @@ pub enum SnapshotError {
     TooDeep,
     #[error("more than {most} files")]
     TooMany { most: usize },
+    #[error("its files change faster than they are copied")]
+    Restless,
     #[error("it would lie over {most} others, which is the most: begin from an earlier one")]
     TooLong { most: usize },
     /// The owner, or all together, have taken what there is.

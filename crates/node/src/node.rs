@@ -12,13 +12,13 @@ use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
-use crate::records::Records;
+use crate::records::{Record, Records};
 use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
-use crate::snapshots::{NewSnapshot, Snapshots, Taken};
+use crate::snapshots::{Hold, NewSnapshot, Snapshots, Source, Taken};
 use crate::spec::Spec;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -256,17 +256,35 @@ impl Node {
             io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
             _ => error.into(),
         })?;
-        let parent = record.snapshot.as_ref();
+        let source = self.source(&instance, &record)?;
         let hold = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
+        stores.snapshots.take(new, &source, record.snapshot.as_ref(), hold)
+    }
+
+    /// Where what an instance wrote is read.
+    fn source(&self, instance: &Instance, record: &Record) -> Result<Source, SnapshotError> {
+        let stores = &self.shared.stores;
         if let Some(volume) = &record.kept {
-            let written = stores.volumes.look_into(volume)?;
-            return stores.snapshots.take(new, &written, parent, hold);
+            return Ok(Source::Layer(stores.volumes.look_into(volume)?));
         }
-        let written = instance.body.layer().map_err(|why| {
-            let id = new.instance.clone();
+        if let Some(layer) = instance.body.layer() {
+            return Ok(Source::Layer(layer.copy()?));
+        }
+        let out_of_reach = |why| {
+            let id = instance.id.clone();
             SnapshotError::OutOfReach { id, why }
-        })?;
-        stores.snapshots.take(new, written, parent, hold)
+        };
+        let ended = "it ended, and was started by an earlier run of the server";
+        let process = instance.body.process().ok_or_else(|| out_of_reach(ended))?;
+        let hold = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
+        let under = hold.as_ref().map_or_else(Vec::new, Hold::layers);
+        if record.layers.is_empty() {
+            return Err(out_of_reach("it was started by an earlier release"));
+        }
+        let layers: Vec<_> = under.into_iter().chain(record.layers.iter().rev().cloned()).collect();
+        let source = Source::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
+        // It is of the right process only if that still lives now.
+        if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(source) }
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

@@ -35,7 +35,10 @@ pub(crate) struct Record {
     /// Absent in records of nodes that knew one way only.
     #[serde(default, rename = "started_by")]
     pub(crate) body: BodyKind,
-    /// What it began with.
+    /// The layers of its image, lowest first.
+    #[serde(default)]
+    pub(crate) layers: Vec<PathBuf>,
+    /// What it began with over them.
     #[serde(default)]
     pub(crate) snapshot: Option<SnapshotName>,
     /// The volume that keeps what it writes.
@@ -146,6 +149,7 @@ mod tests {
             owner: None,
             disks: vec![],
             body: BodyKind::Container,
+            layers: vec![],
             snapshot: None,
             kept: None,
             is_held: false,

@@ -18,12 +18,12 @@ mod layer;
 mod tree;
 
 use crate::error::SnapshotError;
-use crate::extras::Written;
 use crate::spec::{Owner, SpecError};
 use crate::volumes::Volumes;
 use about::About;
 use admission::{Permit, Pool};
 pub(crate) use identity::Identity;
+pub(crate) use layer::Source;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -42,6 +42,8 @@ const CHAIN_MAX: usize = 100;
 const MAKING: &str = ".making-";
 const GONE: &str = ".gone-";
 const LAYER: &str = "layer";
+/// Beside the folders of owners, none of whom is called so.
+const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
 
 /// 1 to 63 lower-case letters, digits, hyphens and underscores. It names a folder.
@@ -245,7 +247,7 @@ impl Snapshots {
     pub(crate) fn take(
         self: &Arc<Self>,
         new: &NewSnapshot,
-        written: &Written,
+        written: &Source,
         parent: Option<&SnapshotName>,
         still: impl FnOnce(
             &mut dyn FnMut() -> Result<(), SnapshotError>,
@@ -302,6 +304,13 @@ impl Snapshots {
         }
         DirBuilder::new().mode(0o700).create(&making.folder)?;
         Ok(Some(making))
+    }
+
+    /// A folder without anything.
+    pub(crate) fn empty(&self) -> io::Result<PathBuf> {
+        let folder = self.folder.join(EMPTY);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(folder)
     }
 
     fn path(&self, owner: &Owner, name: &SnapshotName) -> PathBuf {
@@ -426,6 +435,9 @@ fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
+        if entry.file_name() == EMPTY {
+            continue;
+        }
         let owner = entry.file_name().to_str().and_then(|name| Owner::new(name).ok());
         let Some(owner) = owner.filter(|_| entry.path().is_dir()) else {
             tracing::warn!(path = %entry.path().display(), "a folder of snapshots is nobody's");

@@ -393,3 +393,44 @@ fn a_disk_that_stays_keeps_what_it_lies_over() {
     let _node = machine.open();
     await_that("its files to go", || machine.snapshot_names().is_empty());
 }
+
+#[test]
+fn one_that_an_earlier_node_started_is_taken_by_what_differs() {
+    let machine = Machine::new();
+    for name in ["same", "replaced", "emptied"] {
+        let folder = machine.root().join("opt").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("below"), "below\n").unwrap();
+    }
+    let node = machine.open();
+    let below = machine.begin(&node, machine.anew(&lasting("echo first > /first; echo 1 > /both")));
+    take(&node, "first", &below);
+    let script = lasting(
+        "echo 2 > /both; rm /bin/cal /first; rm -rf /opt/replaced /opt/emptied/below; \
+         mkdir /opt/replaced; echo new > /opt/replaced/new; chmod 700 /opt/same; \
+         mkdir /own; echo one > /own/a; ln /own/a /own/b; chown 7:8 /own/a; ln -s /own/a /link; \
+         mkfifo /own/pipe; touch /bin/busybox; \
+         while :; do echo x >> /growing; sleep 0.001; done & true",
+    );
+    let parent = machine.begin(&node, machine.fork("first", &script));
+    drop(node);
+    let node = machine.open();
+    node.pause(&parent).unwrap();
+    take(&node, "asleep", &parent);
+    node.resume(&parent).unwrap();
+    take(&node, "later", &parent);
+    assert!(matches!(node.inspect(&parent).unwrap().state, State::Running { .. }));
+    let look = "cat /both; [ -e /bin/cal ] || [ -e /first ] || echo removed; ls -A /opt/emptied; \
+                ls /opt/replaced /opt/same; stat -c %a /opt/same; cat /link; \
+                stat -c '%h %u:%g' /own/b; [ -p /own/pipe ] && [ -s /growing ] && echo all; ls /proc /dev";
+    for snapshot in ["asleep", "later"] {
+        let (_, said) = run(&node, &machine.fork(snapshot, look));
+        let wanted = "2\nremoved\n/opt/replaced:\nnew\n\n/opt/same:\nbelow\n700\none\n2 7:8\nall\n";
+        assert_eq!(said.get(..wanted.len()), Some(wanted), "{said}");
+        let layer = machine.snapshot_folder(snapshot).join("layer");
+        // What the image has, it need not have.
+        assert!(!layer.join("bin/sh").exists() && !layer.join("opt/same/below").exists());
+        assert!(!layer.join("proc").exists() && !layer.join("dev").exists());
+    }
+    assert_eq!(node.snapshots().list().len(), 3);
+}
