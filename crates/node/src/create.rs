@@ -38,7 +38,8 @@ fn in_slot(
     (stake, promise): (Stake, Promise),
 ) -> Result<Arc<Instance>, CreateError> {
     let (stores, number) = (&node.shared.stores, slot.number);
-    let hold = spec.snapshot.as_ref().map(|name| stores.snapshots.hold(name)).transpose()?;
+    let hold = |name| stores.snapshots.hold(name, spec.kept());
+    let hold = spec.snapshot.as_ref().map(hold).transpose()?;
     let mut record = record(node, spec, number);
     stores.records.put(&spec.id, &record).doing("record the instance")?;
     let membership =
@@ -77,7 +78,9 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         owner: Some(spec.owner.clone()),
         disks: spec.disks().collect(),
         body: BodyKind::of(&node.shared.settings.backend),
+        layers: spec.layers.clone(),
         snapshot: spec.snapshot.clone(),
+        kept: spec.kept().cloned(),
         is_held: false,
         process: None,
         end: None,

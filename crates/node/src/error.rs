@@ -79,11 +79,15 @@ pub enum SnapshotError {
     TooDeep,
     #[error("more than {most} files")]
     TooMany { most: usize },
+    #[error("its files change faster than they are copied")]
+    Restless,
     #[error("it would lie over {most} others, which is the most: begin from an earlier one")]
     TooLong { most: usize },
     /// The owner, or all together, have taken what there is.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
+    #[error("failed to read the disk of the instance")]
+    Disk(#[from] VolumeError),
     #[error("failed to hold or continue the instance")]
     Instance(#[from] Error),
     #[error("failed to work on a snapshot")]

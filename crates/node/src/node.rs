@@ -12,13 +12,13 @@ use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
-use crate::records::Records;
+use crate::records::{Record, Records};
 use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
-use crate::snapshots::{NewSnapshot, Snapshots, Taken};
+use crate::snapshots::{Hold, NewSnapshot, Snapshots, Source, Taken};
 use crate::spec::Spec;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -78,7 +78,8 @@ impl Node {
         let shares = Shares::new(&capacity);
         let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
             .doing("find the volumes of an earlier node")?;
-        let snapshots = Snapshots::open(&settings.folder, volumes.room())
+        let volumes = Arc::new(volumes);
+        let snapshots = Snapshots::open(&settings.folder, &volumes)
             .doing("find the snapshots of an earlier node")?;
         let stores = Arc::new(Stores {
             journal,
@@ -256,16 +257,39 @@ impl Node {
         }
         let gone = |_| SnapshotError::Gone(new.instance.clone());
         let instance = self.find(&new.instance).map_err(gone)?;
-        let written = instance.body.layer().map_err(|why| {
-            let id = new.instance.clone();
-            SnapshotError::OutOfReach { id, why }
+        let record = stores.records.of(&new.instance).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
+            _ => error.into(),
         })?;
-        let parent =
-            stores.records.snapshot(&new.instance).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
-                _ => error.into(),
-            })?;
-        stores.snapshots.take(new, written, parent.as_ref(), |work| instance.hold(work))
+        let source = self.source(&instance, &record)?;
+        let hold = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
+        stores.snapshots.take(new, &source, record.snapshot.as_ref(), hold)
+    }
+
+    /// Where what an instance wrote is read.
+    fn source(&self, instance: &Instance, record: &Record) -> Result<Source, SnapshotError> {
+        let stores = &self.shared.stores;
+        if let Some(volume) = &record.kept {
+            return Ok(Source::Layer(stores.volumes.look_into(volume)?));
+        }
+        if let Some(layer) = instance.body.layer() {
+            return Ok(Source::Layer(layer.copy()?));
+        }
+        let out_of_reach = |why| {
+            let id = instance.id.clone();
+            SnapshotError::OutOfReach { id, why }
+        };
+        let ended = "it ended, and was started by an earlier run of the server";
+        let process = instance.body.process().ok_or_else(|| out_of_reach(ended))?;
+        let hold = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
+        let under = hold.as_ref().map_or_else(Vec::new, Hold::layers);
+        if record.layers.is_empty() {
+            return Err(out_of_reach("it was started by an earlier release"));
+        }
+        let layers: Vec<_> = under.into_iter().chain(record.layers.iter().rev().cloned()).collect();
+        let source = Source::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
+        // It is of the right process only if that still lives now.
+        if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(source) }
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

@@ -16,7 +16,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use types::Timestamp;
-use types::instance::{Exit, InstanceName};
+use types::instance::{Exit, InstanceName, VolumeName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -35,9 +35,15 @@ pub(crate) struct Record {
     /// Absent in records of nodes that knew one way only.
     #[serde(default, rename = "started_by")]
     pub(crate) body: BodyKind,
-    /// What it began with.
+    /// The layers of its image, lowest first.
+    #[serde(default)]
+    pub(crate) layers: Vec<PathBuf>,
+    /// What it began with over them.
     #[serde(default)]
     pub(crate) snapshot: Option<SnapshotName>,
+    /// The volume that keeps what it writes.
+    #[serde(default)]
+    pub(crate) kept: Option<VolumeName>,
     /// Whether it stands still only for as long as a snapshot of it is taken.
     #[serde(default)]
     pub(crate) is_held: bool,
@@ -94,10 +100,8 @@ impl Records {
         self.change(id, &record)
     }
 
-    /// What an instance began with.
-    pub(crate) fn snapshot(&self, id: &InstanceName) -> io::Result<Option<SnapshotName>> {
-        let record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(record.snapshot)
+    pub(crate) fn of(&self, id: &InstanceName) -> io::Result<Record> {
+        Ok(read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?)
     }
 
     pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
@@ -145,7 +149,9 @@ mod tests {
             owner: None,
             disks: vec![],
             body: BodyKind::Container,
+            layers: vec![],
             snapshot: None,
+            kept: None,
             is_held: false,
             process: None,
             end: None,

@@ -35,7 +35,7 @@ pub(crate) struct Stores {
     pub(crate) records: Records,
     pub(crate) bundles: Bundles,
     pub(crate) scratches: Scratches,
-    pub(crate) volumes: Volumes,
+    pub(crate) volumes: Arc<Volumes>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) shares: Shares,
     pub(crate) sign: Sign,

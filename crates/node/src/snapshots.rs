@@ -3,12 +3,13 @@
 //! ```text
 //! snapshots/OWNER/NAME/about   what it is: written last, so that one without it is half made
 //!                      layer/  the files, with the owners that the instance sees
+//!                      disks/  names of disks that stay and lie over it
 //!                      removed it is kept only for those that stand on it
 //! ```
 //!
 //! A snapshot of an instance that began with a snapshot lies over that one. Each is only as large
 //! as what was written since; the kernel shows the whole chain as one tree. What stands on one, an
-//! instance or another snapshot, keeps its files.
+//! instance, a disk that stays or another snapshot, keeps its files.
 
 mod about;
 mod entry;
@@ -17,11 +18,12 @@ mod layer;
 mod tree;
 
 use crate::error::SnapshotError;
-use crate::extras::Written;
 use crate::spec::{Owner, SpecError};
+use crate::volumes::Volumes;
 use about::About;
 use admission::{Permit, Pool};
 pub(crate) use identity::Identity;
+pub(crate) use layer::Source;
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -31,7 +33,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use types::instance::InstanceName;
+use types::instance::{InstanceName, VolumeName};
 
 /// Looking a file up costs more with each layer that does not have it, and the kernel takes 500 for
 /// image and chain together.
@@ -40,6 +42,8 @@ const CHAIN_MAX: usize = 100;
 const MAKING: &str = ".making-";
 const GONE: &str = ".gone-";
 const LAYER: &str = "layer";
+/// Beside the folders of owners, none of whom is called so.
+const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
 
 /// 1 to 63 lower-case letters, digits, hyphens and underscores. It names a folder.
@@ -111,6 +115,7 @@ pub struct Taken {
 pub struct Snapshots {
     folder: PathBuf,
     room: Pool<Owner>,
+    volumes: Arc<Volumes>,
     all: Mutex<All>,
     /// One that was being made is there, or is not.
     made: Condvar,
@@ -130,6 +135,8 @@ struct Kept {
     is_removed: bool,
     /// Instances that stand on it, and snapshots that are being made over it.
     users: usize,
+    /// That stay, and were begun over it.
+    disks: HashSet<VolumeName>,
     /// Gone with its files.
     _room: Permit<Owner>,
 }
@@ -151,7 +158,8 @@ struct Making<'s> {
 impl Snapshots {
     /// Finds those that earlier nodes made in this folder, and removes what is half made. They take
     /// their room of what volumes have.
-    pub(crate) fn open(folder: &Path, room: Pool<Owner>) -> io::Result<Arc<Self>> {
+    pub(crate) fn open(folder: &Path, volumes: &Arc<Volumes>) -> io::Result<Arc<Self>> {
+        let (room, volumes) = (volumes.room(), Arc::clone(volumes));
         let folder = folder.join("snapshots");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let mut kept = HashMap::new();
@@ -165,11 +173,12 @@ impl Snapshots {
             };
             let is_removed = About::is_removed(&path);
             let permit = room.adopt(&owner, megabytes(size_bytes));
-            let one = Kept { owner, parent, size_bytes, is_removed, users: 0, _room: permit };
+            let (users, disks) = (0, About::disks(&path)?);
+            let one = Kept { owner, parent, size_bytes, is_removed, users, disks, _room: permit };
             kept.insert(name, one);
         }
         let all = Mutex::new(All { kept, making: HashSet::new() });
-        Ok(Arc::new(Self { folder, room, all, made: Condvar::new() }))
+        Ok(Arc::new(Self { folder, room, volumes, all, made: Condvar::new() }))
     }
 
     /// Those that were not removed.
@@ -204,11 +213,25 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Keeps one for whoever stands on it from now on.
-    pub(crate) fn hold(self: &Arc<Self>, name: &SnapshotName) -> Result<Hold, SnapshotError> {
+    /// Keeps one for whoever stands on it from now on, with its disk where that stays. Such a disk
+    /// may come back to one that was removed meanwhile.
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        name: &SnapshotName,
+        disk: Option<&VolumeName>,
+    ) -> Result<Hold, SnapshotError> {
         let mut all = self.all.lock();
         let missing = || SnapshotError::Missing(name.clone());
-        let kept = all.kept.get_mut(name).filter(|kept| !kept.is_removed).ok_or_else(missing)?;
+        let kept = all.kept.get_mut(name).ok_or_else(missing)?;
+        let returns = disk
+            .is_some_and(|disk| kept.disks.contains(disk) && self.volumes.size_mb(disk).is_some());
+        if kept.is_removed && !returns {
+            return Err(missing());
+        }
+        if let Some(disk) = disk.filter(|_| !returns) {
+            About::add_disk(&self.path(&kept.owner, name), disk)?;
+            kept.disks.insert(disk.clone());
+        }
         kept.users += 1;
         Ok(Hold { snapshots: Arc::clone(self), name: name.clone() })
     }
@@ -224,7 +247,7 @@ impl Snapshots {
     pub(crate) fn take(
         self: &Arc<Self>,
         new: &NewSnapshot,
-        written: &Written,
+        written: &Source,
         parent: Option<&SnapshotName>,
         still: impl FnOnce(
             &mut dyn FnMut() -> Result<(), SnapshotError>,
@@ -253,6 +276,7 @@ impl Snapshots {
             size_bytes,
             is_removed: false,
             users: 0,
+            disks: HashSet::new(),
             _room: room,
         };
         making.finish(&self.path(&new.owner, &new.name), kept)?;
@@ -282,6 +306,13 @@ impl Snapshots {
         Ok(Some(making))
     }
 
+    /// A folder without anything.
+    pub(crate) fn empty(&self) -> io::Result<PathBuf> {
+        let folder = self.folder.join(EMPTY);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(folder)
+    }
+
     fn path(&self, owner: &Owner, name: &SnapshotName) -> PathBuf {
         self.folder.join(owner.as_str()).join(name.as_str())
     }
@@ -291,7 +322,7 @@ impl Snapshots {
     pub(crate) fn collect(self: &Arc<Self>) {
         let mut going = Vec::new();
         let mut all = self.all.lock();
-        while let Some(name) = all.unneeded() {
+        while let Some(name) = all.unneeded(&self.volumes) {
             let Some(kept) = all.kept.remove(&name) else { break };
             let path = self.path(&kept.owner, &name);
             let gone = path.with_file_name(format!("{GONE}{name}"));
@@ -321,11 +352,12 @@ impl Snapshots {
 }
 
 impl All {
-    fn unneeded(&self) -> Option<SnapshotName> {
+    fn unneeded(&self, volumes: &Volumes) -> Option<SnapshotName> {
         let is_parent =
             |name: &SnapshotName| self.kept.values().any(|kept| kept.parent.as_ref() == Some(name));
         let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
-            kept.is_removed && kept.users == 0 && !is_parent(name)
+            let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
+            kept.is_removed && kept.users == 0 && !is_parent(name) && !has_disk()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
     }
@@ -403,6 +435,9 @@ fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
+        if entry.file_name() == EMPTY {
+            continue;
+        }
         let owner = entry.file_name().to_str().and_then(|name| Owner::new(name).ok());
         let Some(owner) = owner.filter(|_| entry.path().is_dir()) else {
             tracing::warn!(path = %entry.path().display(), "a folder of snapshots is nobody's");

@@ -175,6 +175,14 @@ impl Spec {
         }
     }
 
+    /// The volume that keeps what it writes.
+    pub(crate) fn kept(&self) -> Option<&VolumeName> {
+        match &self.writable {
+            Writable::Kept { volume, .. } => Some(volume),
+            Writable::Memory { .. } | Writable::Disk { .. } => None,
+        }
+    }
+
     /// Sizes of the file systems on the machine's disk that are made for it. Volumes need a loop
     /// device too, but their room is counted for as long as they are there.
     pub(crate) fn disks(&self) -> impl Iterator<Item = u32> {

@@ -11,10 +11,11 @@ use crate::shared::Shared;
 use crate::snapshots::Identity;
 use crate::spec::{Spec, Writable, sealed};
 use crate::volumes::KeptLayer;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
+use types::World;
 
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -38,6 +39,15 @@ impl Wanted<'_> {
     /// All that lie below its own, topmost first.
     fn layers(&self) -> impl Iterator<Item = &PathBuf> {
         self.under.iter().chain(self.spec.layers.iter().rev())
+    }
+
+    /// What begins with the files of another is no twin of it.
+    fn identify(&self, world: &World, layer: BorrowedFd<'_>, root: u32) -> io::Result<()> {
+        if self.under.is_empty() {
+            return Ok(());
+        }
+        let layers = self.layers().map(PathBuf::as_path).collect::<Vec<_>>();
+        Identity::new(world).write(layer, &layers, root)
     }
 }
 
@@ -142,15 +152,16 @@ pub(super) fn writable(
         Writable::Disk { mb } => stores.scratches.make_layer(*mb, slot.root, &files),
         Writable::Kept { volume, mb, over } => {
             let layer = KeptLayer { volume, owner: &spec.owner, size_mb: *mb, over };
-            return Ok(stores.volumes.layer(&layer, &files, slot.users.as_fd())?);
+            let begin = |layer: BorrowedFd<'_>| {
+                disk::fill(layer, 0, &files)?;
+                wanted.identify(&stores.world, layer, 0)
+            };
+            return Ok(stores.volumes.layer(&layer, begin, slot.users.as_fd())?);
         }
     };
     let layer = made.doing("make its writable layer")?;
-    if !wanted.under.is_empty() {
-        let layers = wanted.layers().map(PathBuf::as_path).collect::<Vec<_>>();
-        let identity = Identity::new(&stores.world);
-        identity.write(layer.as_fd(), &layers, slot.root).doing("give it a name of its own")?;
-    }
+    let named = wanted.identify(&stores.world, layer.as_fd(), slot.root);
+    named.doing("give it a name of its own")?;
     Ok(layer)
 }
 

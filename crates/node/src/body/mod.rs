@@ -20,6 +20,7 @@ use crate::spec::{Owner, Spec};
 use container::Container;
 pub(crate) use container::Wanted;
 use runc::Runc;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::collections::HashSet;
@@ -161,10 +162,9 @@ impl Body {
         container.layer.as_ref().filter(|_| container.hands_over)
     }
 
-    /// The layer that it writes into, or why it cannot be reached.
-    pub(crate) fn layer(&self) -> Result<&Written, &'static str> {
-        let why = "it was started before the server was; it can be when it was started anew";
-        self.container().layer.as_ref().ok_or(why)
+    /// The layer that it writes into. Not of one that was adopted, nor of one that keeps it.
+    pub(crate) fn layer(&self) -> Option<&Written> {
+        self.container().layer.as_ref()
     }
 
     /// Ends every process, and removes what is the body's own. The first process has ended.
@@ -190,6 +190,11 @@ impl Process {
     /// By which the next node finds it.
     pub(crate) fn identity(&self) -> io::Result<Identity> {
         Identity::of(Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?)
+    }
+
+    pub(crate) fn has_ended(&self) -> io::Result<bool> {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))? > 0)
     }
 
     /// A TCP socket in the network of the instance.

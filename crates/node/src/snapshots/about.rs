@@ -3,11 +3,16 @@
 use super::SnapshotName;
 use files::Readers;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use types::instance::VolumeName;
 
 const ABOUT: &str = "about";
 const REMOVED: &str = "removed";
+const DISKS: &str = "disks";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct About {
@@ -39,6 +44,29 @@ impl About {
 
     pub(super) fn is_removed(folder: &Path) -> bool {
         folder.join(REMOVED).exists()
+    }
+
+    /// Disks that stay, and begin over it.
+    pub(super) fn disks(folder: &Path) -> io::Result<HashSet<VolumeName>> {
+        let folder = folder.join(DISKS);
+        if !folder.exists() {
+            return Ok(HashSet::new());
+        }
+        let mut disks = HashSet::new();
+        for entry in std::fs::read_dir(folder)? {
+            let name = entry?.file_name().into_string().ok();
+            disks.extend(name.and_then(|name| VolumeName::new(name).ok()));
+        }
+        Ok(disks)
+    }
+
+    /// Notes one more, before there is anything on it.
+    pub(super) fn add_disk(folder: &Path, disk: &VolumeName) -> io::Result<()> {
+        let file = folder.join(DISKS).join(disk.as_str());
+        DirBuilder::new().recursive(true).mode(0o700).create(folder.join(DISKS))?;
+        files::write_new(&file, Readers::Owner, b"")?;
+        files::sync_folder_of(&file)?;
+        files::sync_folder_of(&folder.join(DISKS))
     }
 
     pub(super) fn mark_removed(folder: &Path) -> io::Result<()> {

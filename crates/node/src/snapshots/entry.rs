@@ -61,6 +61,14 @@ pub(super) fn bytes_of(stat: &Statx) -> u64 {
     BYTES_PER_FILE + if is_folder { stat.stx_blocks * BLOCK_BYTES } else { content }
 }
 
+/// Whether one on the disk is, but for its content, what another is to an instance.
+pub(super) fn is_alike(lower: &Statx, stat: &Statx, ids: Ids) -> bool {
+    let of_lower = (lower.stx_mode, lower.stx_uid, lower.stx_gid);
+    let size = |stat: &Statx| if kind(stat) == FileType::Directory { 0 } else { stat.stx_size };
+    of_lower == (stat.stx_mode, ids.inside(stat.stx_uid), ids.inside(stat.stx_gid))
+        && size(lower) == size(stat)
+}
+
 pub(super) fn times(stat: &Statx) -> Timestamps {
     let time =
         |at: rustix::fs::StatxTimestamp| Timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_nsec.into() };
@@ -70,6 +78,11 @@ pub(super) fn times(stat: &Statx) -> Timestamps {
 /// A pipe or a whiteout.
 pub(super) fn make_node(folder: &OwnedFd, name: &OsStr, stat: &Statx) -> io::Result<()> {
     Ok(mknodat(folder, name, kind(stat), Mode::from_raw_mode(0o600), makedev(0, 0))?)
+}
+
+pub(super) fn make_whiteout(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(0);
+    Ok(mknodat(folder, name, FileType::CharacterDevice, mode, makedev(0, 0))?)
 }
 
 /// Gives what cannot be opened its owner, rights and times.

@@ -4,19 +4,63 @@ use super::entry::Ids;
 use super::tree::{Copy, open_folder};
 use crate::error::SnapshotError;
 use crate::extras::Written;
-use rustix::fd::AsFd;
+use crate::file_system::top;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, fstatvfs, mkdirat, openat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What one file takes of a disk at most besides its content.
 const BYTES_PER_FILE: u64 = 4_096;
 
-impl Written {
+/// Where what an instance wrote is read.
+pub(crate) enum Source {
+    /// The layer that it writes into.
+    Layer(Written),
+    /// All that it sees, where nobody here has its layer: it was started by an earlier node. What it
+    /// wrote is what differs from what it began with.
+    Whole {
+        top: OwnedFd,
+        /// The id that its root has outside.
+        root: u32,
+        /// A mount of the layers that it began with.
+        below: OwnedFd,
+    },
+}
+
+impl Source {
+    /// Of a process of an instance that began with these layers, topmost first. `empty` is a folder
+    /// without anything.
+    pub(crate) fn whole(pid: i32, layers: &[PathBuf], empty: &Path) -> io::Result<Self> {
+        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        let context = context.as_fd();
+        fsconfig_set_string(context, "source", "holm")?;
+        // An overlay without a place for changes must have two layers at least.
+        for layer in layers.iter().map(PathBuf::as_path).chain([empty]) {
+            fsconfig_set_string(context, "lowerdir+", layer)?;
+        }
+        fsconfig_set_flag(context, "userxattr")?;
+        fsconfig_create(context)?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC
+            | MountAttrFlags::MOUNT_ATTR_RDONLY;
+        let below = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        let (top, root) = (open(Path::new(&format!("/proc/{pid}/root")))?, root_of(pid)?);
+        Ok(Self::Whole { top, root, below })
+    }
+
     /// What a copy of it can take of the disk, if it stays as large as it is.
     pub(super) fn bytes_at_most(&self) -> io::Result<u64> {
-        let used = fstatvfs(crate::file_system::top(self.mount.as_fd())?)?;
+        let used = match self {
+            Self::Layer(written) => fstatvfs(top(written.mount.as_fd())?)?,
+            // An overlay answers for its writable layer.
+            Self::Whole { top, .. } => fstatvfs(top)?,
+        };
         let content = used.f_blocks.saturating_sub(used.f_bfree).saturating_mul(used.f_frsize);
         let files = used.f_files.saturating_sub(used.f_ffree);
         Ok(content.saturating_add(files.saturating_mul(2 * BYTES_PER_FILE)))
@@ -30,16 +74,34 @@ impl Written {
             &mut dyn FnMut() -> Result<(), SnapshotError>,
         ) -> Result<Duration, SnapshotError>,
     ) -> Result<(u64, Duration), SnapshotError> {
-        let top = crate::file_system::top(self.mount.as_fd())?;
-        let upper = open_folder(&top, Path::new("upper"))?.ok_or(io::ErrorKind::NotFound);
-        let upper = upper.map_err(io::Error::from)?;
         mkdirat(CWD, folder, Mode::from_raw_mode(0o700)).map_err(io::Error::from)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let into = openat(CWD, folder, flags, Mode::empty()).map_err(io::Error::from)?;
-        let mut copy = Copy::new(&upper, &into, Ids { root: self.root })?;
+        let (into, at_most) = (open(folder)?, self.bytes_at_most()?);
+        let (from, root, below) = match self {
+            Self::Layer(written) => {
+                let upper = open_folder(&top(written.mount.as_fd())?, Path::new("upper"))?;
+                (upper.ok_or(io::ErrorKind::NotFound).map_err(io::Error::from)?, written.root, None)
+            }
+            Self::Whole { top: all, root, below } => {
+                let all = rustix::io::fcntl_dupfd_cloexec(all, 0).map_err(io::Error::from)?;
+                (all, *root, Some(top(below.as_fd())?))
+            }
+        };
+        let mut copy = Copy::new(&from, &into, Ids { root }, below.as_ref(), at_most)?;
         copy.look(true)?;
         let paused = still(&mut || copy.look(false))?;
         let size = copy.finish()?;
         Ok((size.bytes, paused))
     }
+}
+
+/// The id that root of a process's instance has outside.
+fn root_of(pid: i32) -> io::Result<u32> {
+    let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map"))?;
+    let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
+    root.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn open(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(CWD, folder, flags, Mode::empty())?)
 }

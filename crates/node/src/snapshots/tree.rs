@@ -9,8 +9,9 @@ use crate::error::SnapshotError;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, ftruncate,
-    linkat, mkdirat, openat, openat2, readlinkat, seek, sendfile, statx, symlinkat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxAttributes,
+    StatxFlags, ftruncate, linkat, mkdirat, openat, openat2, readlinkat, seek, sendfile, statx,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -29,6 +30,8 @@ const TRIES: u32 = 100;
 const CLOCK_STEP_NS: i128 = 100_000_000;
 /// Of one call of the kernel, so that it can be interrupted.
 const PIECE_BYTES: u64 = 64 << 20;
+/// What changes while it is copied may be there twice.
+const BUDGET_BYTES: u64 = 16 << 20;
 /// Two machines that draw from the same seed would draw the same numbers.
 const SEEDS: [&str; 4] = [
     "var/lib/systemd/random-seed",
@@ -42,6 +45,10 @@ pub(super) struct Copy<'c> {
     source: &'c OwnedFd,
     into: &'c OwnedFd,
     ids: Ids,
+    below: Option<&'c OwnedFd>,
+    /// What the first look may take still: a file that is moved ahead of it would be copied again
+    /// and again.
+    budget: u64,
     /// Of what the last look saw, with the inodes in the source.
     seen: HashMap<PathBuf, u64>,
     /// Files that somebody had open for writing when they were copied: a program that has one
@@ -71,14 +78,24 @@ pub(super) struct Size {
 }
 
 impl<'c> Copy<'c> {
-    /// Of a folder into an empty one. `ids` says what the owners in the source are.
-    pub(super) fn new(source: &'c OwnedFd, into: &'c OwnedFd, ids: Ids) -> io::Result<Self> {
+    /// Of a folder into an empty one. `ids` says what the owners in the source are. `below` is what
+    /// the instance began with, where the source is all that it sees: what is the same is not
+    /// copied. The first look takes not much more than `bytes_at_most`.
+    pub(super) fn new(
+        source: &'c OwnedFd,
+        into: &'c OwnedFd,
+        ids: Ids,
+        below: Option<&'c OwnedFd>,
+        bytes_at_most: u64,
+    ) -> io::Result<Self> {
         // The clock of files, whatever clock the program has.
         let since = changed_ns(&look(into, OsStr::new(""))?) - CLOCK_STEP_NS;
         Ok(Self {
             source,
             into,
             ids,
+            below,
+            budget: bytes_at_most.saturating_mul(2).saturating_add(BUDGET_BYTES),
             seen: HashMap::new(),
             open: HashSet::new(),
             links: HashMap::new(),
@@ -95,39 +112,115 @@ impl<'c> Copy<'c> {
         self.times.clear();
         let mut next = vec![PathBuf::new()];
         while let Some(folder) = next.pop() {
-            let Some(from) = open_folder(self.source, &folder)? else { continue };
-            let Some(into) = open_folder(self.into, &folder)? else { continue };
-            self.dress_folder(&folder, &from, &into)?;
-            for name in names(&from)? {
-                let path = folder.join(&name);
-                if path.as_os_str().len() > PATH_BYTES_MAX {
-                    return Err(SnapshotError::TooDeep);
-                }
-                let stat = match look(&from, &name) {
-                    Ok(stat) => stat,
-                    Err(error) if is_gone(&error) => continue,
-                    Err(error) => return Err(error.into()),
-                };
-                if now.len() >= ENTRIES_MAX {
-                    return Err(SnapshotError::TooMany { most: ENTRIES_MAX });
-                }
-                let place = Place { from: &from, into: &into, name: &name, path, stat };
-                if self.is_left_out(&place) {
-                    continue;
-                }
-                if kind(&place.stat) == FileType::Directory {
-                    next.push(place.path.clone());
-                }
-                self.take_over(&place, first)?;
-                now.insert(place.path, stat.stx_ino);
-            }
+            self.look_into(&folder, first, &mut now, &mut next)?;
         }
         let before = std::mem::replace(&mut self.seen, now);
         self.remove_gone(before.into_keys())
     }
 
+    fn look_into(
+        &mut self,
+        folder: &Path,
+        first: bool,
+        now: &mut HashMap<PathBuf, u64>,
+        next: &mut Vec<PathBuf>,
+    ) -> Result<(), SnapshotError> {
+        let Some(from) = open_folder(self.source, folder)? else { return Ok(()) };
+        let Some(into) = open_folder(self.into, folder)? else { return Ok(()) };
+        let below = self.below.map(|below| open_folder(below, folder)).transpose()?.flatten();
+        self.dress_folder(folder, &from, &into)?;
+        let names = names(&from)?;
+        for name in &names {
+            let path = folder.join(name);
+            if path.as_os_str().len() > PATH_BYTES_MAX {
+                return Err(SnapshotError::TooDeep);
+            }
+            let stat = match look(&from, name) {
+                Ok(stat) => stat,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if now.len() >= ENTRIES_MAX {
+                return Err(SnapshotError::TooMany { most: ENTRIES_MAX });
+            }
+            let place = Place { from: &from, into: &into, name, path, stat };
+            if self.is_left_out(&place) || self.is_from_below(&place, below.as_ref())? {
+                continue;
+            }
+            if kind(&place.stat) == FileType::Directory {
+                next.push(place.path.clone());
+            }
+            self.take_over(&place, first)?;
+            now.insert(place.path, stat.stx_ino);
+        }
+        match below {
+            Some(below) => self.hide_removed(folder, &into, &names, &below, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the layers below show it as it is.
+    fn is_from_below(
+        &self,
+        place: &Place<'_>,
+        below: Option<&OwnedFd>,
+    ) -> Result<bool, SnapshotError> {
+        let Some(below) = below else { return Ok(false) };
+        match look(below, place.name) {
+            Ok(lower) => Ok(kind(&lower) != FileType::Directory
+                && changed_ns(&lower) == changed_ns(&place.stat)
+                && entry::is_alike(&lower, &place.stat, self.ids)),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hides what the layers below have and the instance has no more.
+    fn hide_removed(
+        &self,
+        folder: &Path,
+        into: &OwnedFd,
+        there: &[OsString],
+        below: &OwnedFd,
+        now: &mut HashMap<PathBuf, u64>,
+    ) -> Result<(), SnapshotError> {
+        let there: HashSet<_> = there.iter().collect();
+        for name in names(below)?.iter().filter(|name| !there.contains(name)) {
+            remove(into, name)?;
+            entry::make_whiteout(into, name)?;
+            now.insert(folder.join(name), 0);
+        }
+        Ok(())
+    }
+
+    /// Removes folders that say nothing but what those below do.
+    fn remove_needless(&self, below: &OwnedFd) -> Result<(), SnapshotError> {
+        // Those in others come after them.
+        for (path, _) in self.times.iter().rev() {
+            let (Some(name), above) = (path.file_name(), path.parent()) else { continue };
+            let (Some(lower), Some(own)) =
+                (open_folder(below, path)?, open_folder(self.into, path)?)
+            else {
+                continue;
+            };
+            let none = Ids { root: 0 };
+            let (lower, stat) = (look(&lower, OsStr::new(""))?, look(&own, OsStr::new(""))?);
+            let above = open_folder(self.into, above.unwrap_or(Path::new("")))?;
+            if let Some(above) = above.filter(|_| entry::is_alike(&lower, &stat, none)) {
+                match unlinkat(&above, name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOTEMPTY) => {}
+                    Err(error) => return Err(io::Error::from(error).into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the folders their times. Nothing is to be changed any more.
     pub(super) fn finish(&mut self) -> Result<Size, SnapshotError> {
+        if let Some(below) = self.below {
+            self.remove_needless(below)?;
+        }
         for (folder, times) in self.times.drain(..) {
             if let Some(folder) = open_folder(self.into, &folder)? {
                 rustix::fs::futimens(folder, &times).map_err(io::Error::from)?;
@@ -135,14 +228,21 @@ impl<'c> Copy<'c> {
         }
         let mut size = Size::default();
         for path in self.seen.keys() {
-            let stat = look(self.into, path.as_os_str())?;
-            size.bytes += entry::bytes_of(&stat);
+            match look(self.into, path.as_os_str()) {
+                Ok(stat) => size.bytes += entry::bytes_of(&stat),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(size)
     }
 
     fn is_left_out(&self, place: &Place<'_>) -> bool {
         let is_seed = SEEDS.iter().any(|seed| place.path == Path::new(seed));
+        // Something else is mounted there, and is not the layer's.
+        if place.stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+            return true;
+        }
         match kind(&place.stat) {
             FileType::RegularFile => is_seed,
             FileType::Directory | FileType::Symlink | FileType::Fifo => false,
@@ -167,7 +267,10 @@ impl<'c> Copy<'c> {
     fn take_over(&mut self, place: &Place<'_>, first: bool) -> Result<(), SnapshotError> {
         let Place { stat, path, .. } = place;
         let is_folder = kind(stat) == FileType::Directory;
-        if !first && self.is_unchanged(place)? {
+        if first {
+            let wanted = entry::bytes_of(stat);
+            self.budget = self.budget.checked_sub(wanted).ok_or(SnapshotError::Restless)?;
+        } else if self.is_unchanged(place)? {
             if stat.stx_nlink > 1 && !is_folder {
                 self.links.entry(stat.stx_ino).or_insert_with(|| path.clone());
             }
@@ -223,8 +326,11 @@ impl<'c> Copy<'c> {
         }
         let same = self.seen.get(&place.path) == Some(&place.stat.stx_ino);
         let is_folder = kind(&copied) == FileType::Directory;
+        // What all sees does not tell who has a file mapped.
+        let tells = self.below.is_none() || kind(&copied) != FileType::RegularFile;
         Ok(is_folder
             || same
+                && tells
                 && changed_ns(&place.stat) < self.since
                 && !self.open.contains(&place.stat.stx_ino))
     }
@@ -326,7 +432,7 @@ pub(super) fn open_folder(top: &OwnedFd, path: &Path) -> io::Result<Option<Owned
             Ok(folder) => return Ok(Some(folder)),
             // Folders were moved while the kernel looked.
             Err(Errno::AGAIN) => {}
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
@@ -386,7 +492,7 @@ mod tests {
         std::fs::create_dir(&into).unwrap();
         fill(&from);
         let (source, target) = (open(&from), open(&into));
-        let mut copy = Copy::new(&source, &target, Ids { root: 0 }).unwrap();
+        let mut copy = Copy::new(&source, &target, Ids { root: 0 }, None, 0).unwrap();
         copy.look(true).unwrap();
         change(&from);
         copy.look(false).unwrap();

@@ -3,6 +3,7 @@
 use crate::machine::{Machine, await_console, await_that, owner, run, world};
 use node::{
     CreateError, InstanceName, NewSnapshot, Node, SnapshotError, SnapshotName, Spec, State,
+    VolumeName, Writable,
 };
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
@@ -309,4 +310,127 @@ fn a_fork_is_another_machine() {
     let parent = machine.begin(&node, machine.anew(&script));
     take(&node, "empty", &parent);
     assert_eq!(run(&node, &machine.fork("empty", "cat /etc/machine-id")).1, "");
+}
+
+fn kept(spec: Spec, volume: &str, over: &str) -> Spec {
+    let volume = VolumeName::new(volume).unwrap();
+    Spec { writable: Writable::Kept { volume, mb: 320, over: over.into() }, ..spec }
+}
+
+#[test]
+fn a_disk_that_stays_is_taken_as_one_in_memory_is() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let script = lasting(
+        "echo one > /a; rm /bin/cal; mkdir -p /etc; echo twin > /etc/machine-id; \
+         while :; do echo x >> /growing; sleep 0.001; done & true",
+    );
+    let parent = machine.begin(&node, kept(machine.anew(&script), "parent", "image"));
+    take(&node, "disk", &parent);
+    // Also by a node that did not start it.
+    drop(node);
+    let node = machine.open();
+    take(&node, "again", &parent);
+    let look = "cat /a; [ -e /bin/cal ] || echo removed; [ -s /growing ] && echo grew; \
+                grep -c twin /etc/machine-id; echo mine > /a";
+    for (snapshot, volume) in [("disk", "one"), ("again", "two")] {
+        let memory = machine.fork(snapshot, look);
+        assert_eq!(run(&node, &memory).1, "one\nremoved\ngrew\n0\n");
+        let disk = |script: &str| kept(machine.fork(snapshot, script), volume, "image+snapshot");
+        assert_eq!(run(&node, &disk(look)).1, "one\nremoved\ngrew\n0\n");
+        // What the fork wrote is there at its next start, under the same name.
+        assert_eq!(run(&node, &disk("cat /a; grep -c twin /etc/machine-id")).1, "mine\n0\n");
+    }
+    // And of the fork.
+    let fork = kept(machine.fork("disk", &lasting("echo fork > /b")), "one", "image+snapshot");
+    let fork = machine.begin(&node, fork);
+    take(&node, "fork", &fork);
+    assert_eq!(run(&node, &machine.fork("fork", "cat /a /b")).1, "mine\nfork\n");
+    node.destroy(&parent).unwrap();
+    node.destroy(&fork).unwrap();
+    await_that("the loop devices to be free", || machine.volumes_in_use() == 0);
+}
+
+#[test]
+fn a_disk_of_the_machine_that_ends_with_its_instance_is_taken_too() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let script =
+        lasting("echo on disk > /a; dd if=/dev/urandom of=/big bs=1M count=4; md5sum /big > /sum");
+    let spec = Spec { writable: Writable::Disk { mb: 20 }, ..machine.anew(&script) };
+    let parent = machine.begin(&node, spec);
+    take(&node, "disk", &parent);
+    assert_eq!(
+        run(&node, &machine.fork("disk", "cat /a; md5sum -c /sum")).1,
+        "on disk\n/big: OK\n"
+    );
+    node.destroy(&parent).unwrap();
+    await_that("the loop devices to be free", || machine.loops() == 0);
+}
+
+#[test]
+fn a_disk_that_stays_keeps_what_it_lies_over() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let parent = machine.begin(&node, machine.anew(&lasting("echo below > /a")));
+    take(&node, "under", &parent);
+    node.destroy(&parent).unwrap();
+    let fork =
+        |volume: &str, script: &str| kept(machine.fork("under", script), volume, "image+under");
+    assert_eq!(run(&node, &fork("root", "cat /a; echo above > /b")).1, "below\n");
+    // Nothing runs, and yet what it wrote is nothing without what it wrote it over.
+    node.snapshots().remove(&name("under")).unwrap();
+    drop(node);
+    let node = machine.open();
+    assert_eq!(run(&node, &fork("root", "cat /a /b")).1, "below\nabove\n");
+    let refused = node.create(&fork("another", "true"));
+    assert!(
+        matches!(refused, Err(CreateError::Snapshot(SnapshotError::Missing(_)))),
+        "{refused:?}"
+    );
+    node.volumes().remove(&VolumeName::new("root").unwrap()).unwrap();
+    drop(node);
+    let _node = machine.open();
+    await_that("its files to go", || machine.snapshot_names().is_empty());
+}
+
+#[test]
+fn one_that_an_earlier_node_started_is_taken_by_what_differs() {
+    let machine = Machine::new();
+    for name in ["same", "replaced", "emptied"] {
+        let folder = machine.root().join("opt").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("below"), "below\n").unwrap();
+    }
+    let node = machine.open();
+    let below = machine.begin(&node, machine.anew(&lasting("echo first > /first; echo 1 > /both")));
+    take(&node, "first", &below);
+    let script = lasting(
+        "echo 2 > /both; rm /bin/cal /first; rm -rf /opt/replaced /opt/emptied/below; \
+         mkdir /opt/replaced; echo new > /opt/replaced/new; chmod 700 /opt/same; \
+         mkdir /own; echo one > /own/a; ln /own/a /own/b; chown 7:8 /own/a; ln -s /own/a /link; \
+         mkfifo /own/pipe; touch /bin/busybox; \
+         while :; do echo x >> /growing; sleep 0.001; done & true",
+    );
+    let parent = machine.begin(&node, machine.fork("first", &script));
+    drop(node);
+    let node = machine.open();
+    node.pause(&parent).unwrap();
+    take(&node, "asleep", &parent);
+    node.resume(&parent).unwrap();
+    take(&node, "later", &parent);
+    assert!(matches!(node.inspect(&parent).unwrap().state, State::Running { .. }));
+    let look = "cat /both; [ -e /bin/cal ] || [ -e /first ] || echo removed; ls -A /opt/emptied; \
+                ls /opt/replaced /opt/same; stat -c %a /opt/same; cat /link; \
+                stat -c '%h %u:%g' /own/b; [ -p /own/pipe ] && [ -s /growing ] && echo all; ls /proc /dev";
+    for snapshot in ["asleep", "later"] {
+        let (_, said) = run(&node, &machine.fork(snapshot, look));
+        let wanted = "2\nremoved\n/opt/replaced:\nnew\n\n/opt/same:\nbelow\n700\none\n2 7:8\nall\n";
+        assert_eq!(said.get(..wanted.len()), Some(wanted), "{said}");
+        let layer = machine.snapshot_folder(snapshot).join("layer");
+        // What the image has, it need not have.
+        assert!(!layer.join("bin/sh").exists() && !layer.join("opt/same/below").exists());
+        assert!(!layer.join("proc").exists() && !layer.join("dev").exists());
+    }
+    assert_eq!(node.snapshots().list().len(), 3);
 }
